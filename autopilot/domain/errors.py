@@ -1,0 +1,19 @@
+"""Errors that a person has to act upon. An error says what is wrong, and the hint who must do what."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Something the user can mend. ``str(error)`` is the whole message: what is wrong, then the way out."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InvalidTransition(Exception):
+    """A state change that the lifecycle table does not allow: a defect in this program, never the user's."""

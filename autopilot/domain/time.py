@@ -1,0 +1,68 @@
+"""Instants are aware UTC datetimes, durations ``timedelta``; days and months are half-open UTC intervals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+
+from autopilot.domain.errors import UserError
+
+_UNIT_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "min": 60, "s": 1}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[wdhms])", re.IGNORECASE)
+
+
+def parse_duration(text: object) -> timedelta:
+    """``"90s"``, ``"36h"``, ``"1d12h"``, ``"1.5h"``; a number without a unit is refused.
+
+    Raises ``UserError``.
+    """
+    if isinstance(text, timedelta):
+        return text
+    problem = UserError(f"not a duration: {text!r}", hint='write it with a unit, like "90s", "36h" or "1d12h"')
+    if not isinstance(text, str):
+        raise problem
+    position, total_s = 0, 0.0
+    stripped = text.strip()
+    for part in _DURATION.finditer(stripped):
+        if stripped[position : part.start()].strip():
+            raise problem
+        total_s += float(part[1]) * _UNIT_S[part[2].lower()]
+        position = part.end()
+    if position == 0 or stripped[position:].strip():
+        raise problem
+    return timedelta(seconds=total_s)
+
+
+def show_duration(span: timedelta) -> str:
+    """``2d 3h``, ``1h 05m``, ``42s``: the two leading units, for people."""
+    seconds = int(abs(span).total_seconds())
+    sign = "-" if span < timedelta(0) else ""
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, secs = divmod(rest, 60)
+    if days:
+        return f"{sign}{days}d {hours}h"
+    if hours:
+        return f"{sign}{hours}h {minutes:02d}m"
+    if minutes:
+        return f"{sign}{minutes}m {secs:02d}s"
+    return f"{sign}{secs}s"
+
+
+def utc_day(instant: datetime) -> date:
+    return instant.astimezone(UTC).date()
+
+
+def start_of_day(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+def split_by_day(start: datetime, end: datetime) -> Iterator[tuple[date, datetime, datetime]]:
+    """The UTC days that ``[start, end)`` touches, each with its share of the interval."""
+    at = start
+    while at < end:
+        day = utc_day(at)
+        until = min(end, start_of_day(day + timedelta(days=1)))
+        yield day, at, until
+        at = until
