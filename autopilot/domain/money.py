@@ -26,7 +26,7 @@ def usd(value: str | int | Decimal) -> Decimal:
 
     Raises ``UserError`` for anything that is not a finite amount of whole nano-dollars.
     """
-    if isinstance(value, float):  # type: ignore[unreachable]
+    if isinstance(value, float):
         raise TypeError("money never comes from a float; pass a string or a Decimal")
     try:
         amount = Decimal(value.strip().removeprefix("$").replace(",", "")) if isinstance(value, str) else Decimal(value)
