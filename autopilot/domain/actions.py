@@ -1,0 +1,93 @@
+"""Actions and decisions: what the policy answers. Values only; the engine turns them into intents and calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import Slot
+from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.reasons import Reason
+
+Number = Decimal | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Numbers behind a decision, rendered to words only when somebody reads them."""
+
+    topic: str
+    numbers: tuple[tuple[str, Number], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """Rent ``offer`` for the slot. ``rate``: the bid on spot, the price on demand ($/h, whole chunk)."""
+
+    slot: Slot
+    offer: Offer
+    capacity_type: CapacityType
+    rate: Decimal
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBid:
+    lease_id: str
+    bid: Decimal
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SaveAndStop:
+    """Tell the agent on this lease to save a last checkpoint and stop its run."""
+
+    lease_id: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """Make the lease in ``next`` the one that runs, under a new run epoch."""
+
+    lease_id: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Destroy the lease's instance, confirmed."""
+
+    lease_id: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    """Move the job itself: parked, cancelled, failed."""
+
+    status: JobStatus
+    reason: Reason
+
+
+Action = Acquire | ChangeBid | SaveAndStop | Promote | Release | SetStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do for one job now. ``wake_at``: when to look again at the latest."""
+
+    actions: tuple[Action, ...]
+    wake_at: datetime
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """An action that the guard refused, and why, in numbers."""
+
+    action: Action
+    reason: Reason
+    numbers: tuple[tuple[str, Number], ...] = ()

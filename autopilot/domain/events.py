@@ -1,0 +1,239 @@
+"""What happened to a job and its leases: the input of ``evolve``, and, by name, the event log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from autopilot.domain.instance import Instance
+from autopilot.domain.job import Checkpoint, JobStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseIntended:
+    """The decision to rent, about to be committed; nothing was sent yet."""
+
+    lease: Lease
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAcquired:
+    """The market rented it to us: it said so, or its list shows our label."""
+
+    lease_id: str
+    instance_id: str
+    at: datetime
+    adopted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRefused:
+    """A known no. With ``instance_id`` something was created all the same, and must be destroyed."""
+
+    lease_id: str
+    reason: Reason
+    message: str
+    instance_id: str | None
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseUncertain:
+    """Nobody knows whether the create took effect."""
+
+    lease_id: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseMissed:
+    """A complete list, begun after the intent, shows no instance with the label of an unresolved create."""
+
+    lease_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAbandoned:
+    lease_id: str
+    reason: Reason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseObserved:
+    """The market shows the instance. ``out_of_credit``: the account's credit is used up."""
+
+    lease_id: str
+    instance: Instance
+    at: datetime
+    out_of_credit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAbsent:
+    """A complete list does not show the instance."""
+
+    lease_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseGone:
+    """Proof: absent from complete lists and from a single read."""
+
+    lease_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BidIntended:
+    """About to be sent. From now on the higher of the two bids is taken to bill, whatever becomes of the call."""
+
+    lease_id: str
+    bid: Decimal
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BidChanged:
+    """The market took it; ``bid`` as the market rounds it."""
+
+    lease_id: str
+    bid: Decimal
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BidRefused:
+    """The market said no: ``bid`` is the one that still stands, and no rung was used up."""
+
+    lease_id: str
+    bid: Decimal
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    lease_id: str
+    reason: Reason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFound:
+    """The market shows an instance for a lease that was thought over: it must be destroyed (again)."""
+
+    lease_id: str
+    instance_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DestroySent:
+    """``accepted``: the market said yes, or that there is no such instance. A claim, not proof."""
+
+    lease_id: str
+    accepted: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrdered:
+    """The agent is told to save and stop."""
+
+    lease_id: str
+    reason: Reason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeasePromoted:
+    lease_id: str
+    reason: Reason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSeen:
+    lease_id: str
+    boot: int
+    agent_state: str
+    step: int | None
+    progress: Decimal | None
+    last_checkpoint_number: int | None
+    log_count: int
+    saved: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointVerified:
+    checkpoint: Checkpoint
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunExited:
+    """The user's command ended; valid only with the job's current run epoch."""
+
+    lease_id: str
+    run_epoch: int
+    exit_code: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PermitRenewed:
+    lease_id: str
+    seq: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettled:
+    """The ledger now agrees with what the market billed for it."""
+
+    lease_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSet:
+    """The job itself was moved: parked, resumed, cancelled, failed."""
+
+    status: JobStatus
+    reason: Reason
+    at: datetime
+
+
+Event = (
+    LeaseIntended
+    | LeaseAcquired
+    | LeaseRefused
+    | LeaseUncertain
+    | LeaseMissed
+    | LeaseAbandoned
+    | LeaseObserved
+    | LeaseAbsent
+    | LeaseGone
+    | BidIntended
+    | BidChanged
+    | BidRefused
+    | ReleaseRequested
+    | InstanceFound
+    | DestroySent
+    | StopOrdered
+    | LeasePromoted
+    | HeartbeatSeen
+    | CheckpointVerified
+    | RunExited
+    | PermitRenewed
+    | LeaseSettled
+    | StatusSet
+)

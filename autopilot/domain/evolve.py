@@ -1,0 +1,253 @@
+"""``evolve(job, event) -> job``: the only way a job or a lease changes.
+
+Two layers: ``evolve_lease`` applies what concerns one lease alone (strays without a job use it directly), then
+``evolve`` draws the consequences for the job and states its standing anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.domain import events as e
+from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+
+ABSENCE_GAP = timedelta(seconds=20)
+"""Two lists closer together than this are one piece of evidence that an instance is gone."""
+
+
+def evolve(job: Job, event: e.Event) -> Job:
+    """Apply one event. Raises ``InvalidTransition`` for one that the lifecycle does not allow."""
+    match event:
+        case e.LeaseIntended(lease):
+            job = replace(job, leases=(*job.leases, lease), launches=job.launches + 1)
+            if lease.slot is Slot.MAIN:
+                job = _promoted(job, lease)
+        case e.LeasePromoted(lease_id):
+            job = _promoted(job, _lease(job, lease_id))
+        case e.CheckpointVerified(checkpoint):
+            if job.checkpoint is None or checkpoint.order > job.checkpoint.order:
+                job = replace(job, checkpoint=checkpoint)
+        case e.RunExited():
+            job = _exited(job, event)
+        case e.StatusSet(status, reason, at):
+            job = replace(job, status=status, reason=reason, finished_at=at if status.is_final else None)
+        case _:
+            before = _lease(job, event.lease_id)
+            after = evolve_lease(before, event)
+            job = _with(_work_counted(job, before, after, event), after)
+    return _standing(job)
+
+
+def evolve_lease(lease: Lease, event: e.Event) -> Lease:
+    match event:
+        case e.LeaseAcquired(_, instance_id, at):
+            lease = lease.moved(
+                LeaseState.ACTIVE, instance_id=instance_id, acquired_at=at, create_unknown=False, last_seen_at=at
+            )
+            return lease.billed_as(InstanceStatus.PROVISIONING, lease.rate, lease.storage_rate, lease.intended_at)
+        case e.LeaseRefused(_, reason, _, None, _):
+            return lease.moved(LeaseState.ABANDONED, reason=reason, create_unknown=False)
+        case e.LeaseRefused(_, reason, _, instance_id, at):
+            lease = lease.billed_as(InstanceStatus.STOPPED, lease.rate, lease.storage_rate, lease.intended_at)
+            return lease.moved(
+                LeaseState.DESTROY_REQUESTED,
+                reason=reason,
+                instance_id=instance_id,
+                acquired_at=at,
+                create_unknown=False,
+                destroy_requested_at=at,
+            )
+        case e.LeaseUncertain():
+            return replace(lease, create_unknown=True)
+        case e.LeaseMissed():
+            return replace(lease, create_unknown=True, lists_since_intent=lease.lists_since_intent + 1)
+        case e.LeaseAbandoned(_, reason, _):
+            return lease.moved(LeaseState.ABANDONED, reason=reason)
+        case e.LeaseObserved(_, instance, at, out_of_credit):
+            return _observed(lease, instance, at, out_of_credit)
+        case e.LeaseAbsent(_, at):
+            if lease.absent_at is not None and at - lease.absent_at < ABSENCE_GAP:
+                return lease
+            return replace(lease, absences=lease.absences + 1, absent_at=at)
+        case e.LeaseGone(_, at):
+            end = lease.last_seen_at or at
+            reason = lease.reason if lease.destroy_requested_at else Reason.VANISHED
+            return lease.unbilled(end).moved(LeaseState.GONE, gone_at=at, reason=reason)
+        case e.BidIntended(_, bid, at):
+            rungs = lease.rebids + 1 if bid > lease.rate else lease.rebids
+            return _with_bid(replace(lease, rebids=rungs, bid_changed_at=at), max(bid, lease.rate), at)
+        case e.BidChanged(_, bid, at):
+            return _with_bid(replace(lease, bid_changed_at=at), bid, at)
+        case e.BidRefused(_, bid, at):
+            return _with_bid(replace(lease, rebids=max(lease.rebids - 1, 0)), bid, at)
+        case e.ReleaseRequested(_, reason, at):
+            if not lease.is_wanted:
+                return lease
+            if lease.instance_id is None:
+                # Not yet created, or not known to be: it stays an intent until that is resolved.
+                return lease.moved(LeaseState.INTENT, role=Role.LEAVE, reason=reason)
+            return lease.moved(LeaseState.DESTROY_REQUESTED, role=Role.LEAVE, reason=reason, destroy_requested_at=at)
+        case e.InstanceFound(_, instance_id, at):
+            lease = lease.moved(
+                LeaseState.DESTROY_REQUESTED,
+                instance_id=instance_id,
+                acquired_at=lease.acquired_at or at,
+                destroy_requested_at=at,
+                destroy_attempts=0,
+                destroy_sent_at=None,
+                gone_at=None,
+                settled_at=None,
+                absences=0,
+                role=Role.LEAVE,
+            )
+            start = lease.intended_at if not lease.spans else at
+            return lease.billed_as(InstanceStatus.STOPPED, lease.rate, lease.storage_rate, start)
+        case e.DestroySent(_, accepted, at):
+            lease = replace(lease, destroy_attempts=lease.destroy_attempts + 1)
+            # The bill is taken to end here; if the market still shows the instance later, a new span opens.
+            return lease.unbilled(at).moved(LeaseState.DESTROY_SENT, destroy_sent_at=at) if accepted else lease
+        case e.StopOrdered(_, _, at):
+            return replace(lease, role=Role.SAVE_AND_STOP, stop_ordered_at=at)
+        case e.HeartbeatSeen():
+            return replace(
+                lease,
+                agent_boot=event.boot,
+                agent_state=event.agent_state,
+                agent_seen_at=event.at,
+                agent_saved=event.saved,
+                last_checkpoint_number=event.last_checkpoint_number,
+                log_count=event.log_count,
+            )
+        case e.PermitRenewed(_, seq, at):
+            told_to_stop = lease.role is Role.SAVE_AND_STOP and lease.stop_seq == 0
+            stop_seq = seq if told_to_stop else lease.stop_seq
+            return replace(lease, permit_seq=seq, permit_renewed_at=at, stop_seq=stop_seq)
+        case e.LeaseSettled(_, at):
+            return replace(lease, settled_at=at)
+        case _:
+            raise TypeError(f"{type(event).__name__} does not concern a lease alone")
+
+
+def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:
+    status, previous = instance.status, lease.status
+    lease = replace(
+        lease,
+        status=status,
+        last_seen_at=at,
+        absences=0,
+        absent_at=None,
+        storage_rate=instance.storage_rate,
+        host_id=instance.host_id or lease.host_id,
+        offline_since=(lease.offline_since or at) if status is InstanceStatus.OFFLINE else None,
+    ).billed_as(status, instance.rate, instance.storage_rate, at)
+    if not lease.is_wanted:
+        # A destroy that the market took and did not carry out: back to asking.
+        if lease.state is LeaseState.DESTROY_SENT:
+            lease = lease.moved(LeaseState.DESTROY_REQUESTED)
+        return lease
+    lease = replace(lease, rate=instance.rate)
+    if status is InstanceStatus.STOPPED:
+        if lease.state is LeaseState.PAUSED:
+            return lease
+        return lease.moved(
+            LeaseState.PAUSED, paused_at=at, pause_cause=_pause_cause(instance, at, out_of_credit), running_since=None
+        )
+    if status is InstanceStatus.RUNNING:
+        since = lease.running_since if previous is InstanceStatus.RUNNING else None
+        return lease.moved(LeaseState.ACTIVE, running_since=since or at, paused_at=None, pause_cause=None, rebids=0)
+    if lease.state is LeaseState.PAUSED and status is InstanceStatus.OFFLINE:
+        return lease
+    return lease.moved(LeaseState.ACTIVE, paused_at=None, pause_cause=None, running_since=None)
+
+
+def _pause_cause(instance: Instance, at: datetime, out_of_credit: bool) -> Reason:
+    if out_of_credit:
+        return Reason.OUT_OF_CREDIT
+    if instance.ends_at is not None and at >= instance.ends_at:
+        return Reason.EXPIRING
+    return Reason.OUTBID if instance.capacity_type is CapacityType.SPOT else Reason.UNKNOWN
+
+
+def _with_bid(lease: Lease, bid: Decimal, at: datetime) -> Lease:
+    lease = replace(lease, rate=bid)
+    return lease.billed_as(lease.status, bid, lease.storage_rate, at) if lease.running_since else lease
+
+
+def _promoted(job: Job, lease: Lease) -> Job:
+    epoch = job.run_epoch + 1
+    return _with(replace(job, run_epoch=epoch), replace(lease, slot=Slot.MAIN, role=Role.RUN, run_epoch=epoch))
+
+
+def _exited(job: Job, event: e.RunExited) -> Job:
+    if event.run_epoch != job.run_epoch:
+        return job
+    lease = replace(_lease(job, event.lease_id), exit_code=event.exit_code)
+    job = _with(replace(job, exit_code=event.exit_code), lease)
+    if job.status.is_final or job.status in (JobStatus.CANCELLING, JobStatus.PARKED):
+        return job
+    if event.exit_code == 0:
+        return replace(job, status=JobStatus.SUCCEEDED, reason=Reason.COMPLETED, finished_at=event.at)
+    job = replace(job, failures=job.failures + 1)
+    if job.failures >= job.spec.max_attempts:
+        return replace(job, status=JobStatus.FAILED, reason=Reason.COMMAND_FAILED, finished_at=event.at)
+    return job
+
+
+def _work_counted(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
+    """Count useful work while the command runs; fall back to the checkpoint when the run is lost."""
+    if before.slot is not Slot.MAIN or before.role not in (Role.RUN, Role.SAVE_AND_STOP):
+        return job
+    was_at_work = before.is_wanted and before.running_since is not None
+    if was_at_work and (not after.is_wanted or after.running_since is None):
+        kept = job.checkpoint.work_done if job.checkpoint else timedelta(0)
+        return replace(job, work_done=kept, progress=None)
+    if isinstance(event, e.LeaseObserved) and was_at_work and before.agent_state == "running" and before.last_seen_at:
+        return replace(job, work_done=job.work_done + max(event.at - before.last_seen_at, timedelta(0)))
+    if isinstance(event, e.HeartbeatSeen) and after.run_epoch == job.run_epoch:
+        step = job.step if event.step is None else event.step
+        return replace(job, step=step, progress=event.progress)
+    return job
+
+
+def _standing(job: Job) -> Job:
+    """The job's status as its leases imply it; final, parked and cancelling states are set by events only."""
+    if job.status is JobStatus.CANCELLING and all(lease.is_over for lease in job.leases):
+        return replace(job, status=JobStatus.CANCELLED)
+    if not job.status.wants_capacity:
+        return job
+    status, reason = _standing_of_leases(job)
+    return job if (status, reason) == (job.status, job.reason) else replace(job, status=status, reason=reason)
+
+
+def _standing_of_leases(job: Job) -> tuple[JobStatus, Reason]:
+    main = job.main
+    if main is None:
+        ran_before = job.checkpoint is not None or job.step > 0
+        if job.next is not None or ran_before:
+            return JobStatus.RECOVERING, Reason.WAITING_FOR_OFFER
+        return JobStatus.PENDING, Reason.SUBMITTED if job.launches == 0 else Reason.WAITING_FOR_OFFER
+    if main.state is LeaseState.PAUSED:
+        return JobStatus.PAUSED, main.pause_cause or Reason.UNKNOWN
+    if main.offline_since is not None:
+        return JobStatus.RECOVERING, Reason.HOST_LOST
+    if job.next is not None:
+        return JobStatus.MIGRATING, Reason.MOVING
+    if main.state is LeaseState.INTENT:
+        return JobStatus.STARTING, Reason.LAUNCHING
+    if main.running_since is None or main.agent_state not in ("running", "saving", "finished"):
+        return JobStatus.STARTING, Reason.PULLING
+    return JobStatus.RUNNING, Reason.WORKING
+
+
+def _lease(job: Job, lease_id: str) -> Lease:
+    return next(lease for lease in job.leases if lease.id == lease_id)
+
+
+def _with(job: Job, lease: Lease) -> Job:
+    return replace(job, leases=tuple(lease if old.id == lease.id else old for old in job.leases))

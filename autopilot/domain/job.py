@@ -1,0 +1,170 @@
+"""Jobs: what the user asked for (``JobSpec``) and where it stands (``Job``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from autopilot.domain.lease import Lease, Slot
+from autopilot.domain.money import ZERO
+from autopilot.domain.offer import OfferQuery
+from autopilot.domain.reasons import Reason
+
+
+class JobStatus(StrEnum):
+    PENDING = "pending"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    """By the provider; disk kept and billed."""
+    RECOVERING = "recovering"
+    MIGRATING = "migrating"
+    PARKED = "parked"
+    """By us (budget); ``autopilot resume`` goes on from the last checkpoint."""
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED)
+
+    @property
+    def wants_capacity(self) -> bool:
+        return not self.is_final and self not in (JobStatus.PARKED, JobStatus.CANCELLING)
+
+
+class SpotPolicy(StrEnum):
+    AUTO = "auto"
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+class Trust(StrEnum):
+    ANY = "any"
+    VERIFIED = "verified"
+    SECURE = "secure"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuChoice:
+    name: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """The job file, read. Every key is explained in docs/reference/job-file.md."""
+
+    name: str
+    image: str
+    run: str
+    gpus: tuple[GpuChoice, ...]
+    setup: str = ""
+    workdir: str = "/workspace"
+    trust: Trust = Trust.VERIFIED
+    env: tuple[tuple[str, str], ...] = ()
+    min_vram_gb: Decimal = ZERO
+    disk_gb: Decimal = Decimal(20)
+    max_hourly: Decimal | None = None
+    """$/h: offers dearer than this (compute, whole machine) are never taken."""
+    work_estimate: timedelta | None = None
+    spot_policy: SpotPolicy = SpotPolicy.AUTO
+    max_bid: Decimal | None = None
+    deadline: datetime | None = None
+    fall_back: bool = True
+    """Buy on-demand when only that can still meet the deadline."""
+    budget: Decimal | None = None
+    max_rate: Decimal | None = None
+    """$/h: everything this job burns at once, disks included."""
+    cancel_when_exhausted: bool = False
+    checkpoint_path: str | None = None
+    checkpoint_interval: timedelta = timedelta(minutes=10)
+    checkpoints_kept: int = 2
+    max_attempts: int = 3
+    """Failures of the user's own command before the job is FAILED; preemptions never count."""
+
+    @property
+    def query(self) -> OfferQuery:
+        return OfferQuery(
+            gpus=tuple((gpu.name, gpu.count) for gpu in self.gpus),
+            min_vram_gb=self.min_vram_gb,
+            disk_gb=self.disk_gb,
+            verified_only=self.trust is not Trust.ANY,
+            datacenter_only=self.trust is Trust.SECURE,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint that the daemon has verified, byte for byte."""
+
+    job_id: str
+    lease_id: str
+    number: int
+    run_epoch: int
+    step: int
+    work_done: timedelta
+    """Useful work that it holds, on this program's own clock."""
+    size_bytes: int
+    part_count: int
+    verified_at: datetime
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Newer checkpoints of one job have the greater order."""
+        return self.run_epoch, self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job with its leases that are not yet over."""
+
+    id: str
+    spec: JobSpec
+    status: JobStatus
+    reason: Reason
+    submitted_at: datetime
+    run_epoch: int = 0
+    launches: int = 0
+    """Leases ever intended for this job."""
+    failures: int = 0
+    """Exits of the user's command with an error."""
+    work_done: timedelta = timedelta(0)
+    """Useful work done so far, counted while the command ran; falls back to the checkpoint's on a loss."""
+    progress: Decimal | None = None
+    """0..1 as the job itself claims, or None."""
+    step: int = 0
+    checkpoint: Checkpoint | None = None
+    exit_code: int | None = None
+    finished_at: datetime | None = None
+    spent: Decimal = ZERO
+    """Posted to the ledger so far."""
+    decisions: int = 0
+    """Decisions recorded so far; the next one's id is made of it."""
+    leases: tuple[Lease, ...] = field(default=())
+
+    def lease_in(self, slot: Slot) -> Lease | None:
+        """The lease that holds the slot, or None. Leases on their way out hold none."""
+        return next((lease for lease in self.leases if lease.slot is slot and lease.is_wanted), None)
+
+    @property
+    def main(self) -> Lease | None:
+        return self.lease_in(Slot.MAIN)
+
+    @property
+    def next(self) -> Lease | None:
+        return self.lease_in(Slot.NEXT)
+
+    @property
+    def remaining_work(self) -> timedelta | None:
+        """Work still to do by the estimate and the better of claim and own count; None without an estimate."""
+        estimate = self.spec.work_estimate
+        if estimate is None:
+            return None
+        if self.progress is not None and self.progress > 0:
+            return estimate * float(1 - min(self.progress, Decimal(1)))
+        return max(estimate - self.work_done, timedelta(0))

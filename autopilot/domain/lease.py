@@ -1,0 +1,217 @@
+"""Leases: our record of one rental, from the intent before the create to the proof that it is gone.
+
+The table ``LEASE_TRANSITIONS`` is the whole life; ``moved`` is the only way along it:
+
+    INTENT ──────► ACTIVE ◄──► PAUSED
+      │  │            │           │
+      │  └────────────┴─────┬─────┘
+      ▼                     ▼
+    ABANDONED ──► DESTROY_REQUESTED ──► DESTROY_SENT ──► GONE
+
+ABANDONED and GONE may go back to DESTROY_REQUESTED: a create that lands late, or a destroyed instance that the
+market brings back, is destroyed again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Self
+
+from autopilot.domain.errors import InvalidTransition
+from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+from autopilot.domain.time import split_by_day
+
+
+class LeaseState(StrEnum):
+    INTENT = "intent"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DESTROY_REQUESTED = "destroy_requested"
+    DESTROY_SENT = "destroy_sent"
+    GONE = "gone"
+    ABANDONED = "abandoned"
+
+
+LEASE_TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
+    LeaseState.INTENT: frozenset(
+        {LeaseState.ACTIVE, LeaseState.PAUSED, LeaseState.DESTROY_REQUESTED, LeaseState.ABANDONED}
+    ),
+    LeaseState.ACTIVE: frozenset({LeaseState.PAUSED, LeaseState.DESTROY_REQUESTED, LeaseState.GONE}),
+    LeaseState.PAUSED: frozenset({LeaseState.ACTIVE, LeaseState.DESTROY_REQUESTED, LeaseState.GONE}),
+    LeaseState.DESTROY_REQUESTED: frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE}),
+    LeaseState.DESTROY_SENT: frozenset({LeaseState.DESTROY_REQUESTED, LeaseState.GONE}),
+    LeaseState.GONE: frozenset({LeaseState.DESTROY_REQUESTED}),
+    LeaseState.ABANDONED: frozenset({LeaseState.DESTROY_REQUESTED}),
+}
+
+WANTED = frozenset({LeaseState.INTENT, LeaseState.ACTIVE, LeaseState.PAUSED})
+OVER = frozenset({LeaseState.GONE, LeaseState.ABANDONED})
+
+
+class Slot(StrEnum):
+    MAIN = "main"
+    """Only the lease in this slot may run the user's command."""
+    NEXT = "next"
+    """A migration's new home, set up and waiting."""
+
+
+class Role(StrEnum):
+    """What the orders tell the agent to do."""
+
+    WAIT = "wait"
+    RUN = "run"
+    SAVE_AND_STOP = "save_and_stop"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a lease's life in which its rates did not change. ``ended_at`` None: it still runs."""
+
+    status: InstanceStatus
+    rate: Decimal
+    """$/h of compute billed in this span (zero unless running)."""
+    storage_rate: Decimal
+    started_at: datetime
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    id: str
+    job_id: str | None
+    """None: an instance with our label whose job the ledger does not know."""
+    slot: Slot
+    state: LeaseState
+    provider: str
+    label: str
+    capacity_type: CapacityType
+    offer_id: str
+    machine_id: str
+    host_id: str
+    gpu: str
+    num_gpus: int
+    disk_gb: Decimal
+    rate: Decimal
+    """$/h of compute while running: the standing bid on spot, the price on demand."""
+    storage_rate: Decimal
+    on_demand_rate: Decimal | None
+    """What the same machine cost on demand when this was rented; for savings reports."""
+    reserved: Decimal
+    intended_at: datetime
+    not_after: datetime
+    """Absolute lifetime: whatever happens, the instance is released then."""
+    reason: Reason
+    decision_id: str | None = None
+    instance_id: str | None = None
+    status: InstanceStatus = InstanceStatus.PROVISIONING
+    """As last seen at the provider."""
+    create_unknown: bool = False
+    """The create's outcome is not known; only listing for the label resolves it."""
+    acquired_at: datetime | None = None
+    running_since: datetime | None = None
+    paused_at: datetime | None = None
+    pause_cause: Reason | None = None
+    bid_changed_at: datetime | None = None
+    rebids: int = 0
+    """Raises since the last time it ran."""
+    offline_since: datetime | None = None
+    last_seen_at: datetime | None = None
+    absences: int = 0
+    """Complete lists in a row, far enough apart, without it."""
+    absent_at: datetime | None = None
+    """When the last of these absences was counted."""
+    lists_since_intent: int = 0
+    destroy_requested_at: datetime | None = None
+    destroy_sent_at: datetime | None = None
+    destroy_attempts: int = 0
+    gone_at: datetime | None = None
+    settled_at: datetime | None = None
+    role: Role = Role.WAIT
+    stop_ordered_at: datetime | None = None
+    run_epoch: int = 0
+    """The job's epoch with which this lease was promoted to main; 0 before that."""
+    permit_seq: int = 0
+    permit_renewed_at: datetime | None = None
+    stop_seq: int = 0
+    """The first orders that told the agent to save and stop; 0 when none did."""
+    agent_boot: int = 0
+    agent_state: str = ""
+    agent_seen_at: datetime | None = None
+    agent_saved: bool = False
+    last_checkpoint_number: int | None = None
+    """Highest checkpoint of this lease whose manifest the agent claims to have written."""
+    log_count: int = 0
+    """Log chunks of the current boot that the agent claims to have written."""
+    exit_code: int | None = None
+    """Of the user's command, once it ended on this lease."""
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.state in WANTED
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+    @property
+    def is_spot(self) -> bool:
+        return self.capacity_type is CapacityType.SPOT
+
+    @property
+    def burn_upper(self) -> Decimal:
+        """$/h that this lease may bill at worst, running or about to."""
+        return self.rate + self.storage_rate
+
+    def moved(self, state: LeaseState, **changes: object) -> Self:
+        """This lease in another state; raises ``InvalidTransition`` where the table has no such arrow."""
+        if state is not self.state and state not in LEASE_TRANSITIONS[self.state]:
+            raise InvalidTransition(f"lease {self.id}: {self.state} → {state}")
+        return replace(self, state=state, **changes)  # type: ignore[arg-type]
+
+    def billed_as(self, status: InstanceStatus, rate: Decimal, storage_rate: Decimal, at: datetime) -> Self:
+        """Close the open span at ``at`` and open one with what is billed from then on; no change, no new span."""
+        running = status is InstanceStatus.RUNNING
+        stored = status is not InstanceStatus.OFFLINE
+        new = Span(status, rate if running else ZERO, storage_rate if stored else ZERO, at)
+        if self.spans and self.spans[-1].ended_at is None:
+            last = self.spans[-1]
+            if (last.status, last.rate, last.storage_rate) == (new.status, new.rate, new.storage_rate):
+                return self
+            at = max(at, last.started_at)
+            return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=at), replace(new, started_at=at)))
+        return replace(self, spans=(*self.spans, new))
+
+    def unbilled(self, at: datetime) -> Self:
+        """Close the open span, if any: nothing bills from ``at`` on."""
+        if not self.spans or self.spans[-1].ended_at is not None:
+            return self
+        last = self.spans[-1]
+        return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=max(at, last.started_at))))
+
+
+def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Decimal]:
+    """What the lease has cost by our own clock up to ``now``, per kind and UTC day.
+
+    Totals, not increments: each span is cut at midnight and ``accrued`` over its whole share of the day.
+    """
+    totals: dict[tuple[CostKind, date], Decimal] = {}
+    for span in lease.spans:
+        for day, start, end in split_by_day(span.started_at, span.ended_at or now):
+            for kind, rate in ((CostKind.COMPUTE, span.rate), (CostKind.STORAGE, span.storage_rate)):
+                if rate:
+                    totals[kind, day] = totals.get((kind, day), ZERO) + accrued(rate, end - start)
+    return totals
+
+
+def time_running(lease: Lease, now: datetime) -> timedelta:
+    return sum(
+        ((s.ended_at or now) - s.started_at for s in lease.spans if s.status is InstanceStatus.RUNNING), timedelta(0)
+    )

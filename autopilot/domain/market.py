@@ -1,0 +1,34 @@
+"""The market as one decision sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+from autopilot.domain.offer import Capabilities, Offer
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderView:
+    """``known`` False: the last list was not complete; nothing is launched there and nothing counts as gone."""
+
+    capabilities: Capabilities
+    known: bool
+    credit: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """``offers``: those that fit the job's query, from all markets, machines that we hold left out of the floors."""
+
+    providers: Mapping[str, ProviderView]
+    offers: tuple[Offer, ...] = ()
+    offers_seen_at: datetime | None = None
+    avoid: frozenset[tuple[str, str]] = field(default=frozenset())
+    """(provider, machine_id) pairs that recently failed this job or refused us."""
+
+    def knows(self, provider: str) -> bool:
+        view = self.providers.get(provider)
+        return view is not None and view.known

@@ -1,0 +1,83 @@
+"""Offers: rentable capacity as seen at a time. All prices are for the whole offered chunk, never per GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from autopilot.domain.money import storage_rate
+
+
+class CapacityType(StrEnum):
+    SPOT = "spot"
+    ON_DEMAND = "on_demand"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a market can do. Policy reads these, never a market's name."""
+
+    spot: bool
+    on_demand: bool
+    can_rebid: bool
+    pauses_when_outbid: bool
+    keeps_disk_when_stopped: bool
+    bid_is_per_gpu: bool
+    reports_floor: bool
+    delivers_sigterm: bool
+    pays_bid: bool
+    """True: a running spot instance pays its own bid. False: it pays the clearing price."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One rentable chunk of one machine. ``offer_id`` is unstable; ``(provider, machine_id, num_gpus)`` is the key."""
+
+    provider: str
+    offer_id: str
+    machine_id: str
+    host_id: str
+    gpu: str
+    num_gpus: int
+    vram_gb: Decimal
+    """Per GPU."""
+    floor: Decimal | None
+    """Lowest bid that wins now ($/h), or None when it is unknown or spot is not offered."""
+    on_demand_rate: Decimal | None
+    """Compute price on demand ($/h), or None when not offered."""
+    storage_price: Decimal
+    """$/GB-month."""
+    upload_price: Decimal
+    """$/GB."""
+    download_price: Decimal
+    """$/GB."""
+    download_mbps: Decimal
+    reliability: Decimal
+    """0..1, as the market states it."""
+    verified: bool
+    datacenter: bool
+    disk_gb: Decimal
+    location: str
+    ends_at: datetime | None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.provider, self.machine_id, self.num_gpus
+
+    def storage_rate(self, disk_gb: Decimal) -> Decimal:
+        """$/h of keeping a disk of that size on this machine."""
+        return storage_rate(self.storage_price, disk_gb)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferQuery:
+    """What a job can use; a market narrows its search with it, the policy checks each offer again."""
+
+    gpus: tuple[tuple[str, int], ...]
+    """(name, count) pairs, any of which will do."""
+    min_vram_gb: Decimal
+    disk_gb: Decimal
+    verified_only: bool
+    datacenter_only: bool

@@ -1,0 +1,126 @@
+"""From actions to intents: what a decision changes in the books, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from autopilot.domain import events as e
+from autopilot.domain.actions import (
+    Acquire,
+    Action,
+    ChangeBid,
+    Decision,
+    Note,
+    Promote,
+    Release,
+    SaveAndStop,
+    SetStatus,
+    Veto,
+)
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.policy.budget import create_reserve
+from autopilot.policy.params import Params
+from autopilot.ports.ids import Ids, label_for
+
+GRACE_AFTER_DEADLINE = timedelta(hours=2)
+LONGEST_LIFE = timedelta(hours=72)
+
+
+def intended_lease(
+    job: Job, action: Acquire, decision_id: str, install_id: str, ids: Ids, now: datetime, params: Params
+) -> Lease:
+    """The lease that an Acquire asks for: unique label, worst-case reserve, absolute lifetime."""
+    offer, spec = action.offer, job.spec
+    storage_rate = offer.storage_rate(spec.disk_gb)
+    lease_id = ids.new()
+    ends = [now + LONGEST_LIFE]
+    if spec.deadline is not None:
+        ends.append(max(spec.deadline, now) + GRACE_AFTER_DEADLINE)
+    if offer.ends_at is not None:
+        ends.append(offer.ends_at)
+    return Lease(
+        id=lease_id,
+        job_id=job.id,
+        slot=action.slot,
+        state=LeaseState.INTENT,
+        provider=offer.provider,
+        label=label_for(install_id, lease_id),
+        capacity_type=action.capacity_type,
+        offer_id=offer.offer_id,
+        machine_id=offer.machine_id,
+        host_id=offer.host_id,
+        gpu=offer.gpu,
+        num_gpus=offer.num_gpus,
+        disk_gb=spec.disk_gb,
+        rate=action.rate,
+        storage_rate=storage_rate,
+        on_demand_rate=offer.on_demand_rate,
+        reserved=create_reserve(action.rate, storage_rate, params),
+        intended_at=now,
+        not_after=min(ends),
+        reason=action.reason,
+        decision_id=decision_id,
+        role=Role.WAIT if action.slot is Slot.NEXT else Role.RUN,
+    )
+
+
+def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Event]:
+    """Events for all actions but Acquire, in an order that never leaves two leases in one slot."""
+    yield from (
+        e.ReleaseRequested(action.lease_id, action.reason, now) for action in actions if isinstance(action, Release)
+    )
+    for action in actions:
+        match action:
+            case ChangeBid(lease_id, bid, _):
+                yield e.BidIntended(lease_id, bid, now)
+            case SaveAndStop(lease_id, reason):
+                yield e.StopOrdered(lease_id, reason, now)
+            case Promote(lease_id, reason):
+                yield e.LeasePromoted(lease_id, reason, now)
+            case SetStatus(status, reason):
+                yield e.StatusSet(status, reason, now)
+            case _:
+                pass
+
+
+def action_note(action: Action) -> Note:
+    """An action as a line of the decision's record."""
+    match action:
+        case Acquire(slot, offer, capacity_type, rate, reason):
+            return Note(
+                "acquire",
+                (
+                    ("reason", reason),
+                    ("slot", slot),
+                    ("provider", offer.provider),
+                    ("machine_id", offer.machine_id),
+                    ("capacity_type", capacity_type),
+                    ("rate", rate),
+                    ("floor", offer.floor),
+                    ("on_demand_rate", offer.on_demand_rate),
+                ),
+            )
+        case ChangeBid(lease_id, bid, reason):
+            return Note("change_bid", (("reason", reason), ("lease_id", lease_id), ("bid", bid)))
+        case SetStatus(status, reason):
+            return Note("set_status", (("reason", reason), ("status", status)))
+        case SaveAndStop(lease_id, reason):
+            return Note("save_and_stop", (("reason", reason), ("lease_id", lease_id)))
+        case Promote(lease_id, reason):
+            return Note("promote", (("reason", reason), ("lease_id", lease_id)))
+        case Release(lease_id, reason):
+            return Note("release", (("reason", reason), ("lease_id", lease_id)))
+
+
+def veto_note(veto: Veto) -> Note:
+    asked = action_note(veto.action)
+    return Note("veto", (("action", asked.topic), ("because", veto.reason), *veto.numbers))
+
+
+def is_worth_recording(decision: Decision, vetoes: tuple[Veto, ...], last_vetoes: tuple[Veto, ...]) -> bool:
+    """Each decision that acts is recorded; one that only waits or is vetoed anew in the same way is not."""
+    blocked = {veto.action for veto in vetoes}
+    acts = any(action not in blocked for action in decision.actions)
+    return acts or tuple(v.reason for v in vetoes) != tuple(v.reason for v in last_vetoes)

@@ -1,0 +1,208 @@
+"""Calls to markets: one task per lease, sent only after its intent is committed, its outcome recorded by itself.
+
+A tick does not wait for slow calls for ever: a call still on its way keeps its lease ``busy`` and the next tick leaves
+that lease alone. Shutdown waits for creates, because a create that is cut off costs a settle window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import structlog
+
+from autopilot.domain import events as e
+from autopilot.domain.job import JobSpec
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.reasons import Reason
+from autopilot.engine.chronicle import Chronicle, evolve_stray
+from autopilot.ports.bootstrap import Bootstrap
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import CreateRequest, Done, Provider, RefusalCode, Refused, Unknown
+from autopilot.ports.store import BidRecord, Store, StoreUnavailable
+
+log = structlog.get_logger(__name__)
+
+DESTROY_BACKOFF_FIRST_S = 5
+DESTROY_BACKOFF_MOST_S = 300
+DESTROY_ALARM_AFTER = timedelta(minutes=5)
+
+
+class Calls:
+    def __init__(
+        self, providers: Mapping[str, Provider], store: Store, bootstrap: Bootstrap, clock: Clock, avoid: Avoid
+    ) -> None:
+        self._providers = providers
+        self._store = store
+        self._bootstrap = bootstrap
+        self._clock = clock
+        self._avoid = avoid
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._last_destroy: dict[str, datetime] = {}
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """Ids of leases with a call on its way."""
+        return frozenset(self._tasks)
+
+    def create(self, spec: JobSpec, lease: Lease) -> None:
+        self._begin(lease, self._create(spec, lease))
+
+    def change_bid(self, lease: Lease, record: BidRecord, standing: Decimal) -> None:
+        """``standing``: the bid before this one, which counts again if the market refuses."""
+        self._begin(lease, self._change_bid(lease, record, standing))
+
+    def destroy(self, lease: Lease) -> None:
+        """Ask again, unless the last request is too young: 5 s, then doubling up to 5 minutes, for ever."""
+        now = self._clock.now()
+        last = self._last_destroy.get(lease.id)
+        wait_s = min(DESTROY_BACKOFF_FIRST_S * 2 ** min(lease.destroy_attempts, 10), DESTROY_BACKOFF_MOST_S)
+        if last is not None and now - last < timedelta(seconds=wait_s):
+            return
+        if lease.destroy_requested_at and now - lease.destroy_requested_at >= DESTROY_ALARM_AFTER:
+            log.error(
+                "lease.destroy_overdue",
+                lease=lease.id,
+                provider=lease.provider,
+                instance=lease.instance_id,
+                attempts=lease.destroy_attempts,
+            )
+        self._last_destroy[lease.id] = now
+        self._begin(lease, self._destroy(lease))
+
+    async def settle_for(self, real_seconds: float) -> None:
+        """Wait until every call has ended, at most so long in real time."""
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=real_seconds)
+
+    def _begin(self, lease: Lease, call: Coroutine[None, None, None]) -> None:
+        if lease.id in self._tasks:
+            call.close()
+            return
+        task = asyncio.create_task(call, name=f"call-{lease.id}")
+        self._tasks[lease.id] = task
+        task.add_done_callback(lambda done: self._end(lease.id, done))
+
+    def _end(self, lease_id: str, task: asyncio.Task[None]) -> None:
+        del self._tasks[lease_id]
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            log.error("call.failed", lease=lease_id, exc_info=problem)
+
+    async def _create(self, spec: JobSpec, lease: Lease) -> None:
+        assert lease.job_id is not None and lease.state is LeaseState.INTENT, "creates need a committed intent"
+        request = CreateRequest(
+            label=lease.label,
+            offer_id=lease.offer_id,
+            machine_id=lease.machine_id,
+            capacity_type=lease.capacity_type,
+            rate=lease.rate,
+            image=spec.image,
+            disk_gb=lease.disk_gb,
+            env={},
+            onstart=self._bootstrap.onstart(lease.job_id, lease.id),
+        )
+        outcome = await self._providers[lease.provider].create(request)
+        now = self._clock.now()
+        match outcome:
+            case Done(created):
+                await self._record(lease, e.LeaseAcquired(lease.id, created.instance_id, now))
+            case Refused(code, message, instance_id):
+                self._avoid.add(lease, now, _AVOID_AFTER_REFUSAL.get(code, timedelta(minutes=10)))
+                reason = _REFUSALS.get(code, Reason.REFUSED)
+                await self._record(lease, e.LeaseRefused(lease.id, reason, message, instance_id, now))
+            case Unknown(message):
+                await self._record(lease, e.LeaseUncertain(lease.id, message, now))
+
+    async def _change_bid(self, lease: Lease, record: BidRecord, standing: Decimal) -> None:
+        assert lease.instance_id is not None, "only rented leases have a bid to change"
+        provider = self._providers[lease.provider]
+        outcome = await provider.change_bid(lease.instance_id, record.bid)
+        now = self._clock.now()
+        match outcome:
+            case Done(bid):
+                await self._record(lease, e.BidChanged(lease.id, bid, now), bid=(record, "done"))
+                if lease.state is LeaseState.PAUSED:
+                    # A raise wakes a paused machine by itself; a start in case it was stopped by its host.
+                    await provider.start(lease.instance_id)
+            case Refused(_, message):
+                log.warning("bid.refused", lease=lease.id, bid=record.bid, message=message)
+                await self._record(lease, e.BidRefused(lease.id, standing, now), bid=(record, "refused"))
+            case Unknown(message):
+                log.warning("bid.unknown", lease=lease.id, bid=record.bid, message=message)
+                await self._record(lease, bid=(record, "unknown"))
+
+    async def _destroy(self, lease: Lease) -> None:
+        assert lease.instance_id is not None, "only rented leases can be destroyed"
+        outcome = await self._providers[lease.provider].destroy(lease.instance_id)
+        accepted = isinstance(outcome, Done) or (isinstance(outcome, Refused) and outcome.code is RefusalCode.NOT_FOUND)
+        if not accepted:
+            log.warning("lease.destroy_failed", lease=lease.id, instance=lease.instance_id, outcome=repr(outcome))
+        await self._record(lease, e.DestroySent(lease.id, accepted, self._clock.now()))
+
+    async def _record(self, lease: Lease, *events: e.Event, bid: tuple[BidRecord, str] | None = None) -> None:
+        """Commit what a call brought. If that fails, nothing is lost: the market's list tells it again."""
+        try:
+            async with self._store.transaction() as uow:
+                if lease.job_id is None:
+                    stray = await uow.lease(lease.id) or lease
+                    for event in events:
+                        stray, records = evolve_stray(stray, event)
+                        await uow.add_events(records)
+                    await uow.save_lease(stray)
+                    return
+                job = await uow.job(lease.job_id)
+                assert job is not None, "jobs are never deleted"
+                chronicle = Chronicle(job)
+                for event in events:
+                    chronicle.apply(event)
+                await uow.save(chronicle.job)
+                await uow.add_events(chronicle.records)
+                if bid is not None:
+                    record, outcome = bid
+                    await uow.add_bid(
+                        BidRecord(record.id, record.lease_id, record.at, record.bid, outcome, record.decision_id)
+                    )
+        except StoreUnavailable as problem:
+            log.error(
+                "outcome.unrecorded", lease=lease.id, events=[repr(event) for event in events], reason=str(problem)
+            )
+
+
+class Avoid:
+    """Machines that a job had better not try again for a while. Held in memory: forgetting costs one more try."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str, str], datetime] = {}
+
+    def add(self, lease: Lease, now: datetime, span: timedelta) -> None:
+        if lease.job_id is not None:
+            self._until[lease.job_id, lease.provider, lease.machine_id] = now + span
+
+    def machines(self, job_id: str, now: datetime) -> frozenset[tuple[str, str]]:
+        self._until = {key: until for key, until in self._until.items() if until > now}
+        return frozenset((provider, machine) for job, provider, machine in self._until if job == job_id)
+
+
+_REFUSALS = {
+    RefusalCode.WRONG_TERMS: Reason.WRONG_TERMS,
+    RefusalCode.OUT_OF_CREDIT: Reason.OUT_OF_CREDIT,
+    RefusalCode.BID_TOO_LOW: Reason.OUTBID,
+}
+_AVOID_AFTER_REFUSAL = {
+    RefusalCode.OFFER_GONE: timedelta(minutes=2),
+    RefusalCode.RATE_LIMITED: timedelta(0),
+    RefusalCode.OUT_OF_CREDIT: timedelta(0),
+    RefusalCode.NO_RIGHTS: timedelta(0),
+}
+AVOID_AFTER_RELEASE = {
+    Reason.STUCK_LOADING: timedelta(hours=6),
+    Reason.HOST_LOST: timedelta(hours=6),
+    Reason.DISPLACED: timedelta(minutes=30),
+    Reason.OUTBID: timedelta(minutes=30),
+    Reason.RETRY: timedelta(hours=1),
+    Reason.WRONG_TERMS: timedelta(hours=1),
+    Reason.EXPIRING: timedelta(hours=6),
+}
+"""How long a job keeps away from a machine that it left for such a reason."""

@@ -1,0 +1,343 @@
+"""The engine: one ``tick`` does everything, start-up included.
+
+    read markets and mailboxes (no transaction) → one transaction: evolve, accrue, decide, guard, intents
+    → write orders → send calls, each recording its own outcome → settle, tidy up
+
+A crash between any two steps loses nothing: what was committed is found again in the store, what was sent is found
+again at the market by its label.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import structlog
+
+from autopilot.domain import events as e
+from autopilot.domain.actions import Acquire, ChangeBid, Release, Veto
+from autopilot.domain.job import Job, JobSpec
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.market import Market, ProviderView
+from autopilot.domain.money import ZERO
+from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.engine.accrue import accruals, reserve, void
+from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
+from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
+from autopilot.engine.chronicle import Chronicle
+from autopilot.engine.mailbox import Mail, Mailbox, mail_events
+from autopilot.engine.observe import Reading, Watch
+from autopilot.engine.reconcile import lease_events
+from autopilot.engine.settle import due, settlement, window
+from autopilot.engine.strays import Strays
+from autopilot.policy.decide import decide
+from autopilot.policy.guard import Exposure, Limits, guard
+from autopilot.policy.params import Params
+from autopilot.ports.blobs import BlobStore
+from autopilot.ports.bootstrap import Bootstrap
+from autopilot.ports.clock import Clock
+from autopilot.ports.ids import Ids
+from autopilot.ports.provider import MarketUnknown, PriceObservation, Provider
+from autopilot.ports.store import BidRecord, DecisionRecord, Store, StoreUnavailable, UnitOfWork
+
+log = structlog.get_logger(__name__)
+
+PERMIT_EVERY = timedelta(seconds=60)
+CALLS_WAIT_REAL_S = 10.0
+"""How long a tick waits for its calls before it goes on without them."""
+PRICES_EVERY = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    install_id: str
+    limits: Limits
+    params: Params
+    permit_ttl_s: int = 900
+    settle_delay: timedelta = timedelta(minutes=10)
+    """From GONE to the first look at the market's bill for it."""
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """Calls to send once the transaction is committed."""
+
+    creates: list[tuple[JobSpec, Lease]]
+    bids: list[tuple[Lease, BidRecord, Decimal]]
+
+
+class Engine:
+    def __init__(
+        self,
+        config: EngineConfig,
+        providers: Mapping[str, Provider],
+        store: Store,
+        blobs: BlobStore,
+        bootstrap: Bootstrap,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        self.config = config
+        self.watches = {name: Watch(provider, clock) for name, provider in providers.items()}
+        self.last_tick_at: datetime | None = None
+        self._store = store
+        self._blobs = blobs
+        self._clock = clock
+        self._ids = ids
+        self._avoid = Avoid()
+        self.calls = Calls(providers, store, bootstrap, clock, self._avoid)
+        self._mailbox = Mailbox(blobs, config.permit_ttl_s)
+        self._strays = Strays(config.install_id, ids)
+        self._vetoes: dict[str, tuple[Veto, ...]] = {}
+        self._prices_at: datetime | None = None
+        self._known_jobs: tuple[Job, ...] = ()
+
+    async def tick(self) -> None:
+        """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""
+        try:
+            async with self._store.snapshot() as uow:
+                self._known_jobs = await uow.open_jobs()
+                strays = await uow.stray_leases()
+            leases = [lease for job in self._known_jobs for lease in job.leases] + list(strays)
+            readings = await self._read_markets(leases)
+            mail = await self._read_mail(self._known_jobs)
+            offers = await self._read_offers(self._known_jobs)
+            jobs, outbox, strays = await self._commit(readings, mail, offers)
+        except StoreUnavailable:
+            self._destroy_due(self._known_jobs, ())
+            await self.calls.settle_for(CALLS_WAIT_REAL_S)
+            raise
+        self._known_jobs = jobs
+        await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
+        for spec, lease in outbox.creates:
+            self.calls.create(spec, lease)
+        for lease, record, standing in outbox.bids:
+            self.calls.change_bid(lease, record, standing)
+        self._destroy_due(jobs, strays)
+        await self.calls.settle_for(CALLS_WAIT_REAL_S)
+        await self._settle()
+        await self._tidy(jobs)
+        self.last_tick_at = self._clock.now()
+
+    def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
+        """The market as a decision sees it now, with these offers."""
+        views = {
+            name: ProviderView(
+                watch.provider.capabilities,
+                known=watch.last.known and not self._strays.is_quarantined(name, now),
+                credit=watch.last.credit,
+            )
+            for name, watch in self.watches.items()
+        }
+        avoid = self._avoid.machines(job_id, now) if job_id else frozenset()
+        return Market(views, offers, now, avoid)
+
+    async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
+        found = await asyncio.gather(*(watch.offers(query) for watch in self.watches.values()))
+        return tuple(offer for offers in found for offer in offers)
+
+    async def _read_markets(self, leases: Sequence[Lease]) -> dict[str, Reading]:
+        readings = await asyncio.gather(*(watch.read(leases) for watch in self.watches.values()))
+        return {reading.provider: reading for reading in readings}
+
+    async def _read_mail(self, jobs: Sequence[Job]) -> dict[str, Mail]:
+        pairs = [(job, lease) for job in jobs for lease in job.leases]
+        now = self._clock.now()
+        mails = await asyncio.gather(*(self._mailbox.read(job, lease, now) for job, lease in pairs))
+        return {lease.id: mail for (_, lease), mail in zip(pairs, mails, strict=True)}
+
+    async def _read_offers(self, jobs: Sequence[Job]) -> dict[OfferQuery, tuple[Offer, ...]]:
+        queries = sorted({job.spec.query for job in jobs if job.status.wants_capacity}, key=repr)
+        found = await asyncio.gather(*(self.offers(query) for query in queries))
+        return dict(zip(queries, found, strict=True))
+
+    async def _commit(
+        self, readings: Mapping[str, Reading], mail: Mapping[str, Mail], offers: Mapping[OfferQuery, tuple[Offer, ...]]
+    ) -> tuple[tuple[Job, ...], _Outbox, tuple[Lease, ...]]:
+        """The one transaction of a tick: from what was read to intents, all or nothing."""
+        outbox = _Outbox([], [])
+        async with self._store.transaction() as uow:
+            now = self._clock.now()
+            chronicles = [Chronicle(job) for job in await uow.open_jobs()]
+            for chronicle in chronicles:
+                self._evolve(chronicle, readings, mail, now)
+            strays = await self._strays.pass_over(uow, readings, chronicles, self.calls.busy, now)
+            exposure = await self._accrue(uow, chronicles, strays, now)
+            for chronicle in chronicles:
+                exposure = await self._decide(uow, chronicle, offers, exposure, outbox, now)
+                self._renew_permits(chronicle, now)
+                if chronicle.changed:
+                    await uow.save(replace(chronicle.job, spent=chronicle.original.spent))
+                await uow.add_events(chronicle.records)
+            await self._record_prices(uow, offers, now)
+        return tuple(chronicle.job for chronicle in chronicles), outbox, strays
+
+    def _evolve(
+        self, chronicle: Chronicle, readings: Mapping[str, Reading], mail: Mapping[str, Mail], now: datetime
+    ) -> None:
+        for lease in chronicle.job.leases:
+            reading = readings.get(lease.provider)
+            if reading is not None:
+                for event in lease_events(lease, reading, self.calls.busy, now):
+                    chronicle.apply(event)
+        for lease in chronicle.job.leases:
+            if lease.id in mail and lease.is_wanted:
+                for event in mail_events(chronicle.job, lease, mail[lease.id], now):
+                    chronicle.apply(event)
+
+    async def _accrue(
+        self, uow: UnitOfWork, chronicles: Sequence[Chronicle], strays: Sequence[Lease], now: datetime
+    ) -> Exposure:
+        """Post what is due, give each job its spend to the moment, and sum up where the account stands."""
+        leases = [*(lease for c in chronicles for lease in c.job.leases), *strays]
+        posted = await uow.posted([lease.id for lease in leases])
+        entries, unposted_all = [], ZERO
+        for chronicle in chronicles:
+            job, spent = chronicle.job, chronicle.job.spent
+            for lease in job.leases:
+                due_now, unposted = accruals(lease, posted.get(lease.id, {}), now)
+                entries += due_now
+                unposted_all += unposted
+                spent += unposted + sum((entry.amount for entry in due_now), ZERO)
+                if lease.is_over and lease.reserved:
+                    entries.append(void(lease, now))
+            chronicle.job = replace(job, spent=spent)
+        for lease in strays:
+            due_now, unposted = accruals(lease, posted.get(lease.id, {}), now)
+            entries += due_now
+            unposted_all += unposted
+        await uow.post(entries)
+        totals = await uow.totals(now.date())
+        return Exposure(
+            leases=tuple(lease for lease in leases if not lease.is_over),
+            spent_day=totals.day + unposted_all,
+            spent_month=totals.month + unposted_all,
+            launches_job_10min=0,
+            launches_hour=sum((await uow.launches_since(now - timedelta(hours=1))).values()),
+        )
+
+    async def _decide(
+        self,
+        uow: UnitOfWork,
+        chronicle: Chronicle,
+        offers: Mapping[OfferQuery, tuple[Offer, ...]],
+        exposure: Exposure,
+        outbox: _Outbox,
+        now: datetime,
+    ) -> Exposure:
+        """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
+        job, params = chronicle.job, self.config.params
+        market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
+        decision = decide(job, market, now, params)
+        if decision.actions:
+            recent = await uow.launches_since(now - timedelta(minutes=10))
+            exposure = replace(exposure, launches_job_10min=recent.get(job.id, 0))
+        allowed, vetoes = guard(job, decision, market, exposure, self.config.limits, now, params)
+        allowed = tuple(a for a in allowed if getattr(a, "lease_id", None) not in self.calls.busy)
+        decision_id = f"{job.id}-{job.decisions + 1}"
+        if is_worth_recording(decision, vetoes, self._vetoes.get(job.id, ())):
+            record = DecisionRecord(
+                decision_id,
+                job.id,
+                now,
+                tuple(action_note(a) for a in allowed),
+                tuple(veto_note(v) for v in vetoes),
+                decision.notes,
+            )
+            chronicle.job = replace(job, decisions=job.decisions + 1)
+            await uow.add_decision(record)
+        self._vetoes[job.id] = vetoes
+        before = {lease.id: lease for lease in job.leases}
+        for event in action_events(allowed, now):
+            chronicle.apply(event)
+        for action in allowed:
+            match action:
+                case Acquire():
+                    lease = intended_lease(
+                        chronicle.job, action, decision_id, self.config.install_id, self._ids, now, params
+                    )
+                    chronicle.apply(e.LeaseIntended(lease, now))
+                    await uow.post([reserve(lease, now)])
+                    lease = next(held for held in chronicle.job.leases if held.id == lease.id)
+                    outbox.creates.append((job.spec, lease))
+                    exposure = replace(
+                        exposure,
+                        leases=(*exposure.leases, lease),
+                        launches_hour=exposure.launches_hour + 1,
+                    )
+                case ChangeBid(lease_id, bid, _):
+                    bid_record = BidRecord(decision_id, lease_id, now, bid, "intended", decision_id)
+                    await uow.add_bid(bid_record)
+                    lease = next(held for held in chronicle.job.leases if held.id == lease_id)
+                    outbox.bids.append((lease, bid_record, before[lease_id].rate))
+                case Release(lease_id, reason):
+                    self._avoid.add(before[lease_id], now, AVOID_AFTER_RELEASE.get(reason, timedelta(0)))
+                case _:
+                    pass
+        return exposure
+
+    def _renew_permits(self, chronicle: Chronicle, now: datetime) -> None:
+        """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up."""
+        for lease in chronicle.job.leases:
+            if not lease.is_wanted:
+                continue
+            renewed = lease.permit_renewed_at
+            told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
+            if renewed is None or now - renewed >= PERMIT_EVERY or told_to_stop:
+                chronicle.apply(e.PermitRenewed(lease.id, lease.permit_seq + 1, now))
+
+    def _destroy_due(self, jobs: Sequence[Job], strays: Sequence[Lease]) -> None:
+        for lease in [*(lease for job in jobs for lease in job.leases), *strays]:
+            if lease.state is LeaseState.DESTROY_REQUESTED and lease.instance_id and lease.provider in self.watches:
+                self.calls.destroy(lease)
+
+    async def _settle(self) -> None:
+        """Take over the market's own figures for instances that are gone."""
+        async with self._store.snapshot() as uow:
+            waiting = due(await uow.unsettled_leases(), self._clock.now(), self.config.settle_delay)
+        for name, leases in waiting.items():
+            watch = self.watches.get(name)
+            if watch is None:
+                continue
+            try:
+                charges = await watch.provider.charges(*window(leases, self._clock.now()))
+            except MarketUnknown as problem:
+                log.warning("charges.unavailable", provider=name, reason=str(problem))
+                continue
+            async with self._store.transaction() as uow:
+                now = self._clock.now()
+                posted = await uow.posted([lease.id for lease in leases])
+                for lease in leases:
+                    entries = settlement(lease, posted.get(lease.id, {}), charges, now)
+                    if entries is not None:
+                        await uow.post(entries)
+                        await uow.save_lease(replace(lease, settled_at=now))
+                        log.info("lease.settled", lease=lease.id, entries=len(entries))
+
+    async def _tidy(self, jobs: Sequence[Job]) -> None:
+        """Forget mailboxes of leases that are over and delete checkpoints beyond those to be kept."""
+        self._mailbox.forget(frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over))
+        for job in jobs:
+            if job.checkpoint is None:
+                continue
+            async with self._store.snapshot() as uow:
+                surplus = (await uow.checkpoints_of(job.id))[max(job.spec.checkpoints_kept, 2) :]
+            for checkpoint in surplus:
+                await self._blobs.delete_prefix(f"jobs/{job.id}/{checkpoint.lease_id}/ckpt/{checkpoint.number}")
+                async with self._store.transaction() as uow:
+                    await uow.remove_checkpoint(checkpoint)
+
+    async def _record_prices(
+        self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], now: datetime
+    ) -> None:
+        if self._prices_at is not None and now - self._prices_at < PRICES_EVERY:
+            return
+        seen = {offer.key: offer for found in offers.values() for offer in found}
+        await uow.add_prices(
+            PriceObservation(o.provider, o.machine_id, o.gpu, o.num_gpus, o.floor, o.on_demand_rate, now)
+            for o in seen.values()
+        )
+        self._prices_at = now

@@ -1,0 +1,186 @@
+"""The daemon's side of the mailbox: what agents claim, checked, and the orders that answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+import structlog
+
+from autopilot.domain import events as e
+from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.lease import Lease, Role
+from autopilot.ports.blobs import BlobStore, BlobUnavailable
+from autopilot.ports.mailbox import (
+    ExitRecord,
+    Heartbeat,
+    Manifest,
+    Work,
+    exit_key,
+    heartbeat_key,
+    manifest_key,
+    orders_key,
+    parse_exit,
+    parse_heartbeat,
+    parse_manifest,
+    part_key,
+)
+from autopilot.ports.orders import CheckpointRef, build_orders
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What one agent's mailbox held at a tick; ``checkpoint`` has been verified byte for byte."""
+
+    heartbeat: Heartbeat | None = None
+    exit: ExitRecord | None = None
+    checkpoint: Checkpoint | None = None
+
+
+class Mailbox:
+    def __init__(self, blobs: BlobStore, permit_ttl_s: int) -> None:
+        self._blobs = blobs
+        self._permit_ttl_s = permit_ttl_s
+        self._rejected: set[tuple[str, int]] = set()
+        self._probed: dict[str, tuple[int | None, bool]] = {}
+        self._written: dict[str, tuple[object, ...]] = {}
+        self._heartbeats: dict[str, Heartbeat] = {}
+
+    async def read(self, job: Job, lease: Lease, now: datetime) -> Mail:
+        """Everything new from the lease's agent. A store that cannot be asked means: nothing new."""
+        if lease.instance_id is None or not lease.is_wanted:
+            return Mail()
+        try:
+            heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
+            exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
+            if heartbeat is not None:
+                self._heartbeats[lease.id] = heartbeat
+            if exit_record is not None and exit_record.run_epoch != lease.run_epoch:
+                exit_record = None
+            checkpoint = await self._newest(job, lease, heartbeat, exit_record is not None, now)
+        except BlobUnavailable as problem:
+            log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
+            return Mail()
+        return Mail(heartbeat, exit_record, checkpoint)
+
+    async def write_orders(self, job: Job, lease: Lease) -> None:
+        """Write the orders when they differ from the last that were written. Failures are logged and tried again."""
+        if lease.job_id is None:
+            return
+        heartbeat = self._heartbeats.get(lease.id)
+        restore = job.checkpoint
+        face = (
+            lease.permit_seq,
+            lease.role,
+            lease.run_epoch,
+            restore and (restore.lease_id, restore.number),
+            heartbeat and (heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n),
+        )
+        if self._written.get(lease.id) == face:
+            return
+        spec = job.spec
+        orders = build_orders(
+            self._blobs,
+            job_id=job.id,
+            lease_id=lease.id,
+            run_epoch=lease.run_epoch,
+            seq=lease.permit_seq,
+            permit_ttl_s=self._permit_ttl_s,
+            role=lease.role.value,
+            checkpoint_interval_s=max(1, round(spec.checkpoint_interval.total_seconds())),
+            work=Work(spec.run, spec.setup, spec.workdir, dict(spec.env), spec.checkpoint_path or ""),
+            restore=CheckpointRef(restore.lease_id, restore.number, restore.part_count) if restore else None,
+            boot=heartbeat.boot if heartbeat else 1,
+            next_log_n=heartbeat.next_log_n if heartbeat else 0,
+            next_ckpt_n=heartbeat.next_ckpt_n if heartbeat else 0,
+        )
+        try:
+            await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
+        except BlobUnavailable as problem:
+            log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
+            return
+        self._written[lease.id] = face
+
+    def forget(self, lease_ids: frozenset[str]) -> None:
+        """Drop what is kept for leases other than these."""
+        for kept in (self._probed, self._written, self._heartbeats):
+            for lease_id in kept.keys() - lease_ids:
+                del kept[lease_id]
+        self._rejected = {pair for pair in self._rejected if pair[0] in lease_ids}
+
+    async def _newest(
+        self, job: Job, lease: Lease, heartbeat: Heartbeat | None, ended: bool, now: datetime
+    ) -> Checkpoint | None:
+        """The newest checkpoint that this run wrote since the last look, verified; None when there is none."""
+        claimed = heartbeat.last_ckpt_n if heartbeat else None
+        if self._probed.get(lease.id) == (claimed, ended):
+            return None
+        verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
+        number = max(verified + 1, claimed or 0)
+        newest: Checkpoint | None = None
+        while (data := await self._blobs.get(manifest_key(job.id, lease.id, number))) is not None:
+            if (lease.id, number) not in self._rejected:
+                newest = await self._verify(job, lease, number, data, now) or newest
+            number += 1
+        self._probed[lease.id] = claimed, ended
+        return newest
+
+    async def _verify(self, job: Job, lease: Lease, number: int, data: bytes, now: datetime) -> Checkpoint | None:
+        manifest = parse_manifest(data)
+        problem = await self._problem(job, lease, number, manifest)
+        if problem is not None or manifest is None:
+            self._rejected.add((lease.id, number))
+            log.warning("checkpoint.rejected", job=job.id, lease=lease.id, number=number, reason=problem)
+            return None
+        return Checkpoint(
+            job_id=job.id,
+            lease_id=lease.id,
+            number=number,
+            run_epoch=manifest.run_epoch,
+            step=manifest.step or 0,
+            work_done=job.work_done,
+            size_bytes=manifest.size,
+            part_count=len(manifest.parts),
+            verified_at=now,
+        )
+
+    async def _problem(self, job: Job, lease: Lease, number: int, manifest: Manifest | None) -> str | None:
+        if manifest is None:
+            return "unreadable manifest"
+        if manifest.n != number:
+            return f"manifest of number {manifest.n}"
+        if manifest.run_epoch != lease.run_epoch or lease.run_epoch != job.run_epoch:
+            return f"written under run epoch {manifest.run_epoch}"
+        for index, part in enumerate(manifest.parts):
+            key = part_key(job.id, lease.id, number, index)
+            if await self._blobs.size(key) != part.size:
+                return f"part {index} has another size than its manifest says"
+            if await self._blobs.sha256(key) != part.sha256:
+                return f"part {index} has another SHA-256 than its manifest says"
+        return None
+
+
+def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
+    """The events that an agent's mail stands for, in the order in which they must be applied."""
+    if mail.heartbeat is not None:
+        beat = mail.heartbeat
+        stop_heard = lease.role is Role.SAVE_AND_STOP and 0 < lease.stop_seq <= beat.orders_seq_seen
+        yield e.HeartbeatSeen(
+            lease.id,
+            boot=beat.boot,
+            agent_state=beat.state,
+            step=beat.step,
+            progress=None if beat.progress is None else Decimal(str(beat.progress)),
+            last_checkpoint_number=beat.last_ckpt_n,
+            log_count=beat.next_log_n,
+            saved=beat.saved and stop_heard,
+            at=now,
+        )
+    if mail.checkpoint is not None:
+        yield e.CheckpointVerified(mail.checkpoint, now)
+    if mail.exit is not None and lease.exit_code is None:
+        yield e.RunExited(lease.id, mail.exit.run_epoch, mail.exit.exit_code, now)

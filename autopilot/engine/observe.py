@@ -1,0 +1,111 @@
+"""Reading one market, once a tick: what is rented, what the account holds, and which absences are confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import structlog
+
+from autopilot.domain.instance import Instance
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import MarketUnknown, Provider
+
+log = structlog.get_logger(__name__)
+
+CREDIT_MAX_AGE = timedelta(seconds=60)
+VISIBLE_AFTER = timedelta(seconds=60)
+"""A new instance may stay invisible in lists for so long; until then its absence means nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``instances`` None: the market is UNKNOWN, with ``reason`` in its own words. ``begun_at``: before the call."""
+
+    provider: str
+    begun_at: datetime
+    instances: tuple[Instance, ...] | None
+    reason: str = ""
+    credit: Decimal | None = None
+    absent: frozenset[str] = field(default=frozenset())
+    """Instance ids that the list does not show although it should."""
+    confirmed_gone: frozenset[str] = field(default=frozenset())
+    """Those of them for which a single read said plainly that there is none."""
+
+    @property
+    def known(self) -> bool:
+        return self.instances is not None
+
+    @property
+    def out_of_credit(self) -> bool:
+        return self.credit is not None and self.credit <= 0
+
+
+class Watch:
+    """One market under watch. Keeps nothing that matters: credit and offers are caches."""
+
+    def __init__(self, provider: Provider, clock: Clock) -> None:
+        self.provider = provider
+        self.last = Reading(provider.name, clock.now(), None, "not read yet")
+        self._clock = clock
+        self._credit_at: datetime | None = None
+        self._credit: Decimal | None = None
+
+    async def read(self, leases: Iterable[Lease]) -> Reading:
+        begun_at = self._clock.now()
+        try:
+            instances = await self.provider.instances()
+            await self._refresh_credit(begun_at)
+        except MarketUnknown as problem:
+            if self.last.known or self.last.reason != str(problem):
+                log.warning("market.became_unknown", provider=self.provider.name, reason=str(problem))
+            self.last = Reading(self.provider.name, begun_at, None, str(problem), self._credit)
+            return self.last
+        if not self.last.known:
+            log.info("market.became_known", provider=self.provider.name, instances=len(instances))
+        shown = {instance.instance_id for instance in instances}
+        missing = [
+            lease
+            for lease in leases
+            if lease.provider == self.provider.name
+            and lease.instance_id is not None
+            and lease.instance_id not in shown
+            and not lease.is_over
+            and lease.acquired_at is not None
+            and begun_at - lease.acquired_at >= VISIBLE_AFTER * (lease.state is not LeaseState.DESTROY_SENT)
+        ]
+        confirmed = await asyncio.gather(*(self._is_gone(lease) for lease in missing if lease.absences >= 1))
+        self.last = Reading(
+            self.provider.name,
+            begun_at,
+            instances,
+            credit=self._credit,
+            absent=frozenset(lease.instance_id for lease in missing if lease.instance_id),
+            confirmed_gone=frozenset(instance_id for instance_id in confirmed if instance_id is not None),
+        )
+        return self.last
+
+    async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
+        """Empty when the market cannot be searched now; the reason is logged."""
+        try:
+            return await self.provider.offers(query)
+        except MarketUnknown as problem:
+            log.warning("offers.unavailable", provider=self.provider.name, reason=str(problem))
+            return ()
+
+    async def _refresh_credit(self, now: datetime) -> None:
+        if self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
+            self._credit = (await self.provider.account()).credit
+            self._credit_at = now
+
+    async def _is_gone(self, lease: Lease) -> str | None:
+        assert lease.instance_id is not None, "only rented leases can be missing"
+        try:
+            return lease.instance_id if await self.provider.instance(lease.instance_id) is None else None
+        except MarketUnknown:
+            return None

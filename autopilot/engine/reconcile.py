@@ -1,0 +1,83 @@
+"""What a market's reading means for our leases: pure. Start-up, recovery and every tick go through here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+
+from autopilot.domain import events as e
+from autopilot.domain.evolve import ABSENCE_GAP
+from autopilot.domain.instance import Instance
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.reasons import Reason
+from autopilot.engine.observe import Reading
+
+SETTLE = timedelta(seconds=300)
+"""A create of unknown outcome may take effect this late (reliability notes: at most 180 s seen)."""
+LISTS_TO_ABANDON = 3
+
+
+def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: datetime) -> Iterator[e.Event]:
+    """Events that ``reading`` implies for one lease of that market.
+
+    ``busy``: ids of leases with a call on its way; what a list says of them may be older than the call, so they wait.
+    """
+    if reading.instances is None or lease.id in busy or lease.is_over:
+        return
+    if lease.instance_id is None:
+        yield from _resolve_intent(lease, reading, now)
+        return
+    instance = next((i for i in reading.instances if i.instance_id == lease.instance_id), None)
+    if instance is None:
+        if lease.instance_id in reading.absent:
+            yield from _absence(lease, reading)
+        return
+    if lease.destroy_sent_at is not None and reading.begun_at <= lease.destroy_sent_at:
+        return
+    if lease.bid_changed_at is not None and reading.begun_at <= lease.bid_changed_at:
+        return
+    yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit)
+    if lease.is_wanted and instance.capacity_type is not lease.capacity_type:
+        yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
+
+
+def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e.Event]:
+    assert reading.instances is not None, "an unknown market resolves nothing"
+    found = sorted((i for i in reading.instances if i.label == lease.label), key=_age_order)
+    if found:
+        yield e.LeaseAcquired(lease.id, found[0].instance_id, now, adopted=True)
+        yield e.LeaseObserved(lease.id, found[0], now, reading.out_of_credit)
+        return
+    if reading.begun_at <= lease.intended_at:
+        return
+    yield e.LeaseMissed(lease.id, now)
+    if reading.begun_at - lease.intended_at >= SETTLE and lease.lists_since_intent + 1 >= LISTS_TO_ABANDON:
+        yield e.LeaseAbandoned(lease.id, Reason.NEVER_APPEARED, now)
+
+
+def _absence(lease: Lease, reading: Reading) -> Iterator[e.Event]:
+    """Gone = absent from two complete lists far enough apart, and from a single read after the second."""
+    again = lease.absent_at is not None and reading.begun_at - lease.absent_at >= ABSENCE_GAP
+    yield e.LeaseAbsent(lease.id, reading.begun_at)
+    if lease.absences >= 1 and again and lease.instance_id in reading.confirmed_gone:
+        yield e.LeaseGone(lease.id, reading.begun_at)
+
+
+def unaccounted(
+    ours: Iterable[Instance], leases_by_label: Mapping[str, Iterable[Lease]]
+) -> Iterator[tuple[Instance, Lease | None]]:
+    """Instances with our label that no live lease holds, with the lease that the label names, if any."""
+    for instance in ours:
+        named = list(leases_by_label.get(instance.label, ()))
+        holder = next((lease for lease in named if lease.instance_id == instance.instance_id), None)
+        if holder is not None:
+            if holder.is_over:
+                yield instance, holder
+            continue
+        waiting = any(lease.state is LeaseState.INTENT and lease.instance_id is None for lease in named)
+        if not waiting:
+            yield instance, named[0] if named else None
+
+
+def _age_order(instance: Instance) -> tuple[int, str]:
+    return len(instance.instance_id), instance.instance_id

@@ -1,0 +1,131 @@
+"""Instances with our label that no live lease holds: adopted into a lease that wants nothing but their end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+
+from autopilot.domain import events as e
+from autopilot.domain.instance import Instance
+from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.money import ZERO
+from autopilot.domain.reasons import Reason
+from autopilot.engine.accrue import void
+from autopilot.engine.chronicle import Chronicle, evolve_stray
+from autopilot.engine.observe import Reading
+from autopilot.engine.reconcile import lease_events, unaccounted
+from autopilot.engine.sweep import Sweep
+from autopilot.ports.ids import Ids, is_ours
+from autopilot.ports.store import UnitOfWork
+
+log = structlog.get_logger(__name__)
+
+
+class Strays:
+    def __init__(self, install_id: str, ids: Ids) -> None:
+        self._install_id = install_id
+        self._ids = ids
+        self._sweeps: dict[str, Sweep] = {}
+
+    def is_quarantined(self, provider: str, now: datetime) -> bool:
+        sweep = self._sweeps.get(provider)
+        return sweep is not None and sweep.is_quarantined(now)
+
+    async def pass_over(
+        self,
+        uow: UnitOfWork,
+        readings: Mapping[str, Reading],
+        chronicles: Sequence[Chronicle],
+        busy: Collection[str],
+        now: datetime,
+    ) -> tuple[Lease, ...]:
+        """Advance the leases that belong to no open job, and take in what the sweep found. Returns those not over."""
+        strays: dict[str, Lease] = {}
+        for lease in await uow.stray_leases():
+            reading = readings.get(lease.provider)
+            for event in lease_events(lease, reading, busy, now) if reading else ():
+                lease, records = evolve_stray(lease, event)
+                await uow.add_events(records)
+            await uow.save_lease(lease)
+            strays[lease.id] = lease
+        for reading in readings.values():
+            for found, holder in await self._swept(uow, reading, now):
+                log.warning(
+                    "sweep.found",
+                    provider=found.provider,
+                    instance=found.instance_id,
+                    label=found.label,
+                    rate=found.rate,
+                    lease=holder.id if holder else None,
+                )
+                await self._take_in(uow, found, holder, chronicles, strays, now)
+        return tuple(lease for lease in strays.values() if not lease.is_over)
+
+    async def _swept(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
+        sweep = self._sweeps.setdefault(reading.provider, Sweep())
+        if reading.instances is None:
+            return []
+        ours = [i for i in reading.instances if is_ours(i.label, self._install_id)]
+        named: dict[str, list[Lease]] = {}
+        for lease in await uow.leases_labelled({instance.label for instance in ours}):
+            named.setdefault(lease.label, []).append(lease)
+        was = sweep.is_quarantined(now)
+        found = sweep.look(len(ours), unaccounted(ours, named), now)
+        if sweep.is_quarantined(now) and not was:
+            log.error("market.quarantined", provider=reading.provider, instances=len(ours))
+        return found
+
+    async def _take_in(
+        self,
+        uow: UnitOfWork,
+        instance: Instance,
+        holder: Lease | None,
+        chronicles: Sequence[Chronicle],
+        strays: dict[str, Lease],
+        now: datetime,
+    ) -> None:
+        """Give the instance a lease that asks for its destroy: the tombstone it belongs to, or a new stray."""
+        event = e.InstanceFound("", instance.instance_id, now)
+        if holder is not None and holder.is_over and holder.instance_id in (None, instance.instance_id):
+            # Its job may be long finished and not be loaded, so the lease goes on as a lease, whosever it is.
+            event = e.InstanceFound(holder.id, instance.instance_id, now)
+            lease, records = evolve_stray(holder, event)
+        else:
+            lease = _stray(instance, holder, self._ids.new(), now)
+            event = e.InstanceFound(lease.id, instance.instance_id, now)
+            lease, records = evolve_stray(lease, event)
+        await uow.save_lease(lease)
+        await uow.add_events(records)
+        if lease.reserved:
+            await uow.post([void(lease, now)])
+        if lease.job_id is None:
+            strays[lease.id] = lease
+
+
+def _stray(instance: Instance, twin: Lease | None, lease_id: str, now: datetime) -> Lease:
+    """A lease for an instance that nobody asked for: no reserve, no job, nothing wanted but its end."""
+    return Lease(
+        id=lease_id,
+        job_id=None,
+        slot=Slot.MAIN,
+        state=LeaseState.ABANDONED,
+        provider=instance.provider,
+        label=instance.label,
+        capacity_type=instance.capacity_type,
+        offer_id="",
+        machine_id=instance.machine_id,
+        host_id=instance.host_id,
+        gpu=instance.gpu,
+        num_gpus=instance.num_gpus,
+        disk_gb=ZERO,
+        rate=instance.rate,
+        storage_rate=instance.storage_rate,
+        on_demand_rate=None,
+        reserved=ZERO,
+        intended_at=now,
+        not_after=now + timedelta(hours=1),
+        reason=Reason.DUPLICATE if twin is not None else Reason.ORPHAN,
+        role=Role.LEAVE,
+    )

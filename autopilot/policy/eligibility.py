@@ -1,0 +1,42 @@
+"""Which offers will do for a job, and, for people, why the others will not."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from autopilot.domain.job import Job, JobSpec, Trust
+from autopilot.domain.market import Market
+from autopilot.domain.offer import Offer
+from autopilot.policy.params import Params
+
+
+def why_not(spec: JobSpec, offer: Offer) -> str | None:
+    """None when the offer fits the job file; else the first thing that does not."""
+    wanted = {(gpu.name.casefold(), gpu.count) for gpu in spec.gpus}
+    if (offer.gpu.casefold(), offer.num_gpus) not in wanted:
+        return "another GPU"
+    if offer.vram_gb < spec.min_vram_gb:
+        return f"{offer.vram_gb} GB of VRAM"
+    if offer.disk_gb < spec.disk_gb:
+        return f"{offer.disk_gb} GB of disk"
+    if spec.trust is not Trust.ANY and not offer.verified:
+        return "host not verified"
+    if spec.trust is Trust.SECURE and not offer.datacenter:
+        return "not a datacenter"
+    return None
+
+
+def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:
+    """Offers that fit, on a market that is known, on no machine to be avoided, and that last long enough."""
+    remaining = job.remaining_work or timedelta(seconds=params.waiting_horizon_s)
+    needed_until = now + remaining * (1 + params.work_error) + timedelta(seconds=params.setup_s)
+    held = {(lease.provider, lease.machine_id) for lease in job.leases}
+    return tuple(
+        offer
+        for offer in market.offers
+        if market.knows(offer.provider)
+        and (offer.provider, offer.machine_id) not in market.avoid
+        and (offer.provider, offer.machine_id) not in held
+        and why_not(job.spec, offer) is None
+        and (offer.ends_at is None or offer.ends_at >= needed_until)
+    )

@@ -1,0 +1,60 @@
+"""A planned move, one step at a time, safe to be cut between any two:
+
+the new machine in ``next`` loads and waits → the old one saves and stops → the daemon has verified that checkpoint →
+the new one is promoted under a new run epoch → the old one is released. If the old machine is lost first, the new one
+is promoted at once; if the new one is lost or stuck, the old one simply goes on.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from autopilot.domain.actions import Action, Promote, Release, SaveAndStop
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.reasons import Reason
+from autopilot.policy.params import Params
+
+READY = ("waiting",)
+"""Agent states in which a new home may be promoted."""
+
+
+def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]:
+    main, new = job.main, job.next
+    assert new is not None, "a move without a new home"
+    if main is None:
+        return (Promote(new.id, Reason.PROMOTED),) if new.instance_id is not None else ()
+    if main.exit_code is not None:
+        return _drop(new, Reason.COMPLETED)
+    main_lost = main.state is LeaseState.PAUSED or main.offline_since is not None
+    if main_lost:
+        if new.instance_id is None:
+            return ()
+        return (Release(main.id, main.pause_cause or Reason.HOST_LOST), Promote(new.id, Reason.PROMOTED))
+    new_lost = new.state is LeaseState.PAUSED or new.offline_since is not None
+    stuck = now - (new.acquired_at or new.intended_at) >= timedelta(seconds=params.loading_timeout_s)
+    if main.role is Role.SAVE_AND_STOP:
+        if was_saved(job, main, now, params):
+            return (Release(main.id, Reason.MOVING), Promote(new.id, Reason.PROMOTED))
+        return ()
+    if new_lost or (stuck and new.agent_state not in READY):
+        return _drop(new, new.pause_cause or Reason.STUCK_LOADING)
+    if new.running_since is not None and new.agent_state in READY:
+        return (SaveAndStop(main.id, Reason.MOVING),)
+    return ()
+
+
+def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
+    """True once the lease's last checkpoint is verified, or the wait for it has lasted too long."""
+    if lease.running_since is None:
+        return True
+    if lease.agent_saved:
+        newest = job.checkpoint
+        last = lease.last_checkpoint_number
+        return last is None or (newest is not None and newest.lease_id == lease.id and newest.number >= last)
+    since = lease.stop_ordered_at
+    return since is not None and now - since >= timedelta(seconds=params.save_timeout_s)
+
+
+def _drop(lease: Lease, reason: Reason) -> tuple[Action, ...]:
+    return (Release(lease.id, reason),) if lease.instance_id is not None else ()

@@ -1,0 +1,66 @@
+"""The policy's numbers, each with its unit, and the bounds in which they make sense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """Defaults are those of the field where one is known (docs/explanation/policy.md names the sources)."""
+
+    tick_lag_s: float = 30
+    """How old what we see may be, and how long an action takes to be sent."""
+    setup_s: float = 420
+    """From a create to the user's command running: image pull, agent, restore."""
+    resume_s: float = 60
+    """From a won re-bid to the user's command running again on the same disk."""
+    work_error: float = 0.15
+    """The user's estimate may be this much too low."""
+    loading_timeout_s: float = 1500
+    """A machine still loading after this is given up; slow hosts were seen loading for 25 minutes."""
+    offline_grace_s: float = 150
+    """A host that does not answer for so long is lost."""
+    paused_wait_s: float = 900
+    """Longest wait on a paused machine for which nothing better is known."""
+    rebid_settle_s: float = 90
+    """A raise that did not resume the machine in this time was not beaten by a bid: on-demand took it."""
+    rebid_gap_s: float = 60
+    """Least time between two raises on one machine."""
+    max_rebids: int = 3
+    rebid_step: Decimal = Decimal("1.20")
+    """A re-bid is the old bid times this."""
+    markup: Decimal = Decimal("1.15")
+    """A first bid is the floor times this: enough not to be displaced by the next cent."""
+    ceiling_of_on_demand: Decimal = Decimal("0.90")
+    """No bid reaches this share of the on-demand price: an on-demand renter outranks any bid."""
+    bid_unit: Decimal = Decimal("0.001")
+    least_bid: Decimal = Decimal("0.001")
+    preemptions_per_hour: float = 0.25
+    """Prior for spot; each costs a set-up and half a checkpoint interval."""
+    save_timeout_s: float = 300
+    """How long a planned move or a parking waits for the last checkpoint."""
+    waiting_horizon_s: float = 3600
+    """Work assumed to remain when the job gives no estimate; for comparing offers only."""
+    move_saving: Decimal = Decimal("0.15")
+    """Least saving on all that remains for which a running job is moved to a cheaper machine."""
+    move_least_s: float = 1800
+    """A job stays on a machine at least this long before it is moved for price."""
+    destroy_s: float = 60
+    detect_s: float = 60
+    final_save_s: float = 120
+    tail_h: float = 24
+    """Hours of disk that a safe stop is charged with, should the destroy be slow to take."""
+    settle_s: float = 300
+    """A create whose outcome is unknown may still land within this time."""
+
+    def __post_init__(self) -> None:
+        if not Decimal(1) <= self.markup <= 10 or not Decimal(1) < self.rebid_step <= 10:
+            raise ValueError("markup must be in 1..10 and rebid_step above 1, up to 10")
+        if not Decimal(0) < self.ceiling_of_on_demand < 1:
+            raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
+        if not 0 <= self.work_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:
+            raise ValueError("work_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
+        if min(self.tick_lag_s, self.setup_s, self.resume_s, self.settle_s, self.tail_h) < 0:
+            raise ValueError("times must not be negative")

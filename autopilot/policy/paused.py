@@ -1,0 +1,55 @@
+"""A paused machine: wait, re-bid, or leave, whichever finishes the job for the least.
+
+A raise answers an outbid at once. If the machine does not come back within ``rebid_settle_s`` of a raise, it was not a
+bid that took it: on-demand renters outrank any bid, so more money is pointless and the choice is to wait or to leave.
+After leaving, the machine is destroyed, because a paused one wakes up by itself and bills.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from autopilot.domain.actions import Action, ChangeBid, Note, Release
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.reasons import Reason
+from autopilot.policy.bidding import raised_bid
+from autopilot.policy.cost import Candidate, best, lease_cost_to_finish
+from autopilot.policy.deadline import Pressure
+from autopilot.policy.params import Params
+
+
+def decide_paused(
+    job: Job, lease: Lease, found: list[Candidate], force: Pressure, can_rebid: bool, now: datetime, params: Params
+) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
+    paused_for = now - (lease.paused_at or now)
+    since_raise = now - lease.bid_changed_at if lease.bid_changed_at and lease.rebids else None
+    displaced = since_raise is not None and since_raise >= timedelta(seconds=params.rebid_settle_s)
+    rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
+    rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, params) if rung is not None else None
+    other = best(found)
+    note = Note(
+        "paused",
+        (
+            ("cause", lease.pause_cause),
+            ("paused_s", round(paused_for.total_seconds())),
+            ("rebid", rung),
+            ("cost_of_rebid", rebid),
+            ("cost_of_leaving", other.cost if other else None),
+            ("cost_of_waiting_per_h", lease.storage_rate),
+        ),
+    )
+    if lease.pause_cause is Reason.OUT_OF_CREDIT:
+        # Every machine of the account stopped at once: no bid helps until the user pays in.
+        return (), (note,)
+    if lease.pause_cause is Reason.EXPIRING:
+        return (Release(lease.id, Reason.EXPIRING),), (note,)
+    if since_raise is not None and not displaced:
+        return (), (note,)
+    if not displaced and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
+        return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
+    cause = Reason.DISPLACED if displaced else lease.pause_cause or Reason.UNKNOWN
+    must_go = force.needs_on_demand or paused_for >= timedelta(seconds=params.paused_wait_s)
+    if other is not None or must_go:
+        return (Release(lease.id, cause),), (note,)
+    return (), (note,)

@@ -1,0 +1,61 @@
+"""Where checkpoints and the mailbox live: whole objects under flat keys, and URLs that allow one act on one object.
+
+A URL is bound to one method and one key and it expires; there are no credentials for a prefix and no listing.
+Its validity is real time, never market time: the machine that uses it is judged by the store's own clock.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Protocol
+
+MAX_KEY_LENGTH = 512
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
+
+
+class BlobUnavailable(Exception):
+    """The store could not be asked, or could not do it: unreachable, full, broken. Nothing is known."""
+
+
+def checked_key(key: str) -> str:
+    """``key`` itself when it is one: segments of letters, digits, ``.``, ``_`` and ``-``, joined by ``/``.
+
+    No segment starts with a dot, so neither ``..`` nor a store's own scratch files can be named. Raises ``ValueError``.
+    """
+    if len(key) > MAX_KEY_LENGTH or not all(_SEGMENT.fullmatch(segment) for segment in key.split("/")):
+        raise ValueError(f"not a blob key: {key[:80]!r}")
+    return key
+
+
+class BlobStore(Protocol):
+    """Every method raises ``ValueError`` for what is not a key; those that do I/O raise ``BlobUnavailable``."""
+
+    async def put(self, key: str, data: bytes) -> None:
+        """Store ``data`` durably; readers see the old object or the whole new one, never a part."""
+        ...
+
+    async def get(self, key: str) -> bytes | None:
+        """The object's bytes, None when there is none."""
+        ...
+
+    async def size(self, key: str) -> int | None:
+        """The object's size in bytes, None when there is none."""
+        ...
+
+    async def sha256(self, key: str) -> str | None:
+        """The hex SHA-256 of the object as it is stored, read in pieces; None when there is none."""
+        ...
+
+    async def delete_prefix(self, prefix: str) -> None:
+        """Delete every object whose key starts with the segments of ``prefix``; fine when there is none."""
+        ...
+
+    def sign_get(self, key: str, valid_for: timedelta) -> str:
+        """An absolute URL that allows GET of this one object for ``valid_for`` of real time."""
+        ...
+
+    def sign_put(self, key: str, valid_for: timedelta, max_bytes: int) -> str:
+        """An absolute URL that allows PUT of this one object, at most ``max_bytes`` where the store can enforce it."""
+        ...

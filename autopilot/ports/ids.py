@@ -1,0 +1,33 @@
+"""Where ids come from: ULIDs, sortable by the time of their making, 26 characters of Crockford's base 32."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Protocol
+
+from autopilot.ports.clock import Clock
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+LABEL_PREFIX = "ap1"
+
+
+class Ids(Protocol):
+    def new(self) -> str: ...
+
+
+class UlidIds:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def new(self) -> str:
+        number = int(self._clock.now().timestamp() * 1000) << 80 | secrets.randbits(80)
+        return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def label_for(install_id: str, lease_id: str) -> str:
+    """The name by which an instance is known at its market: ours, and unique to one create."""
+    return f"{LABEL_PREFIX}.{install_id}.{lease_id}"
+
+
+def is_ours(label: str, install_id: str) -> bool:
+    return label.startswith(f"{LABEL_PREFIX}.{install_id}.")

@@ -1,0 +1,291 @@
+"""The mailbox between daemon and agent: where its objects lie and what is in them.
+
+Everything lies under ``jobs/<job>/<lease>/``. Orders are the daemon's; heartbeat, exit record and manifests come
+from a stranger's machine, so parsing them accepts exactly the shapes below and answers None to anything else:
+at most 1 MB, ``v`` = 1, whole finite numbers in range, texts cut and stripped of control characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, get_args
+
+VERSION = 1
+MAX_OBJECT_BYTES = 1_000_000
+MAX_PARTS = 1_000
+MAX_TEXT = 500
+
+Role = Literal["wait", "run", "save_and_stop", "leave"]
+AgentState = Literal["waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left"]
+
+_MAX_INT = 2**53
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+T = TypeVar("T")
+
+
+def lease_prefix(job_id: str, lease_id: str) -> str:
+    return f"jobs/{job_id}/{lease_id}"
+
+
+def orders_key(job_id: str, lease_id: str) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/orders.json"
+
+
+def heartbeat_key(job_id: str, lease_id: str) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/heartbeat.json"
+
+
+def exit_key(job_id: str, lease_id: str) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/exit.json"
+
+
+def log_key(job_id: str, lease_id: str, boot: int, n: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/log/{boot}-{n}"
+
+
+def part_key(job_id: str, lease_id: str, n: int, i: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/part-{i}"
+
+
+def manifest_key(job_id: str, lease_id: str, n: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/manifest.json"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the job runs; ``checkpoint_path`` (file or directory) is relative to ``workdir``. Empty means none."""
+
+    run: str
+    setup: str = ""
+    workdir: str = "/workspace"
+    env: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_path: str = ""
+
+
+@dataclass(frozen=True)
+class RestoreUrls:
+    """Where a verified checkpoint can be read: its manifest, then part 0, 1, …"""
+
+    manifest_url: str
+    part_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LogUrl:
+    boot: int
+    n: int
+    url: str
+
+
+@dataclass(frozen=True)
+class CheckpointUrls:
+    """Where checkpoint number ``n`` may be written; the agent makes its parts as large as it takes to fit."""
+
+    n: int
+    manifest_url: str
+    part_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PutUrls:
+    heartbeat: str
+    exit: str
+    log: tuple[LogUrl, ...]
+    ckpt: tuple[CheckpointUrls, ...]
+    part_max_bytes: int
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the agent shall do now. A higher ``seq`` than it has seen renews its permit for ``permit_ttl_s``."""
+
+    run_epoch: int
+    seq: int
+    permit_ttl_s: int
+    role: Role
+    checkpoint_interval_s: int
+    work: Work
+    restore: RestoreUrls | None
+    put_urls: PutUrls
+    next_orders_url: str
+
+    def to_json(self) -> bytes:
+        return _dump(self)
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
+
+    ``last_ckpt_n`` is the newest checkpoint whose manifest this machine has written, ``next_ckpt_n`` and
+    ``next_log_n`` the numbers for which it needs URLs next. ``saved``: its work is stopped and nothing is left
+    to upload (believe it only with ``orders_seq_seen`` at or after the orders that said ``save_and_stop``).
+    """
+
+    boot: int
+    seq: int
+    run_epoch: int
+    orders_seq_seen: int
+    state: AgentState
+    saved: bool = False
+    step: int | None = None
+    progress: float | None = None
+    last_ckpt_n: int | None = None
+    next_ckpt_n: int = 0
+    next_log_n: int = 0
+    bytes_sent: int = 0
+    error: str = ""
+
+    def to_json(self) -> bytes:
+        return _dump(self)
+
+
+@dataclass(frozen=True)
+class ExitRecord:
+    """How the job's command ended. ``signal`` is the number that killed it; ``finished_at`` is the host's clock."""
+
+    run_epoch: int
+    exit_code: int
+    signal: int | None = None
+    reason: str = ""
+    finished_at: str = ""
+
+    def to_json(self) -> bytes:
+        return _dump(self)
+
+
+@dataclass(frozen=True)
+class Part:
+    """``key`` is relative to the manifest: always ``part-<i>``."""
+
+    key: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A complete checkpoint: a tar archive in parts. The newest is the one with the highest (``run_epoch``, ``n``)."""
+
+    run_epoch: int
+    n: int
+    parts: tuple[Part, ...]
+    step: int | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def to_json(self) -> bytes:
+        return _dump(self)
+
+
+def parse_heartbeat(data: bytes) -> Heartbeat | None:
+    return _parse(data, _heartbeat)
+
+
+def parse_exit(data: bytes) -> ExitRecord | None:
+    return _parse(data, _exit_record)
+
+
+def parse_manifest(data: bytes) -> Manifest | None:
+    return _parse(data, _manifest)
+
+
+def _dump(shape: Orders | Heartbeat | ExitRecord | Manifest) -> bytes:
+    def plain(value: Any) -> dict[str, Any]:
+        return dict(value) if isinstance(value, Mapping) else vars(value)
+
+    return json.dumps({"v": VERSION, **vars(shape)}, default=plain, allow_nan=False).encode()
+
+
+def _parse(data: bytes, read: Callable[[Mapping[str, Any]], T]) -> T | None:
+    if len(data) > MAX_OBJECT_BYTES:
+        return None
+    try:
+        body = json.loads(data)
+        if not isinstance(body, dict) or _whole(body.get("v")) != VERSION:
+            return None
+        return read(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
+    state: Any = body.get("state")
+    saved, progress = body.get("saved", False), body.get("progress")
+    if state not in get_args(AgentState) or not isinstance(saved, bool):
+        raise ValueError("unknown state")
+    return Heartbeat(
+        boot=_whole(body.get("boot"), minimum=1),
+        seq=_whole(body.get("seq")),
+        run_epoch=_whole(body.get("run_epoch")),
+        orders_seq_seen=_whole(body.get("orders_seq_seen")),
+        state=state,
+        saved=saved,
+        step=_whole_or_none(body.get("step")),
+        progress=None if progress is None else _fraction(progress),
+        last_ckpt_n=_whole_or_none(body.get("last_ckpt_n")),
+        next_ckpt_n=_whole(body.get("next_ckpt_n", 0)),
+        next_log_n=_whole(body.get("next_log_n", 0)),
+        bytes_sent=_whole(body.get("bytes_sent", 0)),
+        error=_text(body.get("error", "")),
+    )
+
+
+def _exit_record(body: Mapping[str, Any]) -> ExitRecord:
+    signal = body.get("signal")
+    return ExitRecord(
+        run_epoch=_whole(body.get("run_epoch")),
+        exit_code=_whole(body.get("exit_code"), minimum=-255, maximum=255),
+        signal=None if signal is None else _whole(signal, minimum=1, maximum=64),
+        reason=_text(body.get("reason", "")),
+        finished_at=_text(body.get("finished_at", "")),
+    )
+
+
+def _manifest(body: Mapping[str, Any]) -> Manifest:
+    parts = body.get("parts")
+    if not isinstance(parts, list) or not 1 <= len(parts) <= MAX_PARTS:
+        raise ValueError("no parts")
+    return Manifest(
+        run_epoch=_whole(body.get("run_epoch")),
+        n=_whole(body.get("n")),
+        parts=tuple(_part(i, part) for i, part in enumerate(parts)),
+        step=_whole_or_none(body.get("step")),
+    )
+
+
+def _part(i: int, body: object) -> Part:
+    if not isinstance(body, dict) or body.get("key") != f"part-{i}":
+        raise ValueError("not the part that belongs here")
+    sha256 = body.get("sha256")
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise ValueError("not a SHA-256")
+    return Part(key=f"part-{i}", size=_whole(body.get("size")), sha256=sha256)
+
+
+def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise ValueError("not a whole number in range")
+    return value
+
+
+def _whole_or_none(value: object) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _fraction(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError("not a fraction")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not a text")
+    return "".join(c if c.isprintable() else " " for c in value[:MAX_TEXT])

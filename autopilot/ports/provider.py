@@ -1,0 +1,153 @@
+"""What the engine asks of a market, and the three outcomes of every change it asks for.
+
+``Done``: it happened. ``Refused``: a known "no". ``Unknown``: nobody knows (timeout, 5xx, reset, unreadable body);
+an Unknown create is never sent again but looked up by its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.ports.clock import Clock
+
+T = TypeVar("T")
+
+
+class RefusalCode(StrEnum):
+    OFFER_GONE = "offer_gone"
+    BID_TOO_LOW = "bid_too_low"
+    OUT_OF_CREDIT = "out_of_credit"
+    RATE_LIMITED = "rate_limited"
+    NO_RIGHTS = "no_rights"
+    """The key is missing, unknown, or lacks the permission: the user must act."""
+    NOT_FOUND = "not_found"
+    """No such instance."""
+    QUEUED = "queued"
+    """A start that the market keeps for later; it may fire at any time."""
+    WRONG_TERMS = "wrong_terms"
+    """Rented, but not as asked (on demand instead of spot, another price)."""
+    INVALID = "invalid"
+    """The market says that the request itself is wrong: a defect here or a bad job setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    value: T
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """``instance_id``: the refusal left an instance behind all the same; it bills and must be destroyed."""
+
+    code: RefusalCode
+    message: str
+    instance_id: str | None = None
+    retry_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    message: str
+    instance_id: str | None = None
+    """An id found in the unreadable answer, if any."""
+
+
+class MarketUnknown(Exception):
+    """A read failed or was incomplete. The market is in doubt: launch nothing, believe no absence.
+
+    ``code`` is set when the market said plainly why (rate limit, rights), None otherwise.
+    """
+
+    def __init__(self, message: str, code: RefusalCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRequest:
+    """Everything a create needs. It exists only for a lease whose intent is committed."""
+
+    label: str
+    offer_id: str
+    machine_id: str
+    capacity_type: CapacityType
+    rate: Decimal
+    """The bid on spot; on demand the price that was seen, against which the read-back is checked."""
+    image: str
+    disk_gb: Decimal
+    env: Mapping[str, str]
+    onstart: str
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    instance_id: str
+
+
+class Provider(Protocol):
+    """One market account. Reads raise ``MarketUnknown``; changes return an outcome whatever the market does."""
+
+    name: str
+    capabilities: Capabilities
+
+    async def instances(self) -> tuple[Instance, ...]:
+        """All instances of the account, ours and others': complete or ``MarketUnknown``."""
+        ...
+
+    async def instance(self, instance_id: str) -> Instance | None:
+        """One instance; None only if the market says plainly that there is none."""
+        ...
+
+    async def offers(self, query: OfferQuery) -> tuple[Offer, ...]: ...
+
+    async def account(self) -> Account: ...
+
+    async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
+        """One attempt, never repeated. What was rented is read back before it counts as Done."""
+        ...
+
+    async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
+        """Done carries the bid as the market rounds it."""
+        ...
+
+    async def start(self, instance_id: str) -> Done[None] | Refused | Unknown: ...
+
+    async def stop(self, instance_id: str) -> Done[None] | Refused | Unknown: ...
+
+    async def destroy(self, instance_id: str) -> Done[None] | Refused | Unknown:
+        """Done or NOT_FOUND is a claim, never proof: gone is what complete lists and a single read say."""
+        ...
+
+    async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
+        """What the market billed on the UTC days ``since``..``until``, both included."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Plugin(Protocol):
+    """What an entry point in the group ``autopilot.providers`` names."""
+
+    name: str
+
+    def connect(self, settings: Mapping[str, Any], clock: Clock) -> Provider:
+        """``settings``: base_url, api_key and the plug-in's own keys. Raises ``UserError``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PriceObservation:
+    provider: str
+    machine_id: str
+    gpu: str
+    num_gpus: int
+    floor: Decimal | None
+    on_demand_rate: Decimal | None
+    observed_at: datetime

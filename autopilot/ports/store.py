@@ -1,0 +1,176 @@
+"""What the engine and the API ask of the ledger's database.
+
+A transaction is all or nothing and durable when its block ends without an exception. Every method may raise
+``StoreUnavailable``: the database cannot be read or written now (disk full, read-only, locked, gone). Then nothing
+may be created at any market, while destroys stay allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Literal, Protocol
+
+from autopilot.domain.actions import Note, Number
+from autopilot.domain.instance import CostKind
+from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.ledger import LedgerEntry, SpendRow
+from autopilot.ports.provider import PriceObservation
+
+SpendKey = Literal["month", "day", "job", "provider", "gpu", "kind", "instance"]
+
+
+class StoreUnavailable(Exception):
+    """The database cannot serve now; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """``name`` is ``noun.verb_past``; ``seq`` is given by the store (0 before that)."""
+
+    at: datetime
+    name: str
+    job_id: str | None
+    lease_id: str | None
+    fields: tuple[tuple[str, Number], ...] = ()
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRecord:
+    id: str
+    job_id: str
+    at: datetime
+    actions: tuple[Note, ...]
+    vetoes: tuple[Note, ...]
+    notes: tuple[Note, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BidRecord:
+    """A bid that was asked for and what became of it: ``intended``, ``done``, ``refused`` or ``unknown``."""
+
+    id: str
+    lease_id: str
+    at: datetime
+    bid: Decimal
+    outcome: str
+    decision_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Spend posted to one UTC day, and to the month in which it lies, over all jobs."""
+
+    day: Decimal
+    month: Decimal
+
+
+class UnitOfWork(Protocol):
+    """One transaction. Jobs are loaded with the leases that are not over, spans included, and with what they spent."""
+
+    async def save(self, job: Job) -> None:
+        """Insert or update the job, its leases and their spans."""
+        ...
+
+    async def save_lease(self, lease: Lease) -> None: ...
+
+    async def job(self, reference: str) -> Job | None:
+        """By id, by unique id prefix (at least 6 characters), or the newest of that name."""
+        ...
+
+    async def open_jobs(self) -> tuple[Job, ...]:
+        """Jobs that are not final or still have a lease that is not over, oldest first."""
+        ...
+
+    async def jobs(self, *, limit: int) -> tuple[Job, ...]:
+        """Newest first, finished ones included."""
+        ...
+
+    async def lease(self, lease_id: str) -> Lease | None: ...
+
+    async def leases_of(self, job_id: str) -> tuple[Lease, ...]:
+        """All leases that the job ever had, oldest first."""
+        ...
+
+    async def leases_labelled(self, labels: Collection[str]) -> tuple[Lease, ...]:
+        """In any state."""
+        ...
+
+    async def stray_leases(self) -> tuple[Lease, ...]:
+        """Leases without a job that are not over."""
+        ...
+
+    async def unsettled_leases(self) -> tuple[Lease, ...]:
+        """GONE, once rented, and not yet settled against the market's charges."""
+        ...
+
+    async def launches_since(self, at: datetime) -> Mapping[str | None, int]:
+        """Leases intended since then, by job id."""
+        ...
+
+    async def add_checkpoint(self, checkpoint: Checkpoint) -> None: ...
+
+    async def checkpoints_of(self, job_id: str) -> tuple[Checkpoint, ...]:
+        """Newest first."""
+        ...
+
+    async def remove_checkpoint(self, checkpoint: Checkpoint) -> None: ...
+
+    async def post(self, entries: Iterable[LedgerEntry]) -> int:
+        """Append; an id that is there already is left alone. Returns how many were new."""
+        ...
+
+    async def posted(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
+        """Spend posted so far by lease, kind and day (reserves left out)."""
+        ...
+
+    async def totals(self, day: date) -> Totals: ...
+
+    async def spend(self, by: SpendKey, *, month: str | None = None, job_id: str | None = None) -> tuple[SpendRow, ...]:
+        """Ordered by key. ``month``: "YYYY-MM" (UTC)."""
+        ...
+
+    async def entries_of(self, lease_id: str) -> tuple[LedgerEntry, ...]: ...
+
+    async def add_bid(self, record: BidRecord) -> None:
+        """Insert or, by id, update the outcome."""
+        ...
+
+    async def bids_of(self, job_id: str) -> tuple[BidRecord, ...]: ...
+
+    async def add_decision(self, record: DecisionRecord) -> None: ...
+
+    async def decisions_of(self, job_id: str, *, limit: int) -> tuple[DecisionRecord, ...]:
+        """Newest first."""
+        ...
+
+    async def add_events(self, records: Iterable[EventRecord]) -> None: ...
+
+    async def events_of(self, job_id: str | None, *, after: int = 0, limit: int = 1000) -> tuple[EventRecord, ...]:
+        """In order of ``seq``; ``job_id`` None: of all jobs."""
+        ...
+
+    async def add_prices(self, observations: Iterable[PriceObservation]) -> None: ...
+
+    async def note(self, key: str) -> str | None:
+        """A value kept for the program itself (install id and the like)."""
+        ...
+
+    async def set_note(self, key: str, value: str) -> None: ...
+
+
+class Store(Protocol):
+    def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        """Read and write; commits when the block ends, rolls back on an exception."""
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        """Read only, one consistent view."""
+        ...
+
+    async def close(self) -> None: ...
