@@ -41,7 +41,7 @@ def evolve(job: Job, event: e.Event) -> Job:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
             job = _with(_work_counted(job, before, after, event), after)
-    return _standing(job)
+    return _standing(job, event)
 
 
 def evolve_lease(lease: Lease, event: e.Event) -> Lease:
@@ -215,10 +215,10 @@ def _work_counted(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
     return job
 
 
-def _standing(job: Job) -> Job:
+def _standing(job: Job, event: e.Event) -> Job:
     """The job's status as its leases imply it; final, parked and cancelling states are set by events only."""
     if job.status is JobStatus.CANCELLING and all(lease.is_over for lease in job.leases):
-        return replace(job, status=JobStatus.CANCELLED)
+        return replace(job, status=JobStatus.CANCELLED, finished_at=event.at)
     if not job.status.wants_capacity:
         return job
     status, reason = _standing_of_leases(job)

@@ -17,6 +17,7 @@ from autopilot.domain import events as e
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
+from autopilot.engine.accrue import void
 from autopilot.engine.chronicle import Chronicle, evolve_stray
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
@@ -91,7 +92,8 @@ class Calls:
             log.error("call.failed", lease=lease_id, exc_info=problem)
 
     async def _create(self, spec: JobSpec, lease: Lease) -> None:
-        assert lease.job_id is not None and lease.state is LeaseState.INTENT, "creates need a committed intent"
+        assert lease.job_id is not None, "creates belong to a job"
+        assert lease.state is LeaseState.INTENT, "creates need a committed intent"
         request = CreateRequest(
             label=lease.label,
             offer_id=lease.offer_id,
@@ -159,15 +161,16 @@ class Calls:
                     chronicle.apply(event)
                 await uow.save(chronicle.job)
                 await uow.add_events(chronicle.records)
+                await uow.post(
+                    void(held, self._clock.now()) for held in chronicle.job.leases if held.is_over and held.reserved
+                )
                 if bid is not None:
                     record, outcome = bid
                     await uow.add_bid(
                         BidRecord(record.id, record.lease_id, record.at, record.bid, outcome, record.decision_id)
                     )
         except StoreUnavailable as problem:
-            log.error(
-                "outcome.unrecorded", lease=lease.id, events=[repr(event) for event in events], reason=str(problem)
-            )
+            log.error("outcome.unrecorded", lease=lease.id, events=[repr(ev) for ev in events], reason=str(problem))
 
 
 class Avoid:

@@ -92,6 +92,7 @@ class Engine:
         self._mailbox = Mailbox(blobs, config.permit_ttl_s)
         self._strays = Strays(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
+        self._tidied: dict[str, tuple[int, int]] = {}
         self._prices_at: datetime | None = None
         self._known_jobs: tuple[Job, ...] = ()
 
@@ -321,7 +322,7 @@ class Engine:
         """Forget mailboxes of leases that are over and delete checkpoints beyond those to be kept."""
         self._mailbox.forget(frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over))
         for job in jobs:
-            if job.checkpoint is None:
+            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint.order:
                 continue
             async with self._store.snapshot() as uow:
                 surplus = (await uow.checkpoints_of(job.id))[max(job.spec.checkpoints_kept, 2) :]
@@ -329,6 +330,7 @@ class Engine:
                 await self._blobs.delete_prefix(f"jobs/{job.id}/{checkpoint.lease_id}/ckpt/{checkpoint.number}")
                 async with self._store.transaction() as uow:
                     await uow.remove_checkpoint(checkpoint)
+            self._tidied[job.id] = job.checkpoint.order
 
     async def _record_prices(
         self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], now: datetime

@@ -69,7 +69,7 @@ class Mailbox:
 
     async def write_orders(self, job: Job, lease: Lease) -> None:
         """Write the orders when they differ from the last that were written. Failures are logged and tried again."""
-        if lease.job_id is None:
+        if lease.is_over:
             return
         heartbeat = self._heartbeats.get(lease.id)
         restore = job.checkpoint

@@ -12,7 +12,6 @@ from autopilot.domain.instance import Instance
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
-from autopilot.engine.accrue import void
 from autopilot.engine.chronicle import Chronicle, evolve_stray
 from autopilot.engine.observe import Reading
 from autopilot.engine.reconcile import lease_events, unaccounted
@@ -87,19 +86,14 @@ class Strays:
         now: datetime,
     ) -> None:
         """Give the instance a lease that asks for its destroy: the tombstone it belongs to, or a new stray."""
-        event = e.InstanceFound("", instance.instance_id, now)
         if holder is not None and holder.is_over and holder.instance_id in (None, instance.instance_id):
             # Its job may be long finished and not be loaded, so the lease goes on as a lease, whosever it is.
-            event = e.InstanceFound(holder.id, instance.instance_id, now)
-            lease, records = evolve_stray(holder, event)
+            lease = holder
         else:
             lease = _stray(instance, holder, self._ids.new(), now)
-            event = e.InstanceFound(lease.id, instance.instance_id, now)
-            lease, records = evolve_stray(lease, event)
+        lease, records = evolve_stray(lease, e.InstanceFound(lease.id, instance.instance_id, now))
         await uow.save_lease(lease)
         await uow.add_events(records)
-        if lease.reserved:
-            await uow.post([void(lease, now)])
         if lease.job_id is None:
             strays[lease.id] = lease
 
