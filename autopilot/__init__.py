@@ -1,0 +1,3 @@
+"""autopilot: a spot-bidding autopilot for GPU marketplaces."""
+
+__version__ = "0.1.0"

@@ -165,6 +165,9 @@ class Engine:
             chronicles = [Chronicle(job) for job in await uow.open_jobs()]
             for chronicle in chronicles:
                 self._evolve(chronicle, readings, mail, now)
+                newest = chronicle.job.checkpoint
+                if newest is not None and newest is not chronicle.original.checkpoint:
+                    await uow.add_checkpoint(newest)
             strays = await self._strays.pass_over(uow, readings, chronicles, self.calls.busy, now)
             exposure = await self._accrue(uow, chronicles, strays, now)
             for chronicle in chronicles:

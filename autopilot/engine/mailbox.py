@@ -13,10 +13,10 @@ from autopilot.domain import events as e
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
+from autopilot.ports.checkpoints import verified_manifest
 from autopilot.ports.mailbox import (
     ExitRecord,
     Heartbeat,
-    Manifest,
     Work,
     exit_key,
     heartbeat_key,
@@ -24,8 +24,6 @@ from autopilot.ports.mailbox import (
     orders_key,
     parse_exit,
     parse_heartbeat,
-    parse_manifest,
-    part_key,
 )
 from autopilot.ports.orders import CheckpointRef, build_orders
 
@@ -122,19 +120,20 @@ class Mailbox:
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
         number = max(verified + 1, claimed or 0)
         newest: Checkpoint | None = None
-        while (data := await self._blobs.get(manifest_key(job.id, lease.id, number))) is not None:
+        while await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
             if (lease.id, number) not in self._rejected:
-                newest = await self._verify(job, lease, number, data, now) or newest
+                newest = await self._verified(job, lease, number, now) or newest
             number += 1
         self._probed[lease.id] = claimed, ended
         return newest
 
-    async def _verify(self, job: Job, lease: Lease, number: int, data: bytes, now: datetime) -> Checkpoint | None:
-        manifest = parse_manifest(data)
-        problem = await self._problem(job, lease, number, manifest)
-        if problem is not None or manifest is None:
+    async def _verified(self, job: Job, lease: Lease, number: int, now: datetime) -> Checkpoint | None:
+        """Only the run that the job is in now may add to its checkpoints: a zombie of an older one may not."""
+        manifest = await verified_manifest(self._blobs, job.id, lease.id, number)
+        if manifest is None or not manifest.run_epoch == lease.run_epoch == job.run_epoch:
             self._rejected.add((lease.id, number))
-            log.warning("checkpoint.rejected", job=job.id, lease=lease.id, number=number, reason=problem)
+            reason = "not whole" if manifest is None else f"written under run epoch {manifest.run_epoch}"
+            log.warning("checkpoint.rejected", job=job.id, lease=lease.id, number=number, reason=reason)
             return None
         return Checkpoint(
             job_id=job.id,
@@ -147,21 +146,6 @@ class Mailbox:
             part_count=len(manifest.parts),
             verified_at=now,
         )
-
-    async def _problem(self, job: Job, lease: Lease, number: int, manifest: Manifest | None) -> str | None:
-        if manifest is None:
-            return "unreadable manifest"
-        if manifest.n != number:
-            return f"manifest of number {manifest.n}"
-        if manifest.run_epoch != lease.run_epoch or lease.run_epoch != job.run_epoch:
-            return f"written under run epoch {manifest.run_epoch}"
-        for index, part in enumerate(manifest.parts):
-            key = part_key(job.id, lease.id, number, index)
-            if await self._blobs.size(key) != part.size:
-                return f"part {index} has another size than its manifest says"
-            if await self._blobs.sha256(key) != part.sha256:
-                return f"part {index} has another SHA-256 than its manifest says"
-        return None
 
 
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:

@@ -14,7 +14,7 @@ from autopilot.domain.instance import Instance
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import MarketUnknown, Provider
+from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +55,8 @@ class Watch:
         self._clock = clock
         self._credit_at: datetime | None = None
         self._credit: Decimal | None = None
+        self.no_rights = False
+        """The market refused our key at the last read: only the user can mend that."""
 
     async def read(self, leases: Iterable[Lease]) -> Reading:
         begun_at = self._clock.now()
@@ -62,10 +64,12 @@ class Watch:
             instances = await self.provider.instances()
             await self._refresh_credit(begun_at)
         except MarketUnknown as problem:
+            self.no_rights = problem.code is RefusalCode.NO_RIGHTS
             if self.last.known or self.last.reason != str(problem):
                 log.warning("market.became_unknown", provider=self.provider.name, reason=str(problem))
             self.last = Reading(self.provider.name, begun_at, None, str(problem), self._credit)
             return self.last
+        self.no_rights = False
         if not self.last.known:
             log.info("market.became_known", provider=self.provider.name, instances=len(instances))
         shown = {instance.instance_id for instance in instances}

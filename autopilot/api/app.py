@@ -1,0 +1,228 @@
+"""The routes. Errors are ``{"error", "hint"}``: 404 no such job, 422 for the user to mend, 503 no database."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from autopilot import __version__
+from autopilot.api import render
+from autopilot.api.jobs import Jobs, NotFound
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
+from autopilot.domain.money import ZERO
+from autopilot.domain.reasons import Reason
+from autopilot.engine.accrue import accruals
+from autopilot.engine.engine import Engine
+from autopilot.ports.clock import Clock
+from autopilot.ports.store import SpendKey, Store, StoreUnavailable
+
+log = structlog.get_logger(__name__)
+
+MAX_BODY_BYTES = 256 * 1024
+SPEND_KEYS: tuple[SpendKey, ...] = ("month", "day", "job", "provider", "gpu", "kind", "instance")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def create_app(jobs: Jobs, engine: Engine, store: Store, clock: Clock) -> web.Application:
+    routes = _Routes(jobs, engine, store, clock)
+    app = web.Application(middlewares=[_answer_errors, _log_peer], client_max_size=MAX_BODY_BYTES)
+    app.add_routes(
+        [
+            web.get("/v1/status", routes.status),
+            web.post("/v1/jobs", routes.submit),
+            web.get("/v1/jobs", routes.list_jobs),
+            web.get("/v1/jobs/{ref}", routes.show),
+            web.get("/v1/jobs/{ref}/logs", routes.logs),
+            web.get("/v1/jobs/{ref}/why", routes.why),
+            web.post("/v1/jobs/{ref}/cancel", routes.cancel),
+            web.post("/v1/jobs/{ref}/resume", routes.resume),
+            web.get("/v1/events", routes.events),
+            web.post("/v1/offers", routes.offers),
+            web.get("/v1/spend", routes.spend),
+        ]
+    )
+    return app
+
+
+class _Routes:
+    def __init__(self, jobs: Jobs, engine: Engine, store: Store, clock: Clock) -> None:
+        self._jobs = jobs
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+
+    async def status(self, request: web.Request) -> web.Response:
+        async with self._store.snapshot() as uow:
+            open_jobs = len(await uow.open_jobs())
+            unsettled = len(await uow.unsettled_leases())
+        return web.json_response(
+            {
+                "version": __version__,
+                "pid": os.getpid(),
+                "now": render.plain(self._clock.now()),
+                "speed": self._clock.speed,
+                "install_id": self._engine.config.install_id,
+                "last_tick_at": render.plain(self._engine.last_tick_at),
+                "jobs_open": open_jobs,
+                "unsettled_leases": unsettled,
+                "providers": self._markets(),
+            }
+        )
+
+    async def submit(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        dry_run = _flag(body, "dry_run")
+        answer = await self._jobs.submit(_text(body, "toml"), _text(body, "source"), dry_run=dry_run)
+        return web.json_response(answer, status=200 if dry_run else 201)
+
+    async def list_jobs(self, request: web.Request) -> web.Response:
+        include_finished = request.query.get("all") == "1"
+        return web.json_response({"jobs": await self._jobs.overview(include_finished=include_finished)})
+
+    async def show(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.show(request.match_info["ref"]))
+
+    async def logs(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.logs(request.match_info["ref"], request.query.get("after", "")))
+
+    async def why(self, request: web.Request) -> web.Response:
+        limit = _whole(request.query.get("limit", "20"), "limit")
+        return web.json_response({"decisions": await self._jobs.why(request.match_info["ref"], limit=limit)})
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        return web.json_response({"job": await self._jobs.cancel(request.match_info["ref"])})
+
+    async def resume(self, request: web.Request) -> web.Response:
+        return web.json_response({"job": await self._jobs.resume(request.match_info["ref"])})
+
+    async def events(self, request: web.Request) -> web.Response:
+        after = _whole(request.query.get("after", "0"), "after")
+        async with self._store.snapshot() as uow:
+            records = await uow.events_of(None, after=after)
+        return web.json_response({"events": [render.event(record) for record in records]})
+
+    async def offers(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        spec = self._spec_of(body)
+        job = Job("", spec, JobStatus.PENDING, Reason.SUBMITTED, self._clock.now())
+        found = await self._engine.offers(spec.query)
+        ordered = sorted(found, key=lambda o: (o.floor or o.on_demand_rate or Decimal("Infinity"), o.machine_id))
+        rows = [render.offer(offer, job, spec.disk_gb) for offer in ordered]
+        return web.json_response({"offers": rows, "markets": self._markets()})
+
+    async def spend(self, request: web.Request) -> web.Response:
+        by = next((key for key in SPEND_KEYS if key == request.query.get("by", "month")), None)
+        if by is None:
+            raise UserError(f"cannot group spend by {request.query['by']!r}", hint=f"one of: {', '.join(SPEND_KEYS)}")
+        now = self._clock.now()
+        async with self._store.snapshot() as uow:
+            rows = await uow.spend(by, month=request.query.get("month"))
+            leases = [lease for job in await uow.open_jobs() for lease in job.leases]
+            posted = await uow.posted([lease.id for lease in leases])
+        estimate = ZERO
+        for lease in leases:
+            due, unposted = accruals(lease, posted.get(lease.id, {}), now)
+            estimate += unposted + sum((entry.amount for entry in due), ZERO)
+        return web.json_response(
+            {
+                "rows": [render.spend_row(row) for row in rows],
+                "total": render.plain(sum((row.total for row in rows), ZERO)),
+                "open_estimate": render.plain(estimate),
+                "currency": "USD",
+            }
+        )
+
+    def _spec_of(self, body: dict[str, Any]) -> JobSpec:
+        if "toml" in body:
+            return self._jobs.parsed(_text(body, "toml"), _text(body, "source"))
+        name, _, count = _text(body, "gpu").partition(":")
+        disk_gb = Decimal(_whole(str(body.get("disk_gb", 20)), "disk_gb"))
+        gpus = (GpuChoice(name.strip(), _whole(count or "1", "gpu")),)
+        return JobSpec(name="offers", image="", run="", gpus=gpus, disk_gb=disk_gb)
+
+    def _markets(self) -> list[render.Json]:
+        return [
+            {
+                "name": name,
+                "known": watch.last.known,
+                "credit": render.plain(watch.last.credit),
+                "reason": watch.last.reason,
+            }
+            for name, watch in self._engine.watches.items()
+        ]
+
+
+@web.middleware
+async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except NotFound as problem:
+        return _error(problem.message, problem.hint, 404)
+    except UserError as problem:
+        return _error(problem.message, problem.hint, 422)
+    except StoreUnavailable as problem:
+        return _error(
+            f"the ledger's database is unavailable: {problem}", "nothing was changed; mend it and try again", 503
+        )
+    except web.HTTPException as problem:
+        return _error(problem.reason, "", problem.status)
+
+
+@web.middleware
+async def _log_peer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.method != "GET":
+        log.info("api.called", method=request.method, path=request.path, uid=_peer_uid(request))
+    return await handler(request)
+
+
+def _peer_uid(request: web.Request) -> int | None:
+    """The uid at the other end of the unix socket, as the kernel states it."""
+    peer = request.transport.get_extra_info("socket") if request.transport else None
+    if peer is None or peer.family != socket.AF_UNIX:
+        return None
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    uid: int = struct.unpack("3i", credentials)[1]
+    return uid
+
+
+def _error(message: str, hint: str, status: int) -> web.Response:
+    return web.json_response({"error": message, "hint": hint}, status=status)
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.text())
+    except ValueError:
+        raise UserError("the request's body is not JSON") from None
+    if not isinstance(body, dict):
+        raise UserError("the request's body is not a JSON object")
+    return body
+
+
+def _text(body: dict[str, Any], key: str) -> str:
+    value = body.get(key, "")
+    if not isinstance(value, str):
+        raise UserError(f"{key} must be a string")
+    return value
+
+
+def _flag(body: dict[str, Any], key: str) -> bool:
+    value = body.get(key, False)
+    if not isinstance(value, bool):
+        raise UserError(f"{key} must be true or false")
+    return value
+
+
+def _whole(text: str, key: str) -> int:
+    if not text.isdecimal() or len(text) > 12:
+        raise UserError(f"{key} must be a whole number")
+    return int(text)

@@ -1,0 +1,193 @@
+"""What the API can be asked about jobs, and to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from autopilot.api import render
+from autopilot.api.plan import plan
+from autopilot.domain import events as e
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import Job, JobSpec, JobStatus
+from autopilot.domain.money import ZERO
+from autopilot.domain.reasons import Reason
+from autopilot.engine.accrue import accruals
+from autopilot.engine.chronicle import Chronicle
+from autopilot.engine.engine import Engine
+from autopilot.ports.blobs import BlobStore
+from autopilot.ports.clock import Clock
+from autopilot.ports.ids import Ids
+from autopilot.ports.mailbox import log_key
+from autopilot.ports.store import EventRecord, Store, UnitOfWork
+
+ParseJob = Callable[[str, str, datetime], JobSpec]
+"""(text, source, now) → spec; raises ``UserError``."""
+
+LOG_CHUNKS_PER_ANSWER = 200
+
+
+class NotFound(UserError):
+    """No such job."""
+
+
+class Jobs:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        blobs: BlobStore,
+        clock: Clock,
+        ids: Ids,
+        parse: ParseJob,
+        wake: Callable[[], None],
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._blobs = blobs
+        self._clock = clock
+        self._ids = ids
+        self._parse = parse
+        self._wake = wake
+
+    def parsed(self, text: str, source: str) -> JobSpec:
+        """Raises ``UserError``."""
+        return self._parse(text, source, self._clock.now())
+
+    async def submit(self, text: str, source: str, *, dry_run: bool) -> render.Json:
+        """Accept a job file; with ``dry_run`` only say what would happen. Raises ``UserError``."""
+        now = self._clock.now()
+        job = Job(self._ids.new(), self._parse(text, source, now), JobStatus.PENDING, Reason.SUBMITTED, now)
+        self._check_markets()
+        offers = await self._engine.offers(job.spec.query)
+        market = self._engine.market_view(offers, None, self._clock.now())
+        planned = plan(job, market, now, self._engine.config.params)
+        planned["notes"] += [
+            f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
+            for name, watch in self._engine.watches.items()
+            if not watch.last.known
+        ]
+        if dry_run:
+            return {"job": None, "plan": planned}
+        async with self._store.transaction() as uow:
+            await uow.save(job)
+            await uow.add_events([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
+        self._wake()
+        return {"job": render.job(job, now, self._engine.config.params, ZERO), "plan": planned}
+
+    async def overview(self, *, include_finished: bool) -> list[render.Json]:
+        async with self._store.snapshot() as uow:
+            jobs = await uow.jobs(limit=500) if include_finished else await uow.open_jobs()
+            return [await self._render(uow, job) for job in jobs if include_finished or not job.status.is_final]
+
+    async def show(self, reference: str) -> render.Json:
+        now = self._clock.now()
+        async with self._store.snapshot() as uow:
+            job = await self._find(uow, reference)
+            leases = await uow.leases_of(job.id)
+            spend = await uow.spend("kind", job_id=job.id)
+            totals = {row.key: row.total for row in spend}
+            shown = await self._render(uow, job)
+            return {
+                "job": shown,
+                "leases": [render.lease(lease, now) for lease in leases],
+                "checkpoints": [
+                    {
+                        "number": c.number,
+                        "step": c.step,
+                        "lease_id": c.lease_id,
+                        "size_bytes": c.size_bytes,
+                        "verified_at": render.plain(c.verified_at),
+                    }
+                    for c in await uow.checkpoints_of(job.id)
+                ],
+                "bids": [render.bid(record) for record in await uow.bids_of(job.id)],
+                "events": [render.event(record) for record in await uow.events_of(job.id)],
+                "spend": {
+                    "total": shown["spent"],
+                    **{kind: render.plain(totals.get(kind, ZERO)) for kind in ("compute", "storage", "bandwidth")},
+                    "on_demand_equivalent": render.plain(render.on_demand_equivalent(leases, now)),
+                },
+            }
+
+    async def why(self, reference: str, *, limit: int) -> list[render.Json]:
+        async with self._store.snapshot() as uow:
+            job = await self._find(uow, reference)
+            return [render.decision(record) for record in await uow.decisions_of(job.id, limit=limit)]
+
+    async def logs(self, reference: str, after: str) -> render.Json:
+        """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``."""
+        async with self._store.snapshot() as uow:
+            job = await self._find(uow, reference)
+            leases = await uow.leases_of(job.id)
+        chunks: list[dict[str, Any]] = []
+        passed = not after
+        for lease in leases:
+            if not passed and f"/{lease.id}/" not in after:
+                continue
+            for boot in range(1, lease.agent_boot + 1):
+                number = 0
+                while len(chunks) < LOG_CHUNKS_PER_ANSWER:
+                    key = log_key(job.id, lease.id, boot, number)
+                    if passed:
+                        data = await self._blobs.get(key)
+                        if data is None:
+                            break
+                        chunks.append({"key": key, "lease_id": lease.id, "text": data.decode(errors="replace")})
+                    elif key == after:
+                        passed = True
+                    elif await self._blobs.size(key) is None:
+                        break
+                    number += 1
+        return {"chunks": chunks, "finished": job.status.is_final}
+
+    async def cancel(self, reference: str) -> render.Json:
+        return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED)
+
+    async def resume(self, reference: str) -> render.Json:
+        async with self._store.snapshot() as uow:
+            job = await self._find(uow, reference)
+        if job.status is not JobStatus.PARKED:
+            raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint="only a parked job can be resumed")
+        return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
+
+    async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
+        async with self._store.transaction() as uow:
+            job = await self._find(uow, reference)
+            if job.status.is_final:
+                raise UserError(f"job {job.spec.name} is over: {job.status}", hint="autopilot ps -a lists all jobs")
+            chronicle = Chronicle(job)
+            chronicle.apply(e.StatusSet(status, reason, self._clock.now()))
+            await uow.save(chronicle.job)
+            await uow.add_events(chronicle.records)
+            answer = await self._render(uow, chronicle.job)
+        self._wake()
+        return answer
+
+    async def _find(self, uow: UnitOfWork, reference: str) -> Job:
+        job = await uow.job(reference)
+        if job is None:
+            raise NotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
+        return job
+
+    async def _render(self, uow: UnitOfWork, job: Job) -> render.Json:
+        """With what has accrued since the last posting."""
+        now = self._clock.now()
+        posted = await uow.posted([lease.id for lease in job.leases])
+        spent = job.spent
+        for lease in job.leases:
+            due, unposted = accruals(lease, posted.get(lease.id, {}), now)
+            spent += unposted + sum((entry.amount for entry in due), ZERO)
+        answer = render.job(job, now, self._engine.config.params, spent)
+        if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
+            answer["reason"] = Reason.MARKET_UNKNOWN
+        return answer
+
+    def _check_markets(self) -> None:
+        """A key that is refused is for the user to mend now, not for the job to wait upon."""
+        watches = self._engine.watches
+        refused = [name for name, watch in watches.items() if watch.no_rights]
+        if watches and len(refused) == len(watches):
+            reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
+            raise UserError(f"no market accepts its key ({reasons})", hint="store a valid key with: autopilot init")

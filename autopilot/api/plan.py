@@ -1,0 +1,72 @@
+"""What a job would cost, before it is accepted; and the reasons for not accepting it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from autopilot.api import render
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import Job
+from autopilot.domain.market import Market
+from autopilot.domain.money import show
+from autopilot.domain.offer import CapacityType
+from autopilot.policy.budget import create_reserve
+from autopilot.policy.cost import Candidate, best, candidates
+from autopilot.policy.deadline import Verdict, pressure
+from autopilot.policy.eligibility import eligible
+from autopilot.policy.params import Params
+
+ROWS = 8
+
+
+def plan(job: Job, market: Market, now: datetime, params: Params) -> render.Json:
+    """The choices as the policy ranks them, the expected cost, and the verdict on the deadline.
+
+    Raises ``UserError`` for a budget with which the job could not even start: less than one hour on the cheapest
+    offer, or less than a safe start and stop there.
+    """
+    found = candidates(job, market, eligible(job, market, now, params), params)
+    choice = best(found)
+    on_demand = best(found, CapacityType.ON_DEMAND)
+    if choice is not None and job.spec.budget is not None:
+        _check_budget(job, min(found, key=lambda c: c.rate), job.spec.budget, params)
+    verdict = pressure(job, now, params).verdict
+    if verdict is Verdict.WILL_MISS:
+        raise UserError(
+            "the work does not fit before the deadline, not even on demand from now on",
+            hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
+        )
+    notes = [f"{len(found)} ways to rent, from {len(market.offers)} offers that the markets showed"]
+    if choice is None:
+        notes.append("nothing fits at the moment: the job would wait")
+    return {
+        "offers": [_row(c, job) for c in found[:ROWS]],
+        "expected_cost": render.plain(choice.cost) if choice else None,
+        "on_demand_cost": render.plain(on_demand.cost) if on_demand else None,
+        "budget": render.plain(job.spec.budget),
+        "deadline": render.plain(job.spec.deadline),
+        "verdict": verdict,
+        "notes": notes,
+    }
+
+
+def _check_budget(job: Job, cheapest: Candidate, budget: Decimal, params: Params) -> None:
+    storage = cheapest.offer.storage_rate(job.spec.disk_gb)
+    hour = cheapest.rate + storage
+    needed = max(hour, create_reserve(cheapest.rate, storage, params))
+    if budget < needed:
+        raise UserError(
+            f"a budget of {show(budget)} does not cover one hour of the cheapest offer"
+            f" ({show(needed, 3)} on {cheapest.offer.provider}, {cheapest.offer.gpu}, disk included)",
+            hint="raise [budget] total, or ask for a cheaper GPU or a smaller disk in [resources]",
+        )
+
+
+def _row(candidate: Candidate, job: Job) -> render.Json:
+    row = render.offer(candidate.offer, job, job.spec.disk_gb)
+    return row | {
+        "capacity_type": candidate.capacity_type,
+        "rate": render.plain(candidate.rate),
+        "cost": render.plain(candidate.cost),
+    }

@@ -1,0 +1,178 @@
+"""Domain values as JSON. Money and fractions are decimal strings, instants ISO 8601 in UTC, durations seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain.actions import Note
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease, cost_by_day, time_running
+from autopilot.domain.ledger import SpendRow
+from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.offer import Offer
+from autopilot.policy.deadline import pressure
+from autopilot.policy.eligibility import why_not
+from autopilot.policy.params import Params
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+
+Json = dict[str, Any]
+
+
+def plain(value: object) -> Any:
+    """A scalar that JSON can hold without losing anything."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return format(value.normalize(), "f") if value else "0"
+    return value
+
+
+def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
+    force = pressure(state, now, params)
+    judged = not state.status.is_final
+    checkpoint = state.checkpoint
+    return {
+        "id": state.id,
+        "name": state.spec.name,
+        "status": state.status,
+        "reason": state.reason,
+        "submitted_at": plain(state.submitted_at),
+        "finished_at": plain(state.finished_at),
+        "deadline": plain(state.spec.deadline),
+        "slack_s": plain(force.slack) if judged else None,
+        "verdict": force.verdict if judged else None,
+        "progress": plain(state.progress),
+        "step": state.step,
+        "work_done_s": plain(state.work_done),
+        "estimate_s": plain(state.spec.work_estimate),
+        "spent": plain(spent),
+        "budget": plain(state.spec.budget),
+        "run_epoch": state.run_epoch,
+        "failures": state.failures,
+        "exit_code": state.exit_code,
+        "checkpoint": checkpoint
+        and {
+            "number": checkpoint.number,
+            "step": checkpoint.step,
+            "lease_id": checkpoint.lease_id,
+            "part_count": checkpoint.part_count,
+            "verified_at": plain(checkpoint.verified_at),
+        },
+        "main": lease(state.main, now) if state.main else None,
+        "next": lease(state.next, now) if state.next else None,
+    }
+
+
+def lease(held: Lease, now: datetime) -> Json:
+    return {
+        "id": held.id,
+        "slot": held.slot,
+        "state": held.state,
+        "status": held.status,
+        "provider": held.provider,
+        "instance_id": held.instance_id,
+        "machine_id": held.machine_id,
+        "gpu": held.gpu,
+        "num_gpus": held.num_gpus,
+        "capacity_type": held.capacity_type,
+        "rate": plain(held.rate),
+        "storage_rate": plain(held.storage_rate),
+        "floor": None,
+        "on_demand_rate": plain(held.on_demand_rate),
+        "reason": held.reason,
+        "pause_cause": held.pause_cause,
+        "intended_at": plain(held.intended_at),
+        "running_since": plain(held.running_since),
+        "gone_at": plain(held.gone_at),
+        "settled_at": plain(held.settled_at),
+        "agent_state": held.agent_state,
+        "cost": plain(cost_so_far(held, now)),
+        "role": held.role,
+        "label": held.label,
+    }
+
+
+def cost_so_far(held: Lease, now: datetime) -> Decimal:
+    """By our own clock; the ledger has the settled figure."""
+    return sum(cost_by_day(held, now).values(), ZERO)
+
+
+def on_demand_equivalent(leases: Iterable[Lease], now: datetime) -> Decimal | None:
+    """What the same running hours on the same machines would have cost on demand; None when a price is not known."""
+    total = ZERO
+    for held in leases:
+        running = time_running(held, now)
+        if not running:
+            continue
+        if held.on_demand_rate is None:
+            return None
+        total += accrued(held.on_demand_rate, running)
+    return total
+
+
+def event(record: EventRecord) -> Json:
+    return {
+        "seq": record.seq,
+        "at": plain(record.at),
+        "name": record.name,
+        "job_id": record.job_id,
+        "lease_id": record.lease_id,
+        "fields": {name: plain(value) for name, value in record.fields},
+    }
+
+
+def bid(record: BidRecord) -> Json:
+    return {
+        "lease_id": record.lease_id,
+        "at": plain(record.at),
+        "bid": plain(record.bid),
+        "outcome": record.outcome,
+        "decision_id": record.decision_id,
+    }
+
+
+def decision(record: DecisionRecord) -> Json:
+    return {
+        "id": record.id,
+        "at": plain(record.at),
+        "actions": [_note(n) for n in record.actions],
+        "vetoes": [_note(n) for n in record.vetoes],
+        "notes": [_note(n) for n in record.notes],
+    }
+
+
+def _note(note: Note) -> Json:
+    return {"topic": note.topic, "numbers": {name: plain(value) for name, value in note.numbers}}
+
+
+def offer(found: Offer, state: Job | None, disk_gb: Decimal) -> Json:
+    problem = why_not(state.spec, found) if state else None
+    return {
+        "provider": found.provider,
+        "machine_id": found.machine_id,
+        "gpu": found.gpu,
+        "num_gpus": found.num_gpus,
+        "floor": plain(found.floor),
+        "on_demand_rate": plain(found.on_demand_rate),
+        "storage_rate": plain(found.storage_rate(disk_gb)),
+        "reliability": plain(found.reliability),
+        "location": found.location,
+        "eligible": problem is None,
+        "why_not": problem,
+    }
+
+
+def spend_row(row: SpendRow) -> Json:
+    return {
+        "key": row.key,
+        "compute": plain(row.compute),
+        "storage": plain(row.storage),
+        "bandwidth": plain(row.bandwidth),
+        "total": plain(row.total),
+        "instances": row.instances,
+    }

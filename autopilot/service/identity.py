@@ -1,0 +1,92 @@
+"""What this installation is: its id, which is in every label, and its clock.
+
+Both live in the state directory, not in the ledger, so that a lost or copied database does not make us forget, or
+mistake, which instances are ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from autopilot.config.settings import Settings
+from autopilot.domain.errors import UserError
+from autopilot.ports.clock import Clock, ScaledClock, SystemClock
+
+_ALPHABET = "abcdefghjkmnpqrstvwxyz23456789"
+_LENGTH = 8
+
+
+def prepare_state_dir(path: Path) -> None:
+    """Raises ``UserError`` when the directory cannot be made or written."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe = path / ".writable"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as problem:
+        raise UserError(
+            f"the state directory {path} cannot be written: {problem.strerror}",
+            hint="mend its owner, its mode or the disk, or set state_dir",
+        ) from None
+
+
+def install_id(state_dir: Path) -> str:
+    """Eight letters and digits, made once."""
+    path = state_dir / "install-id"
+    try:
+        known = path.read_text().strip()
+    except FileNotFoundError:
+        known = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
+        _write_once(path, known)
+    if len(known) != _LENGTH or not set(known) <= set(_ALPHABET):
+        raise UserError(
+            f"{path} does not hold an installation's id", hint="restore it from a backup of the state directory"
+        )
+    return known
+
+
+def open_clock(settings: Settings) -> Clock:
+    """The system's clock, or a scaled one whose origin is the market's own (``/_emu/clock``), kept over restarts."""
+    settings.check_clock()
+    speed = settings.clock.speed
+    if speed == 1:
+        return SystemClock()
+    path = settings.state_dir / "clock.json"
+    try:
+        origin = datetime.fromisoformat(json.loads(path.read_text())["origin"])
+    except FileNotFoundError:
+        origin = _market_origin(settings) or datetime.now(UTC)
+        _write_once(path, json.dumps({"origin": origin.isoformat()}))
+    return ScaledClock(origin, speed)
+
+
+def _market_origin(settings: Settings) -> datetime | None:
+    """The origin that an emulated market keeps time by, if it says so."""
+    for market in settings.markets.values():
+        try:
+            with urlopen(f"{market.base_url}/_emu/clock", timeout=5) as answer:  # noqa: S310 - never a real market
+                clock = json.load(answer)
+            if float(clock["speed"]) != settings.clock.speed:
+                raise UserError(
+                    f"the clock's speed is {settings.clock.speed:g} here and {clock['speed']:g} at {market.base_url}",
+                    hint="set clock.speed to the market's",
+                )
+            return datetime.fromisoformat(clock["origin"])
+        except (URLError, OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
+
+
+def _write_once(path: Path, text: str) -> None:
+    scratch = path.with_suffix(".new")
+    with open(scratch, "w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(scratch, path)

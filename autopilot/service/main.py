@@ -1,0 +1,90 @@
+"""``autopilot serve``: ticks until it is told to stop. APScheduler says when; the loop here does the work."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from datetime import UTC
+from pathlib import Path
+
+import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from autopilot import __version__
+from autopilot.config.settings import Settings, load_settings
+from autopilot.ports.store import StoreUnavailable
+from autopilot.service.sd_notify import notify
+from autopilot.service.wiring import Daemon, daemon
+from autopilot.telemetry.logging import configure_logging
+
+log = structlog.get_logger(__name__)
+
+CREATE_GRACE_REAL_S = 90.0
+"""How long a stop waits for calls on their way: a create that is cut off would cost a settle window."""
+
+
+def serve(config: Path | None, accept_unproven: bool) -> int:
+    """Run the daemon; returns the exit code. Raises ``UserError`` for what the user must mend before a start."""
+    settings = load_settings(config)
+    configure_logging(settings.log.format, settings.log.level, settings.secret_values())
+    settings.check_unproven(accept_unproven)
+    return asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> int:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stopping.set)
+    async with daemon(settings) as running:
+        scheduler = AsyncIOScheduler(
+            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+        )
+        scheduler.add_job(running.wake.set, "interval", seconds=settings.engine.tick_s / running.clock.speed, id="tick")
+        scheduler.start()
+        running.wake.set()
+        log.info(
+            "daemon.started",
+            version=__version__,
+            install_id=running.engine.config.install_id,
+            markets=sorted(running.engine.watches),
+            ledger=settings.ledger_url.partition("@")[2] or settings.ledger_url,
+            socket=str(settings.socket_path),
+            speed=running.clock.speed,
+        )
+        notify("READY=1", f"STATUS=autopilot {__version__}")
+        try:
+            await _tick_until(stopping, running)
+        finally:
+            notify("STOPPING=1")
+            scheduler.shutdown(wait=False)
+            log.info("daemon.stopping", calls_on_their_way=len(running.engine.calls.busy))
+            await running.engine.calls.settle_for(CREATE_GRACE_REAL_S)
+    log.info("daemon.stopped")
+    return 0
+
+
+async def _tick_until(stopping: asyncio.Event, running: Daemon) -> None:
+    stop = asyncio.create_task(stopping.wait())
+    while not stopping.is_set():
+        wake = asyncio.create_task(running.wake.wait())
+        await asyncio.wait({stop, wake}, return_when=asyncio.FIRST_COMPLETED)
+        wake.cancel()
+        if stopping.is_set():
+            break
+        running.wake.clear()
+        await _tick(running)
+    stop.cancel()
+
+
+async def _tick(running: Daemon) -> None:
+    """One tick. The watchdog is fed by a completed one only, so a daemon that cannot work is restarted."""
+    try:
+        await running.engine.tick()
+    except StoreUnavailable as problem:
+        log.error("tick.failed", reason=str(problem), consequence="no creates until the database can be written")
+        return
+    except Exception:
+        log.exception("tick.failed")
+        return
+    notify("WATCHDOG=1")

@@ -1,0 +1,21 @@
+"""Telling systemd how the service is: READY, STATUS, WATCHDOG, STOPPING. Silent when not run by systemd."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def notify(*lines: str) -> None:
+    """Send these lines (``READY=1``) as one message to ``$NOTIFY_SOCKET``; never fails the caller."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        try:
+            sock.connect(address)
+            sock.sendall("\n".join(lines).encode())
+        except OSError:
+            return

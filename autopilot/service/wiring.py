@@ -1,0 +1,188 @@
+"""Joining the parts of a daemon from its settings, and taking them apart again in the right order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import grp
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from autopilot.agent.bootstrap import agent_sha256, agent_source, onstart
+from autopilot.api.app import create_app
+from autopilot.api.jobs import Jobs
+from autopilot.blobs.listener import blob_listener
+from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
+from autopilot.config.job_file import parse_job
+from autopilot.config.settings import Settings
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import JobSpec
+from autopilot.engine.engine import Engine, EngineConfig
+from autopilot.policy.guard import Limits
+from autopilot.policy.params import Params
+from autopilot.ports.blobs import BlobStore
+from autopilot.ports.clock import Clock
+from autopilot.ports.ids import UlidIds
+from autopilot.ports.mailbox import orders_key
+from autopilot.ports.orders import ORDERS_URL_VALID_FOR
+from autopilot.ports.provider import Provider
+from autopilot.providers import registry
+from autopilot.service.identity import install_id, open_clock, prepare_state_dir
+from autopilot.store.database import open_store
+from autopilot.store.lock import single_writer
+
+log = structlog.get_logger(__name__)
+
+SOCKET_GROUP = "autopilot"
+LAUNCHES_PER_JOB_10MIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    settings: Settings
+    engine: Engine
+    clock: Clock
+    wake: asyncio.Event
+    """Set it and a tick runs at once."""
+
+
+@asynccontextmanager
+async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
+    """A daemon whose sockets answer and whose first tick has not run. Raises ``UserError``."""
+    prepare_state_dir(settings.state_dir)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(single_writer(_lock_path(settings)))
+        clock = open_clock(settings)
+        store = await open_store(settings.ledger_url)
+        stack.push_async_callback(store.close)
+        providers = connect_markets(settings, clock)
+        for provider in providers.values():
+            stack.push_async_callback(provider.close)
+        blobs = await _serve_blobs(settings, stack)
+        ids = UlidIds(clock)
+        engine = Engine(
+            engine_config(settings), providers, store, blobs, await AgentBootstrap.prepare(blobs), clock, ids
+        )
+        wake = asyncio.Event()
+        jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
+        await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
+        yield Daemon(settings, engine, clock, wake)
+
+
+def connect_markets(settings: Settings, clock: Clock) -> dict[str, Provider]:
+    """One provider per enabled market. Raises ``UserError``: no market, no SDK, no key, bad settings."""
+    if not settings.markets:
+        raise UserError("no market is configured", hint="autopilot init writes a configuration and stores your key")
+    providers = {}
+    for name, market in settings.markets.items():
+        key = settings.key_for(name)
+        options = market.options | ({"api_key": key.get_secret_value()} if key else {})
+        providers[name] = registry.connect(name, options, clock)
+    return providers
+
+
+def engine_config(settings: Settings) -> EngineConfig:
+    limits = settings.limits
+    return EngineConfig(
+        install_id=install_id(settings.state_dir),
+        limits=Limits(
+            day=limits.day,
+            month=limits.month,
+            max_hourly=limits.max_hourly,
+            max_instances=limits.max_instances,
+            launches_per_job_10min=LAUNCHES_PER_JOB_10MIN,
+            launches_per_hour=limits.max_launches_per_hour,
+        ),
+        params=Params(),
+        permit_ttl_s=round(settings.permit.ttl.total_seconds()),
+        settle_delay=settings.ledger.settle_after,
+    )
+
+
+class AgentBootstrap:
+    """Start commands that fetch the pinned agent from the blob store. URLs live as long as the store can sign."""
+
+    def __init__(self, blobs: BlobStore, key: str) -> None:
+        self._blobs = blobs
+        self._key = key
+
+    @classmethod
+    async def prepare(cls, blobs: BlobStore) -> AgentBootstrap:
+        """Puts this version's agent where machines can fetch it."""
+        key = f"agent/{agent_sha256()}.py"
+        if await blobs.size(key) is None:
+            await blobs.put(key, agent_source())
+        return cls(blobs, key)
+
+    def onstart(self, job_id: str, lease_id: str) -> str:
+        return onstart(
+            self._blobs.sign_get(self._key, ORDERS_URL_VALID_FOR),
+            agent_sha256(),
+            self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
+        )
+
+
+def _lock_path(settings: Settings) -> Path:
+    _, _, path = settings.ledger_url.partition(":///")
+    return Path(path) if path else settings.state_dir / "ledger"
+
+
+def _parse(text: str, source: str, now: datetime) -> JobSpec:
+    return parse_job(text, source=source, now=now)
+
+
+async def _serve_blobs(settings: Settings, stack: AsyncExitStack) -> LocalBlobStore:
+    """The mailbox listener, on the port it had before: rented machines hold URLs that name it."""
+    host, _, port_text = settings.blobs.listen.rpartition(":")
+    port_path = settings.state_dir / "mailbox-port"
+    port = int(port_text)
+    if port == 0 and port_path.exists():
+        port = int(port_path.read_text())
+    key = load_or_create_signing_key(settings.state_dir / "mailbox.key")
+    store = LocalBlobStore(settings.state_dir / "blobs", key, settings.blobs.public_url or f"http://{host}:{port}")
+    runner = web.AppRunner(blob_listener(store), access_log=None)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    site = web.TCPSite(runner, host, port)
+    try:
+        await site.start()
+    except OSError as problem:
+        raise UserError(
+            f"the mailbox cannot listen on {host}:{port}: {problem.strerror}", hint="set blobs.listen to a free address"
+        ) from None
+    if port == 0:
+        port = runner.addresses[0][1]
+        port_path.write_text(f"{port}\n")
+        store.base_url = settings.blobs.public_url or f"http://{host}:{port}"
+    return store
+
+
+def _make_room(socket: Path) -> None:
+    socket.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    socket.unlink(missing_ok=True)
+
+
+async def _serve_api(path: Path, app: web.Application, stack: AsyncExitStack) -> None:
+    """The control socket: 0660, of group ``autopilot`` where we are a member of it, in a directory of 0750."""
+    _make_room(path)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    old_mask = os.umask(0o117)
+    try:
+        await web.UnixSite(runner, str(path)).start()
+    except OSError as problem:
+        raise UserError(
+            f"the control socket {path} cannot be opened: {problem.strerror}", hint="set api.socket"
+        ) from None
+    finally:
+        os.umask(old_mask)
+    with contextlib.suppress(KeyError, PermissionError):
+        os.chown(path, -1, grp.getgrnam(SOCKET_GROUP).gr_gid)
