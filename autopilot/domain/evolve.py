@@ -205,6 +205,8 @@ def _work_counted(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
         return job
     was_at_work = before.is_wanted and before.running_since is not None
     if was_at_work and (not after.is_wanted or after.running_since is None):
+        if not job.status.wants_capacity:
+            return job
         kept = job.checkpoint.work_done if job.checkpoint else timedelta(0)
         return replace(job, work_done=kept, progress=None)
     if isinstance(event, e.LeaseObserved) and was_at_work and before.agent_state == "running" and before.last_seen_at:

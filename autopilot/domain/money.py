@@ -6,6 +6,7 @@ so ``usd`` refuses it. Nano-dollars are what the ledger stores (BIGINT); see ``s
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, InvalidOperation
 
@@ -18,22 +19,30 @@ SECONDS_PER_HOUR = 3600
 HOURS_PER_STORAGE_MONTH = 720
 """vast.ai bills a gigabyte-month of storage as 720 hours (contract: 0.14933 $/GB-month × 10 GB / 720)."""
 
+LARGEST = Decimal(1_000_000_000)
+"""More than this is a slip of the pen; nano-dollars in a BIGINT end a little above nine times as much."""
+
 _MICROSECONDS_PER_HOUR = SECONDS_PER_HOUR * 1_000_000
+_GROUPED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
 def usd(value: str | int | Decimal) -> Decimal:
     """Dollars from ``"0.31"``, ``"$25.00"``, an int or a Decimal.
 
-    Raises ``UserError`` for anything that is not a finite amount of whole nano-dollars.
+    Commas group thousands ("1,250.00"); as a decimal point ("12,50") they are refused.
+    Raises ``UserError`` for anything that is not a finite amount of whole nano-dollars, up to a billion dollars.
     """
     if isinstance(value, float):
         raise TypeError("money never comes from a float; pass a string or a Decimal")
+    text = str(value).strip().removeprefix("$")
     try:
-        amount = Decimal(value.strip().removeprefix("$").replace(",", "")) if isinstance(value, str) else Decimal(value)
+        amount = Decimal(text.replace(",", "") if _GROUPED.fullmatch(text) else text)
     except InvalidOperation:
         raise UserError(f"not an amount of money: {value!r}", hint='write it as "$25.00"') from None
     if not amount.is_finite():
         raise UserError(f"not a finite amount of money: {value!r}", hint='write it as "$25.00"')
+    if amount.copy_abs() > LARGEST:
+        raise UserError(f"too large an amount of money: {value!r}", hint="check the number of digits")
     if amount != floor_nano(amount):
         raise UserError(f"finer than a nano-dollar: {value!r}", hint="use at most nine decimals")
     return amount

@@ -31,7 +31,10 @@ def parse_duration(text: object) -> timedelta:
         position = part.end()
     if position == 0 or stripped[position:].strip():
         raise problem
-    return timedelta(seconds=total_s)
+    try:
+        return timedelta(seconds=total_s)
+    except OverflowError:
+        raise problem from None
 
 
 def show_duration(span: timedelta) -> str:

@@ -35,7 +35,7 @@ from autopilot.ports.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.provider import Provider
 from autopilot.providers import registry
 from autopilot.service.identity import install_id, open_clock, prepare_state_dir
-from autopilot.store.database import open_store
+from autopilot.store.database import database_path, open_store
 from autopilot.store.lock import single_writer
 
 log = structlog.get_logger(__name__)
@@ -58,7 +58,7 @@ async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
     """A daemon whose sockets answer and whose first tick has not run. Raises ``UserError``."""
     prepare_state_dir(settings.state_dir)
     async with AsyncExitStack() as stack:
-        stack.enter_context(single_writer(_lock_path(settings)))
+        stack.enter_context(single_writer(database_path(settings.ledger_url)))
         clock = open_clock(settings)
         store = await open_store(settings.ledger_url)
         stack.push_async_callback(store.close)
@@ -127,11 +127,6 @@ class AgentBootstrap:
             agent_sha256(),
             self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
         )
-
-
-def _lock_path(settings: Settings) -> Path:
-    _, _, path = settings.ledger_url.partition(":///")
-    return Path(path) if path else settings.state_dir / "ledger"
 
 
 def _parse(text: str, source: str, now: datetime) -> JobSpec:

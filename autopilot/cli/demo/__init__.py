@@ -1,0 +1,1 @@
+"""``autopilot demo``: a real daemon and a real training run against the sandbox market, with trouble on purpose."""

@@ -1,0 +1,107 @@
+"""What must hold at the end: job done, model right to the bit, no machine left, ledger right to the cent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from autopilot.cli.client import Json
+from autopilot.cli.demo.theatre import Theatre
+from autopilot.domain.money import CENT, ZERO
+
+TRAINER = Path(__file__).parents[2] / "sandbox" / "images" / "demo" / "opt" / "demo" / "train.py"
+
+
+@dataclass(frozen=True)
+class Check:
+    what: str
+    holds: bool
+    detail: str
+
+
+class Reference:
+    """The same training without interruption, beside the demo, at the lowest priority."""
+
+    def __init__(self, directory: Path, steps: int) -> None:
+        self._process = subprocess.Popen(
+            [
+                "nice",
+                "-n",
+                "19",
+                sys.executable,
+                TRAINER,
+                "--steps",
+                str(steps),
+                "--checkpoint",
+                directory / "model.json",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def digest(self) -> str:
+        """Waits for its end. The last line that the trainer prints ends with the model's SHA-256."""
+        output, _ = self._process.communicate()
+        return output.split()[-1]
+
+    def stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Reference) -> list[Check]:
+    """All of them, whatever the first ones say."""
+    return [
+        Check("the job succeeded", job["status"] == "succeeded", f"{job['status']}: {job['reason']}"),
+        Check("every blow was answered", unanswered is None, unanswered or "outbid, displaced, lost answer, lost host"),
+        _model(theatre, job, reference),
+        _nothing_left(theatre),
+        _ledger(theatre),
+    ]
+
+
+def _model(theatre: Theatre, job: Json, reference: Reference) -> Check:
+    what = "the model equals that of an uninterrupted run"
+    checkpoint = job["checkpoint"]
+    if checkpoint is None:
+        return Check(what, False, "there is no checkpoint")
+    folder = theatre.root / "daemon" / "blobs" / "jobs" / job["id"] / checkpoint["lease_id"] / "ckpt"
+    parts = (folder / str(checkpoint["number"]) / f"part-{index}" for index in range(checkpoint["part_count"]))
+    archive = b"".join(part.read_bytes() for part in parts)
+    ours, theirs = _digest(archive), reference.digest()
+    return Check(what, ours == theirs, f"sha256 {ours[:16]}… against {theirs[:16]}…")
+
+
+def _digest(archive: bytes) -> str:
+    """The model's SHA-256 as the trainer itself states it for a checkpoint that has no steps left."""
+    with TemporaryDirectory() as scratch:
+        with tarfile.open(fileobj=BytesIO(archive)) as tar:
+            tar.extractall(scratch, filter="data")
+        model = next(Path(scratch).rglob("model.json"))
+        command = [sys.executable, str(TRAINER), "--steps", "0", "--checkpoint", str(model)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
+
+
+def _nothing_left(theatre: Theatre) -> Check:
+    instances = theatre.emu("instances")["instances"]
+    left = [row for row in instances if not row["destroyed"]]
+    return Check("no machine is left at the market", not left, f"{len(instances)} rented, {len(left)} left")
+
+
+def _ledger(theatre: Theatre) -> Check:
+    billed = {str(row["instance_id"]): Decimal(row["billed"]) for row in theatre.emu("books")["books"]}
+    spend = theatre.client.get("/v1/spend", by="instance")
+    posted = {row["key"]: Decimal(row["total"]) for row in spend["rows"]}
+    apart = [
+        key for key in billed.keys() | posted.keys() if abs(billed.get(key, ZERO) - posted.get(key, ZERO)) >= CENT / 2
+    ]
+    detail = f"${sum(posted.values()):.3f} posted, ${sum(billed.values()):.3f} billed, {len(billed)} instances"
+    return Check("the ledger equals the market's bill", not apart, detail)

@@ -1,0 +1,214 @@
+"""The vast.ai market behind the engine's ``Provider`` protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import (
+    Created,
+    CreateRequest,
+    Done,
+    MarketUnknown,
+    RefusalCode,
+    Refused,
+    Unknown,
+)
+from autopilot.providers.vastai import create, listing, mapping, outcomes, values, wire
+from autopilot.providers.vastai.client import READ_TRIES, VastaiClient
+from autopilot.providers.vastai.config import VastaiSettings
+from autopilot.providers.vastai.pacing import Family
+from autopilot.providers.vastai.reply import Answer, NoReply
+from autopilot.providers.vastai.search import OfferSearch
+
+Outcome = Done[None] | Refused | Unknown
+
+
+class VastaiProvider:
+    name = mapping.PROVIDER
+    capabilities = Capabilities(
+        spot=True,
+        on_demand=True,
+        can_rebid=True,
+        pauses_when_outbid=True,
+        keeps_disk_when_stopped=True,
+        bid_is_per_gpu=False,
+        reports_floor=True,
+        delivers_sigterm=False,
+        pays_bid=True,
+    )
+
+    def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
+        self._settings = settings
+        self._client = client
+        self._search = OfferSearch(settings, client, clock)
+        self._held_machines: frozenset[str] = frozenset()
+        self._alive: set[str] = set()
+        """Instances that must be in the next list unless a read of their own says that they are gone."""
+        self._gpus: dict[str, int] = {}
+        self._bids: dict[str, Decimal] = {}
+        self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
+
+    async def instances(self) -> tuple[Instance, ...]:
+        expected = frozenset(self._alive)
+        listed = tuple(mapping.instance(row) for row in await listing.instance_rows(self._client))
+        found = {instance.instance_id for instance in listed}
+        await self._confirm_lost(expected - found)
+        self._alive = (self._alive - expected) | found
+        self._held_machines = frozenset(instance.machine_id for instance in listed)
+        self._gpus = {instance.instance_id: instance.num_gpus for instance in listed if instance.num_gpus}
+        # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
+        standing = {instance.instance_id: instance.rate for instance in listed}
+        self._bids = {known: bid for known, bid in self._bids.items() if standing.get(known) == bid}
+        return listed
+
+    async def _confirm_lost(self, missing: Iterable[str]) -> None:
+        """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""
+        for instance_id in sorted(missing):
+            if await self.instance(instance_id) is not None:
+                raise MarketUnknown(f"the list is stale: it lacks instance {instance_id}, which exists")
+
+    async def instance(self, instance_id: str) -> Instance | None:
+        return await self._instance(instance_id, tries=READ_TRIES)
+
+    async def _instance(self, instance_id: str, *, tries: int) -> Instance | None:
+        known = values.identifier(instance_id)
+        if known is None:
+            raise MarketUnknown(f"not an instance id of this market: {instance_id!r}")
+        path = f"/instances/{known}/"
+        try:
+            body = await self._client.read(Family.SHOW, path, query={"owner": "me"}, tries=tries)
+        except MarketUnknown as error:
+            if error.code is RefusalCode.NOT_FOUND:
+                return None
+            raise
+        if "instances" in body and body["instances"] is None:
+            return None
+        try:
+            row = wire.instance_row(body.get("instances"))
+        except wire.UnreadableRow as error:
+            raise MarketUnknown(str(error)) from error
+        if row.instance_id != known:
+            raise MarketUnknown(f"asked for instance {known}, got {row.instance_id}")
+        return mapping.instance(row)
+
+    async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
+        """Machines on which we hold an instance are left out: there the floor echoes our own bid."""
+        found = await self._search.offers(query)
+        return tuple(offer for offer in found if offer.machine_id not in self._held_machines)
+
+    def offers_age_s(self, query: OfferQuery) -> float | None:
+        """Market seconds since ``offers`` last asked the market about this query; None when it has not."""
+        return self._search.age_s(query)
+
+    async def account(self) -> Account:
+        body = await self._client.read(Family.USER, "/users/current")
+        credit = values.dollars(body.get("credit"))
+        if credit is None:
+            raise MarketUnknown("the account names no credit")
+        return Account(credit=credit)
+
+    async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
+        return mapping.charges(await listing.charge_rows(self._client, since, until), since, until)
+
+    async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
+        """Cancelling this while it waits for its turn sends nothing; after that the request runs to its end."""
+        bid = mapping.bid_for(request.rate, None) if request.capacity_type is CapacityType.SPOT else None
+        try:
+            body = create.body(request, bid, self._settings)
+        except ValueError as error:
+            return Refused(RefusalCode.INVALID, str(error))
+        async with self._client.lane(Family.CREATE):
+            sending = asyncio.create_task(self._create(request, bid, body))
+            self._creating.add(sending)
+            sending.add_done_callback(self._creating.discard)
+            return await asyncio.shield(sending)
+
+    async def _create(
+        self, request: CreateRequest, bid: Decimal | None, body: Mapping[str, Any]
+    ) -> Done[Created] | Refused | Unknown:
+        try:
+            answer = await self._client.send(Family.CREATE, "PUT", f"/asks/{request.offer_id}/", body=body)
+        except NoReply as error:
+            return Unknown(str(error))
+        outcome = outcomes.created(answer)
+        if isinstance(outcome, Refused) and outcome.code is RefusalCode.OFFER_GONE:
+            self._search.drop(request.offer_id)
+        if not isinstance(outcome, Done):
+            return outcome
+        self._alive.add(outcome.value.instance_id)
+        self._held_machines |= {request.machine_id}
+        return await self._read_back(outcome, request, bid)
+
+    async def _read_back(
+        self, created: Done[Created], request: CreateRequest, bid: Decimal | None
+    ) -> Done[Created] | Refused:
+        """The answer to a create does not say what was rented. What cannot be read now is seen in the next list."""
+        instance_id = created.value.instance_id
+        try:
+            rented = await self._instance(instance_id, tries=1)
+        except MarketUnknown:
+            return created
+        if rented is None:
+            return created
+        difference = create.difference(rented, request, bid)
+        if difference is not None:
+            return Refused(RefusalCode.WRONG_TERMS, difference, instance_id)
+        if bid is not None:
+            self._bids[instance_id] = bid
+        return created
+
+    async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
+        allowed = mapping.bid_for(bid, self._gpus.get(instance_id))
+        if self._bids.get(instance_id) == allowed:
+            return Done(allowed)
+        self._bids.pop(instance_id, None)
+        answer = await self._change(
+            Family.BID, "PUT", "/instances/bid_price/{}/", instance_id, {"client_id": "me", "price": float(allowed)}
+        )
+        if not isinstance(answer, Answer):
+            return answer
+        outcome = outcomes.bid_changed(answer, allowed)
+        if isinstance(outcome, Done):
+            self._bids[instance_id] = allowed
+        return outcome
+
+    async def start(self, instance_id: str) -> Outcome:
+        answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "running"})
+        return outcomes.started(answer) if isinstance(answer, Answer) else answer
+
+    async def stop(self, instance_id: str) -> Outcome:
+        answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "stopped"})
+        return outcomes.stopped(answer) if isinstance(answer, Answer) else answer
+
+    async def destroy(self, instance_id: str) -> Outcome:
+        answer = await self._change(Family.DESTROY, "DELETE", "/instances/{}/", instance_id, {})
+        if not isinstance(answer, Answer):
+            return answer
+        outcome = outcomes.destroyed(answer)
+        if isinstance(outcome, Done):
+            self._alive.discard(instance_id)
+        return outcome
+
+    async def _change(
+        self, family: Family, method: str, path: str, instance_id: str, body: Mapping[str, Any]
+    ) -> Answer | Refused | Unknown:
+        known = values.identifier(instance_id)
+        if known is None:
+            return Refused(RefusalCode.INVALID, f"not an instance id of this market: {instance_id!r}")
+        try:
+            return await self._client.change(family, method, path.format(known), body)
+        except NoReply as error:
+            return Unknown(str(error))
+
+    async def close(self) -> None:
+        """Lets a create that is under way finish."""
+        if self._creating:
+            await asyncio.wait(set(self._creating))
+        self._client.close()

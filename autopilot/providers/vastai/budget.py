@@ -1,0 +1,48 @@
+"""The market returns a fixed number of search rows per UTC day; this keeps count and spreads what is left."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from autopilot.domain.time import start_of_day, utc_day
+
+
+def _next_midnight(now: datetime) -> datetime:
+    return start_of_day(utc_day(now) + timedelta(days=1))
+
+
+class RowBudget:
+    """Counts what this process was given; rows that went elsewhere show up as a refusal (``close_until``)."""
+
+    def __init__(self, rows_per_day: int, now: datetime) -> None:
+        self._rows_per_day = rows_per_day
+        self._used = 0
+        self._ends_at = _next_midnight(now)
+        self._closed_until = now
+
+    def _roll(self, now: datetime) -> None:
+        if now >= self._ends_at:
+            self._used, self._ends_at = 0, _next_midnight(now)
+
+    def allows(self, rows: int, now: datetime) -> bool:
+        self._roll(now)
+        return now >= self._closed_until and self._used + rows <= self._rows_per_day
+
+    def spend(self, rows: int, now: datetime) -> None:
+        self._roll(now)
+        self._used += rows
+
+    def close_until(self, now: datetime, retry_after_s: float | None) -> None:
+        """The market refused: nothing more before it said, or before midnight when it said nothing."""
+        self._roll(now)
+        until_midnight_s = (self._ends_at - now).total_seconds()
+        wait_s = until_midnight_s if retry_after_s is None else min(retry_after_s, until_midnight_s)
+        self._closed_until = now + timedelta(seconds=wait_s)
+
+    def sustainable_age_s(self, rows_per_refresh: int, now: datetime) -> float:
+        """How far apart refreshes must be for the rest of the day to be covered; 0 while half the rows are left."""
+        self._roll(now)
+        left = self._rows_per_day - self._used
+        if 2 * left >= self._rows_per_day:
+            return 0
+        return (self._ends_at - now).total_seconds() * rows_per_refresh / max(left, 1)

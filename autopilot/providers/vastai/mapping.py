@@ -1,0 +1,127 @@
+"""Records of the wire → the domain's values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from decimal import ROUND_CEILING, Decimal
+
+from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
+from autopilot.domain.money import ZERO
+from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.time import utc_day
+from autopilot.providers.vastai.wire import ChargeRow, InstanceRow, OfferRow
+
+PROVIDER = "vastai"
+MEGABYTES_PER_GB = 1000
+"""The market's own search multiplies gigabytes of GPU memory by this."""
+BID_STEP = Decimal("0.001")
+LOWEST_BID = Decimal("0.001")
+HIGHEST_BID_PER_GPU = Decimal(32)
+HIGHEST_BID = Decimal(128)
+
+_NOT_YET_UP = frozenset({"", "created", "loading"})
+_SILENT = frozenset({"offline", "unknown"})
+_RELEASED = frozenset({"stopped", "unloaded"})
+_KINDS = {"gpu": CostKind.COMPUTE, "disk": CostKind.STORAGE, "bwd": CostKind.BANDWIDTH, "bwu": CostKind.BANDWIDTH}
+
+
+def bid_for(rate: Decimal, num_gpus: int | None) -> Decimal:
+    """The bid as the market takes it: up to the next tenth of a cent, within what it allows for that many GPUs."""
+    highest = HIGHEST_BID if num_gpus is None else min(HIGHEST_BID, HIGHEST_BID_PER_GPU * num_gpus)
+    return min(max(rate.quantize(BID_STEP, ROUND_CEILING), LOWEST_BID), highest)
+
+
+def status(row: InstanceRow) -> InstanceStatus:
+    """Decided on the contract (``cur_state``, else ``intended_status``), for ``actual_status`` lags by minutes.
+
+    A container that ended on a contract that goes on counts as running: whether it is billed is not documented.
+    """
+    if row.actual in _SILENT:
+        return InstanceStatus.OFFLINE
+    if (row.current or row.intended) in _RELEASED:
+        return InstanceStatus.STOPPED
+    if row.actual in _NOT_YET_UP:
+        return InstanceStatus.PROVISIONING
+    return InstanceStatus.RUNNING
+
+
+def instance(row: InstanceRow) -> Instance:
+    return Instance(
+        provider=PROVIDER,
+        instance_id=row.instance_id,
+        label=row.label,
+        machine_id=row.machine_id,
+        host_id=row.host_id,
+        capacity_type=CapacityType.SPOT if row.is_bid else CapacityType.ON_DEMAND,
+        status=status(row),
+        intended_running=(row.intended or row.current or "running") == "running",
+        rate=row.rate,
+        storage_rate=row.storage_rate,
+        gpu=row.gpu,
+        num_gpus=row.num_gpus,
+        ends_at=row.ends_at,
+        message=row.message,
+    )
+
+
+def offers(on_demand: Iterable[OfferRow], bid: Iterable[OfferRow]) -> tuple[Offer, ...]:
+    """One offer per machine and chunk size, the cheapest.
+
+    An on-demand row carries both prices. A row that only the bid search returned has a floor alone.
+    """
+    both = _cheapest(_offer(row, floor=row.min_bid, on_demand_rate=row.rate) for row in on_demand)
+    floors = _cheapest(_offer(row, floor=row.min_bid or row.rate, on_demand_rate=None) for row in bid)
+    return tuple((floors | both).values())
+
+
+def _cheapest(found: Iterable[Offer]) -> dict[tuple[str, str, int], Offer]:
+    chosen: dict[tuple[str, str, int], Offer] = {}
+    for offer in found:
+        held = chosen.get(offer.key)
+        if held is None or _cost_order(offer) < _cost_order(held):
+            chosen[offer.key] = offer
+    return chosen
+
+
+def _cost_order(offer: Offer) -> tuple[Decimal, Decimal, int]:
+    unknown = Decimal("Infinity")
+    floor = unknown if offer.floor is None else offer.floor
+    return floor, unknown if offer.on_demand_rate is None else offer.on_demand_rate, int(offer.offer_id)
+
+
+def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_rate: Decimal | None) -> Offer:
+    return Offer(
+        provider=PROVIDER,
+        offer_id=row.offer_id,
+        machine_id=row.machine_id,
+        host_id=row.host_id,
+        gpu=row.gpu,
+        num_gpus=row.num_gpus,
+        vram_gb=row.gpu_ram_mb / MEGABYTES_PER_GB,
+        floor=floor,
+        on_demand_rate=on_demand_rate,
+        storage_price=row.storage_price,
+        upload_price=row.upload_price,
+        download_price=row.download_price,
+        download_mbps=row.download_mbps,
+        reliability=row.reliability,
+        verified=row.verified,
+        datacenter=row.datacenter,
+        disk_gb=row.disk_gb,
+        location=row.location,
+        ends_at=row.ends_at,
+    )
+
+
+def charges(rows: Iterable[ChargeRow], since: date, until: date) -> tuple[Charge, ...]:
+    """One charge per instance, day and kind, in that order. A type that is not known counts as compute: it was paid."""
+    totals: dict[tuple[str, date, CostKind], Decimal] = {}
+    for row in rows:
+        day = utc_day(row.start)
+        if not since <= day <= until:
+            continue
+        for item_type, amount in row.items:
+            key = row.instance_id, day, _KINDS.get(item_type, CostKind.COMPUTE)
+            totals[key] = totals.get(key, ZERO) + amount
+    return tuple(Charge(*key, amount) for key, amount in sorted(totals.items()))

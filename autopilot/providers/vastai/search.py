@@ -1,0 +1,138 @@
+"""Finds offers: one on-demand and one bid search per GPU wanted, remembered for as long as the row budget asks."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.providers.vastai import mapping, values, wire
+from autopilot.providers.vastai.budget import RowBudget
+from autopilot.providers.vastai.client import VastaiClient
+from autopilot.providers.vastai.config import VastaiSettings
+from autopilot.providers.vastai.outcomes import SearchQuotaExceeded
+from autopilot.providers.vastai.pacing import Family
+
+SearchType = Literal["on-demand", "bid"]
+
+FORGET_AFTER_S = 3600.0
+"""A query that nobody asked for in this time no longer counts in the row budget."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Found:
+    offers: tuple[Offer, ...]
+    rows: int
+    seen_at: float
+    asked_at: float
+
+
+class OfferSearch:
+    def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
+        self._settings = settings
+        self._client = client
+        self._clock = clock
+        self._budget = RowBudget(settings.search_rows_per_day, clock.now())
+        self._found: dict[OfferQuery, _Found] = {}
+        self._searching = asyncio.Lock()
+
+    def age_s(self, query: OfferQuery) -> float | None:
+        """Market seconds since the offers of this query were seen; None when they are not known."""
+        found = self._found.get(query)
+        return None if found is None else self._clock.monotonic() - found.seen_at
+
+    def drop(self, offer_id: str) -> None:
+        """That offer proved to be gone; the others stay, for a search costs rows."""
+        for held in self._found.values():
+            held.offers = tuple(offer for offer in held.offers if offer.offer_id != offer_id)
+
+    async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
+        """Raises ``MarketUnknown``; RATE_LIMITED when the day's rows are used up."""
+        async with self._searching:
+            now = self._clock.monotonic()
+            self._found = {key: held for key, held in self._found.items() if now - held.asked_at < FORGET_AFTER_S}
+            held = self._found.get(query)
+            if held is None or now - held.seen_at >= self._max_age_s():
+                self._found.pop(query, None)
+                held = self._found[query] = await self._search(query)
+            held.asked_at = self._clock.monotonic()
+            return held.offers
+
+    def _max_age_s(self) -> float:
+        rows = sum(held.rows for held in self._found.values())
+        return max(self._settings.offers_max_age_s, self._budget.sustainable_age_s(rows, self._clock.now()))
+
+    async def _search(self, query: OfferQuery) -> _Found:
+        on_demand: list[wire.OfferRow] = []
+        bid: list[wire.OfferRow] = []
+        rows = 0
+        searches: tuple[tuple[SearchType, list[wire.OfferRow]], ...] = (("on-demand", on_demand), ("bid", bid))
+        for gpu, num_gpus in query.gpus:
+            for search_type, into in searches:
+                found, returned = await self._ask(search_body(query, gpu, num_gpus, search_type, self._settings))
+                into.extend(found)
+                rows += returned
+        offers = tuple(offer for offer in mapping.offers(on_demand, bid) if self._fits(offer, query))
+        now = self._clock.monotonic()
+        return _Found(offers, rows, seen_at=now, asked_at=now)
+
+    async def _ask(self, body: dict[str, Any]) -> tuple[tuple[wire.OfferRow, ...], int]:
+        if not self._budget.allows(self._settings.search_limit, self._clock.now()):
+            raise MarketUnknown("the search rows of this UTC day are used up", RefusalCode.RATE_LIMITED)
+        try:
+            answer = await self._client.read(Family.SEARCH, "/bundles/", body=body)
+        except SearchQuotaExceeded as error:
+            self._budget.close_until(self._clock.now(), error.retry_after_s)
+            raise
+        raw = answer.get("offers")
+        if not isinstance(raw, list):
+            raise MarketUnknown("the search answer holds no list of offers")
+        self._budget.spend(len(raw), self._clock.now())
+        found, skipped = wire.offer_rows(raw)
+        if skipped:
+            log.info("offers.skipped", skipped=skipped, read=len(found))
+        return found, len(raw)
+
+    def _fits(self, offer: Offer, query: OfferQuery) -> bool:
+        """Checked here as well: the market's filters are not all binding."""
+        return (
+            (offer.gpu, offer.num_gpus) in query.gpus
+            and offer.vram_gb >= query.min_vram_gb
+            and offer.disk_gb >= query.disk_gb
+            and offer.reliability >= self._settings.min_reliability
+            and (offer.verified or not query.verified_only)
+            and (offer.datacenter or not query.datacenter_only)
+        )
+
+
+def search_body(
+    query: OfferQuery, gpu: str, num_gpus: int, search_type: SearchType, settings: VastaiSettings
+) -> dict[str, Any]:
+    """Every filter spelt out: what the SDK adds by itself differs between its ways of asking."""
+    body: dict[str, Any] = {
+        "rentable": {"eq": True},
+        "rented": {"eq": False},
+        "external": {"eq": False},
+        "gpu_name": {"eq": gpu},
+        "num_gpus": {"eq": num_gpus},
+        "disk_space": {"gte": values.plain(query.disk_gb)},
+        "reliability": {"gte": values.plain(settings.min_reliability)},
+        "order": [["dph_total", "asc"]],
+        "type": search_type,
+        "limit": settings.search_limit,
+        "allocated_storage": values.plain(query.disk_gb),
+    }
+    if query.min_vram_gb > 0:
+        body["gpu_ram"] = {"gte": values.plain(query.min_vram_gb * mapping.MEGABYTES_PER_GB)}
+    if query.verified_only:
+        body["verified"] = {"eq": True}
+    if query.datacenter_only:
+        body["datacenter"] = {"eq": True}
+    return body

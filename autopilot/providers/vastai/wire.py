@@ -1,0 +1,171 @@
+"""The market's JSON as frozen records. Offers that make no sense are left out; instances and charges must be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain.money import ZERO
+from autopilot.providers.vastai import values
+
+
+class UnreadableRow(ValueError):
+    """A row lacks what must be known of it; it cannot be skipped without a false picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRow:
+    """Prices are $/h for the chunk; ``rate`` is the on-demand price in an on-demand search and the floor in a bid's."""
+
+    offer_id: str
+    machine_id: str
+    host_id: str
+    gpu: str
+    num_gpus: int
+    gpu_ram_mb: Decimal
+    min_bid: Decimal | None
+    rate: Decimal | None
+    storage_price: Decimal
+    upload_price: Decimal
+    download_price: Decimal
+    download_mbps: Decimal
+    reliability: Decimal
+    verified: bool
+    datacenter: bool
+    disk_gb: Decimal
+    location: str
+    ends_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """The four state words are lower case, empty when the market says nothing."""
+
+    instance_id: str
+    label: str
+    machine_id: str
+    host_id: str
+    is_bid: bool
+    rate: Decimal
+    storage_rate: Decimal
+    gpu: str
+    num_gpus: int
+    actual: str
+    intended: str
+    current: str
+    ends_at: datetime | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeRow:
+    """One instance on one UTC day. ``items``: (type, dollars)."""
+
+    instance_id: str
+    start: datetime
+    items: tuple[tuple[str, Decimal], ...]
+
+
+def _positive(value: Decimal | None) -> Decimal | None:
+    return value if value else None
+
+
+def offer_row(raw: object) -> OfferRow | None:
+    """None when the row is no GPU offer or when something that costs money cannot be read."""
+    row = values.mapping(raw)
+    offer_id, machine_id = values.identifier(row.get("id")), values.identifier(row.get("machine_id"))
+    gpu, num_gpus = values.text(row.get("gpu_name")), values.integer(row.get("num_gpus"))
+    storage = values.price(row.get("storage_cost"))
+    upload, download = values.price(row.get("inet_up_cost")), values.price(row.get("inet_down_cost"))
+    gpu_ram_mb, disk_gb = values.number(row.get("gpu_ram")), values.number(row.get("disk_space"))
+    if offer_id is None or machine_id is None or not gpu or num_gpus is None or num_gpus < 1:
+        return None
+    if storage is None or upload is None or download is None or gpu_ram_mb is None or disk_gb is None:
+        return None
+    reliability = values.number(row.get("reliability"))
+    if reliability is None:
+        reliability = values.number(row.get("reliability2"))
+    return OfferRow(
+        offer_id=offer_id,
+        machine_id=machine_id,
+        host_id=values.identifier(row.get("host_id")) or "",
+        gpu=gpu,
+        num_gpus=num_gpus,
+        gpu_ram_mb=gpu_ram_mb,
+        min_bid=_positive(values.price(row.get("min_bid"))),
+        rate=_positive(values.price(row.get("dph_base"))),
+        storage_price=storage,
+        upload_price=upload,
+        download_price=download,
+        download_mbps=values.number(row.get("inet_down")) or ZERO,
+        reliability=min(max(reliability or ZERO, ZERO), Decimal(1)),
+        verified=row.get("verification") == "verified",
+        datacenter=values.integer(row.get("hosting_type")) == 1,
+        disk_gb=disk_gb,
+        location=values.text(row.get("geolocation")).strip(", "),
+        ends_at=values.instant(row.get("end_date")),
+    )
+
+
+def offer_rows(raw: Iterable[object]) -> tuple[tuple[OfferRow, ...], int]:
+    """The rows that can be read, and how many could not."""
+    read = [offer_row(row) for row in raw]
+    good = tuple(row for row in read if row is not None)
+    return good, len(read) - len(good)
+
+
+def instance_row(raw: object) -> InstanceRow:
+    """Raises ``UnreadableRow`` when the id, the kind of contract or its price is missing."""
+    row = values.mapping(raw)
+    instance_id, is_bid = values.identifier(row.get("id")), values.boolean(row.get("is_bid"))
+    rate = values.price(row.get("dph_base"))
+    if instance_id is None or is_bid is None or rate is None:
+        raise UnreadableRow(f"instance {instance_id or '?'} lacks its id, is_bid or dph_base")
+    return InstanceRow(
+        instance_id=instance_id,
+        label=values.label(row.get("label")),
+        machine_id=values.identifier(row.get("machine_id")) or "",
+        host_id=values.identifier(row.get("host_id")) or "",
+        is_bid=is_bid,
+        rate=rate,
+        storage_rate=_storage_rate(row),
+        gpu=values.text(row.get("gpu_name")),
+        num_gpus=max(values.integer(row.get("num_gpus")) or 0, 0),
+        actual=values.text(row.get("actual_status")).lower(),
+        intended=values.text(row.get("intended_status")).lower(),
+        current=values.text(row.get("cur_state")).lower(),
+        ends_at=values.instant(row.get("end_date")),
+        message=values.text(row.get("status_msg"))[:200],
+    )
+
+
+def _storage_rate(row: dict[str, Any]) -> Decimal:
+    stated = values.price(row.get("storage_total_cost"))
+    if stated is None:
+        stated = values.price(values.mapping(row.get("instance")).get("diskHour"))
+    return stated or ZERO
+
+
+def charge_row(raw: object) -> ChargeRow | None:
+    """None for what was billed to something other than an instance. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    source = values.text(row.get("source"))
+    if not source:
+        raise UnreadableRow("a charge names no source")
+    if not source.startswith("instance-"):
+        return None
+    instance_id, start = values.identifier(source.removeprefix("instance-")), values.instant(row.get("start"))
+    if instance_id is None or start is None or not isinstance(row.get("items"), list):
+        raise UnreadableRow(f"the charge of {source} cannot be read")
+    return ChargeRow(instance_id, start, tuple(_charge_item(source, item) for item in row["items"]))
+
+
+def _charge_item(source: str, raw: object) -> tuple[str, Decimal]:
+    item = values.mapping(raw)
+    amount = values.dollars(item.get("amount"))
+    if amount is None:
+        raise UnreadableRow(f"an item in the charge of {source} has no amount")
+    return values.text(item.get("type")).lower(), amount

@@ -1,0 +1,70 @@
+"""Columns made from a dataclass's own fields: a new field is a new column, and only its migration is left to write.
+
+In the database the unit stands last in the name (``rate_nano``, ``work_done_us``); in Python the column's key is the
+field's name, so that rows and records map one to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from sqlalchemy import BigInteger, Boolean, Column, Date, Text
+from sqlalchemy.types import TypeEngine
+
+from autopilot.domain.actions import Note, Number
+from autopilot.domain.job import JobSpec
+from autopilot.store.types import Code, Duration, ExactNumber, Instant, NanoUSD, NotesJson, NumbersJson, SpecJson
+
+_TYPES: dict[Any, type[TypeEngine[Any]]] = {
+    str: Text,
+    int: BigInteger,
+    bool: Boolean,
+    date: Date,
+    datetime: Instant,
+    timedelta: Duration,
+    Decimal: NanoUSD,
+    JobSpec: SpecJson,
+    tuple[Note, ...]: NotesJson,
+    tuple[tuple[str, Number], ...]: NumbersJson,
+}
+_UNITS = {NanoUSD: "_nano", Duration: "_us"}
+
+
+def columns_of(
+    record: type, *, leave_out: Collection[str] = (), not_money: Collection[str] = (), key: Collection[str] = ()
+) -> list[Column[Any]]:
+    """One column per field of the dataclass ``record``, in order.
+
+    ``leave_out``: fields that live elsewhere; ``not_money``: Decimals that are not dollars; ``key``: the primary key.
+    """
+    hints = get_type_hints(record)
+    return [
+        _column(field.name, hints[field.name], is_money=field.name not in not_money, is_key=field.name in key)
+        for field in fields(record)
+        if field.name not in leave_out
+    ]
+
+
+def _column(name: str, hint: Any, *, is_money: bool, is_key: bool) -> Column[Any]:
+    choices = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    (plain,) = (choice for choice in choices if choice is not NoneType)
+    kind = _type_of(plain) if is_money or plain is not Decimal else ExactNumber()
+    return Column(
+        name + _UNITS.get(type(kind), ""),
+        kind,
+        key=name,
+        nullable=NoneType in choices,
+        primary_key=is_key,
+    )
+
+
+def _type_of(hint: Any) -> TypeEngine[Any]:
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return Code(hint)
+    return _TYPES[hint]()

@@ -1,0 +1,65 @@
+"""Leases and their spans."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+
+from autopilot.domain.lease import OVER, Lease, LeaseState, Span
+from autopilot.store.rows import record_of, values_of
+from autopilot.store.schema import lease_spans, leases
+from autopilot.store.statements import Statements
+
+LIVE = sorted(set(LeaseState) - OVER)
+
+
+class LeaseStatements(Statements):
+    async def save_lease(self, lease: Lease) -> None:
+        await self._save_leases((lease,))
+
+    async def lease(self, lease_id: str) -> Lease | None:
+        return next(iter(await self._leases(leases.c.id == lease_id)), None)
+
+    async def leases_of(self, job_id: str) -> tuple[Lease, ...]:
+        return await self._leases(leases.c.job_id == job_id)
+
+    async def leases_labelled(self, labels: Collection[str]) -> tuple[Lease, ...]:
+        return await self._leases(leases.c.label.in_(labels)) if labels else ()
+
+    async def stray_leases(self) -> tuple[Lease, ...]:
+        return await self._leases(leases.c.job_id.is_(None), leases.c.state.in_(LIVE))
+
+    async def unsettled_leases(self) -> tuple[Lease, ...]:
+        return await self._leases(
+            leases.c.state == LeaseState.GONE, leases.c.instance_id.is_not(None), leases.c.settled_at.is_(None)
+        )
+
+    async def launches_since(self, at: datetime) -> Mapping[str | None, int]:
+        count = select(leases.c.job_id, func.count()).where(leases.c.intended_at >= at).group_by(leases.c.job_id)
+        return {job_id: launches for job_id, launches in await self._all(count)}
+
+    async def _save_leases(self, saved: Iterable[Lease]) -> None:
+        # Those that give up their slot go first: the unique index looks at each row as it is written.
+        ordered = sorted(saved, key=lambda lease: lease.is_wanted)
+        await self._upsert(leases, [values_of(leases, lease) for lease in ordered])
+        spans = [
+            values_of(lease_spans, span, lease_id=lease.id, seq=seq)
+            for lease in ordered
+            for seq, span in enumerate(lease.spans)
+        ]
+        await self._upsert(lease_spans, spans)
+
+    async def _leases(self, *conditions: ColumnElement[bool]) -> tuple[Lease, ...]:
+        """With their spans, oldest first."""
+        chosen = select(leases).where(*conditions)
+        rows = await self._all(chosen.order_by(leases.c.intended_at, leases.c.id))
+        spans: dict[Any, list[Span]] = defaultdict(list)
+        if rows:
+            of_chosen = select(lease_spans).where(lease_spans.c.lease_id.in_([row[0] for row in rows]))
+            for row in await self._all(of_chosen.order_by(lease_spans.c.lease_id, lease_spans.c.seq)):
+                spans[row[0]].append(record_of(Span, lease_spans, row))
+        return tuple(record_of(Lease, leases, row, spans=tuple(spans[row[0]])) for row in rows)

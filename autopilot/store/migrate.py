@@ -1,0 +1,67 @@
+"""Bringing a database to this program's schema. Alembic is imported only when there is something to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, inspect, text
+
+from autopilot.domain.errors import UserError
+from autopilot.store.schema import REVISION
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+
+def migrations_dir() -> Path:
+    """In the installed package, or at the top of a checkout."""
+    package = Path(__file__).parent.parent
+    for directory in (package / "migrations", package.parent / "migrations"):
+        if (directory / "env.py").is_file():
+            return directory
+    raise FileNotFoundError("this installation of autopilot has no migrations")
+
+
+def alembic_config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations_dir()).replace("%", "%%"))
+    return config
+
+
+def current_revision(connection: Connection) -> str | None:
+    """None: a database without a schema of ours."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return found
+
+
+def upgrade(connection: Connection) -> None:
+    """To ``REVISION``, within the connection's open transaction: an interrupted upgrade leaves nothing behind.
+
+    Raises ``UserError`` when a newer program has written the database, or it is not a ledger at all.
+    """
+    found = current_revision(connection)
+    if found == REVISION:
+        return
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
+    config = alembic_config()
+    if found is None:
+        foreign = inspect(connection).get_table_names()
+        if foreign:
+            raise UserError(
+                f"the database holds other tables ({', '.join(foreign[:3])}), not a ledger",
+                hint="point ledger.url at a file of its own",
+            )
+    elif found not in {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}:
+        raise UserError(
+            f"a newer autopilot has written this ledger (schema {found}, this one knows {REVISION})",
+            hint="upgrade autopilot, or point ledger.url at another file",
+        )
+    config.attributes["connection"] = connection
+    command.upgrade(config, REVISION)

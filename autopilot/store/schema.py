@@ -1,0 +1,151 @@
+"""The tables. Foreign keys are checked at commit, so the order of writes within a transaction does not matter.
+
+``REVISION`` names the migration that makes exactly this schema; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    and_,
+)
+
+from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.lease import WANTED, Lease, Span
+from autopilot.domain.ledger import LedgerEntry
+from autopilot.ports.provider import PriceObservation
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+from autopilot.store.columns import columns_of
+
+REVISION = "0001"
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _refers(column: str, target: str) -> ForeignKeyConstraint:
+    return ForeignKeyConstraint([column], [target], deferrable=True, initially="DEFERRED")
+
+
+def _sequence(name: str) -> Column[int]:
+    """The order of arrival; SQLite fills only an INTEGER key by itself."""
+    return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+
+
+jobs = Table(
+    "jobs",
+    metadata,
+    *columns_of(
+        Job, key=("id",), not_money=("progress",), leave_out=("checkpoint", "spent", "leases")
+    ),  # the last three are read from the tables that own them
+    Column("name", Text, nullable=False),
+    Index(None, "status"),
+    Index(None, "name"),
+    Index(None, "submitted_at"),
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    *columns_of(Lease, key=("id",), not_money=("disk_gb",), leave_out=("spans",)),
+    _refers("job_id", "jobs.id"),
+    Index(None, "job_id"),
+    Index(None, "state"),
+    Index(None, "label"),
+    Index(None, "intended_at"),
+)
+
+_holds_slot: Any = and_(leases.c.state.in_(sorted(WANTED)), leases.c.job_id.is_not(None))
+Index(
+    "uq_leases_wanted_slot",
+    leases.c.job_id,
+    leases.c.slot,
+    unique=True,
+    sqlite_where=_holds_slot,
+    postgresql_where=_holds_slot,
+)
+
+lease_spans = Table(
+    "lease_spans",
+    metadata,
+    Column("lease_id", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    *columns_of(Span),
+    PrimaryKeyConstraint("lease_id", "seq"),
+    _refers("lease_id", "leases.id"),
+)
+
+bids = Table(
+    "bids",
+    metadata,
+    *columns_of(BidRecord, key=("id",)),
+    _refers("lease_id", "leases.id"),
+    Index(None, "lease_id"),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    *columns_of(Checkpoint, key=("lease_id", "number")),
+    _refers("job_id", "jobs.id"),
+    _refers("lease_id", "leases.id"),
+    Index(None, "job_id"),
+)
+
+ledger_entries = Table(
+    "ledger_entries",
+    metadata,
+    *columns_of(LedgerEntry, key=("id",)),
+    _refers("lease_id", "leases.id"),
+    _refers("job_id", "jobs.id"),
+    _refers("corrects", "ledger_entries.id"),
+    # Each covers the sums that are read on every tick, so that they never touch the rows.
+    Index(None, "lease_id", "type", "kind", "day", "amount"),
+    Index(None, "job_id", "type", "amount"),
+    Index(None, "day", "type", "amount"),
+)
+
+price_observations = Table(
+    "price_observations",
+    metadata,
+    *columns_of(PriceObservation, key=("provider", "machine_id", "num_gpus", "observed_at")),
+    sqlite_with_rowid=False,
+)
+
+decisions = Table(
+    "decisions",
+    metadata,
+    _sequence("seq"),
+    *columns_of(DecisionRecord),
+    _refers("job_id", "jobs.id"),
+    Index("uq_decisions_id", "id", unique=True),
+    Index(None, "job_id"),
+)
+
+# An event may name what the ledger does not know: no foreign keys.
+events = Table(
+    "events",
+    metadata,
+    _sequence("seq"),
+    *columns_of(EventRecord, leave_out=("seq",)),
+    Index(None, "job_id"),
+)
+
+notes = Table("notes", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))

@@ -1,0 +1,128 @@
+"""The migrations make exactly the schema that the program works with."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, event
+from sqlalchemy.pool import Pool
+
+from autopilot.domain.errors import UserError
+from autopilot.ports.store import StoreUnavailable
+from autopilot.store.database import open_store
+from autopilot.store.migrate import alembic_config
+from autopilot.store.schema import REVISION, metadata
+from autopilot.store.views import VIEWS
+
+
+@pytest.fixture
+async def migrated(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.db"
+    await (await open_store(str(path))).close()
+    return path
+
+
+def objects(path: Path, kind: str) -> dict[str, str]:
+    """SQL by name, as SQLite keeps it."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = ? AND sql IS NOT NULL", (kind,))
+        return {name: " ".join(sql.split()) for name, sql in rows if name != "alembic_version"}
+
+
+def test_the_newest_migration_is_the_schemas_revision() -> None:
+    assert ScriptDirectory.from_config(alembic_config()).get_heads() == [REVISION]
+
+
+def test_the_migrated_schema_is_the_declared_one(migrated: Path) -> None:
+    engine = create_engine(f"sqlite:///{migrated}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, metadata) == []
+    engine.dispose()
+
+
+def test_indexes_and_their_conditions_are_the_declared_ones(migrated: Path, tmp_path: Path) -> None:
+    declared = tmp_path / "declared.db"
+    engine = create_engine(f"sqlite:///{declared}")
+    metadata.create_all(engine)
+    engine.dispose()
+    assert objects(migrated, "index") == objects(declared, "index")
+    assert "WHERE" in objects(migrated, "index")["uq_leases_wanted_slot"]
+
+
+def test_views_and_triggers_are_made(migrated: Path) -> None:
+    assert set(objects(migrated, "view")) == set(VIEWS) == {"spend_by_month", "spend_by_job", "spend_by_instance"}
+    assert set(objects(migrated, "trigger")) == {
+        *("ledger_entries_refuse_update", "ledger_entries_refuse_delete", "ledger_entries_keep_first")
+    }
+
+
+async def test_opening_again_changes_nothing(migrated: Path) -> None:
+    store = await open_store(str(migrated))
+    async with store.transaction() as work:
+        await work.set_note("install_id", "kept")
+    await store.close()
+    before = objects(migrated, "table")
+    store = await open_store(str(migrated))
+    async with store.snapshot() as work:
+        assert await work.note("install_id") == "kept"
+    await store.close()
+    assert objects(migrated, "table") == before
+
+
+async def test_a_ledger_of_a_newer_program_is_refused_untouched(migrated: Path) -> None:
+    with sqlite3.connect(migrated) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(UserError, match=f"schema 9999, this one knows {REVISION}"):
+        await open_store(str(migrated))
+    assert sqlite3.connect(migrated).execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
+
+
+async def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "photos.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE photos (id INTEGER PRIMARY KEY)")
+    with pytest.raises(UserError, match=r"holds other tables \(photos\), not a ledger"):
+        await open_store(str(path))
+    assert set(objects(path, "table")) == {"photos"}
+
+
+async def test_an_interrupted_migration_leaves_nothing_and_is_made_good(tmp_path: Path) -> None:
+    """A full disk strikes in the middle; then there is room again."""
+    path = tmp_path / "ledger.db"
+
+    def shrink(connection: Any, *_: object) -> None:
+        connection.cursor().execute("PRAGMA max_page_count = 12")
+
+    event.listen(Pool, "checkout", shrink)
+    try:
+        with pytest.raises(StoreUnavailable, match="the disk is full"):
+            await open_store(str(path))
+    finally:
+        event.remove(Pool, "checkout", shrink)
+    assert objects(path, "table") == {}
+    await (await open_store(str(path))).close()
+    assert "ledger_entries" in objects(path, "table")
+
+
+def test_alembic_is_not_loaded_when_there_is_nothing_to_do(migrated: Path) -> None:
+    program = """
+import asyncio, sys
+from autopilot.store.database import open_store
+
+async def main():
+    await (await open_store(sys.argv[1])).close()
+
+asyncio.run(main())
+print("alembic" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(migrated)], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,121 @@
+"""Column types refuse what they cannot keep exactly; columns follow the records' fields."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Table
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.lease import Lease, Span
+from autopilot.domain.ledger import LedgerEntry
+from autopilot.domain.reasons import Reason
+from autopilot.ports.provider import PriceObservation
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+from autopilot.store import schema
+from autopilot.store.columns import columns_of
+from autopilot.store.types import Code, Duration, Instant, NanoUSD
+
+SQLITE, POSTGRES = sqlite.dialect(), postgresql.dialect()
+instants = st.datetimes(timezones=st.timezones(), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize("wrong", [0.31, 1, "0.31", Decimal("1e-10"), Decimal("NaN"), Decimal("Infinity")])
+def test_money_is_refused_unless_it_is_whole_nano_dollars(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError, ArithmeticError)):
+        NanoUSD().process_bind_param(wrong, SQLITE)
+
+
+def test_money_is_kept_as_nano_dollars() -> None:
+    assert NanoUSD().process_bind_param(Decimal("-12.345678901"), SQLITE) == -12_345_678_901
+    assert NanoUSD().process_result_value(-12_345_678_901, POSTGRES) == Decimal("-12.345678901")
+    assert NanoUSD().process_bind_param(None, SQLITE) is None
+
+
+@given(a=instants, b=instants)
+def test_instants_sort_as_text_as_they_do_in_time(a: datetime, b: datetime) -> None:
+    stored_a, stored_b = (Instant().process_bind_param(instant, SQLITE) for instant in (a, b))
+    assert (stored_a < stored_b) == (a.astimezone(UTC) < b.astimezone(UTC))
+    assert len(stored_a) == len("2026-01-01T00:00:00.000000Z")
+    restored = Instant().process_result_value(stored_a, SQLITE)
+    assert restored == a.astimezone(UTC)
+    assert restored.tzinfo is UTC
+
+
+def test_a_naive_instant_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        Instant().process_bind_param(datetime(2026, 1, 1), SQLITE)  # noqa: DTZ001
+
+
+def test_an_instant_stays_an_instant_where_the_database_knows_them() -> None:
+    at = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    assert Instant().process_bind_param(at, POSTGRES) == datetime(2026, 1, 1, tzinfo=UTC)
+    assert Instant().process_result_value(at, POSTGRES).tzinfo is UTC
+
+
+def test_durations_keep_their_microseconds() -> None:
+    span = timedelta(days=400, microseconds=1)
+    stored = Duration().process_bind_param(span, SQLITE)
+    assert stored == 400 * 86_400_000_000 + 1
+    assert Duration().process_result_value(stored, SQLITE) == span
+
+
+def test_only_known_codes_are_written() -> None:
+    assert Code(Reason).process_bind_param("outbid", SQLITE) == "outbid"
+    assert Code(Reason).process_result_value("outbid", SQLITE) is Reason.OUTBID
+    with pytest.raises(ValueError, match="weather"):
+        Code(Reason).process_bind_param("weather", SQLITE)
+
+
+@pytest.mark.parametrize(
+    ("table", "record", "elsewhere"),
+    [
+        (schema.jobs, Job, {"checkpoint", "spent", "leases"}),
+        (schema.leases, Lease, {"spans"}),
+        (schema.lease_spans, Span, ()),
+        (schema.checkpoints, Checkpoint, ()),
+        (schema.ledger_entries, LedgerEntry, ()),
+        (schema.bids, BidRecord, ()),
+        (schema.decisions, DecisionRecord, ()),
+        (schema.events, EventRecord, ()),
+        (schema.price_observations, PriceObservation, ()),
+    ],
+)
+def test_every_field_has_its_column(table: Table, record: type, elsewhere: Collection[str]) -> None:
+    assert {field.name for field in fields(record)} - set(elsewhere) <= set(table.c.keys())
+
+
+def test_names_carry_the_unit_and_options_become_nullable() -> None:
+    @dataclass
+    class Sample:
+        rate: Decimal
+        size_gb: Decimal
+        work_done: timedelta | None
+
+    columns = columns_of(Sample, not_money=("size_gb",))
+    assert [(column.key, column.name, column.nullable) for column in columns] == [
+        ("rate", "rate_nano", False),
+        ("size_gb", "size_gb", False),
+        ("work_done", "work_done_us", True),
+    ]
+
+
+def test_the_schema_compiles_for_postgres() -> None:
+    leases = str(CreateTable(schema.leases).compile(dialect=POSTGRES))
+    assert "TIMESTAMP WITH TIME ZONE" in leases
+    assert "rate_nano BIGINT NOT NULL" in leases
+    events = str(CreateTable(schema.events).compile(dialect=POSTGRES))
+    assert "seq BIGSERIAL" in events
+    (slot,) = (index for index in schema.leases.indexes if index.unique)
+    assert "WHERE state IN ('active', 'intent', 'paused') AND job_id IS NOT NULL" in str(
+        CreateIndex(slot).compile(dialect=POSTGRES)
+    )
