@@ -96,7 +96,6 @@ class PutUrls:
     exit: str
     log: tuple[LogUrl, ...]
     ckpt: tuple[CheckpointUrls, ...]
-    part_max_bytes: int
 
 
 @dataclass(frozen=True)

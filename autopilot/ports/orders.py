@@ -99,7 +99,6 @@ def build_orders(
                 for n in range(next_log_n, next_log_n + LOG_CHUNKS_AHEAD)
             ),
             ckpt=tuple(checkpoint(n) for n in range(next_ckpt_n, next_ckpt_n + CHECKPOINTS_AHEAD)),
-            part_max_bytes=PART_MAX_BYTES,
         ),
         next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
     )

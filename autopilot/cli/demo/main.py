@@ -63,14 +63,9 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
 
 def _play(theatre: Theatre, view: View) -> tuple[Json, str | None]:
     """Submit the job, play the acts, wait for the end and for the bill. Returns the job and what went unanswered."""
-    submitted = theatre.client.post(
-        "/v1/jobs",
-        {
-            "toml": (packaged_config() / "jobs" / "demo.toml").read_text(),
-            "source": "config/jobs/demo.toml",
-            "dry_run": False,
-        },
-    )
+    job_file = packaged_config().parent / "jobs" / "demo.toml"
+    wish = {"toml": job_file.read_text(), "source": job_file.name, "dry_run": False}
+    submitted = theatre.client.post("/v1/jobs", wish)
     reference = submitted["job"]["id"]
     began = datetime.fromisoformat(submitted["job"]["submitted_at"])
     script = Script(theatre)

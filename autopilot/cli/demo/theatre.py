@@ -54,13 +54,15 @@ class Theatre:
         """What points a daemon (and the command line) at this theatre, and at nothing else."""
         daemon = self.root / "daemon"
         daemon.mkdir(parents=True, exist_ok=True)
+        config_file = self.root / "autopilot.toml"
+        config_file.touch()
         key_file = self.root / "key"
         if not key_file.exists():
             key_file.touch(mode=0o600)
             key_file.write_text(KEY)
         return {
             "AUTOPILOT_STATE_DIR": str(daemon),
-            "AUTOPILOT_CONFIG": os.devnull,
+            "AUTOPILOT_CONFIG": str(config_file),
             "AUTOPILOT_API__SOCKET": str(daemon / "s"),
             "AUTOPILOT_CLOCK__SPEED": str(self.speed),
             "AUTOPILOT_ENGINE__TICK_S": str(self._tick_s),
@@ -119,9 +121,13 @@ class Theatre:
         except CommandError:
             return False
 
+    def _last_words(self, what: str) -> str:
+        lines = (self.root / f"{what.split()[-1]}.log").read_text(errors="replace").strip().splitlines()
+        return " ".join(lines[-2:]) or "it said nothing"
+
     def _await(self, what: str, process: subprocess.Popen[bytes], ready: Any) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not ready():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise UserError(f"{what} did not start", hint=f"its log: {self.root}")
+                raise UserError(f"{what} did not start: {self._last_words(what)}")
             time.sleep(0.05)

@@ -1,0 +1,80 @@
+"""The text that a market runs at every start of a rented machine: it fetches the pinned agent and becomes it.
+
+It stays within vast.ai's 4,096 characters, trusts nothing but the SHA-256 in it, and is a dead-man's switch of its
+own: a machine on which the agent cannot be had within one permit's time destroys itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import resources
+from shlex import quote
+
+MAX_ONSTART_CHARS = 4_096
+
+_SHELL = """\
+d=${AUTOPILOT_ROOT:-}/var/lib/autopilot
+mkdir -p "$d" || { echo "autopilot: cannot write $d" >&2; exit 1; }
+for p in python3 /opt/conda/bin/python /venv/main/bin/python; do
+"$p" -c 'import sys;sys.exit(sys.version_info<(3,8))' 2>/dev/null && exec "$p" -c LOADER "$d/agent.py" ARGUMENTS
+done
+echo 'autopilot: no Python 3.8 or newer in this image (python3, /opt/conda/bin/python, /venv/main/bin/python)' >&2
+exit 1
+"""
+
+_LOADER = """\
+import hashlib,os,sys,time
+from urllib.request import Request,urlopen
+path,want,url,orders=sys.argv[1:]
+env=os.environ
+def fits(b):return hashlib.sha256(b).hexdigest()==want
+def kept():
+ try:return open(path,"rb").read()
+ except OSError:return b""
+speed=float(env.get("AUTOPILOT_CLOCK_SPEED")or 1)
+end=time.monotonic()+900/speed
+wait=2
+while not fits(kept()):
+ try:
+  if time.monotonic()>end:
+   r=Request((env.get("AUTOPILOT_PROVIDER_URL")or"https://console.vast.ai")+"/api/v0/instances/"+env["CONTAINER_ID"]+"/",
+    b"{}",{"Authorization":"Bearer "+env["CONTAINER_API_KEY"],"Content-Type":"application/json"},method="DELETE")
+   print("autopilot: no agent in time; destroying this machine:",urlopen(r,timeout=20).status,flush=True)
+  else:
+   b=urlopen(url,timeout=20).read(1<<20)
+   if not fits(b):raise ValueError("agent refused: wrong SHA-256")
+   with open(path+".new","wb")as f:f.write(b)
+   os.replace(path+".new",path)
+   continue
+ except Exception as x:print("autopilot:",x,flush=True)
+ time.sleep(max(wait/speed,.25))
+ wait=min(wait*2,60)
+os.execv(sys.executable,[sys.executable,path,orders])
+"""
+
+
+@cache
+def agent_source() -> bytes:
+    """The agent's file as it is shipped to machines."""
+    return resources.files("autopilot.agent").joinpath("agent.py").read_bytes()
+
+
+def agent_sha256() -> str:
+    return hashlib.sha256(agent_source()).hexdigest()
+
+
+def agent_key() -> str:
+    """The blob under which this version of the agent is published: put ``agent_source`` there and sign its GET."""
+    return f"agent/{agent_sha256()}.py"
+
+
+def onstart(agent_url: str, agent_sha256: str, orders_url: str) -> str:
+    """POSIX sh for the market's onstart field. Raises ``ValueError`` when the URLs make it too long for one."""
+    arguments = " ".join(map(quote, (agent_sha256, agent_url, orders_url)))
+    head, _, rest = _SHELL.partition("LOADER")
+    middle, _, tail = rest.partition("ARGUMENTS")
+    text = head + quote(_LOADER) + middle + arguments + tail
+    if len(text) > MAX_ONSTART_CHARS:
+        raise ValueError(f"the onstart text has {len(text)} characters; the market takes {MAX_ONSTART_CHARS}")
+    return text

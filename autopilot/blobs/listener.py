@@ -1,0 +1,91 @@
+"""The HTTP listener of a local blob store: what a rented machine speaks to, apart from the control API.
+
+It answers GET and PUT under ``/blobs/<key>`` with a signature made by ``LocalBlobStore`` and nothing else:
+403 not signed for this, or expired · 404 no such object · 413 larger than was signed for · 507 disk full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+from aiohttp import web
+
+from autopilot.blobs.local import URL_PREFIX, IncomingBlob, LocalBlobStore
+from autopilot.ports.blobs import checked_key
+
+_CHUNK_BYTES = 1 << 20
+_IDLE_TIMEOUT_S = 60
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+def blob_listener(store: LocalBlobStore) -> web.Application:
+    """An application to run on an address of its own, one for each store; it holds no state besides the store."""
+
+    async def get(request: web.Request) -> web.StreamResponse:
+        path = store.path(_authorised(store, request)[0])
+        if not path.is_file():
+            raise web.HTTPNotFound
+        headers = {
+            "Content-Type": "application/octet-stream",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return web.FileResponse(path, headers=headers)
+
+    async def put(request: web.Request) -> web.Response:
+        key, max_bytes = _authorised(store, request)
+        if request.content_length is not None and request.content_length > max_bytes:
+            raise _too_large(max_bytes, request.content_length)
+        try:
+            incoming = await asyncio.to_thread(store.incoming, key)
+            try:
+                await _receive(request, incoming, max_bytes)
+            finally:
+                incoming.discard()
+        except OSError as error:
+            if error.errno in _FULL:
+                raise web.HTTPInsufficientStorage from error
+            raise web.HTTPServiceUnavailable from error
+        return web.Response(status=201)
+
+    async def start(_: web.Application) -> None:
+        await asyncio.to_thread(store.remove_scratch)
+
+    app = web.Application()
+    app.on_startup.append(start)
+    app.router.add_get(URL_PREFIX + "{key:.+}", get, allow_head=False)
+    app.router.add_put(URL_PREFIX + "{key:.+}", put)
+    return app
+
+
+def _authorised(store: LocalBlobStore, request: web.Request) -> tuple[str, int]:
+    """The key and the size limit that the request is signed for; raises 403 otherwise."""
+    query = request.query
+    try:
+        key = checked_key(request.match_info["key"])
+        expires, max_bytes = int(query["expires"]), int(query["max_bytes"])
+        allowed = store.allows(request.method, key, expires, max_bytes, query["signature"])
+    except (KeyError, ValueError):
+        allowed = False
+    if not allowed:
+        raise web.HTTPForbidden
+    return key, max_bytes
+
+
+async def _receive(request: web.Request, incoming: IncomingBlob, max_bytes: int) -> None:
+    received = 0
+    while True:
+        async with asyncio.timeout(_IDLE_TIMEOUT_S):
+            chunk = await request.content.read(_CHUNK_BYTES)
+        if not chunk:
+            break
+        received += len(chunk)
+        if received > max_bytes:
+            raise _too_large(max_bytes, received)
+        await asyncio.to_thread(incoming.write, chunk)
+    await asyncio.to_thread(incoming.publish)
+
+
+def _too_large(max_bytes: int, size: int) -> web.HTTPRequestEntityTooLarge:
+    return web.HTTPRequestEntityTooLarge(max_size=max_bytes, actual_size=size)

@@ -1,0 +1,180 @@
+"""A blob store in a local directory. ``listener`` serves its signed URLs to the rented machines."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from autopilot.domain.errors import UserError
+from autopilot.ports.blobs import BlobUnavailable, checked_key
+
+URL_PREFIX = "/blobs/"
+
+_KEY_BYTES = 32
+_SCRATCH = ".incoming"
+
+T = TypeVar("T")
+
+
+def load_or_create_signing_key(path: Path) -> bytes:
+    """The store's URL signing key, made at first use, readable by its owner only.
+
+    Raises ``UserError`` when the file holds something else or other users can read it.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        key = path.read_bytes()
+        if len(key) != _KEY_BYTES:
+            raise UserError(
+                f"{path} is not a signing key", hint="delete it to make a new one; URLs already given out end with it"
+            ) from None
+        if path.stat().st_mode & 0o077:
+            raise UserError(f"{path} can be read by other users", hint=f"chmod 600 {path}") from None
+        return key
+    with os.fdopen(descriptor, "wb") as file:
+        key = secrets.token_bytes(_KEY_BYTES)
+        file.write(key)
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+class IncomingBlob:
+    """A file on its way into the store: visible under its key only after ``publish``, and then whole and durable."""
+
+    def __init__(self, root: Path, target: Path) -> None:
+        scratch = root / _SCRATCH
+        scratch.mkdir(parents=True, exist_ok=True)
+        self._target = target
+        self._path = scratch / secrets.token_hex(16)
+        self._file = self._path.open("xb")
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def publish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self._path.replace(self._target)
+        directory = os.open(self._target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def discard(self) -> None:
+        """Remove what was not published; does nothing after ``publish``."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+class LocalBlobStore:
+    """Objects are files beneath ``root``; signed URLs start with ``base_url`` (assign it once a listener is bound)."""
+
+    def __init__(
+        self, root: Path, signing_key: bytes, base_url: str, *, unix_time: Callable[[], float] = time.time
+    ) -> None:
+        self.root = root
+        self.base_url = base_url
+        self._signing_key = signing_key
+        self._unix_time = unix_time
+
+    async def put(self, key: str, data: bytes) -> None:
+        target = self.path(key)
+
+        def write() -> None:
+            incoming = IncomingBlob(self.root, target)
+            try:
+                incoming.write(data)
+                incoming.publish()
+            finally:
+                incoming.discard()
+
+        await _off_loop(write)
+
+    async def get(self, key: str) -> bytes | None:
+        path = self.path(key)
+        return await _off_loop(lambda: _none_if_absent(path.read_bytes))
+
+    async def size(self, key: str) -> int | None:
+        path = self.path(key)
+        return await _off_loop(lambda: path.stat().st_size if path.is_file() else None)
+
+    async def sha256(self, key: str) -> str | None:
+        path = self.path(key)
+
+        def digest() -> str:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+
+        return await _off_loop(lambda: _none_if_absent(digest))
+
+    async def delete_prefix(self, prefix: str) -> None:
+        path = self.path(prefix.rstrip("/"))
+        await _off_loop(lambda: _none_if_absent(lambda: shutil.rmtree(path) if path.is_dir() else path.unlink()))
+
+    def sign_get(self, key: str, valid_for: timedelta) -> str:
+        return self._signed("GET", key, valid_for, 0)
+
+    def sign_put(self, key: str, valid_for: timedelta, max_bytes: int) -> str:
+        return self._signed("PUT", key, valid_for, max_bytes)
+
+    def path(self, key: str) -> Path:
+        """The file of ``key``. Raises ``ValueError`` for what is not a key."""
+        return self.root / checked_key(key)
+
+    def incoming(self, key: str) -> IncomingBlob:
+        """A new file for ``key``; the caller publishes or discards it. Raises ``OSError``."""
+        return IncomingBlob(self.root, self.path(key))
+
+    def remove_scratch(self) -> None:
+        """Remove what uploads cut off by a crash left behind; only while no upload is under way."""
+        shutil.rmtree(self.root / _SCRATCH, ignore_errors=True)
+
+    def allows(self, method: str, key: str, expires: int, max_bytes: int, signature: str) -> bool:
+        """Whether this store signed exactly that, and its time is not over."""
+        expected = self._signature(method, key, expires, max_bytes)
+        return hmac.compare_digest(expected.encode(), signature.encode()) and self._unix_time() < expires
+
+    def _signed(self, method: str, key: str, valid_for: timedelta, max_bytes: int) -> str:
+        expires = int(self._unix_time() + valid_for.total_seconds())
+        query = urlencode(
+            {
+                "expires": expires,
+                "max_bytes": max_bytes,
+                "signature": self._signature(method, checked_key(key), expires, max_bytes),
+            }
+        )
+        return f"{self.base_url.rstrip('/')}{URL_PREFIX}{key}?{query}"
+
+    def _signature(self, method: str, key: str, expires: int, max_bytes: int) -> str:
+        message = "\n".join((method, key, str(expires), str(max_bytes)))
+        return hmac.new(self._signing_key, message.encode(), hashlib.sha256).hexdigest()
+
+
+async def _off_loop(work: Callable[[], T]) -> T:
+    """``work()`` in a thread; raises ``BlobUnavailable`` for any trouble of the file system."""
+    try:
+        return await asyncio.to_thread(work)
+    except OSError as error:
+        raise BlobUnavailable(str(error)) from error
+
+
+def _none_if_absent(work: Callable[[], T]) -> T | None:
+    try:
+        return work()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None

@@ -1,0 +1,144 @@
+"""The first process of an instance: starts the container's command and makes sure that nothing of it survives.
+
+A script of its own, standard library only. The first line of standard input is JSON: ``command`` (list), ``env``
+(object), ``cwd`` and ``mode``. Output of the command goes to standard error; ``exited CODE`` to standard output.
+
+It becomes the reaper of every orphan beneath it (``PR_SET_CHILD_SUBREAPER``), so that a daemonised descendant stays
+in its tree. When standard input closes (the sandbox asked for it, or died) it sends SIGKILL to all descendants until
+none is left, then exits. When the command ends in ``container`` mode the rest of the tree dies with it and its exit
+is reported; in ``service`` mode (an image with a login daemon) the rest lives on and so does the container.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> int:
+    _become_subreaper()
+    # Nothing but a closed standard input ends this process: a dead supervisor would leave its tree behind.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    child_ended = _wakeup_pipe()
+    order = json.loads(_first_line())
+    os.chdir(order["cwd"])
+    child = _spawn(order["command"], order["env"])
+    if child is None:
+        _report(127)
+    while True:
+        readable, _, _ = select.select([0, child_ended], [], [])
+        if child_ended in readable:
+            os.read(child_ended, 4096)
+        code = _reap(child)
+        if code is not None and order["mode"] == "container":
+            _kill_tree()
+            _report(code)
+        if 0 in readable and not os.read(0, 4096):
+            _kill_tree()
+            return 0
+
+
+def _become_subreaper() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER) failed")
+
+
+def _wakeup_pipe() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    receive, send = os.pipe()
+    os.set_blocking(send, False)
+    signal.set_wakeup_fd(send, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    return receive
+
+
+def _first_line() -> bytes:
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            sys.exit(0)
+        line += byte
+    return line
+
+
+def _spawn(command: list[str], env: dict[str, str]) -> int | None:
+    try:
+        return os.posix_spawnp(
+            command[0],
+            command,
+            env,
+            file_actions=[(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), (os.POSIX_SPAWN_DUP2, 2, 1)],
+            setsid=True,
+            setsigdef=[signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ],
+        )
+    except OSError as error:
+        os.write(2, f"cannot start {command[0]!r}: {error.strerror}\n".encode())
+        return None
+
+
+def _descendants(root: int) -> list[int]:
+    """Processes beneath ``root`` that are not dead yet."""
+    children: dict[int, list[tuple[int, bool]]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    state, parent = file.read().rpartition(b")")[2].split()[:2]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            children.setdefault(int(parent), []).append((int(name), state != b"Z"))
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        for pid, alive in children.get(queue.pop(), ()):
+            queue.append(pid)
+            if alive:
+                found.append(pid)
+    return found
+
+
+def _kill_tree() -> None:
+    while pids := _descendants(os.getpid()):
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        _reap(None)
+        time.sleep(0.002)
+    _reap(None)
+
+
+def _reap(watched: int | None) -> int | None:
+    """Collect dead children; the exit code of ``watched`` if it was among them, negative for a signal."""
+    code = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return code
+        if pid == 0:
+            return code
+        if pid == watched:
+            code = os.waitstatus_to_exitcode(status)
+
+
+def _report(code: int) -> None:
+    try:
+        os.write(1, f"exited {code}\n".encode())
+    except BrokenPipeError:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""A rented machine (a directory and its processes), a daemon's half of the mailbox, and a market's self-destroy API."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from autopilot.agent.bootstrap import agent_key, agent_sha256, onstart
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.ports.mailbox import (
+    ExitRecord,
+    Heartbeat,
+    Role,
+    Work,
+    exit_key,
+    heartbeat_key,
+    orders_key,
+    parse_exit,
+    parse_heartbeat,
+)
+from autopilot.ports.orders import CheckpointRef, build_orders
+
+SPEED = 60
+JOB = "job-1"
+TRAINER = Path(__file__).parents[3] / "autopilot/sandbox/images/demo/opt/demo/train.py"
+DAY = timedelta(days=1)
+
+
+def training(steps: int, setup: str = "") -> Work:
+    command = f'exec "{sys.executable}" "$AUTOPILOT_ROOT/opt/demo/train.py" --steps {steps} --checkpoint out/model.json'
+    return Work(run=command, setup=setup, workdir="/workspace", checkpoint_path="out/model.json")
+
+
+async def eventually(look: Callable[[], Any], what: str, within_s: float = 20) -> Any:
+    """The first true answer of ``look`` (which may be a coroutine function)."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        answer = look()
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        if answer:
+            return answer
+        await asyncio.sleep(0.05)
+    raise AssertionError(f"not within {within_s} s: {what}")
+
+
+@dataclasses.dataclass
+class Lease:
+    """The daemon's half: writes orders again and again, as long as ``renewing``, from what the heartbeat says."""
+
+    store: LocalBlobStore
+    lease_id: str
+    work: Work
+    role: Role = "run"
+    run_epoch: int = 1
+    seq: int = 0
+    permit_ttl_s: int = 900
+    checkpoint_interval_s: int = 20
+    restore: CheckpointRef | None = None
+    renewing: bool = True
+
+    async def write_orders(self) -> None:
+        heartbeat = await self.heartbeat()
+        self.seq += 1
+        orders = build_orders(
+            self.store,
+            job_id=JOB,
+            lease_id=self.lease_id,
+            run_epoch=self.run_epoch,
+            seq=self.seq,
+            permit_ttl_s=self.permit_ttl_s,
+            role=self.role,
+            checkpoint_interval_s=self.checkpoint_interval_s,
+            work=self.work,
+            restore=self.restore,
+            boot=heartbeat.boot if heartbeat else 1,
+            next_log_n=heartbeat.next_log_n if heartbeat else 0,
+            next_ckpt_n=heartbeat.next_ckpt_n if heartbeat else 0,
+        )
+        await self.store.put(orders_key(JOB, self.lease_id), orders.to_json())
+
+    async def renew(self) -> None:
+        while True:
+            if self.renewing:
+                await self.write_orders()
+            await asyncio.sleep(0.1)
+
+    async def order(self, **changes: Any) -> int:
+        """Change the orders; answers a ``seq`` by which they hold."""
+        for name, value in changes.items():
+            setattr(self, name, value)
+        await self.write_orders()
+        return self.seq
+
+    async def heartbeat(self) -> Heartbeat | None:
+        data = await self.store.get(heartbeat_key(JOB, self.lease_id))
+        if data is None:
+            return None
+        heartbeat = parse_heartbeat(data)
+        assert heartbeat is not None, data
+        return heartbeat
+
+    async def exit(self) -> ExitRecord | None:
+        data = await self.store.get(exit_key(JOB, self.lease_id))
+        return None if data is None else parse_exit(data)
+
+    async def until(self, what: str, wanted: Callable[[Heartbeat], bool], within_s: float = 20) -> Heartbeat:
+        async def look() -> Heartbeat | None:
+            heartbeat = await self.heartbeat()
+            return heartbeat if heartbeat and wanted(heartbeat) else None
+
+        try:
+            answer = await eventually(look, what, within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; last heartbeat {await self.heartbeat()}") from None
+        assert isinstance(answer, Heartbeat)
+        return answer
+
+    def log(self) -> str:
+        chunks = (self.store.root / "jobs" / JOB / self.lease_id / "log").glob("*")
+        in_order = sorted(chunks, key=lambda path: tuple(map(int, path.name.split("-"))))
+        return "".join(path.read_text() for path in in_order)
+
+
+class Host:
+    """One rented machine: ``root`` is its disk; a start runs onstart, ``kill`` is a pause as the market does it."""
+
+    def __init__(self, root: Path, onstart_text: str, market_url: str) -> None:
+        self.root = root
+        self.onstart = onstart_text
+        (root / "opt/demo").mkdir(parents=True)
+        shutil.copy(TRAINER, root / "opt/demo/train.py")
+        self.env = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "AUTOPILOT_ROOT": str(root),
+            "AUTOPILOT_CLOCK_SPEED": str(SPEED),
+            "AUTOPILOT_PROVIDER_URL": market_url,
+            "CONTAINER_ID": "77",
+            "CONTAINER_API_KEY": "instance-key",
+        }
+        self.console = root.parent / f"{root.name}.log"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.console.open("ab") as console:
+            return subprocess.Popen(
+                ["sh", "-c", self.onstart],
+                cwd=self.root,
+                env=self.env,
+                stdout=console,
+                stderr=console,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def processes(self) -> list[int]:
+        mark = f"AUTOPILOT_ROOT={self.root}".encode()
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    found.append(int(pid))
+        return found
+
+    def kill(self) -> None:
+        while found := self.processes():
+            for pid in found:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+
+    @property
+    def model(self) -> Path:
+        return self.root / "workspace/out/model.json"
+
+
+class World:
+    def __init__(self, tmp_path: Path, store: LocalBlobStore, market_url: str, market_calls: list[Any]) -> None:
+        self.tmp_path = tmp_path
+        self.store = store
+        self.market_url = market_url
+        self.market_calls = market_calls
+        self.hosts: list[Host] = []
+        self._renewals: list[asyncio.Task[None]] = []
+
+    async def lease(self, lease_id: str, work: Work, **terms: Any) -> Lease:
+        """A lease with its orders written, renewed in the background."""
+        lease = Lease(self.store, lease_id, work, **terms)
+        await lease.write_orders()
+        self._renewals.append(asyncio.create_task(lease.renew()))
+        return lease
+
+    def host(self, lease: Lease, **changes: str) -> Host:
+        """A machine that is not started yet."""
+        orders_url = self.store.sign_get(orders_key(JOB, lease.lease_id), DAY)
+        text = onstart(self.store.sign_get(agent_key(), DAY), changes.get("sha256", agent_sha256()), orders_url)
+        host = Host(self.tmp_path / f"host-{len(self.hosts)}", text, self.market_url)
+        self.hosts.append(host)
+        return host
+
+    async def close(self) -> None:
+        for renewal in self._renewals:
+            renewal.cancel()
+        results = await asyncio.gather(*self._renewals, return_exceptions=True)
+        for host in self.hosts:
+            host.kill()
+        assert all(isinstance(result, asyncio.CancelledError) for result in results), results
+
+
+def stored_manifest(store: LocalBlobStore, lease_id: str, n: int) -> dict[str, Any]:
+    body = json.loads((store.root / "jobs" / JOB / lease_id / "ckpt" / str(n) / "manifest.json").read_text())
+    assert isinstance(body, dict)
+    return body

@@ -1,0 +1,132 @@
+"""The dead-man's switch, and the bootstrap's refusals."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import subprocess
+import sys
+
+import pytest
+from agent_world import DAY, JOB, World, eventually
+
+from autopilot.agent.bootstrap import agent_key, onstart
+from autopilot.ports.checkpoints import verified_manifest
+from autopilot.ports.mailbox import Work
+
+WORK = Work(
+    run="echo precious > state; trap 'echo told >> state; exit 0' TERM; sleep 1000 & wait", checkpoint_path="state"
+)
+DESTROY = ("DELETE", "/api/v0/instances/77/", "Bearer instance-key", {})
+STOP = ("PUT", "/api/v0/instances/77/", "Bearer instance-key", {"state": "stopped"})
+
+
+async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: World) -> None:
+    lease = await world.lease("a", WORK, permit_ttl_s=180, checkpoint_interval_s=10_000)
+    world.host(lease).start()
+    await lease.until("running", lambda beat: beat.state == "running")
+    assert world.market_calls == []
+    lease.renewing = False
+    await eventually(lambda: world.market_calls, "self-destroy")
+    assert world.market_calls[0] == DESTROY
+    beat = await lease.until("expired", lambda beat: beat.state == "expired")
+    assert beat.last_ckpt_n == 0
+    assert await verified_manifest(world.store, JOB, "a", 0) is not None
+    await eventually(lambda: len(world.market_calls) > 1, "it asks again while it lives")
+
+
+async def test_renewal_keeps_it_alive_past_many_permits(world: World) -> None:
+    lease = await world.lease("a", WORK, permit_ttl_s=120)
+    host = world.host(lease)
+    host.start()
+    first = await lease.until("running", lambda beat: beat.state == "running")
+    await lease.until("three permits later", lambda beat: beat.orders_seq_seen > first.orders_seq_seen + 60, 40)
+    assert world.market_calls == []
+
+
+async def test_when_the_last_upload_fails_it_stops_instead(world: World) -> None:
+    lease = await world.lease("a", WORK, permit_ttl_s=240, checkpoint_interval_s=10_000)
+    world.host(lease).start()
+    await lease.until("running", lambda beat: beat.state == "running")
+    lease.renewing = False
+    blocked = world.store.root / "jobs" / JOB / "a" / "ckpt"
+    blocked.write_text("in the way of every upload")
+    await eventually(lambda: world.market_calls, "self-stop", 30)
+    assert world.market_calls[0] == STOP
+
+
+async def test_a_machine_that_never_ran_anything_is_destroyed(world: World) -> None:
+    lease = await world.lease("a", WORK, role="wait", permit_ttl_s=60)
+    world.host(lease).start()
+    await lease.until("waiting", lambda beat: beat.state == "waiting")
+    lease.renewing = False
+    await eventually(lambda: world.market_calls, "self-destroy")
+    assert world.market_calls[0] == DESTROY
+
+
+async def test_a_machine_that_cannot_get_the_agent_destroys_itself(world: World) -> None:
+    lease = await world.lease("a", WORK)
+    host = world.host(lease, sha256="0" * 64)
+    host.env["AUTOPILOT_CLOCK_SPEED"] = "900"
+    host.start()
+    await eventually(lambda: world.market_calls, "self-destroy")
+    assert world.market_calls[0] == DESTROY
+    assert "agent refused: wrong SHA-256" in host.console.read_text()
+    assert not (host.root / "var/lib/autopilot/agent.py").exists()
+
+
+async def test_a_kept_agent_starts_without_the_store(world: World) -> None:
+    lease = await world.lease("a", Work(run="echo ran >> runs; sleep 1000"))
+    host = world.host(lease)
+    host.start()
+    await eventually((host.root / "workspace/runs").exists, "the job runs")
+    host.kill()
+    await world.store.delete_prefix(agent_key())
+    host.start()
+    await lease.until("second boot", lambda beat: beat.boot == 2 and beat.state == "running")
+
+
+async def test_told_to_terminate_it_saves_within_the_notice(world: World) -> None:
+    lease = await world.lease("a", WORK, checkpoint_interval_s=10_000)
+    agent = world.host(lease).start()
+    await lease.until("running", lambda beat: beat.state == "running")
+    agent.terminate()
+    assert await eventually(lambda: agent.poll() is not None, "it ends", 5)
+    assert agent.returncode == 0
+    manifest = await verified_manifest(world.store, JOB, "a", 0)
+    assert manifest is not None
+    part = world.store.root / "jobs" / JOB / "a" / "ckpt/0/part-0"
+    assert b"precious\ntold\n" in part.read_bytes()
+
+
+def test_an_image_without_python_is_told_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("bare")
+    (root / "bin").mkdir()
+    for tool in ("mkdir",):
+        (root / "bin" / tool).symlink_to(f"/bin/{tool}")
+    text = onstart("http://127.0.0.1:1/a", "0" * 64, "http://127.0.0.1:1/o")
+    for path in ("/opt/conda/bin/python", "/venv/main/bin/python"):
+        text = text.replace(path, "/nowhere/python")
+    done = subprocess.run(
+        ["/bin/sh", "-c", text],
+        env={"PATH": str(root / "bin"), "AUTOPILOT_ROOT": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "no Python 3.8 or newer in this image" in done.stderr
+
+
+async def test_hostile_urls_are_quoted(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The orders URL reaches the agent to the letter, whatever the shell would make of it."""
+    root = tmp_path_factory.mktemp("quoting")
+    echo = b"import sys; open('seen', 'w').write(sys.argv[1])"
+    await world.store.put("agent/echo.py", echo)
+    orders_url = "http://x/?a=1&b='\"; touch $HOME `touch pwned` $(touch pwned) ARGUMENTS LOADER"
+    text = onstart(world.store.sign_get("agent/echo.py", DAY), hashlib.sha256(echo).hexdigest(), orders_url)
+    env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "AUTOPILOT_ROOT": str(root)}
+    shell = await asyncio.create_subprocess_exec("sh", "-c", text, cwd=root, env=env)
+    assert await asyncio.wait_for(shell.wait(), 10) == 0
+    assert (root / "seen").read_text() == orders_url
+    assert not (root / "pwned").exists()

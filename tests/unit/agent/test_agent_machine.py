@@ -1,0 +1,278 @@
+"""The agent's decisions by playbook: what happened, then what it does. Times are market seconds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autopilot.agent.agent import Machine, parse_orders
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.ports.mailbox import Work
+from autopilot.ports.orders import CheckpointRef, build_orders
+
+MEMORY: dict[str, Any] = {
+    "orders_seq": 0,
+    "permit_ttl_s": 900,
+    "setup_done": False,
+    "exit": None,
+    "dirty": False,
+    "run_epoch": 0,
+}
+
+
+def orders(role: str = "run", seq: int = 1, run_epoch: int = 1, setup: str = "", restore: int | None = None) -> Any:
+    built = build_orders(
+        LocalBlobStore(root=Path("/nowhere"), signing_key=b"k", base_url="http://store"),
+        job_id="j",
+        lease_id="l",
+        run_epoch=run_epoch,
+        seq=seq,
+        permit_ttl_s=900,
+        role=role,  # type: ignore[arg-type]
+        checkpoint_interval_s=300,
+        work=Work(run="train", setup=setup, checkpoint_path="out"),
+        restore=None if restore is None else CheckpointRef("l", restore, 2),
+        boot=1,
+        next_log_n=0,
+        next_ckpt_n=0,
+    )
+    parsed = parse_orders(built.to_json())
+    assert parsed is not None
+    return parsed
+
+
+def machine(**memory: Any) -> Machine:
+    return Machine(0, {**MEMORY, **memory})
+
+
+def running(now: float = 0) -> Machine:
+    """A machine whose job has been started at ``now``."""
+    m = machine()
+    m.orders_received(orders(), now)
+    assert m.decide(now) == "restore"
+    m.task_done("restore", True, now)
+    assert m.decide(now) == "run"
+    m.process_started("run", now)
+    return m
+
+
+def test_without_orders_it_does_nothing_until_the_permit_of_its_boot_is_over() -> None:
+    m = machine()
+    assert m.decide(899) is None
+    assert m.decide(900) == "destroy"
+
+
+def test_sets_up_restores_runs_checkpoints_and_reports() -> None:
+    m = machine()
+    m.orders_received(orders(setup="pip install x"), 0)
+    assert m.decide(0) == "setup"
+    m.process_started("setup", 0)
+    assert m.decide(1) is None
+    m.process_ended(0, 2, "")
+    assert m.decide(2) == "restore"
+    assert m.decide(2) is None
+    m.task_done("restore", True, 3)
+    assert m.decide(3) == "run"
+    m.process_started("run", 3)
+    assert m.decide(302) is None
+    assert m.decide(303) == "checkpoint"
+    m.task_done("checkpoint", True, 310)
+    assert m.dirty
+    assert m.decide(609) is None
+    m.process_ended(0, 609, "then")
+    assert m.decide(609) == "checkpoint"
+    m.task_done("checkpoint", True, 610)
+    assert m.decide(610) == "report"
+    m.task_done("report", True, 611)
+    assert m.decide(611) is None
+    assert m.state() == "finished"
+    assert m.exit == {"run_epoch": 1, "exit_code": 0, "signal": None, "reason": "exited", "finished_at": "then"}
+
+
+def test_the_exit_is_reported_only_after_the_last_checkpoint_is_up() -> None:
+    m = running()
+    assert m.decide(300) == "checkpoint"
+    m.process_ended(0, 301, "")
+    assert m.decide(301) is None
+    m.task_done("checkpoint", True, 302)
+    assert m.decide(302) == "checkpoint"
+    m.task_done("checkpoint", False, 303)
+    assert m.decide(304) is None
+    assert m.decide(309) == "checkpoint"
+
+
+def test_only_a_higher_seq_renews_the_permit() -> None:
+    m = machine(orders_seq=7)
+    assert m.orders_received(orders("wait", seq=7), 100)
+    assert m.permit_until == 900
+    assert not m.orders_received(orders("run", seq=6), 200)
+    assert m.orders is not None
+    assert m.orders["role"] == "wait"
+    m.orders_received(orders("wait", seq=8), 300)
+    assert m.permit_until == 1200
+
+
+def test_an_expired_permit_saves_then_destroys_and_late_orders_change_nothing() -> None:
+    m = running()
+    m.checkpoint_at = 10_000
+    assert m.decide(900) == "term"
+    m.orders_received(orders(seq=2), 901)
+    assert m.decide(901) is None
+    assert m.decide(960) == "kill"
+    m.process_ended(-9, 961, "")
+    assert m.decide(961) == "checkpoint"
+    m.task_done("checkpoint", True, 962)
+    assert m.decide(962) == "destroy"
+    m.task_done("destroy", False, 963)
+    assert m.decide(964) is None
+    assert m.decide(968) == "destroy"
+    m.task_done("destroy", True, 969)
+    assert m.decide(970) is None
+    assert m.decide(1029) == "destroy"
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+def test_when_the_last_upload_fails_or_hangs_the_machine_stops_in_bounded_time(hangs: bool) -> None:
+    m = running()
+    m.decide(900)
+    m.process_ended(-15, 901, "")
+    assert m.decide(901) == "checkpoint"
+    if not hangs:
+        m.task_done("checkpoint", False, 902)
+        assert m.decide(907) == "checkpoint"
+        m.task_done("checkpoint", False, 907)
+    assert m.decide(1020) == "stop"
+
+
+def test_a_process_that_cannot_be_killed_does_not_keep_the_machine() -> None:
+    m = running()
+    assert m.decide(900) == "term"
+    assert m.decide(960) == "kill"
+    assert m.decide(1020) == "stop"
+
+
+def test_a_fenced_machine_ends_the_job_and_uploads_nothing() -> None:
+    for role in ("leave", "wait"):
+        m = running()
+        m.orders_received(orders(role, seq=2, run_epoch=2), 10)
+        assert m.decide(10) == "term"
+        m.process_ended(-15, 11, "")
+        assert m.decide(12) is None
+        assert m.exit is None
+        assert m.decide(5000) == "destroy"
+
+
+def test_save_and_stop_is_saved_only_when_the_upload_is_done_and_run_goes_on_from_it() -> None:
+    m = running()
+    m.orders_received(orders("save_and_stop", seq=2), 10)
+    assert (m.decide(10), m.saved()) == ("term", False)
+    m.process_ended(0, 11, "")
+    assert (m.decide(11), m.saved(), m.state()) == ("checkpoint", False, "saving")
+    m.task_done("checkpoint", True, 12)
+    assert m.saved()
+    assert m.exit is None
+    m.orders_received(orders("run", seq=3), 13)
+    assert not m.saved()
+    assert m.decide(13) == "restore"
+
+
+def test_promoted_anew_while_running_it_starts_over_from_the_newest_checkpoint() -> None:
+    m = running()
+    m.orders_received(orders(seq=2, run_epoch=3), 10)
+    assert m.decide(10) == "term"
+    m.process_ended(-15, 11, "")
+    assert m.decide(11) == "restore"
+    m.task_done("restore", True, 12)
+    assert m.decide(12) == "run"
+    m.process_started("run", 12)
+    assert m.epoch == 3
+
+
+def test_waiting_it_prefetches_each_checkpoint_once() -> None:
+    m = machine()
+    m.orders_received(orders("wait", restore=4), 0)
+    assert m.decide(0) == "prefetch"
+    m.task_done("prefetch", True, 1)
+    m.orders_received(orders("wait", seq=2, restore=4), 15)
+    assert m.decide(15) is None
+    m.orders_received(orders("wait", seq=3, restore=5), 30)
+    assert m.decide(30) == "prefetch"
+
+
+def test_a_finished_job_is_not_run_again_in_its_epoch() -> None:
+    done = {"run_epoch": 2, "exit_code": 0, "signal": None, "reason": "exited", "finished_at": ""}
+    m = machine(exit=done)
+    m.orders_received(orders(run_epoch=2), 0)
+    assert m.decide(0) == "report"
+    m.task_done("report", True, 0)
+    assert m.decide(1) is None
+    m.orders_received(orders(seq=2, run_epoch=3), 2)
+    assert m.decide(2) == "restore"
+
+
+def test_told_to_terminate_it_saves_if_it_can_and_quits_in_time() -> None:
+    m = running()
+    m.quit_since = 10
+    assert m.decide(10) == "term"
+    m.process_ended(-15, 10.5, "")
+    assert m.decide(10.5) == "checkpoint"
+    assert m.decide(13.9) is None
+    assert m.decide(14) == "quit"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["wait", "run", "save_and_stop", "leave"])), max_size=30)
+)
+def test_whatever_the_orders_the_job_runs_only_when_ordered_and_the_end_of_the_permit_is_bounded(
+    steps: list[tuple[int, str]],
+) -> None:
+    """A world in which every command succeeds at once, and a permit that is never renewed after the last orders."""
+    m, now, seq = machine(), 0.0, 0
+    for wait_s, role in [*steps, (1100, "run")]:
+        if wait_s < 1000:
+            seq += 1
+            m.orders_received(orders(role, seq=seq, run_epoch=seq), now)
+        until = now + wait_s
+        while now < until:
+            command = m.decide(now)
+            assert command != "run" or (m.orders is not None and m.orders["role"] == "run")
+            if command == "run":
+                m.process_started("run", now)
+            elif command in ("term", "kill"):
+                m.process_ended(-15, now, "")
+            elif command in ("destroy", "stop"):
+                assert now >= m.permit_until
+                return
+            elif command is not None:
+                m.task_done(command, True, now)
+            else:
+                now += 5
+    raise AssertionError("the machine outlived its permit")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"v": 2},
+        {"role": "dance"},
+        {"seq": -1},
+        {"seq": True},
+        {"run_epoch": 1.5},
+        {"permit_ttl_s": None},
+        {"work": {"run": "x"}},
+        {"put_urls": []},
+        {"restore": {"manifest_url": 3, "part_urls": []}},
+    ],
+)
+def test_orders_that_are_not_whole_are_refused(change: dict[str, Any]) -> None:
+    assert parse_orders(json.dumps({**orders(), **change}).encode()) is None
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_no_orders(data: bytes) -> None:
+    assert parse_orders(data) is None

@@ -1,0 +1,223 @@
+"""The local store and its listener: a URL allows one act on one object for a while, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from autopilot.blobs.listener import blob_listener
+from autopilot.blobs.local import IncomingBlob, LocalBlobStore, load_or_create_signing_key
+from autopilot.domain.errors import UserError
+from autopilot.ports.blobs import BlobStore, BlobUnavailable, checked_key
+
+HOUR = timedelta(hours=1)
+
+
+class UnixTime:
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def unix_time() -> UnixTime:
+    return UnixTime()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, unix_time: UnixTime) -> AsyncIterator[LocalBlobStore]:
+    store = LocalBlobStore(tmp_path / "blobs", b"k" * 32, "", unix_time=unix_time)
+    runner = web.AppRunner(blob_listener(store), access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    store.base_url = "http://{}:{}".format(*runner.addresses[0][:2])
+    yield store
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def status(http: aiohttp.ClientSession, method: str, url: str, data: bytes | None = None) -> int:
+    async with http.request(method, URL(url, encoded=True), data=data) as response:
+        return response.status
+
+
+async def test_the_store_keeps_whole_objects(store: BlobStore, tmp_path: Path) -> None:
+    assert await store.get("a/b") is None
+    assert await store.size("a/b") is None
+    assert await store.sha256("a/b") is None
+    await store.put("a/b", b"one")
+    await store.put("a/b", b"three")
+    assert await store.get("a/b") == b"three"
+    assert await store.size("a/b") == 5
+    assert await store.sha256("a/b") == "8b5b9db0c13db24256c829aa364aa90c6d2eba318b9232a4ab9313b954d3555f"
+    assert list((tmp_path / "blobs/.incoming").iterdir()) == []
+    await store.put("a/c/d", b"")
+    await store.put("ab", b"")
+    await store.delete_prefix("a/")
+    assert [await store.get(key) for key in ("a/b", "a/c/d", "ab")] == [None, None, b""]
+    await store.delete_prefix("nothing/there")
+
+
+async def test_a_store_that_cannot_write_says_so(store: BlobStore) -> None:
+    await store.put("a", b"")
+    with pytest.raises(BlobUnavailable):
+        await store.put("a/b", b"")
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/a", "a/", "a//b", "..", "a/../b", "a/.hidden", "a b", "a\n", "ä", "a\\b", "a?b", "x" * 513]
+)
+async def test_what_is_no_key_is_refused_everywhere(store: BlobStore, key: str) -> None:
+    for act in (store.get(key), store.put(key, b""), store.size(key)):
+        with pytest.raises(ValueError, match="not a blob key"):
+            await act
+    with pytest.raises(ValueError, match="not a blob key"):
+        store.sign_get(key, HOUR)
+
+
+@given(st.text(st.sampled_from("ab./-_~\\\0 "), max_size=12))
+def test_a_key_never_leads_out_of_the_root(key: str) -> None:
+    try:
+        checked_key(key)
+    except ValueError:
+        return
+    assert Path(os.path.normpath(Path("/root") / key)).is_relative_to("/root")
+    assert os.path.normpath(key) == key
+
+
+async def test_put_then_get_through_signed_urls(store: LocalBlobStore, http: aiohttp.ClientSession) -> None:
+    data = os.urandom(3_000_000)
+    assert await status(http, "PUT", store.sign_put("a/b", HOUR, len(data)), data) == 201
+    async with http.get(URL(store.sign_get("a/b", HOUR), encoded=True)) as response:
+        assert await response.read() == data
+        assert response.headers["Content-Type"] == "application/octet-stream"
+    headers = {"Range": "bytes=1000000-1000009"}
+    async with http.get(URL(store.sign_get("a/b", HOUR), encoded=True), headers=headers) as response:
+        assert (response.status, await response.read()) == (206, data[1_000_000:1_000_010])
+    assert await status(http, "GET", store.sign_get("a/none", HOUR)) == 404
+
+
+async def test_a_url_is_bound_to_its_method_key_size_and_time(
+    store: LocalBlobStore, http: aiohttp.ClientSession, unix_time: UnixTime
+) -> None:
+    await store.put("a", b"secret")
+    await store.put("b", b"secret")
+    get, put = store.sign_get("a", HOUR), store.sign_put("a", HOUR, 10)
+    assert await status(http, "GET", get) == 200
+    tampered = [
+        get.replace("/blobs/a", "/blobs/b"),
+        get.replace("expires=1", "expires=2"),
+        get.replace("signature=", "signature=0"),
+        get[:-1] + ("0" if get[-1] != "0" else "1"),
+        get.split("?")[0],
+        get.split("&signature")[0],
+        get.replace("signature=", "signature=%ff"),
+        get.replace("expires=", "expires=x"),
+        put,
+    ]
+    assert {await status(http, "GET", url) for url in tampered} == {403}
+    puts = [get, put.replace("max_bytes=10", "max_bytes=99"), put.replace("/blobs/a", "/blobs/b")]
+    assert {await status(http, "PUT", url, b"evil") for url in puts} == {403}
+    assert await store.get("a") == b"secret"
+    for method in ("HEAD", "DELETE", "POST", "PATCH"):
+        assert await status(http, method, get) == 405
+    for path in ("/", "/blobs/", "/blobs", "/blobs/a/"):
+        assert await status(http, "GET", store.base_url + path) in (403, 404)
+    unix_time.now += 3599
+    assert await status(http, "GET", get) == 200
+    unix_time.now += 1
+    assert await status(http, "GET", get) == 403
+    assert await status(http, "PUT", put, b"late") == 403
+
+
+async def test_another_signing_key_does_not_open_it(store: LocalBlobStore, http: aiohttp.ClientSession) -> None:
+    await store.put("a", b"secret")
+    other = LocalBlobStore(store.root, b"x" * 32, store.base_url)
+    assert await status(http, "GET", other.sign_get("a", HOUR * 100_000)) == 403
+
+
+async def test_nothing_larger_than_signed_for_is_taken(store: LocalBlobStore, http: aiohttp.ClientSession) -> None:
+    await store.put("a", b"old")
+    url = URL(store.sign_put("a", HOUR, 10), encoded=True)
+    async with http.put(url, data=b"x" * 11) as response:
+        assert response.status == 413
+
+    async def unannounced() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"xxx"
+
+    async with http.put(url, data=unannounced()) as response:
+        assert response.status == 413
+    assert await store.get("a") == b"old"
+    assert list((store.root / ".incoming").iterdir()) == []
+    async with http.put(url, data=b"x" * 10) as response:
+        assert response.status == 201
+
+
+class FullStore(LocalBlobStore):
+    """A store whose disk has no room."""
+
+    def incoming(self, key: str) -> IncomingBlob:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
+    store = FullStore(tmp_path, b"k" * 32, "http://store")
+    async with TestClient(TestServer(blob_listener(store))) as client:
+        path = store.sign_put("a", HOUR, 10).removeprefix("http://store")
+        assert (await client.put(URL(path, encoded=True), data=b"x")).status == 507
+
+
+async def test_a_cut_upload_leaves_nothing(store: LocalBlobStore) -> None:
+    await store.put("a", b"old")
+    url = URL(store.sign_put("a", HOUR, 1000), encoded=True)
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(f"PUT {url.raw_path_qs} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nhalf".encode())
+    await writer.drain()
+    incoming = store.root / ".incoming"
+    for _ in range(100):
+        if list(incoming.iterdir()):
+            break
+        await asyncio.sleep(0.02)
+    assert list(incoming.iterdir())
+    writer.close()
+    for _ in range(100):
+        if not list(incoming.iterdir()):
+            break
+        await asyncio.sleep(0.02)
+    assert list(incoming.iterdir()) == []
+    assert await store.get("a") == b"old"
+
+
+def test_the_signing_key_is_made_once_and_private(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    key = load_or_create_signing_key(path)
+    assert len(key) == 32
+    assert load_or_create_signing_key(path) == key
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    with pytest.raises(UserError, match="other users"):
+        load_or_create_signing_key(path)
+    path.chmod(0o600)
+    path.write_bytes(b"short")
+    with pytest.raises(UserError, match="not a signing key"):
+        load_or_create_signing_key(path)

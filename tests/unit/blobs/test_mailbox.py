@@ -1,0 +1,132 @@
+"""What a stranger's machine writes is parsed to exactly the known shapes or to None, and never raises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autopilot.ports.mailbox import (
+    MAX_OBJECT_BYTES,
+    MAX_TEXT,
+    ExitRecord,
+    Heartbeat,
+    Manifest,
+    Part,
+    parse_exit,
+    parse_heartbeat,
+    parse_manifest,
+)
+
+PARSERS = (parse_heartbeat, parse_exit, parse_manifest)
+HEARTBEAT = Heartbeat(boot=1, seq=2, run_epoch=3, orders_seq_seen=4, state="running", step=5, progress=0.5)
+EXIT = ExitRecord(run_epoch=1, exit_code=0, reason="exited", finished_at="2026-01-01T00:00:00Z")
+MANIFEST = Manifest(run_epoch=1, n=2, parts=(Part("part-0", 10, "a" * 64), Part("part-1", 3, "b" * 64)), step=7)
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def test_what_we_write_we_read() -> None:
+    assert parse_heartbeat(HEARTBEAT.to_json()) == HEARTBEAT
+    assert parse_exit(EXIT.to_json()) == EXIT
+    assert parse_manifest(MANIFEST.to_json()) == MANIFEST
+    assert MANIFEST.size == 13
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_none(data: bytes) -> None:
+    assert [parse(data) for parse in PARSERS] == [None, None, None]
+
+
+@given(st.data())
+def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> None:
+    good = data.draw(st.sampled_from([HEARTBEAT, EXIT, MANIFEST]))
+    body = json.loads(good.to_json())
+    body[data.draw(st.sampled_from(sorted(body)))] = data.draw(anything)
+    text = json.dumps(body).encode()
+    heartbeat, record, manifest = (parse(text) for parse in PARSERS)
+    if heartbeat is not None:
+        assert isinstance(heartbeat, Heartbeat)
+        numbers = [heartbeat.boot, heartbeat.seq, heartbeat.run_epoch, heartbeat.bytes_sent, heartbeat.next_ckpt_n]
+        assert all(type(number) is int and 0 <= number <= 2**53 for number in numbers)
+        assert heartbeat.progress is None or 0 <= heartbeat.progress <= 1
+        assert len(heartbeat.error) <= MAX_TEXT
+        assert heartbeat.error.isprintable()
+    if record is not None:
+        assert isinstance(record, ExitRecord)
+        assert -255 <= record.exit_code <= 255
+    if manifest is not None:
+        assert isinstance(manifest, Manifest)
+        assert [part.key for part in manifest.parts] == [f"part-{i}" for i in range(len(manifest.parts))]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("v", 2),
+        ("v", True),
+        ("boot", 0),
+        ("boot", "1"),
+        ("seq", -1),
+        ("seq", 2**53 + 1),
+        ("seq", 1.0),
+        ("progress", 1.01),
+        ("progress", float("nan")),
+        ("progress", float("inf")),
+        ("progress", True),
+        ("saved", 1),
+        ("state", "dancing"),
+        ("error", 5),
+    ],
+)
+def test_a_heartbeat_out_of_range_is_refused(field: str, value: Any) -> None:
+    assert parse_heartbeat(json.dumps({**json.loads(HEARTBEAT.to_json()), field: value}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        {},
+        [{"key": "part-1", "size": 1, "sha256": "a" * 64}],
+        [{"key": "../../part-0", "size": 1, "sha256": "a" * 64}],
+        [{"key": "part-0", "size": -1, "sha256": "a" * 64}],
+        [{"key": "part-0", "size": 1, "sha256": "A" * 64}],
+        [{"key": "part-0", "size": 1, "sha256": "a" * 64 + "\n"}],
+        [{"key": "part-0", "size": 1}],
+        ["part-0"],
+    ],
+)
+def test_a_manifest_with_other_parts_is_refused(parts: Any) -> None:
+    assert parse_manifest(json.dumps({**json.loads(MANIFEST.to_json()), "parts": parts}).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b" " * MAX_OBJECT_BYTES + HEARTBEAT.to_json(),
+        b"[" * 100_000,
+        b'{"v":1,"seq":' + b"9" * 10_000 + b"}",
+        b"\xff\xfe",
+        b"null",
+        b"",
+    ],
+)
+def test_oversized_deep_and_broken_objects_are_refused(data: bytes) -> None:
+    assert [parse(data) for parse in PARSERS] == [None, None, None]
+
+
+def test_texts_cannot_carry_terminal_control() -> None:
+    body = {**json.loads(EXIT.to_json()), "reason": "\x1b[2Jgone\n\ud800" + "x" * 2000}
+    record = parse_exit(json.dumps(body).encode())
+    assert record is not None
+    assert record.reason.startswith(" [2Jgone  xx")
+    assert len(record.reason) == MAX_TEXT
+    record.reason.encode()
