@@ -1,4 +1,4 @@
-"""The routes. Errors are ``{"error", "hint"}``: 404 no such job, 422 for the user to mend, 503 no database."""
+"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 422 bad input, 503 no database."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aiohttp import web
 from autopilot import __version__
 from autopilot.api import render
 from autopilot.api.jobs import Jobs, NotFound
+from autopilot.api.plan import OverBudget
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.money import ZERO
@@ -167,6 +168,8 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except NotFound as problem:
         return _error(problem.message, problem.hint, 404)
+    except OverBudget as problem:
+        return _error(problem.message, problem.hint, 402)
     except UserError as problem:
         return _error(problem.message, problem.hint, 422)
     except StoreUnavailable as problem:

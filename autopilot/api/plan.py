@@ -20,6 +20,10 @@ from autopilot.policy.params import Params
 ROWS = 8
 
 
+class OverBudget(UserError):
+    """The money does not suffice for what is asked."""
+
+
 def plan(job: Job, market: Market, now: datetime, params: Params) -> render.Json:
     """The choices as the policy ranks them, the expected cost, and the verdict on the deadline.
 
@@ -56,7 +60,7 @@ def _check_budget(job: Job, cheapest: Candidate, budget: Decimal, params: Params
     hour = cheapest.rate + storage
     needed = max(hour, create_reserve(cheapest.rate, storage, params))
     if budget < needed:
-        raise UserError(
+        raise OverBudget(
             f"a budget of {show(budget)} does not cover one hour of the cheapest offer"
             f" ({show(needed, 3)} on {cheapest.offer.provider}, {cheapest.offer.gpu}, disk included)",
             hint="raise [budget] total, or ask for a cheaper GPU or a smaller disk in [resources]",

@@ -49,8 +49,10 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
         case e.LeaseAcquired(_, instance_id, at):
             lease = lease.moved(
                 LeaseState.ACTIVE, instance_id=instance_id, acquired_at=at, create_unknown=False, last_seen_at=at
-            )
-            return lease.billed_as(InstanceStatus.PROVISIONING, lease.rate, lease.storage_rate, lease.intended_at)
+            ).billed_as(InstanceStatus.PROVISIONING, lease.rate, lease.storage_rate, lease.intended_at)
+            if lease.role is Role.LEAVE:
+                return lease.moved(LeaseState.DESTROY_REQUESTED, destroy_requested_at=at)
+            return lease
         case e.LeaseRefused(_, reason, _, None, _):
             return lease.moved(LeaseState.ABANDONED, reason=reason, create_unknown=False)
         case e.LeaseRefused(_, reason, _, instance_id, at):
@@ -136,6 +138,10 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
 
 def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:
     status, previous = instance.status, lease.status
+    billed_from = at
+    if lease.state is LeaseState.DESTROY_SENT and lease.spans:
+        # The market took the destroy and did not carry it out: it never stopped billing.
+        billed_from = lease.spans[-1].ended_at or at
     lease = replace(
         lease,
         status=status,
@@ -145,15 +151,15 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
         storage_rate=instance.storage_rate,
         host_id=instance.host_id or lease.host_id,
         offline_since=(lease.offline_since or at) if status is InstanceStatus.OFFLINE else None,
-    ).billed_as(status, instance.rate, instance.storage_rate, at)
+    ).billed_as(status, instance.rate, instance.storage_rate, billed_from)
     if not lease.is_wanted:
-        # A destroy that the market took and did not carry out: back to asking.
         if lease.state is LeaseState.DESTROY_SENT:
             lease = lease.moved(LeaseState.DESTROY_REQUESTED)
         return lease
     lease = replace(lease, rate=instance.rate)
     if status is InstanceStatus.STOPPED:
-        if lease.state is LeaseState.PAUSED:
+        paid_in = lease.pause_cause is Reason.OUT_OF_CREDIT and not out_of_credit
+        if lease.state is LeaseState.PAUSED and not paid_in:
             return lease
         return lease.moved(
             LeaseState.PAUSED, paused_at=at, pause_cause=_pause_cause(instance, at, out_of_credit), running_since=None
@@ -185,10 +191,10 @@ def _promoted(job: Job, lease: Lease) -> Job:
 
 
 def _exited(job: Job, event: e.RunExited) -> Job:
-    if event.run_epoch != job.run_epoch:
+    lease = _lease(job, event.lease_id)
+    if not event.run_epoch == lease.run_epoch == job.run_epoch or lease.exit_code is not None:
         return job
-    lease = replace(_lease(job, event.lease_id), exit_code=event.exit_code)
-    job = _with(replace(job, exit_code=event.exit_code), lease)
+    job = _with(replace(job, exit_code=event.exit_code), replace(lease, exit_code=event.exit_code))
     if job.status.is_final or job.status in (JobStatus.CANCELLING, JobStatus.PARKED):
         return job
     if event.exit_code == 0:

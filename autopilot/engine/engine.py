@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -59,6 +59,8 @@ class EngineConfig:
     permit_ttl_s: int = 900
     settle_delay: timedelta = timedelta(minutes=10)
     """From GONE to the first look at the market's bill for it."""
+    poll_intervals: Mapping[str, timedelta] = field(default_factory=dict)
+    """Least time between two lists of a market; each tick where none is set."""
 
 
 @dataclass(slots=True)
@@ -81,7 +83,10 @@ class Engine:
         ids: Ids,
     ) -> None:
         self.config = config
-        self.watches = {name: Watch(provider, clock) for name, provider in providers.items()}
+        self.watches = {
+            name: Watch(provider, clock, config.poll_intervals.get(name, timedelta(0)))
+            for name, provider in providers.items()
+        }
         self.last_tick_at: datetime | None = None
         self._store = store
         self._blobs = blobs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -31,6 +31,8 @@ class Reading:
     begun_at: datetime
     instances: tuple[Instance, ...] | None
     reason: str = ""
+    is_fresh: bool = True
+    """False: repeated from an earlier tick, because the market is not to be polled more often."""
     credit: Decimal | None = None
     absent: frozenset[str] = field(default=frozenset())
     """Instance ids that the list does not show although it should."""
@@ -49,8 +51,9 @@ class Reading:
 class Watch:
     """One market under watch. Keeps nothing that matters: credit and offers are caches."""
 
-    def __init__(self, provider: Provider, clock: Clock) -> None:
+    def __init__(self, provider: Provider, clock: Clock, poll_interval: timedelta = timedelta(0)) -> None:
         self.provider = provider
+        self._poll_interval = poll_interval
         self.last = Reading(provider.name, clock.now(), None, "not read yet")
         self._clock = clock
         self._credit_at: datetime | None = None
@@ -60,6 +63,8 @@ class Watch:
 
     async def read(self, leases: Iterable[Lease]) -> Reading:
         begun_at = self._clock.now()
+        if self.last.known and begun_at - self.last.begun_at < self._poll_interval:
+            return replace(self.last, is_fresh=False)
         try:
             instances = await self.provider.instances()
             await self._refresh_credit(begun_at)
@@ -67,7 +72,7 @@ class Watch:
             self.no_rights = problem.code is RefusalCode.NO_RIGHTS
             if self.last.known or self.last.reason != str(problem):
                 log.warning("market.became_unknown", provider=self.provider.name, reason=str(problem))
-            self.last = Reading(self.provider.name, begun_at, None, str(problem), self._credit)
+            self.last = Reading(self.provider.name, begun_at, None, str(problem), credit=self._credit)
             return self.last
         self.no_rights = False
         if not self.last.known:

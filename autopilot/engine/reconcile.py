@@ -22,7 +22,7 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
 
     ``busy``: ids of leases with a call on its way; what a list says of them may be older than the call, so they wait.
     """
-    if reading.instances is None or lease.id in busy or lease.is_over:
+    if reading.instances is None or not reading.is_fresh or lease.id in busy or lease.is_over:
         return
     if lease.instance_id is None:
         yield from _resolve_intent(lease, reading, now)

@@ -64,7 +64,7 @@ class Strays:
 
     async def _swept(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
         sweep = self._sweeps.setdefault(reading.provider, Sweep())
-        if reading.instances is None:
+        if reading.instances is None or not reading.is_fresh:
             return []
         ours = [i for i in reading.instances if is_ours(i.label, self._install_id)]
         named: dict[str, list[Lease]] = {}

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Number, Release, SaveAndStop, SetStatus
 from autopilot.domain.job import Job, JobStatus
@@ -70,27 +71,30 @@ def _for_main(
             market.providers[main.provider].capabilities.can_rebid if main.provider in market.providers else False
         )
         return decide_paused(job, main, found, force, can_rebid, now, params)
-    if main.running_since is None:
-        waiting_since = main.acquired_at or main.intended_at
-        if now - waiting_since >= timedelta(seconds=params.loading_timeout_s):
+    if main.running_since is None or not main.agent_state:
+        # The span tells since when it loads or runs: a machine that resumes after a pause gets its time again.
+        loading_since = main.spans[-1].started_at if main.spans else main.intended_at
+        if now - loading_since >= timedelta(seconds=params.loading_timeout_s):
             return (Release(main.id, Reason.STUCK_LOADING),), ()
         return (), ()
+    if main.role is Role.SAVE_AND_STOP:
+        # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
+        return ((Release(main.id, Reason.MOVING),) if was_saved(job, main, now, params) else ()), ()
     return _while_working(job, main, found, force, now, params)
 
 
 def _acquire(
     job: Job, found: list[Candidate], force: Pressure, slot: Slot, params: Params
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    choice, reason = best(found), Reason.CHEAPEST
+    if not found:
+        return (), (Note("acquire", (("eligible_offers", 0),)),)
+    affordable = [choice for choice in found if _is_affordable(job, choice, params)]
+    choice, reason = best(affordable), Reason.CHEAPEST
     if force.needs_on_demand and job.spec.fall_back:
         # Spot may still be taken when on-demand is not to be had: late is worse than risky.
-        choice, reason = best(found, CapacityType.ON_DEMAND) or choice, Reason.DEADLINE
+        choice, reason = best(affordable, CapacityType.ON_DEMAND) or choice, Reason.DEADLINE
     if choice is None:
-        return (), (Note("acquire", (("eligible_offers", 0),)),)
-    left = budget.left(job, params)
-    reserve = budget.create_reserve(choice.rate, choice.offer.storage_rate(job.spec.disk_gb), params)
-    if left is not None and reserve > left:
-        numbers = (("left", left), ("reserve", reserve))
+        numbers = (("left", budget.left(job, params)), ("reserve", min(_reserve(job, c, params) for c in found)))
         return (_exhausted(job),), (Note("budget", numbers),)
     return (Acquire(slot, choice.offer, choice.capacity_type, choice.rate, reason),), ()
 
@@ -122,8 +126,11 @@ def _while_working(
 
 def _is_affordable(job: Job, choice: Candidate, params: Params) -> bool:
     left = budget.left(job, params)
-    reserve = budget.create_reserve(choice.rate, choice.offer.storage_rate(job.spec.disk_gb), params)
-    return left is None or reserve <= left
+    return left is None or _reserve(job, choice, params) <= left
+
+
+def _reserve(job: Job, choice: Candidate, params: Params) -> Decimal:
+    return budget.create_reserve(choice.rate, choice.offer.storage_rate(job.spec.disk_gb), params)
 
 
 def _park(job: Job, now: datetime, params: Params) -> tuple[Action, ...]:

@@ -25,11 +25,10 @@ class Params:
     paused_wait_s: float = 900
     """Longest wait on a paused machine for which nothing better is known."""
     rebid_settle_s: float = 90
-    """A raise that did not resume the machine in this time was not beaten by a bid: on-demand took it."""
-    rebid_gap_s: float = 60
-    """Least time between two raises on one machine."""
-    max_rebids: int = 3
-    rebid_step: Decimal = Decimal("1.20")
+    """A raise is given this long to bring the machine back before the next answer to the outbid."""
+    max_rebids: int = 2
+    """A machine that does not come back after so many raises was not taken by a bid: on-demand outranks any."""
+    rebid_step: Decimal = Decimal("1.10")
     """A re-bid is the old bid times this."""
     markup: Decimal = Decimal("1.15")
     """A first bid is the floor times this: enough not to be displaced by the next cent."""

@@ -1,8 +1,9 @@
 """A paused machine: wait, re-bid, or leave, whichever finishes the job for the least.
 
-A raise answers an outbid at once. If the machine does not come back within ``rebid_settle_s`` of a raise, it was not a
-bid that took it: on-demand renters outrank any bid, so more money is pointless and the choice is to wait or to leave.
-After leaving, the machine is destroyed, because a paused one wakes up by itself and bills.
+An outbid is answered by a raise at once, and by another when the first one did not bring the machine back, as long as
+that still costs less than starting anew elsewhere. When all rungs are used up it was not a bid that took the machine:
+on-demand renters outrank any bid, so more money is pointless and the choice is to leave or to wait. After leaving, the
+machine is destroyed, because a paused one wakes up by itself and bills.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ def decide_paused(
     job: Job, lease: Lease, found: list[Candidate], force: Pressure, can_rebid: bool, now: datetime, params: Params
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
     paused_for = now - (lease.paused_at or now)
-    since_raise = now - lease.bid_changed_at if lease.bid_changed_at and lease.rebids else None
-    displaced = since_raise is not None and since_raise >= timedelta(seconds=params.rebid_settle_s)
+    waited_out = paused_for >= timedelta(seconds=params.paused_wait_s)
+    since_raise = now - lease.bid_changed_at if lease.bid_changed_at else None
+    if since_raise is not None and since_raise > paused_for:
+        since_raise = None  # it answered an earlier pause
     rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
     rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, params) if rung is not None else None
     other = best(found)
@@ -44,12 +47,13 @@ def decide_paused(
         return (), (note,)
     if lease.pause_cause is Reason.EXPIRING:
         return (Release(lease.id, Reason.EXPIRING),), (note,)
-    if since_raise is not None and not displaced:
+    if since_raise is not None and since_raise < timedelta(seconds=params.rebid_settle_s):
         return (), (note,)
-    if not displaced and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
+    if not waited_out and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
+        # After that long even a raise that is refused, or vetoed, at every turn has had its chances.
         return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
-    cause = Reason.DISPLACED if displaced else lease.pause_cause or Reason.UNKNOWN
-    must_go = force.needs_on_demand or paused_for >= timedelta(seconds=params.paused_wait_s)
-    if other is not None or must_go:
+    is_displaced = lease.rebids >= params.max_rebids > 0
+    cause = Reason.DISPLACED if is_displaced else lease.pause_cause or Reason.UNKNOWN
+    if other is not None or force.needs_on_demand or waited_out:
         return (Release(lease.id, cause),), (note,)
     return (), (note,)

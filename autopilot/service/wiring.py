@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
@@ -103,6 +103,11 @@ def engine_config(settings: Settings) -> EngineConfig:
         params=Params(),
         permit_ttl_s=round(settings.permit.ttl.total_seconds()),
         settle_delay=settings.ledger.settle_after,
+        poll_intervals={
+            name: timedelta(seconds=market.poll_interval_s)
+            for name, market in settings.markets.items()
+            if market.poll_interval_s is not None
+        },
     )
 
 

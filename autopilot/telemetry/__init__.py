@@ -1,0 +1,1 @@
+"""Logs: one line per event, as text or JSON, with secrets removed."""

@@ -12,6 +12,8 @@ from decimal import Decimal
 from autopilot.cli.client import Json
 from autopilot.cli.demo.theatre import Theatre
 
+SURGE = Decimal("1.25")
+
 Strike = Callable[[Theatre, Json], None]
 
 
@@ -24,6 +26,10 @@ class Act:
 
 
 def _outbid(theatre: Theatre, lease: Json) -> None:
+    for machine in theatre.emu("machines")["machines"]:
+        if machine["gpu_name"] == lease["gpu"] and str(machine["machine_id"]) != lease["machine_id"]:
+            dearer = (Decimal(machine["floor"]) * SURGE).quantize(Decimal("0.0001"))
+            theatre.emu("floor", {"machine_id": machine["machine_id"], "price": str(dearer)})
     rival_bid = (Decimal(lease["rate"]) * Decimal("1.08")).quantize(Decimal("0.001"))
     theatre.emu("rival", {"instance_id": int(lease["instance_id"]), "bid": str(rival_bid)})
 
@@ -39,7 +45,7 @@ def _vanish(theatre: Theatre, lease: Json) -> None:
 
 ACTS = (
     Act(
-        "a rival outbids the machine by 8 %",
+        "demand rises: floors go up by 25 %, and a rival outbids our machine by 8 %",
         _outbid,
         ("lease.paused", "bid.changed", "lease.resumed"),
     ),

@@ -71,6 +71,7 @@ class Theatre:
             "AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": self.market_url,
             "AUTOPILOT_PROVIDERS__VASTAI__API_KEY_FILE": str(key_file),
             "AUTOPILOT_PROVIDERS__VASTAI__TIMEOUT_S": "5",
+            "CONFIGURATION_DIRECTORY": str(daemon),
             "XDG_CONFIG_HOME": str(daemon),
         }
 

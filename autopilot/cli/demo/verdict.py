@@ -92,7 +92,7 @@ def _digest(archive: bytes) -> str:
 
 def _nothing_left(theatre: Theatre) -> Check:
     instances = theatre.emu("instances")["instances"]
-    left = [row for row in instances if not row["destroyed"]]
+    left = [row for row in instances if row["destroyed_at"] is None]
     return Check("no machine is left at the market", not left, f"{len(instances)} rented, {len(left)} left")
 
 

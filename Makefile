@@ -1,0 +1,42 @@
+# Two commands matter to a newcomer: `make demo` and `make test`. Both set up everything they need.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test lint check bench lock clean
+
+help:    ## show this
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a local market (about a minute)
+	$(BIN)/autopilot demo $(ARGS)
+
+test: lint    ## lint, type-check and run the tests (a few minutes)
+	$(BIN)/pytest -n auto -m "not slow"
+
+check: test    ## the long gates as well: random kills of the daemon
+	$(BIN)/pytest -m slow -x --timeout=1800
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY)    ## measure what docs/explanation/performance.md states
+	$(BIN)/python benchmarks/run.py
+
+lock:    ## resolve the dependencies anew (needs uv)
+	uv pip compile -q pyproject.toml --extra dev --universal -p 3.11 --generate-hashes --no-emit-index-url -o requirements.lock
+
+clean:    ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Locked and hash-checked, then this checkout on top. Written last, so a cut-off set-up starts over.
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("autopilot needs Python 3.11, 3.12 or 3.13; try: make PYTHON=python3.12") if not (3, 11) <= sys.version_info < (3, 14) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $(READY)

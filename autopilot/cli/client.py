@@ -1,0 +1,120 @@
+"""The daemon's client: JSON over its unix socket, with nothing but the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.config.paths import client_socket
+
+Json = dict[str, Any]
+
+_EXIT_OF_STATUS = {
+    400: Exit.USAGE,
+    404: Exit.USAGE,
+    413: Exit.USAGE,
+    422: Exit.USAGE,
+    402: Exit.REFUSED,
+    403: Exit.REFUSED,
+    502: Exit.UNREACHABLE,
+    503: Exit.UNREACHABLE,
+    504: Exit.UNREACHABLE,
+}
+"""What the daemon's answer means for a script; any other error is a failed operation."""
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class Client:
+    """One connection per request. Methods raise ``CommandError``."""
+
+    def __init__(self, socket_path: Path | None = None, timeout_s: float = 120) -> None:
+        self.socket_path = socket_path or client_socket()
+        self._timeout_s = timeout_s
+
+    def get(self, path: str, **query: str | int | None) -> Json:
+        given = {key: value for key, value in query.items() if value is not None}
+        return self._request("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
+        return self._request("POST", path, json.dumps(body or {}).encode())
+
+    def market_now(self) -> datetime:
+        """The daemon's time, which is not ours where its clock is scaled."""
+        return datetime.fromisoformat(self.get("/v1/status")["now"]).astimezone(UTC)
+
+    def _request(self, method: str, path: str, body: bytes | None = None) -> Json:
+        connection = _UnixConnection(self.socket_path, self._timeout_s)
+        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            status, raw = response.status, response.read()
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise CommandError(
+                Exit.UNREACHABLE,
+                f"the daemon is not running at {self.socket_path}",
+                hint="start it: autopilot serve, or systemctl start autopilot",
+            ) from None
+        except PermissionError:
+            raise CommandError(
+                Exit.REFUSED,
+                f"you may not use the daemon at {self.socket_path}",
+                hint="join its group: sudo usermod -aG autopilot $USER, then log in again",
+            ) from None
+        except TimeoutError:
+            raise CommandError(
+                Exit.UNREACHABLE,
+                f"the daemon did not answer within {self._timeout_s:g} s",
+                hint="look at its log: journalctl -u autopilot",
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise CommandError(
+                Exit.UNREACHABLE,
+                f"the daemon at {self.socket_path} broke off: {str(error) or type(error).__name__}",
+                hint="it may be restarting; try again",
+            ) from None
+        finally:
+            connection.close()
+        return _answer(status, raw)
+
+
+def job_path(ref: str, *rest: str) -> str:
+    """``/v1/jobs/<ref>/…`` for a job's id or name."""
+    return "/".join(["/v1/jobs", quote(ref, safe=""), *rest])
+
+
+def _answer(status: int, raw: bytes) -> Json:
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise CommandError(
+            Exit.FAILED,
+            f"the daemon's answer (HTTP {status}) cannot be read",
+            hint="are the command line and the daemon of one version? see autopilot version",
+        )
+    if status >= 400:
+        raise CommandError(
+            _EXIT_OF_STATUS.get(status, Exit.FAILED),
+            str(body.get("error") or f"the daemon answered HTTP {status}"),
+            hint=str(body.get("hint") or ""),
+        )
+    return body

@@ -1,0 +1,25 @@
+"""Exit codes, and the errors that carry them. Any other ``UserError`` is bad usage or input."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from autopilot.domain.errors import UserError
+
+
+class Exit(IntEnum):
+    OK = 0
+    FAILED = 1
+    """The job or the operation failed."""
+    USAGE = 2
+    """Bad usage or bad input; nothing was done."""
+    UNREACHABLE = 3
+    """The daemon or the market could not be reached."""
+    REFUSED = 4
+    """A budget, a limit or missing permission forbids it."""
+
+
+class CommandError(UserError):
+    def __init__(self, exit_code: Exit, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code

@@ -1,0 +1,37 @@
+"""Files and standard input as commands take them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from autopilot.domain.errors import UserError
+
+# Else a lone "-", which stands for standard input, would be taken for an option.
+JobFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+
+MAX_BYTES = 100_000
+"""A job file is a page of text; anything larger is the wrong file."""
+
+
+def read_job_file(file: Path) -> tuple[str, str]:
+    """The text of a job file and its name for messages; ``-`` is standard input. Raises ``UserError``."""
+    source = "standard input" if str(file) == "-" else str(file)
+    try:
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1) if str(file) == "-" else _head(file)
+    except OSError as error:
+        raise UserError(f"cannot read {source}: {error.strerror}") from None
+    if len(raw) > MAX_BYTES:
+        raise UserError(f"{source} is not a job file: it is larger than {MAX_BYTES // 1000} kB")
+    try:
+        return raw.decode("utf-8"), source
+    except UnicodeDecodeError:
+        raise UserError(f"{source} is not a job file: it is not UTF-8 text") from None
+
+
+def _head(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(MAX_BYTES + 1)

@@ -1,0 +1,205 @@
+"""Commands about jobs: submit, ps, show, logs, why, cancel, resume."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from autopilot.cli import text, views
+from autopilot.cli.client import Client, job_path
+from autopilot.cli.exits import Exit
+from autopilot.cli.files import JobFile, read_job_file
+from autopilot.cli.output import console, print_json
+from autopilot.domain.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Flag = Parameter(negative="")
+
+WATCH_INTERVAL_S = 2.0
+FOLLOW_INTERVAL_S = 1.0
+
+
+def submit(file: JobFile, /, *, dry_run: Annotated[bool, Flag] = False, json: Annotated[bool, Flag] = False) -> int:
+    """Hand a job to the daemon, which runs it as cheaply as its deadline allows.
+
+    Parameters
+    ----------
+    file
+        The job file, or - for standard input.
+    dry_run
+        Show the plan and its cost; submit nothing.
+    json
+        Print the answer as JSON.
+    """
+    toml, source = read_job_file(file)
+    client = Client()
+    body = client.post("/v1/jobs", {"toml": toml, "source": source, "dry_run": dry_run})
+    if json:
+        print_json(body)
+        return Exit.OK
+    out = console()
+    for part in views.plan(body["plan"], client.market_now()):
+        out.print(part)
+    if job := body.get("job"):
+        name = text.plain(job["name"])
+        out.print(f"\nsubmitted {name} ({text.plain(job['id'])}); follow it: autopilot logs {name} -f")
+    else:
+        out.print("\nnothing was submitted (dry run)")
+    return Exit.OK
+
+
+def ps(
+    *,
+    all: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
+    json: Annotated[bool, Flag] = False,
+    watch: Annotated[bool, Parameter(name=["--watch", "-w"], negative="")] = False,
+) -> int:
+    """List jobs: those that are not over.
+
+    Parameters
+    ----------
+    all
+        Finished jobs, too.
+    json
+        Print the answer as JSON.
+    watch
+        Keep the list on the screen and up to date, until Ctrl-C.
+    """
+    if json and watch:
+        raise UserError("--json and --watch exclude each other")
+    client = Client()
+    query = 1 if all else None
+    if json:
+        print_json(client.get("/v1/jobs", all=query))
+    elif watch:
+        _watch(lambda: _job_list(client, query))
+    else:
+        console().print(_job_list(client, query))
+    return Exit.OK
+
+
+def _job_list(client: Client, all: int | None) -> RenderableType:
+    jobs = client.get("/v1/jobs", all=all)["jobs"]
+    if not jobs:
+        return "no jobs" if all else "no open jobs (autopilot ps -a shows finished ones)"
+    return views.job_list(jobs, client.market_now())
+
+
+def _watch(render: Any) -> None:
+    from rich.live import Live
+
+    with Live(render(), console=console(), auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(WATCH_INTERVAL_S)
+                live.update(render(), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def show(job: str, /, *, json: Annotated[bool, Flag] = False) -> int:
+    """Show one job: where it stands, its machines, its events and what it has cost.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    json
+        Print the answer as JSON.
+    """
+    client = Client()
+    body = client.get(job_path(job))
+    if json:
+        print_json(body)
+        return Exit.OK
+    out = console()
+    for part in views.job_detail(body, client.market_now()):
+        out.print(part)
+    return Exit.OK
+
+
+def logs(job: str, /, *, follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False) -> int:
+    """Print what the job has written, across all the machines that it ran on.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    follow
+        Go on until the job is over or Ctrl-C.
+    """
+    client = Client()
+    safe = text.harmless if sys.stdout.isatty() else str
+    after: str | None = None
+    try:
+        while True:
+            body = client.get(job_path(job, "logs"), after=after)
+            for chunk in body["chunks"]:
+                sys.stdout.write(safe(chunk["text"]))
+                after = chunk["key"]
+            sys.stdout.flush()
+            if not body["chunks"]:
+                if body["finished"] or not follow:
+                    return Exit.OK
+                time.sleep(FOLLOW_INTERVAL_S)
+    except KeyboardInterrupt:
+        return Exit.OK
+
+
+def why(job: str, /, *, limit: int = 20, json: Annotated[bool, Flag] = False) -> int:
+    """Explain what was decided for a job, with the numbers that it was decided by.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    limit
+        How many of the newest decisions.
+    json
+        Print the answer as JSON.
+    """
+    if limit < 1:
+        raise UserError(f"--limit must be at least 1, not {limit}")
+    body = Client().get(job_path(job, "why"), limit=limit)
+    if json:
+        print_json(body)
+        return Exit.OK
+    out = console()
+    if not body["decisions"]:
+        out.print("nothing has been decided yet")
+    for line in views.decision_lines(body["decisions"]):
+        out.print(line)
+    return Exit.OK
+
+
+def cancel(job: str, /) -> int:
+    """Stop a job for good and release its machines.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    """
+    return _act(job, "cancel")
+
+
+def resume(job: str, /) -> int:
+    """Let a parked job go on from its newest checkpoint.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    """
+    return _act(job, "resume")
+
+
+def _act(job: str, verb: str) -> int:
+    body = Client().post(job_path(job, verb))["job"]
+    print(f"{text.plain(body['name'])} ({text.plain(body['id'])}) is {text.plain(body['status'])}")
+    return Exit.OK

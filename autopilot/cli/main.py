@@ -1,0 +1,121 @@
+"""The program ``autopilot``: its commands, and how an error becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.domain.errors import UserError
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+
+class Command(NamedTuple):
+    name: str
+    target: str
+    """``module:function``; imported only when the command runs."""
+    summary: str
+
+
+COMMANDS = (
+    Command("init", "autopilot.cli.setup:init", "Write a commented configuration file, store API keys"),
+    Command("serve", "autopilot.cli.service:serve", "Run the daemon"),
+    Command("submit", "autopilot.cli.jobs:submit", "Hand a job to the daemon, or show what it would cost"),
+    Command("ps", "autopilot.cli.jobs:ps", "List jobs"),
+    Command("show", "autopilot.cli.jobs:show", "Show one job: status, machines, events, cost"),
+    Command("logs", "autopilot.cli.jobs:logs", "Print a job's output"),
+    Command("why", "autopilot.cli.jobs:why", "Explain what was decided for a job, in numbers"),
+    Command("cancel", "autopilot.cli.jobs:cancel", "Stop a job and release its machines"),
+    Command("resume", "autopilot.cli.jobs:resume", "Let a parked job go on"),
+    Command("offers", "autopilot.cli.market:offers", "Show what can be rented now"),
+    Command("spend", "autopilot.cli.market:spend", "Show what was spent, from the ledger"),
+    Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),
+    Command("sandbox", "autopilot.cli.service:sandbox", "Run a local market that costs nothing"),
+    Command("demo", "autopilot.cli.service:demo", "Watch a job survive the sandbox market"),
+    Command("version", "autopilot.cli.service:version", "Print the version"),
+)
+
+OVERVIEW = "autopilot: runs GPU jobs on spot markets, within a deadline and a hard budget."
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command and exit with its code."""
+    sys.exit(run(sys.argv[1:] if argv is None else argv))
+
+
+def run(argv: Sequence[str]) -> int:
+    """The exit code of a command line; errors stand on stderr, one line and perhaps a hint."""
+    if not argv or argv[0] in ("--help", "-h"):
+        print(overview())
+        return Exit.OK if argv else Exit.USAGE
+    words = ["version", *argv[1:]] if argv[0] == "--version" else list(argv)
+    try:
+        return _dispatch(words)
+    except UserError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return error.exit_code if isinstance(error, CommandError) else Exit.USAGE
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader (`| head`) has gone; without this, flushing at exit would complain once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
+
+
+def overview() -> str:
+    """The text of ``autopilot --help``, made from the table alone: help must not wait for imports."""
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS]
+    return "\n".join(
+        [
+            "Usage: autopilot COMMAND [OPTIONS]",
+            "",
+            OVERVIEW,
+            "",
+            "Commands:",
+            *lines,
+            "",
+            "autopilot COMMAND --help says more.",
+        ]
+    )
+
+
+def app() -> App:
+    """Every command, registered by name; none is imported yet."""
+    from cyclopts import App
+
+    made = App(
+        name="autopilot",
+        help=OVERVIEW,
+        version_flags=[],
+        help_format="plaintext",
+        help_formatter="plain",
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+    )
+    for command in COMMANDS:
+        made.command(command.target, name=command.name)
+    return made
+
+
+def _dispatch(argv: Sequence[str]) -> int:
+    from cyclopts import CycloptsError
+
+    try:
+        # Help, which is printed and not returned, gives None.
+        return app()(argv) or Exit.OK
+    except CycloptsError as error:
+        command = argv[0] if any(argv[0] == known.name for known in COMMANDS) else ""
+        hint = f"see autopilot {command} --help" if command else "see autopilot --help"
+        raise UserError(" ".join(str(error).split()), hint=hint) from None
+
+
+if __name__ == "__main__":
+    main()

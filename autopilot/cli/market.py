@@ -1,0 +1,75 @@
+"""Commands about the market and money: offers, spend."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from autopilot.cli import text, views
+from autopilot.cli.client import Client
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.files import JobFile, read_job_file
+from autopilot.cli.output import console, print_json
+from autopilot.domain.errors import UserError
+
+Flag = Parameter(negative="")
+By = Literal["job", "provider", "gpu", "kind", "day", "month", "instance"]
+
+
+def offers(file: JobFile | None = None, /, *, gpu: str | None = None, json: Annotated[bool, Flag] = False) -> int:
+    """Show what can be rented now, cheapest first, and what keeps an offer from being used.
+
+    Parameters
+    ----------
+    file
+        A job file, or - for standard input: offers for that job.
+    gpu
+        A GPU and how many, like "RTX 4090:1", in place of a job file.
+    json
+        Print the answer as JSON.
+    """
+    if (file is None) == (gpu is None):
+        raise UserError("offers for what?", hint='name a job file, or --gpu "RTX 4090:1"')
+    query: dict[str, Any] = {"gpu": gpu}
+    if file is not None:
+        toml, source = read_job_file(file)
+        query = {"toml": toml, "source": source}
+    body = Client().post("/v1/offers", query)
+    if json:
+        print_json(body)
+    else:
+        out = console()
+        out.print(views.offer_list(body["offers"]) if body["offers"] else "no offers")
+        for market in body["markets"]:
+            if not market["known"]:
+                out.print(f"{text.plain(market['name'])} is unknown: {text.plain(market['reason'])}")
+    if body["markets"] and not any(market["known"] for market in body["markets"]):
+        raise CommandError(Exit.UNREACHABLE, "no market could be read", hint="autopilot doctor looks into it")
+    return Exit.OK
+
+
+def spend(*, month: str | None = None, by: By = "job", json: Annotated[bool, Flag] = False) -> int:
+    """Show what was spent, to the cent and below, from the ledger.
+
+    Parameters
+    ----------
+    month
+        A UTC month as YYYY-MM; all time when left out.
+    by
+        What each line stands for.
+    json
+        Print the answer as JSON.
+    """
+    if month is not None and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
+        raise UserError(f"not a month: {month!r}", hint="write it as 2026-01")
+    body = Client().get("/v1/spend", by=by, month=month)
+    if json:
+        print_json(body)
+        return Exit.OK
+    out = console()
+    out.print(views.spend_table(body, by))
+    if body.get("open_estimate") is not None:
+        out.print(f"running now, not settled yet: about {text.money(body['open_estimate'], 4)}")
+    return Exit.OK

@@ -1,0 +1,93 @@
+"""Values as people read them. What comes from a market or a job is never trusted as terminal control."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain.money import show
+from autopilot.domain.time import show_duration
+
+NONE = "-"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_COLOUR_OR_CONTROL = re.compile(
+    r"(\x1b\[[0-9;]*m)"
+    r"|\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?)?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+
+
+def plain(value: object) -> str:
+    """One line without control characters; ``-`` for nothing."""
+    return NONE if value is None or value == "" else _CONTROL.sub("", str(value))
+
+
+def harmless(output: str) -> str:
+    """A job's output without terminal control but for colours, tabs and line ends."""
+    return _COLOUR_OR_CONTROL.sub(lambda found: found[1] or "", output)
+
+
+def money(value: str | None, places: int = 2) -> str:
+    """``$1.20``. An amount too small for its places shows more of them rather than nothing."""
+    if value is None:
+        return NONE
+    amount = Decimal(value)
+    while places < 6 and amount and abs(amount) < Decimal(1).scaleb(-places):
+        places += 1
+    return show(amount, places)
+
+
+def rate(value: str | None) -> str:
+    """``$0.31/h``, to a tenth of a cent where it has one."""
+    if value is None:
+        return NONE
+    amount = Decimal(value)
+    return money(value, 2 if amount == round(amount, 2) else 3) + "/h"
+
+
+def instant(value: str | None) -> datetime | None:
+    return datetime.fromisoformat(value).astimezone(UTC) if value else None
+
+
+def when(value: str | None, now: datetime) -> str:
+    """``5m 02s ago (2026-01-01 12:00:00 UTC)``."""
+    at = instant(value)
+    return NONE if at is None else f"{relative(value, now)} ({at:%Y-%m-%d %H:%M:%S} UTC)"
+
+
+def relative(value: str | None, now: datetime) -> str:
+    """``5m 02s ago``, ``in 2h 00m``."""
+    at = instant(value)
+    if at is None:
+        return NONE
+    return f"in {show_duration(at - now)}" if at > now else f"{show_duration(now - at)} ago"
+
+
+def age(value: str | None, now: datetime) -> str:
+    at = instant(value)
+    return NONE if at is None else show_duration(now - at)
+
+
+def clock_time(value: str | None) -> str:
+    at = instant(value)
+    return NONE if at is None else f"{at:%m-%d %H:%M:%S}"
+
+
+def span(seconds: float | None) -> str:
+    return NONE if seconds is None else show_duration(timedelta(seconds=seconds))
+
+
+def percent(value: str | float | None) -> str:
+    return NONE if value is None else f"{Decimal(str(value)):.0%}"
+
+
+def numbers(fields: dict[str, Any]) -> str:
+    """``bid=0.31 floor=0.29``."""
+    return " ".join(f"{plain(key)}={plain(value)}" for key, value in fields.items())
+
+
+def gpu(row: dict[str, Any]) -> str:
+    return f"{row.get('num_gpus', 1)}×{plain(row.get('gpu'))}"

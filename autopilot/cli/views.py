@@ -1,0 +1,265 @@
+"""What each answer of the daemon looks like on a terminal: JSON bodies in, rich renderables out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from autopilot.cli import text
+from autopilot.cli.output import facts, table
+from autopilot.domain.time import show_duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Row = dict[str, Any]
+
+EVENTS_SHOWN = 30
+"""On a terminal; --json has them all."""
+
+ID_LENGTH = 10
+"""An id begins with the time of its making, to the millisecond, in ten characters."""
+
+
+def job_list(jobs: list[Row], now: datetime) -> RenderableType:
+    columns = ("JOB", "NAME", "STATUS", "GPU", "RATE", "SPENT", "DONE", "TIME LEFT")
+    length = _distinct_length([job["id"] for job in jobs])
+    return table(columns, [_job_row(job, length, now) for job in jobs], right=("RATE", "SPENT", "DONE"))
+
+
+def _distinct_length(ids: list[str]) -> int:
+    """How much of each id tells them all apart; commands accept such a beginning."""
+    longest = max(map(len, ids), default=0)
+    return next((n for n in range(ID_LENGTH, longest) if len({one[:n] for one in ids}) == len(ids)), longest)
+
+
+def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
+    main = job.get("main")
+    return (
+        text.plain(job["id"][:id_length]),
+        text.plain(job["name"]),
+        text.plain(job["status"]),
+        text.gpu(main) if main else text.NONE,
+        text.rate(main["rate"]) if main else text.NONE,
+        text.money(job["spent"]),
+        text.percent(job.get("progress")),
+        _time_left(job, now),
+    )
+
+
+def _time_left(job: Row, now: datetime) -> str:
+    """``4h 00m fine``; negative once the deadline has passed."""
+    deadline = text.instant(job.get("deadline"))
+    if deadline is None:
+        return text.NONE
+    return f"{show_duration(deadline - now)} {_words(job.get('verdict') or '')}".rstrip(" -")
+
+
+def _words(code: object) -> str:
+    """``will_miss`` → ``will miss``."""
+    return text.plain(code).replace("_", " ")
+
+
+def job_detail(body: Row, now: datetime) -> list[RenderableType]:
+    job = body["job"]
+    checkpoint = job.get("checkpoint")
+    spend = body.get("spend") or {}
+    parts: list[RenderableType] = [
+        facts(
+            [
+                ("job", f"{text.plain(job['name'])} ({text.plain(job['id'])})"),
+                ("status", f"{text.plain(job['status'])}: {_words(job['reason'])}"),
+                ("submitted", text.when(job["submitted_at"], now)),
+                *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
+                *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
+                ("work done", _work(job)),
+                ("deadline", _deadline_detail(job, now)),
+                ("checkpoint", _checkpoint(checkpoint, now)),
+                ("runs", f"epoch {job['run_epoch']}, {job['failures']} failed"),
+                ("spent", text.money(job["spent"], 4) + _budget(job) + _savings(spend)),
+                *([("of which", _kinds(spend))] if spend else []),
+            ]
+        )
+    ]
+    if leases := body.get("leases"):
+        parts += ["\nLeases", lease_list(leases, now)]
+    if bids := body.get("bids"):
+        parts += ["\nBids", generic(bids)]
+    if checkpoints := body.get("checkpoints"):
+        parts += ["\nCheckpoints", generic(checkpoints)]
+    if events := body.get("events"):
+        earlier = f" (the last {EVENTS_SHOWN} of {len(events)})" if len(events) > EVENTS_SHOWN else ""
+        parts += [f"\nEvents{earlier}", event_list(events[-EVENTS_SHOWN:])]
+    return parts
+
+
+def _work(job: Row) -> str:
+    done = f"{text.span(job['work_done_s'])} of {text.span(job.get('estimate_s'))}"
+    claimed = f", {text.percent(job['progress'])}" if job.get("progress") is not None else ""
+    return f"{done}{claimed}, step {job['step']}"
+
+
+def _deadline_detail(job: Row, now: datetime) -> str:
+    if not job.get("deadline"):
+        return "none"
+    slack = f", slack {text.span(job['slack_s'])}" if job.get("slack_s") is not None else ""
+    verdict = f", {_words(job['verdict'])}" if job.get("verdict") else ""
+    return text.when(job["deadline"], now) + verdict + slack
+
+
+def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
+    if checkpoint is None:
+        return "none yet"
+    return f"number {checkpoint['number']} at step {checkpoint['step']}, {text.when(checkpoint['verified_at'], now)}"
+
+
+def _budget(job: Row) -> str:
+    return f" of {text.money(job['budget'])}" if job.get("budget") is not None else ", no budget"
+
+
+def _savings(spend: Row) -> str:
+    equivalent = spend.get("on_demand_equivalent")
+    return f" (the same on demand: {text.money(equivalent, 4)})" if equivalent is not None else ""
+
+
+def _kinds(spend: Row) -> str:
+    return ", ".join(f"{kind} {text.money(spend.get(kind), 4)}" for kind in ("compute", "storage", "bandwidth"))
+
+
+def lease_list(leases: list[Row], now: datetime) -> RenderableType:
+    columns = ("SLOT", "STATE", "MARKET", "GPU", "TYPE", "RATE", "COST", "AGE")
+    rows = [
+        (
+            text.plain(lease["slot"]),
+            text.plain(lease["state"]) + (f" ({_words(lease['pause_cause'])})" if lease.get("pause_cause") else ""),
+            f"{text.plain(lease['provider'])} {text.plain(lease.get('instance_id'))}",
+            text.gpu(lease),
+            _words(lease["capacity_type"]),
+            text.rate(lease["rate"]),
+            text.money(lease.get("cost"), 4),
+            text.age(lease.get("intended_at"), now),
+        )
+        for lease in leases
+    ]
+    return table(columns, rows, right=("RATE", "COST", "AGE"))
+
+
+def event_list(events: list[Row]) -> RenderableType:
+    rows = [
+        (text.clock_time(event["at"]), text.plain(event["name"]), text.numbers(event.get("fields") or {}))
+        for event in events
+    ]
+    return table(("AT (UTC)", "EVENT", "WHAT"), rows)
+
+
+def decision_lines(decisions: list[Row]) -> list[RenderableType]:
+    from rich.text import Text
+
+    lines: list[RenderableType] = []
+    for decision in decisions:
+        lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
+        for kind in ("actions", "vetoes", "notes"):
+            for item in decision.get(kind) or []:
+                label = {"actions": "did", "vetoes": "refused", "notes": "saw"}[kind]
+                lines.append(Text(f"  {label:<8}{_topic(item)}"))
+    return lines
+
+
+def _topic(item: object) -> str:
+    if not isinstance(item, dict):
+        return text.plain(item)
+    named = next((str(item[key]) for key in ("topic", "action", "reason") if item.get(key)), "")
+    return f"{_words(named)} {text.numbers(item.get('numbers') or {})}".rstrip()
+
+
+def offer_list(offers: list[Row]) -> RenderableType:
+    columns = ("MARKET", "MACHINE", "GPU", "FLOOR", "ON DEMAND", "DISK", "RELIABLE", "WHERE, OR WHY NOT")
+    rows = [
+        (
+            text.plain(offer["provider"]),
+            text.plain(offer["machine_id"]),
+            text.gpu(offer),
+            text.rate(offer.get("floor")),
+            text.rate(offer.get("on_demand_rate")),
+            text.rate(offer.get("storage_rate")),
+            text.percent(offer.get("reliability")),
+            text.plain(offer.get("location")) if offer["eligible"] else f"no: {_words(offer.get('why_not'))}",
+        )
+        for offer in offers
+    ]
+    return table(columns, rows, right=("FLOOR", "ON DEMAND", "DISK", "RELIABLE"))
+
+
+def plan(body: Row, now: datetime) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if ways := body.get("offers"):
+        parts += [_ways_to_rent(ways), ""]
+    parts.append(
+        facts(
+            [
+                ("expected cost", text.money(body.get("expected_cost"))),
+                ("on demand", text.money(body.get("on_demand_cost"))),
+                ("budget", text.money(body.get("budget"))),
+                ("time left", _time_left(body, now)),
+                *[("note", text.plain(note)) for note in body.get("notes") or []],
+            ]
+        )
+    )
+    return parts
+
+
+def _ways_to_rent(ways: list[Row]) -> RenderableType:
+    columns = ("MARKET", "MACHINE", "GPU", "TYPE", "RATE", "DISK", "COST", "WHERE")
+    rows = [
+        (
+            text.plain(way["provider"]),
+            text.plain(way["machine_id"]),
+            text.gpu(way),
+            _words(way["capacity_type"]),
+            text.rate(way["rate"]),
+            text.rate(way.get("storage_rate")),
+            text.money(way.get("cost")),
+            text.plain(way.get("location")),
+        )
+        for way in ways
+    ]
+    return table(columns, rows, right=("RATE", "DISK", "COST"))
+
+
+def spend_table(body: Row, by: str) -> RenderableType:
+    columns = (by.upper(), "COMPUTE", "STORAGE", "BANDWIDTH", "TOTAL", "INSTANCES")
+    rows = [
+        (
+            text.plain(row["key"]),
+            *(text.money(row.get(kind), 4) for kind in ("compute", "storage", "bandwidth", "total")),
+            text.plain(row.get("instances")),
+        )
+        for row in body["rows"]
+    ]
+    rows.append(("total", "", "", "", text.money(body["total"], 4), ""))
+    return table(columns, rows, right=columns[1:])
+
+
+def check_list(checks: list[Row]) -> RenderableType:
+    signs = {True: "ok", False: "FAIL", None: "skipped"}
+    rows = [
+        (
+            signs[check["ok"]],
+            text.plain(check["name"]),
+            text.plain(check["detail"]),
+            "" if check["ok"] else check["hint"],
+        )
+        for check in checks
+    ]
+    return table(("", "CHECK", "FOUND", "TO DO"), rows)
+
+
+def generic(rows: list[Row]) -> RenderableType:
+    """Rows of one shape, columns as they come but for ids, which only --json needs; times are told by their names."""
+    names = [name for name in rows[0] if not name.endswith("_id")]
+    return table([name.upper() for name in names], [[_cell(name, row.get(name)) for name in names] for row in rows])
+
+
+def _cell(name: str, value: object) -> str:
+    is_time = name == "at" or name.endswith("_at")
+    return text.clock_time(value) if is_time and isinstance(value, str) else text.plain(value)

@@ -1,0 +1,168 @@
+"""The job file: TOML text in, a ``JobSpec`` out, or one ``UserError`` with line, key and the way to mend it.
+
+Nothing is ignored: a key that is unknown, misplaced or not yet supported is refused, because a limit that is not
+read is money that is spent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from autopilot.config.job_keys import ENV, JOB_KEYS, NOT_YET_SUPPORTED, SECTIONS, TOP, Fallback, Key, OnExhausted
+from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
+from autopilot.config.values import text as read_text
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import JobSpec, SpotPolicy
+from autopilot.domain.time import show_duration
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_RESERVED_PREFIX = "AUTOPILOT_"
+
+
+def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
+    """Read a job file. ``source`` is its name in messages, ``now`` the market's time (aware UTC).
+
+    Raises ``UserError``.
+    """
+    document = read_toml(text, source)
+    _refuse_unknown_keys(document)
+    read = _read_values(document)
+    _refuse_incomplete(document, read)
+    fields = {key.field: read[path] for path, key in _known_keys().items() if key.field and path in read}
+    policy = read.get(("spot", "policy"), SpotPolicy.AUTO)
+    fields["env"] = _read_env(document)
+    fields["deadline"] = _deadline(document, read, now)
+    fields["fall_back"] = (
+        read.get(("deadline", "fallback"), Fallback.DEADLINE) is Fallback.DEADLINE and policy is not SpotPolicy.SPOT
+    )
+    fields["cancel_when_exhausted"] = read.get(("budget", "on_exhausted")) is OnExhausted.CANCEL
+    _refuse_contradictions(document, read, policy)
+    return JobSpec(**fields)
+
+
+def _known_keys() -> dict[KeyPath, Key]:
+    return {_path(section, name): key for section, keys in JOB_KEYS.items() for name, key in keys.items()}
+
+
+def _path(section: str, name: str) -> KeyPath:
+    return (name,) if section == TOP else (section, name)
+
+
+def _refuse_unknown_keys(document: TomlDocument) -> None:
+    for name, value in document.values.items():
+        if name in SECTIONS or name in NOT_YET_SUPPORTED:
+            if NOT_YET_SUPPORTED.get(name) == ():
+                raise UserError(f"{document.place((name,))}: [{name}] is not supported yet", hint="remove it")
+            if not isinstance(value, dict):
+                raise UserError(f"{document.place((name,))}: {name} must be a section", hint=f"write it as [{name}]")
+            for key in value if name != ENV else ():
+                _refuse_unknown_key(document, name, key)
+        elif isinstance(value, (dict, list)) and name not in JOB_KEYS[TOP]:
+            raise UserError(f"{document.place((name,))}: unknown section [{name}]", hint=nearest(name, SECTIONS))
+        else:
+            _refuse_unknown_key(document, TOP, name)
+
+
+def _refuse_unknown_key(document: TomlDocument, section: str, name: str) -> None:
+    known = JOB_KEYS[section]
+    if name in known:
+        return
+    path = _path(section, name)
+    if name in NOT_YET_SUPPORTED.get(section, ()):
+        raise UserError(f"{document.place(path)}: {'.'.join(path)} is not supported yet", hint="remove it")
+    where = f" in [{section}]" if section else ""
+    owner = next((other for other, keys in JOB_KEYS.items() if name in keys), None)
+    if owner is None:
+        hint = nearest(name, known)
+    elif owner == TOP:
+        hint = f'"{name}" stands at the top, before the first [section]'
+    else:
+        hint = f'"{name}" belongs to [{owner}]'
+    raise UserError(f'{document.place(path)}: unknown key "{name}"{where}', hint=hint)
+
+
+def _read_values(document: TomlDocument) -> dict[KeyPath, Any]:
+    read: dict[KeyPath, Any] = {}
+    for path, key in _known_keys().items():
+        raw = _raw(document.values, path)
+        if raw is None:
+            continue
+        try:
+            read[path] = key.read(raw)
+        except ValueError as error:
+            raise UserError(f"{document.place(path)}: {'.'.join(path)}: {error}") from None
+    return read
+
+
+def _raw(values: Mapping[str, Any], path: KeyPath) -> Any:
+    table = values.get(path[0], {}) if len(path) > 1 else values
+    return table.get(path[-1])
+
+
+def _refuse_incomplete(document: TomlDocument, read: Mapping[KeyPath, Any]) -> None:
+    for path, key in _known_keys().items():
+        if key.required and path not in read:
+            hint = f"add {path[-1]} to [{path[0]}]" if path[1:] else "top-level keys stand before the first [section]"
+            raise UserError(f"{document.source}: {'.'.join(path)} is missing", hint=hint)
+        if key.needs and path in read and (path[0], key.needs) not in read:
+            raise UserError(f"{document.place(path)}: {'.'.join(path)} needs {path[0]}.{key.needs}")
+
+
+def _read_env(document: TomlDocument) -> tuple[tuple[str, str], ...]:
+    variables = []
+    for name, raw in document.values.get(ENV, {}).items():
+        place = f"{document.place((ENV, name))}: env.{name}"
+        if not _VARIABLE.fullmatch(name):
+            raise UserError(f"{place}: not the name of an environment variable", hint="letters, digits and _ only")
+        if name.upper().startswith(_RESERVED_PREFIX):
+            raise UserError(f"{place}: names that begin with {_RESERVED_PREFIX} are autopilot's own")
+        try:
+            variables.append((name, raw if raw == "" else read_text(raw)))
+        except ValueError as error:
+            raise UserError(f"{place}: {error}") from None
+    return tuple(variables)
+
+
+def _deadline(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime) -> datetime | None:
+    at: datetime | None = read.get(("deadline", "at"))
+    within: timedelta | None = read.get(("deadline", "within"))
+    if at is not None and within is not None:
+        raise UserError(f"{document.place(('deadline', 'at'))}: both at and within are set", hint="keep one of them")
+    if at is None and within is None:
+        if "deadline" in document.values:
+            raise UserError(
+                f"{document.place(('deadline',))}: [deadline] needs a time", hint='set at, or within = "36h"'
+            )
+        return None
+    if ("work", "estimate") not in read:
+        raise UserError(
+            f"{document.place(('deadline',))}: a deadline needs an estimate of the work",
+            hint='add estimate = "12h" to [work]: the time that the job takes without interruptions',
+        )
+    if at is not None and at <= now:
+        raise UserError(
+            f"{document.place(('deadline', 'at'))}: the deadline was {show_duration(now - at)} ago",
+            hint="set a later one, or within",
+        )
+    if within is None:
+        return at
+    try:
+        return now + within
+    except OverflowError:
+        raise UserError(f"{document.place(('deadline', 'within'))}: the deadline is too far away") from None
+
+
+def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], policy: SpotPolicy) -> None:
+    if policy is SpotPolicy.ON_DEMAND and ("spot", "max_price") in read:
+        raise UserError(
+            f"{document.place(('spot', 'max_price'))}: spot.max_price limits bids, but the policy is on-demand",
+            hint="resources.max_hourly limits every price",
+        )
+    if policy is SpotPolicy.SPOT and read.get(("deadline", "fallback")) is Fallback.DEADLINE:
+        raise UserError(
+            f'{document.place(("deadline", "fallback"))}: falling back to on-demand contradicts spot.policy = "spot"',
+            hint='set policy = "auto", or fallback = "never"',
+        )

@@ -1,0 +1,100 @@
+"""Every key of a job file: its section, how its value is read, and what it is when left out.
+
+docs/reference/job-file.md describes each of them; a test holds that page to these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from autopilot.config import values
+from autopilot.domain.job import SpotPolicy, Trust
+
+TOP = ""
+ENV = "env"
+"""The section whose keys are the user's own."""
+
+
+class Fallback(StrEnum):
+    DEADLINE = "deadline"
+    NEVER = "never"
+
+
+class OnExhausted(StrEnum):
+    PARK = "park"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    kind: str
+    """Name of the value's type in the reference."""
+    read: Callable[[object], Any]
+    field: str = ""
+    """Field of ``JobSpec`` that takes the value as it is; empty: ``job_file`` puts it together."""
+    required: bool = False
+    needs: str = ""
+    """Another key of the section without which this one means nothing."""
+
+
+_name = values.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", "must be 1 to 60 letters, digits, dots, dashes or _")
+_image = values.matching(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "must be an image's name like pytorch/pytorch:latest")
+_directory = values.matching(r"(?!.*/\.\.(?:/|$))/.*", "must be an absolute path without '..'")
+_path = values.matching(r"(?!(?:.*/)?\.\.(?:/|$)).+", "must be a path without '..'")
+
+JOB_KEYS: dict[str, dict[str, Key]] = {
+    TOP: {
+        "name": Key("text", _name, "name", required=True),
+        "image": Key("text", _image, "image", required=True),
+        "run": Key("command", values.text, "run", required=True),
+        "setup": Key("command", values.text, "setup"),
+        "workdir": Key("path", _directory, "workdir"),
+        "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
+    },
+    "resources": {
+        "gpu": Key("GPUs", values.gpus, "gpus", required=True),
+        "vram": Key("size", values.size_gb, "min_vram_gb"),
+        "disk": Key("size", values.size_gb, "disk_gb"),
+        "max_hourly": Key("money", values.money, "max_hourly"),
+    },
+    "work": {
+        "estimate": Key("duration", values.duration, "work_estimate"),
+    },
+    "spot": {
+        "policy": Key("auto, spot or on-demand", values.one_of(SpotPolicy), "spot_policy"),
+        "max_price": Key("money", values.money, "max_bid"),
+    },
+    "deadline": {
+        "at": Key("date and time", values.instant),
+        "within": Key("duration", values.duration),
+        "fallback": Key("deadline or never", values.one_of(Fallback)),
+    },
+    "budget": {
+        "total": Key("money", values.money, "budget"),
+        "max_rate": Key("money", values.money, "max_rate"),
+        "on_exhausted": Key("park or cancel", values.one_of(OnExhausted), needs="total"),
+    },
+    "checkpoint": {
+        "path": Key("path", _path, "checkpoint_path"),
+        "interval": Key("duration", values.duration, "checkpoint_interval", needs="path"),
+        "keep": Key("number", values.count, "checkpoints_kept", needs="path"),
+    },
+    "retry": {
+        "max_attempts": Key("number", values.count, "max_attempts"),
+    },
+}
+
+NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {
+    "secrets": (),
+    "inputs": (),
+    "outputs": (),
+    "work": ("on", "progress"),
+    "checkpoint": ("max_loss",),
+    "retry": ("on", "window"),
+}
+"""Section → keys that are part of the format but that this version does not act upon; () is the whole section."""
+
+SECTIONS = (*(name for name in JOB_KEYS if name != TOP), ENV)

@@ -1,0 +1,60 @@
+"""API keys on disk: one file per market, readable by its owner alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from autopilot.domain.errors import UserError
+
+KEY_SUFFIX = "_api_key"
+
+
+def key_files(directory: Path) -> dict[str, Path]:
+    """Market name → its key file in ``directory``; nothing when the directory cannot be read."""
+    try:
+        found = sorted(directory.glob(f"*{KEY_SUFFIX}"))
+    except OSError:
+        return {}
+    return {path.name.removesuffix(KEY_SUFFIX): path for path in found if os.access(path, os.R_OK)}
+
+
+def read_key(path: Path) -> str:
+    """The key in ``path``. Raises ``UserError`` when it is missing, empty, or others may read it."""
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not text"
+        raise UserError(f"cannot read the key file {path}: {reason}", hint="autopilot init stores a key") from None
+    if mode & (stat.S_IRWXG | stat.S_IRWXO) and not _kept_by_service_manager(path):
+        raise UserError(f"others can read the key file {path}", hint=f"run: chmod 600 {path}")
+    if not text or any(character.isspace() for character in text):
+        raise UserError(f"{path} does not hold one API key", hint="the file must hold the key and nothing else")
+    return text
+
+
+def store_key(directory: Path, provider: str, key: str) -> Path:
+    """Write the key, mode 0600 in a 0700 directory, whole or not at all. Returns its path; raises ``OSError``."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    directory.chmod(0o700)
+    path = directory / f"{provider}{KEY_SUFFIX}"
+    descriptor, temporary = tempfile.mkstemp(dir=directory)  # mkstemp creates with 0600
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(key.strip() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+def _kept_by_service_manager(path: Path) -> bool:
+    """systemd grants access to its credentials by an ACL, whose mask shows in the group bits; they are safe there."""
+    directory = os.environ.get("CREDENTIALS_DIRECTORY")
+    return directory is not None and path.resolve().is_relative_to(Path(directory).resolve())

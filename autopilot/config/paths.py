@@ -1,0 +1,115 @@
+"""Where configuration, state, keys and the control socket lie. Standard library only: every CLI command imports it.
+
+The service manager's directories (``CONFIGURATION_DIRECTORY``, ``STATE_DIRECTORY``, ``RUNTIME_DIRECTORY``) come
+first, then the XDG base directories, then their usual places under the home directory.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from autopilot.domain.errors import UserError
+
+CONFIG_NAME = "autopilot.toml"
+SOCKET_NAME = "autopilot.sock"
+SYSTEM_SOCKET = Path("/run/autopilot") / SOCKET_NAME
+
+
+def system_config_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    return _given(environ, "CONFIGURATION_DIRECTORY") or Path("/etc/autopilot")
+
+
+def user_config_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    return (_given(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / "autopilot"
+
+
+def credential_dirs(environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """Where ``autopilot init`` stores keys; a later one wins."""
+    return [system_config_dir(environ) / "credentials", user_config_dir(environ) / "credentials"]
+
+
+def config_files(explicit: Path | None = None, environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """The configuration files that exist; a later one wins.
+
+    ``explicit`` (``--config``) takes the place of ``$AUTOPILOT_CONFIG``. Raises ``UserError`` when the file
+    named by either does not exist: a cap that is silently not read would cost money.
+    """
+    found = [
+        path
+        for path in (system_config_dir(environ) / CONFIG_NAME, user_config_dir(environ) / CONFIG_NAME)
+        if os.path.isfile(path)
+    ]
+    named = explicit or _given(environ, "AUTOPILOT_CONFIG")
+    if named is not None:
+        if not os.path.isfile(named):
+            raise UserError(f"no such configuration file: {named}", hint="see --config and AUTOPILOT_CONFIG")
+        found.append(named)
+    return found
+
+
+def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    if given := _given(environ, "STATE_DIRECTORY"):
+        return given
+    return (_given(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / "autopilot"
+
+
+def default_socket(state_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the daemon listens unless it is told otherwise."""
+    if given := _given(environ, "RUNTIME_DIRECTORY"):
+        return given / SOCKET_NAME
+    if given := _given(environ, "XDG_RUNTIME_DIR"):
+        return given / "autopilot" / SOCKET_NAME
+    return state_dir / "run" / SOCKET_NAME
+
+
+def client_socket(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where a client finds the daemon: the configured socket, else the user's own daemon, else the system's.
+
+    Raises ``UserError`` when a configuration file is not TOML.
+    """
+    if given := _given(environ, "AUTOPILOT_API__SOCKET"):
+        return given
+    socket, state_dir = _configured(environ)
+    if socket is not None:
+        return socket
+    own = default_socket(_given(environ, "AUTOPILOT_STATE_DIR") or state_dir or default_state_dir(environ), environ)
+    return SYSTEM_SOCKET if SYSTEM_SOCKET.exists() and not own.exists() else own
+
+
+def packaged_config() -> Path:
+    """The commented ``autopilot.toml`` that ships with the program: in the wheel's data, or in the checkout."""
+    package = Path(__file__).resolve().parent.parent
+    shipped = package / "_data" / "config" / CONFIG_NAME
+    return shipped if shipped.is_file() else package.parent / "config" / CONFIG_NAME
+
+
+def _configured(environ: Mapping[str, str]) -> tuple[Path | None, Path | None]:
+    socket = state_dir = None
+    for path in config_files(environ=environ):
+        if not os.access(path, os.R_OK):
+            continue  # the daemon's file, not ours to read; its socket is found at the usual place
+        try:
+            values = tomllib.loads(path.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: {error}", hint="the file is not valid TOML") from None
+        api = values.get("api")
+        socket = _path(api.get("socket") if isinstance(api, dict) else None) or socket
+        state_dir = _path(values.get("state_dir")) or state_dir
+    return socket, state_dir
+
+
+def _path(value: object) -> Path | None:
+    return Path(value).expanduser() if isinstance(value, str) and value else None
+
+
+def _given(environ: Mapping[str, str], name: str) -> Path | None:
+    """The service manager may name several directories, joined by colons; the first is the main one."""
+    value = environ.get(name, "")
+    return _path(value.split(":", 1)[0] if name.endswith("_DIRECTORY") else value)
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or os.path.expanduser("~"))

@@ -1,0 +1,270 @@
+"""The daemon's settings. ``config/autopilot.toml`` shows every one with its default and what it is for.
+
+``Settings(...)`` holds exactly what it is given; ``load_settings`` reads files, credentials and the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from autopilot.config import paths, values
+from autopilot.config.keys import read_key
+from autopilot.config.sources import Source, read_sources
+from autopilot.config.toml_document import nearest
+from autopilot.domain.errors import UserError
+
+REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net")
+"""Markets that take real money. Any other host is somebody's emulator."""
+
+_SOCKET_PATH_LIMIT = 107
+"""Bytes that a unix socket's address holds, less its closing zero."""
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f'not an address: {url!r} (write it as "https://host")')
+    return url.rstrip("/")
+
+
+def _check_host_and_port(listen: str) -> str:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f'not a host and port: {listen!r} (write it as "127.0.0.1:0")')
+    return listen
+
+
+Money = Annotated[Decimal, BeforeValidator(lambda raw: raw if isinstance(raw, Decimal) else values.money(raw))]
+Duration = Annotated[timedelta, BeforeValidator(values.duration)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Url = Annotated[str, AfterValidator(_check_url)]
+Location = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Ledger(_Section):
+    url: str | None = None
+    settle_after: Duration = timedelta(minutes=10)
+
+
+class Api(_Section):
+    socket: Location | None = None
+
+
+class MarketClock(_Section):
+    speed: Positive = 1.0
+
+
+class Blobs(_Section):
+    listen: Annotated[str, AfterValidator(_check_host_and_port)] = "127.0.0.1:0"
+    public_url: Url | None = None
+
+
+class Engine(_Section):
+    tick_s: Positive = 15.0
+
+
+class Limits(_Section):
+    day: Money = Decimal(50)
+    month: Money = Decimal(500)
+    max_hourly: Money = Decimal(10)
+    max_instances: PositiveInt = 10
+    max_launches_per_hour: PositiveInt = 20
+
+
+class Permit(_Section):
+    ttl: Duration = timedelta(minutes=15)
+
+
+class Log(_Section):
+    format: Literal["auto", "console", "json"] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class ProviderSettings(BaseModel):
+    """One market. Keys beyond these are the market's own; its adapter checks them."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    enabled: bool = True
+    base_url: Url | None = None
+    api_key_file: Location | None = None
+    poll_interval_s: Positive | None = None
+
+    @property
+    def is_real(self) -> bool:
+        """Whether this is the market itself, where money is spent, and not an emulator of it."""
+        if self.base_url is None:
+            return True
+        host = urlsplit(self.base_url).hostname or ""
+        return any(host == domain or host.endswith("." + domain) for domain in REAL_DOMAINS)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the adapter's own configuration takes, where set: the address and the market's own keys."""
+        return self.model_dump(exclude={"enabled", "api_key_file", "poll_interval_s"}, exclude_none=True)
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    state_dir: Location = Field(default_factory=paths.default_state_dir)
+    ledger: Ledger = Ledger()
+    api: Api = Api()
+    clock: MarketClock = MarketClock()
+    blobs: Blobs = Blobs()
+    engine: Engine = Engine()
+    limits: Limits = Limits()
+    permit: Permit = Permit()
+    log: Log = Log()
+    providers: dict[str, ProviderSettings] = {}
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Nothing but the arguments: ``load_settings`` joins the sources, so that it can name the one at fault."""
+        return (init_settings,)
+
+    @property
+    def ledger_url(self) -> str:
+        return self.ledger.url or f"sqlite+aiosqlite:///{self.state_dir / 'ledger.db'}"
+
+    @property
+    def socket_path(self) -> Path:
+        return self.api.socket or paths.default_socket(self.state_dir)
+
+    @property
+    def markets(self) -> dict[str, ProviderSettings]:
+        """The enabled providers by name."""
+        return {name: provider for name, provider in self.providers.items() if provider.enabled}
+
+    def only(self, market: str) -> Settings:
+        """The same with this market alone."""
+        return self.model_copy(update={"providers": {market: self.providers[market]}})
+
+    def key_for(self, provider: str) -> SecretStr | None:
+        """The market's API key, read anew; None when no key is stored. Raises ``UserError``."""
+        settings = self.providers.get(provider)
+        if settings is None or settings.api_key_file is None:
+            return None
+        return SecretStr(read_key(settings.api_key_file))
+
+    def secret_values(self) -> tuple[str, ...]:
+        """Every key of an enabled market, for the log's scrubbing. Raises ``UserError``."""
+        keys = (self.key_for(name) for name in self.markets)
+        return tuple(key.get_secret_value() for key in keys if key is not None)
+
+    def check_clock(self) -> None:
+        """Raises ``UserError`` when a scaled clock would run against a real market: its bills know no scale."""
+        for name, provider in self.markets.items():
+            if self.clock.speed != 1 and provider.is_real:
+                raise UserError(
+                    f"the clock's speed is {self.clock.speed:g}, but {name} is the real market",
+                    hint=f"set clock.speed to 1, or providers.{name}.base_url to an emulator",
+                )
+
+    def check_unproven(self, accept_unproven: bool) -> None:
+        """Raises ``UserError`` for a real market unless the operator accepts that this version is unproven there."""
+        for name, provider in self.markets.items():
+            if provider.is_real and not accept_unproven:
+                raise UserError(
+                    f"{name} is the real market, and this version has not been proven with real money",
+                    hint=f"point providers.{name}.base_url at the sandbox, or pass --i-accept-unproven",
+                )
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """Settings from every source; ``path`` (``--config``) takes the place of ``$AUTOPILOT_CONFIG``.
+
+    Raises ``UserError`` that names the file and line or the variable, the key, and the nearest valid one.
+    """
+    sources = read_sources(Settings, path)
+    merged: dict[str, Any] = {}
+    for source in sources:
+        merged = _merged(merged, source.values)
+    try:
+        settings = Settings(**merged)
+    except ValidationError as error:
+        raise _explained(error, sources) from None
+    _check_socket(settings.socket_path)
+    _check_no_inline_keys(settings, sources)
+    return settings
+
+
+def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+    both = dict(weaker)
+    for key, value in stronger.items():
+        below = both.get(key)
+        both[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return both
+
+
+def _explained(error: ValidationError, sources: list[Source]) -> UserError:
+    """The first problem, placed where its value came from (the strongest source that sets the key)."""
+    problem = error.errors()[0]
+    path = tuple(str(part) for part in problem["loc"])
+    place = _place(path, sources)
+    if problem["type"] == "extra_forbidden":
+        section = f" in [{'.'.join(path[:-1])}]" if path[:-1] else ""
+        return UserError(f'{place}: unknown key "{path[-1]}"{section}', hint=nearest(path[-1], _keys_beside(path)))
+    not_a_table = problem["type"] in ("model_type", "dict_type")
+    message = "must be a table" if not_a_table else problem["msg"].removeprefix("Value error, ")
+    return UserError(f"{place}: {'.'.join(path)}: {message[:1].lower()}{message[1:]}")
+
+
+def _place(path: tuple[str, ...], sources: Iterable[Source]) -> str:
+    return next((source.place(path) for source in reversed(list(sources)) if source.has(path)), "settings")
+
+
+def _keys_beside(path: tuple[str, ...]) -> list[str]:
+    model: type[BaseModel] = Settings
+    for part in path[:-1]:
+        annotation = model.model_fields[part].annotation
+        if not isinstance(annotation, type) or not issubclass(annotation, BaseModel):
+            return []
+        model = annotation
+    return list(model.model_fields)
+
+
+def _check_socket(socket: Path) -> None:
+    if len(str(socket).encode()) > _SOCKET_PATH_LIMIT:
+        raise UserError(
+            f"the control socket's path is longer than {_SOCKET_PATH_LIMIT} bytes: {socket}",
+            hint="set api.socket (or AUTOPILOT_API__SOCKET) to a shorter path",
+        )
+
+
+def _check_no_inline_keys(settings: Settings, sources: list[Source]) -> None:
+    """Files of settings are shared and shown, so they never hold a key itself."""
+    for name, provider in settings.providers.items():
+        if "api_key" in (provider.model_extra or {}):
+            raise UserError(
+                f"{_place(('providers', name, 'api_key'), sources)}: an API key does not belong among the settings",
+                hint=f"autopilot init stores it; or name its file in providers.{name}.api_key_file",
+            )

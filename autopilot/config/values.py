@@ -1,0 +1,133 @@
+"""Readers for the values of TOML keys: a raw value in, a domain value out, ``ValueError`` with the reason otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import TypeVar
+
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import GpuChoice
+from autopilot.domain.money import usd
+from autopilot.domain.time import parse_duration
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GB|TB)", re.IGNORECASE)
+_GB = {"GB": 1, "TB": 1000}
+_MOST_MONEY = Decimal(1_000_000_000)
+"""The ledger holds nine times as much; a larger amount is a slip of the keyboard."""
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def _shown(raw: object) -> str:
+    """As it stands in the file: an unquoted decimal is kept as a ``Decimal`` in here."""
+    return str(raw) if isinstance(raw, Decimal) else repr(raw)
+
+
+def text(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError(f"must be text in quotes, not {_shown(raw)}")
+    if not raw.strip():
+        raise ValueError("must not be empty")
+    if "\0" in raw:
+        raise ValueError("must not hold a zero byte")
+    return raw
+
+
+def matching(pattern: str, explanation: str) -> Callable[[object], str]:
+    compiled = re.compile(pattern)
+
+    def read(raw: object) -> str:
+        value = text(raw)
+        if not compiled.fullmatch(value):
+            raise ValueError(f"{explanation}, not {value!r}")
+        return value
+
+    return read
+
+
+def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
+    def read(raw: object) -> Choice:
+        for choice in choices:
+            if raw == choice.value:
+                return choice
+        known = ", ".join(f'"{choice.value}"' for choice in choices)
+        raise ValueError(f"must be one of {known}, not {_shown(raw)}")
+
+    return read
+
+
+def money(raw: object) -> Decimal:
+    """Dollars above zero from ``"$25.00"``."""
+    if not isinstance(raw, str):
+        raise ValueError(f'not an amount of money: {_shown(raw)} (write it as "$25.00", with quotes)')
+    try:
+        amount = usd(raw)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    except ArithmeticError:
+        raise ValueError(f"not an amount of money: {_shown(raw)}") from None
+    if not 0 < amount <= _MOST_MONEY:
+        raise ValueError(f"must be more than nothing and at most a billion dollars, not {_shown(raw)}")
+    return amount
+
+
+def duration(raw: object) -> timedelta:
+    """A time span above zero from ``"90s"`` or ``"1d12h"``."""
+    try:
+        span = parse_duration(raw)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    if span <= timedelta(0):
+        raise ValueError(f"must be longer than nothing, not {_shown(raw)}")
+    return span
+
+
+def size_gb(raw: object) -> Decimal:
+    """Gigabytes above zero from ``"40GB"`` or ``"1.5 TB"``."""
+    found = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if found is None:
+        raise ValueError(f'not a size: {_shown(raw)} (write it with its unit, like "40GB" or "1.5TB")')
+    size = Decimal(found[1]) * _GB[found[2].upper()]
+    if not size:
+        raise ValueError(f"must be more than nothing, not {_shown(raw)}")
+    return size
+
+
+def count(raw: object) -> int:
+    if isinstance(raw, bool) or not isinstance(raw, int) or raw < 1:
+        raise ValueError(f"must be a whole number of at least 1, not {_shown(raw)}")
+    return raw
+
+
+def instant(raw: object) -> datetime:
+    """A point in time with its zone, from a TOML date-time or an RFC 3339 string."""
+    example = "write it as 2026-12-24T18:00:00Z"
+    if isinstance(raw, str):
+        try:
+            raw = datetime.fromisoformat(raw.strip())
+        except ValueError:
+            raise ValueError(f"not a date and time: {_shown(raw)} ({example})") from None
+    if not isinstance(raw, datetime):
+        raise ValueError(f"not a date and time: {_shown(raw)} ({example})")
+    if raw.tzinfo is None:
+        raise ValueError(f"needs a time zone: {raw.isoformat()} ({example})")
+    try:
+        return raw.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"out of range: {raw.isoformat()}") from None
+
+
+def gpus(raw: object) -> tuple[GpuChoice, ...]:
+    """``"RTX 4090:1 | A100 80GB:2"`` → the choices in order of the text; the count is 1 when left out."""
+    choices = []
+    for alternative in text(raw).split("|"):
+        name, colon, number = alternative.partition(":")
+        name = " ".join(name.split())
+        if not name or (colon and not number.strip().isdecimal()):
+            raise ValueError(f'not a GPU and count: {alternative.strip()!r} (write it as "RTX 4090:1 | A100 80GB:2")')
+        choices.append(GpuChoice(name, count(int(number)) if colon else 1))
+    return tuple(choices)

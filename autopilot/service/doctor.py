@@ -1,0 +1,125 @@
+"""``autopilot doctor``: everything that must be right before money is spent, checked from here, without the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from autopilot.config.settings import Settings, load_settings
+from autopilot.domain.errors import UserError
+from autopilot.domain.money import show
+from autopilot.ports.clock import SystemClock
+from autopilot.ports.provider import MarketUnknown, Provider
+from autopilot.service.identity import prepare_state_dir
+from autopilot.service.wiring import connect_markets
+from autopilot.store.database import database_path
+
+LOW_DISK_BYTES = 1 << 30
+LOW_CREDIT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``ok`` None: cannot be said, or only a warning."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    hint: str = ""
+
+
+def run(config: Path | None) -> list[Check]:
+    """All checks, in the order in which their failures should be mended. Never raises for what it checks."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    checks = [Check("python", (3, 11) <= sys.version_info < (3, 14), python, "use Python 3.11 to 3.13")]
+    try:
+        settings = load_settings(config)
+        settings.check_clock()
+    except UserError as problem:
+        return [*checks, Check("settings", False, problem.message, problem.hint)]
+    checks.append(Check("settings", True, f"state in {settings.state_dir}"))
+    checks += [_state_dir(settings), _ledger(settings), _mailbox(settings), _daemon(settings)]
+    return checks + asyncio.run(_markets(settings))
+
+
+def _state_dir(settings: Settings) -> Check:
+    try:
+        prepare_state_dir(settings.state_dir)
+    except UserError as problem:
+        return Check("state directory", False, problem.message, problem.hint)
+    free = shutil.disk_usage(settings.state_dir).free
+    detail = f"{free / (1 << 30):.1f} GiB free"
+    return Check("state directory", free >= LOW_DISK_BYTES, detail, "checkpoints need room: free some space")
+
+
+def _ledger(settings: Settings) -> Check:
+    """Reads only: the daemon may be writing at this moment."""
+    try:
+        path = database_path(settings.ledger_url)
+    except UserError as problem:
+        return Check("ledger", False, problem.message, problem.hint)
+    if not path.exists():
+        return Check("ledger", True, f"{path} will be made at the first start")
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5) as ledger:
+            verdict = ledger.execute("PRAGMA quick_check").fetchone()[0]
+    except sqlite3.Error as problem:
+        return Check("ledger", False, f"{path}: {problem}", "restore it from a backup")
+    return Check("ledger", verdict == "ok", f"{path}: {verdict}", "restore it from a backup")
+
+
+def _mailbox(settings: Settings) -> Check:
+    real = [name for name, market in settings.markets.items() if market.is_real]
+    if settings.blobs.public_url:
+        return Check("mailbox", None, f"{settings.blobs.public_url} is not checked from outside", "")
+    if real:
+        hint = "set blobs.public_url to an https address that reaches this machine's mailbox"
+        return Check(
+            "mailbox", False, f"rented machines of {', '.join(real)} cannot reach {settings.blobs.listen}", hint
+        )
+    return Check("mailbox", True, f"on {settings.blobs.listen}: enough for a market on this machine")
+
+
+def _daemon(settings: Settings) -> Check:
+    if settings.socket_path.is_socket():
+        return Check("daemon", True, f"its socket is {settings.socket_path}")
+    return Check("daemon", None, "not running", "start it: autopilot serve, or systemctl start autopilot")
+
+
+async def _markets(settings: Settings) -> list[Check]:
+    checks = [check async for check in _each_market(settings)]
+    return checks or [Check("markets", False, "no market is configured", "autopilot init stores a key")]
+
+
+async def _each_market(settings: Settings) -> AsyncIterator[Check]:
+    for name in settings.markets:
+        try:
+            provider = connect_markets(settings.only(name), SystemClock())[name]
+        except UserError as problem:
+            yield Check(name, False, problem.message, problem.hint)
+            continue
+        try:
+            yield await _market(name, provider)
+        finally:
+            await provider.close()
+
+
+async def _market(name: str, provider: Provider) -> Check:
+    """Two reads, as the daemon makes them: the account and the list of instances."""
+    try:
+        credit = (await provider.account()).credit
+        instances = await provider.instances()
+    except MarketUnknown as problem:
+        hint = f"check the key with: autopilot init, the network, and providers.{name}.base_url"
+        return Check(name, False, str(problem), hint)
+    able = provider.capabilities
+    kinds = " and ".join(kind for kind, has in (("spot", able.spot), ("on-demand", able.on_demand)) if has)
+    detail = f"{kinds}; credit {show(credit)}; {len(instances)} instances on the account"
+    if credit < LOW_CREDIT:
+        return Check(name, None, detail, "credit is low: pay in, or nothing will be rented")
+    return Check(name, True, detail)

@@ -1,0 +1,46 @@
+"""The sample daemon, running on a unix socket that commands find."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from sample_daemon import Daemon, sample
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    daemon = Daemon(
+        tmp_path / "autopilot.sock",
+        {
+            "GET /v1/status": (200, sample("status")),
+            "GET /v1/jobs": (200, sample("jobs")),
+            "GET /v1/jobs/bert-qa": (200, sample("job")),
+            "GET /v1/jobs/bert-qa/why": (200, sample("why")),
+            "GET /v1/jobs/bert-qa/logs": (200, sample("logs")["pages"]),
+            "POST /v1/jobs": (201, sample("submitted")),
+            "POST /v1/jobs/bert-qa/cancel": (200, {"job": sample("job")["job"] | {"status": "cancelling"}}),
+            "POST /v1/jobs/bert-qa/resume": (200, {"job": sample("job")["job"] | {"status": "pending"}}),
+            "POST /v1/offers": (200, sample("offers")),
+            "GET /v1/spend": (200, sample("spend")),
+        },
+    )
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(daemon.socket))
+    monkeypatch.setenv("COLUMNS", "80")
+    loop = asyncio.new_event_loop()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", daemon.answer)
+    runner = web.AppRunner(app, access_log=None)
+    loop.run_until_complete(runner.setup())
+    loop.run_until_complete(web.UnixSite(runner, str(daemon.socket)).start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield daemon
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()

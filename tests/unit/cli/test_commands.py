@@ -1,0 +1,227 @@
+"""Commands against a real server: what is asked, what is printed, and the exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from sample_daemon import Daemon, sample
+
+from autopilot.cli import jobs, text
+from autopilot.cli.main import run
+
+Capture = pytest.CaptureFixture[str]
+
+
+def printed(capsys: Capture, *argv: str, code: int = 0) -> str:
+    """stdout of a command that ends with ``code``; stdout, then stderr when it is not 0."""
+    assert run(argv) == code, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    return out if code == 0 else out + err
+
+
+def test_ps_is_readable_at_80_columns(daemon: Daemon, capsys: Capture) -> None:
+    out = printed(capsys, "ps")
+    header, first, second = out.splitlines()
+    assert header.split()[:3] == ["JOB", "NAME", "STATUS"]
+    assert " ".join(first.split()) == "01KDZ3V8XQ bert-qa running 1×RTX 4090 $0.312/h $0.29 42% 4h 00m fine"
+    assert "[bold]nasty" in second
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert daemon.requests[0] == ("GET /v1/jobs", "", None)
+    printed(capsys, "ps", "-a")
+    assert daemon.requests[-2] == ("GET /v1/jobs", "all=1", None)
+
+
+def test_ids_are_shown_as_long_as_they_must_be(daemon: Daemon, capsys: Capture) -> None:
+    twins = sample("jobs")["jobs"]
+    twins[1]["id"] = twins[0]["id"][:12] + "Z" * 14
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": twins})
+    shown = [line.split()[0] for line in printed(capsys, "ps").splitlines()[1:]]
+    assert shown == [twin["id"][:13] for twin in twins]
+
+
+def test_ps_without_jobs_says_so(daemon: Daemon, capsys: Capture) -> None:
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": []})
+    assert "no open jobs" in printed(capsys, "ps")
+    assert printed(capsys, "ps", "--all") == "no jobs\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["ps"], "jobs"),
+        (["show", "bert-qa"], "job"),
+        (["why", "bert-qa"], "why"),
+        (["spend"], "spend"),
+        (["offers", "--gpu", "RTX 4090:1"], "offers"),
+    ],
+)
+def test_json_is_the_daemon_s_answer(daemon: Daemon, capsys: Capture, argv: list[str], name: str) -> None:
+    assert json.loads(printed(capsys, *argv, "--json")) == sample(name)
+
+
+def test_show(daemon: Daemon, capsys: Capture) -> None:
+    out = printed(capsys, "show", "bert-qa")
+    for part in (
+        "running: working",
+        "1h 02m ago (2026-01-01 10:57:12 UTC)",
+        "25m 12s of 1h 00m, 42%, step 420",
+        "fine, slack 2h 15m",
+        "$0.2937 of $2.00 (the same on demand: $0.5120)",
+        "main gone (outbid) vastai 28104800 1×RTX 4090 spot $0.28/h $0.0933 1h 02m",
+        "lease.paused",
+        "cause=outbid floor=0.33",
+        "number 7 at step 410",
+    ):
+        assert part in " ".join(out.split()), part
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_show_of_a_job_that_has_not_begun(daemon: Daemon, capsys: Capture) -> None:
+    daemon.answers["GET /v1/jobs/new"] = (200, {"job": sample("jobs")["jobs"][1]})
+    out = printed(capsys, "show", "new")
+    assert "pending: market unknown" in out
+    assert "none yet" in out
+    assert "$0.0000, no budget" in out
+
+
+def test_submit_sends_the_text_and_shows_the_plan(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text('name = "é"')
+    out = printed(capsys, "submit", str(file))
+    assert daemon.requests[0] == ("POST /v1/jobs", "", {"toml": 'name = "é"', "source": str(file), "dry_run": False})
+    assert "submitted bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X)" in out
+    assert "$0.311/h" in out
+    assert "on demand" in out
+    daemon.answers["POST /v1/jobs"] = (200, sample("plan"))
+    out = printed(capsys, "submit", str(file), "--dry-run")
+    assert daemon.requests[-2][2]["dry_run"] is True
+    assert "nothing was submitted" in out
+
+
+def test_submit_reads_standard_input(daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'name = "x"')))
+    printed(capsys, "submit", "-")
+    assert daemon.requests[0][2] == {"toml": 'name = "x"', "source": "standard input", "dry_run": False}
+
+
+def test_files_that_are_no_job_file(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
+    assert "error: cannot read" in printed(capsys, "submit", str(tmp_path / "none.toml"), code=2)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in printed(capsys, "submit", str(tmp_path / "binary"), code=2)
+    (tmp_path / "large").write_bytes(b"#" * 200_000)
+    assert "larger than 100 kB" in printed(capsys, "submit", str(tmp_path / "large"), code=2)
+    assert daemon.requests == []
+
+
+def test_logs_come_in_order_and_follow_until_the_job_is_over(
+    daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "FOLLOW_INTERVAL_S", 0.001)
+    assert printed(capsys, "logs", "bert-qa", "-f") == "step 1\nstep 2\ndone\n"
+    assert [query for _, query, _ in daemon.requests] == ["", "after=k2", "after=k2", "after=k3"]
+    daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, sample("logs")["pages"])
+    assert printed(capsys, "logs", "bert-qa") == "step 1\nstep 2\n"
+
+
+def test_why_shows_numbers(daemon: Daemon, capsys: Capture) -> None:
+    out = printed(capsys, "why", "bert-qa", "--limit", "3")
+    assert daemon.requests[0][1] == "limit=3"
+    assert "did     change bid bid=0.336" in out
+    assert "refused over day limit limit=50 would_be=50.2" in out
+    assert "saw     re bid against waiting floor=0.33 ceiling=0.468" in out
+    assert "--limit must be at least 1" in printed(capsys, "why", "bert-qa", "--limit", "0", code=2)
+
+
+def test_cancel_and_resume(daemon: Daemon, capsys: Capture) -> None:
+    assert printed(capsys, "cancel", "bert-qa") == "bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X) is cancelling\n"
+    assert printed(capsys, "resume", "bert-qa") == "bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X) is pending\n"
+
+
+def test_offers(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
+    out = printed(capsys, "offers", "--gpu", "RTX 4090:1")
+    assert daemon.requests[0] == ("POST /v1/offers", "", {"gpu": "RTX 4090:1"})
+    assert "$0.27/h" in out
+    assert "no: not verified" in out
+    assert max(map(len, out.splitlines())) <= 80
+    (tmp_path / "job.toml").write_text("x")
+    printed(capsys, "offers", str(tmp_path / "job.toml"))
+    assert daemon.requests[1][2] == {"toml": "x", "source": str(tmp_path / "job.toml")}
+    assert "offers for what?" in printed(capsys, "offers", code=2)
+    daemon.answers["POST /v1/offers"] = (200, sample("offers_unknown"))
+    assert "vastai is unknown: HTTP 503" in printed(capsys, "offers", "--gpu", "x", code=3)
+
+
+def test_spend(daemon: Daemon, capsys: Capture) -> None:
+    out = printed(capsys, "spend", "--month", "2026-01", "--by", "provider")
+    assert daemon.requests[0] == ("GET /v1/spend", "by=provider&month=2026-01", None)
+    assert "$0.2937" in out
+    assert "about $0.0012" in out
+    assert "not a month" in printed(capsys, "spend", "--month", "2026-13", code=2)
+    assert "Choose from" in printed(capsys, "spend", "--by", "moon", code=2)
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, 2), (422, 2), (402, 4), (403, 4), (503, 3), (500, 1), (409, 1)])
+def test_the_daemon_s_errors_become_one_line_a_hint_and_a_code(
+    daemon: Daemon, capsys: Capture, status: int, code: int
+) -> None:
+    daemon.answers["GET /v1/jobs/x%20y"] = daemon.answers["GET /v1/jobs/x y"] = (
+        status,
+        {"error": "it is wrong", "hint": "mend it"},
+    )
+    assert printed(capsys, "show", "x y", code=code) == "error: it is wrong\nhint: mend it\n"
+
+
+def test_an_answer_that_is_no_json_is_an_error(daemon: Daemon, capsys: Capture) -> None:
+    for body in ("<html>", "[]", ""):
+        daemon.answers["GET /v1/spend"] = (200, body)
+        assert "cannot be read" in printed(capsys, "spend", code=1)
+
+
+def test_no_daemon(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "none.sock"
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(path))
+    expected = (
+        f"error: the daemon is not running at {path}\nhint: start it: autopilot serve, or systemctl start autopilot\n"
+    )
+    assert printed(capsys, "ps", code=3) == expected
+    with socket.socket(socket.AF_UNIX) as left_behind:
+        left_behind.bind(str(path))
+    assert printed(capsys, "ps", code=3) == expected
+
+
+def test_a_daemon_that_breaks_off(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.sock"
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(path))
+    with socket.create_server(str(path), family=socket.AF_UNIX) as server:
+        import threading
+
+        thread = threading.Thread(target=lambda: server.accept()[0].close())
+        thread.start()
+        assert "broke off" in printed(capsys, "ps", code=3)
+        thread.join(10)
+
+
+def test_bad_usage(capsys: Capture) -> None:
+    assert 'Did you mean "submit"?' in printed(capsys, "sumbit", code=2)
+    assert "see autopilot submit --help" in printed(capsys, "submit", code=2)
+    assert "exclude each other" in printed(capsys, "ps", "--json", "-w", code=2)
+    assert "Usage" in printed(capsys, code=2)
+    assert printed(capsys, "--version") == printed(capsys, "version")
+
+
+def test_output_of_a_job_cannot_steer_the_terminal() -> None:
+    hostile = "a\x1b[31mred\x1b[0m\tb\r\n\x1b]0;title\x07c\x1b[2J\x9bd\x00e\x1bc\x1b]52;c;aGk=\x1b\\f"
+    assert text.harmless(hostile) == "a\x1b[31mred\x1b[0m\tb\r\ncdecf"
+
+
+def test_small_amounts_do_not_read_as_nothing() -> None:
+    assert text.money("0.0004") == "$0.0004"
+    assert text.money("0") == "$0.00"
+    assert text.money("0.0000000001") == "$0.000000"
+    assert (text.rate("0.31"), text.rate("0.3125"), text.rate(None)) == ("$0.31/h", "$0.312/h", "-")

@@ -1,0 +1,51 @@
+"""A client finds the daemon where the daemon's own settings put it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autopilot.config import paths
+from autopilot.config.settings import load_settings
+from autopilot.domain.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"XDG_RUNTIME_DIR": "/run/user/1"},
+        {"XDG_STATE_HOME": "/srv/state"},
+        {"AUTOPILOT_STATE_DIR": "/srv/autopilot"},
+        {"AUTOPILOT_API__SOCKET": "/srv/a.sock", "XDG_RUNTIME_DIR": "/run/user/1"},
+    ],
+)
+@pytest.mark.parametrize("config", ["", 'state_dir = "/srv/one"', '[api]\nsocket = "~/b.sock"'])
+def test_client_and_daemon_agree(
+    home: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], config: str
+) -> None:
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", home / "none.sock")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    (home / "own.toml").write_text(config)
+    monkeypatch.setenv("AUTOPILOT_CONFIG", str(home / "own.toml"))
+    assert paths.client_socket() == load_settings().socket_path
+
+
+def test_without_a_daemon_of_ones_own_the_system_s_is_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = home / "system.sock"
+    system.touch()
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", system)
+    assert paths.client_socket() == system
+    own = home / ".local/state/autopilot/run/autopilot.sock"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert paths.client_socket() == own
+
+
+def test_a_broken_file_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "own.toml").write_text("[api")
+    monkeypatch.setenv("AUTOPILOT_CONFIG", str(home / "own.toml"))
+    with pytest.raises(UserError, match=r"own\.toml"):
+        paths.client_socket()

@@ -1,0 +1,276 @@
+"""Job files: what is read from them, and the one clear error for each way to get them wrong."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autopilot.config.job_file import parse_job
+from autopilot.config.job_keys import JOB_KEYS
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+JOBS = Path(__file__).parents[3] / "config" / "jobs"
+
+SMALLEST = """\
+name = "hello"
+image = "python:3.12-slim"
+run = "true"
+[resources]
+gpu = "RTX 4090"
+"""
+FULL = """\
+name = "bert-qa"
+image = "registry.example:5000/team/image@sha256:0123abcd"
+run = '''
+python train.py
+'''
+setup = "pip install ."
+workdir = "/workspace/bert"
+trust = "secure"
+[env]
+WANDB_MODE = "offline"
+EMPTY = ""
+[resources]
+gpu = "RTX  4090:2 | A100 80GB"
+vram = "24 GB"
+disk = "1.5TB"
+max_hourly = "$2.50"
+[work]
+estimate = "1d12h"
+[spot]
+policy = "auto"
+max_price = "0.80"
+[deadline]
+within = "3d"
+fallback = "never"
+[budget]
+total = "$1,025.00"
+max_rate = "$3.00"
+on_exhausted = "cancel"
+[checkpoint]
+path = "out/ckpt"
+interval = "90s"
+keep = 3
+[retry]
+max_attempts = 10
+"""
+
+
+def parse(text: str) -> JobSpec:
+    return parse_job(text, source="job.toml", now=NOW)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(UserError) as caught:
+        parse(text)
+    return str(caught.value)
+
+
+def test_every_key_is_read() -> None:
+    assert parse(FULL) == JobSpec(
+        name="bert-qa",
+        image="registry.example:5000/team/image@sha256:0123abcd",
+        run="python train.py\n",
+        gpus=(GpuChoice("RTX 4090", 2), GpuChoice("A100 80GB", 1)),
+        setup="pip install .",
+        workdir="/workspace/bert",
+        trust=Trust.SECURE,
+        env=(("WANDB_MODE", "offline"), ("EMPTY", "")),
+        min_vram_gb=Decimal(24),
+        disk_gb=Decimal(1500),
+        max_hourly=Decimal("2.5"),
+        work_estimate=timedelta(hours=36),
+        spot_policy=SpotPolicy.AUTO,
+        max_bid=Decimal("0.8"),
+        deadline=NOW + timedelta(days=3),
+        fall_back=False,
+        budget=Decimal(1025),
+        max_rate=Decimal(3),
+        cancel_when_exhausted=True,
+        checkpoint_path="out/ckpt",
+        checkpoint_interval=timedelta(seconds=90),
+        checkpoints_kept=3,
+        max_attempts=10,
+    )
+
+
+def test_the_full_file_sets_every_field_to_something_else_than_its_default() -> None:
+    spec = parse(FULL)
+    same = [f.name for f in fields(JobSpec) if f.default is not MISSING and getattr(spec, f.name) == f.default]
+    assert same == ["spot_policy"]
+
+
+def test_left_out_keys_take_the_defaults_of_the_domain() -> None:
+    assert parse(SMALLEST) == JobSpec("hello", "python:3.12-slim", "true", (GpuChoice("RTX 4090", 1),))
+
+
+@pytest.mark.parametrize(
+    "at", ["2026-01-02T12:00:00Z", '"2026-01-02T12:00:00Z"', "2026-01-02T14:00:00+02:00", "2026-01-02 12:00:00Z"]
+)
+def test_a_deadline_may_be_an_instant(at: str) -> None:
+    spec = parse(f'{SMALLEST}[work]\nestimate = "1h"\n[deadline]\nat = {at}\n')
+    assert spec.deadline == NOW + timedelta(days=1)
+    assert spec.deadline.tzinfo is UTC  # type: ignore[union-attr]
+    assert spec.fall_back
+
+
+def test_without_on_demand_there_is_no_falling_back() -> None:
+    assert not parse(f'{SMALLEST}[spot]\npolicy = "spot"\n').fall_back
+
+
+WORK = f'{SMALLEST}[work]\nestimate = "1h"\n[deadline]\n'
+"""Its next line is the ninth."""
+
+
+def with_line(section: str, line: str) -> str:
+    return f"{SMALLEST}\n[{section}]\n{line}\n" if section != "resources" else f"{SMALLEST}{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # not TOML
+        ("name = bert\n", "job.toml:1: not valid TOML"),
+        ('name = "x"\nrun = "unfinished\n', "job.toml:2: not valid TOML"),
+        ('name = "x"\nname = "y"\n', "job.toml:2: not valid TOML"),
+        ("x = [1,\n2,\n", "job.toml:3: not valid TOML"),
+        # unknown names
+        (
+            with_line("resources", 'max_hourlly = "$1"'),
+            'job.toml:6: unknown key "max_hourlly" in [resources] (did you mean "max_hourly"?)',
+        ),
+        (with_line("resource", 'gpu = "x"'), 'job.toml:7: unknown section [resource] (did you mean "resources"?)'),
+        ('nmae = "x"\n' + SMALLEST, 'job.toml:1: unknown key "nmae" (did you mean "name"?)'),
+        (with_line("resources", 'zzz = "$1"'), "(known here: disk, gpu, max_hourly, vram)"),
+        (
+            with_line("budget", 'max_hourly = "$1"'),
+            'job.toml:8: unknown key "max_hourly" in [budget] ("max_hourly" belongs to [resources])',
+        ),
+        (with_line("resources", 'trust = "any"'), '"trust" stands at the top, before the first [section]'),
+        ("[[resources]]\n" + SMALLEST, "not valid TOML"),
+        ('env = "x"\n' + SMALLEST, "job.toml:1: env must be a section"),
+        # not yet supported
+        (with_line("secrets", 'HF = "x"'), "job.toml:7: [secrets] is not supported yet"),
+        (with_line("inputs", ""), "[inputs] is not supported yet"),
+        (with_line("outputs", ""), "[outputs] is not supported yet"),
+        (with_line("work", "progress = {total = 3}"), "job.toml:8: work.progress is not supported yet"),
+        (with_line("work", 'on = "RTX 4090"'), "work.on is not supported yet"),
+        (with_line("checkpoint", 'max_loss = "5m"'), "checkpoint.max_loss is not supported yet"),
+        (with_line("retry", 'on = ["error"]'), "retry.on is not supported yet"),
+        (with_line("retry", 'window = "1h"'), "retry.window is not supported yet"),
+        # missing
+        ("", "name is missing"),
+        (SMALLEST.replace('run = "true"\n', ""), "run is missing (top-level keys stand before the first [section])"),
+        (SMALLEST.replace('gpu = "RTX 4090"\n', ""), "resources.gpu is missing (add gpu to [resources])"),
+        # units and types
+        (with_line("resources", 'disk = "500"'), "job.toml:6: resources.disk: not a size: '500'"),
+        (with_line("resources", "disk = 500"), "resources.disk: not a size: 500"),
+        (with_line("resources", 'disk = "0GB"'), "resources.disk: must be more than nothing"),
+        (with_line("resources", 'vram = "24GiB"'), "resources.vram: not a size"),
+        (
+            with_line("resources", "max_hourly = 2.5"),
+            'max_hourly: not an amount of money: 2.5 (write it as "$25.00", with quotes)',
+        ),
+        (with_line("budget", 'total = "ten"'), "budget.total: not an amount of money"),
+        (with_line("budget", 'total = "-$1"'), "budget.total: "),
+        (with_line("budget", 'total = "0"'), "budget.total: must be more than nothing"),
+        (with_line("budget", 'total = "nan"'), "budget.total: not a finite amount"),
+        (with_line("budget", 'total = "1e40"'), "budget.total: "),
+        (with_line("budget", 'total = "0.00000000001"'), "budget.total: finer than a nano-dollar"),
+        (with_line("work", "estimate = 12"), "job.toml:8: work.estimate: not a duration: 12"),
+        (with_line("work", 'estimate = "12"'), "work.estimate: not a duration: '12'"),
+        (with_line("work", 'estimate = "0h"'), "work.estimate: must be longer than nothing"),
+        (with_line("work", f'estimate = "{"9" * 40}d"'), "work.estimate: not a duration"),
+        (
+            with_line("spot", 'policy = "cheap"'),
+            'spot.policy: must be one of "auto", "spot", "on-demand", not \'cheap\'',
+        ),
+        (with_line("checkpoint", 'path = "a"\nkeep = 0'), "job.toml:9: checkpoint.keep: must be a whole number"),
+        (with_line("retry", "max_attempts = true"), "retry.max_attempts: must be a whole number"),
+        (SMALLEST.replace("RTX 4090", "RTX 4090:x"), "resources.gpu: not a GPU and count: 'RTX 4090:x'"),
+        (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: must be a whole number of at least 1"),
+        (SMALLEST.replace("RTX 4090", "RTX 4090 |"), "resources.gpu: not a GPU and count"),
+        (SMALLEST.replace("hello", "he llo"), "job.toml:1: name: must be 1 to 60 letters"),
+        (SMALLEST.replace("python:3.12-slim", "--privileged"), "job.toml:2: image: must be an image's name"),
+        (SMALLEST.replace('"true"', '" "'), "job.toml:3: run: must not be empty"),
+        ('workdir = "work"\n' + SMALLEST, "workdir: must be an absolute path"),
+        ('workdir = "/../etc"\n' + SMALLEST, "workdir: must be an absolute path"),
+        (with_line("checkpoint", 'path = "../secrets"'), "checkpoint.path: must be a path without '..'"),
+        (with_line("checkpoint", 'path = "a/.."'), "checkpoint.path: must be a path without '..'"),
+        (with_line("env", "N = 3"), "env.N: must be text in quotes"),
+        (with_line("env", '"A B" = "3"'), "not the name of an environment variable"),
+        (with_line("env", 'autopilot_root = "3"'), "are autopilot's own"),
+        (with_line("env", 'A = "a\\u0000b"'), "must not hold a zero byte"),
+        # deadlines
+        (with_line("deadline", 'within = "3h"'), "a deadline needs an estimate of the work"),
+        (WORK + "at = 2026-01-01T11:00:00Z", "job.toml:9: the deadline was 1h 00m ago"),
+        (WORK + "at = 2026-01-02T11:00:00", "deadline.at: needs a time zone"),
+        (WORK + "at = 2026-01-02", "deadline.at: not a date and time"),
+        (WORK + 'at = "soon"', "deadline.at: not a date and time"),
+        (WORK + 'at = 2027-01-01T00:00:00Z\nwithin = "3h"', "both at and within are set"),
+        (WORK + 'fallback = "never"', "job.toml:8: [deadline] needs a time"),
+        (WORK + 'within = "500000w"', "job.toml:9: the deadline is too far away"),
+        # keys that mean nothing, or the contrary, together
+        (with_line("checkpoint", 'interval = "5m"'), "checkpoint.interval needs checkpoint.path"),
+        (with_line("budget", 'on_exhausted = "park"'), "budget.on_exhausted needs budget.total"),
+        (with_line("spot", 'policy = "on-demand"\nmax_price = "$1"'), "job.toml:9: spot.max_price limits bids"),
+        (
+            with_line(
+                "spot", 'policy = "spot"\n[work]\nestimate = "1h"\n[deadline]\nwithin = "2h"\nfallback = "deadline"'
+            ),
+            "contradicts spot.policy",
+        ),
+    ],
+)
+def test_each_mistake_gets_one_clear_error(text: str, message: str) -> None:
+    found = refusal(text)
+    assert found.startswith("job.toml")
+    assert message in found
+
+
+def test_keys_under_the_wrong_head_are_found_out() -> None:
+    """TOML files `run` under [env] when it stands below; the error says how that comes about."""
+    moved = 'name = "x"\nimage = "y"\n[env]\nA = "1"\nrun = "true"\n[resources]\ngpu = "x"\n'
+    assert "top-level keys stand before the first [section]" in refusal(moved)
+
+
+@pytest.mark.parametrize("path", sorted(JOBS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_shipped_jobs_are_valid_and_bear_their_file_s_name(path: Path) -> None:
+    assert parse(path.read_text()).name == path.stem
+
+
+def test_the_shipped_jobs_are_these() -> None:
+    assert {path.stem for path in JOBS.glob("*.toml")} == {"demo", "research", "finetune-70b", "batch-inference"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_job_or_a_user_s_error(text: str) -> None:
+    with pytest.raises(UserError):
+        parse(text)
+
+
+_VALUE = st.one_of(
+    st.text(max_size=12).map(lambda s: '"' + s.encode("unicode_escape").decode().replace('"', "") + '"'),
+    st.integers().map(str),
+    st.floats().map(str),
+    st.sampled_from(["true", "[]", "{}", "{a = 1}", "2026-01-01", "12:00:00", "2026-01-01T00:00:00Z", '"1h"', '"$5"']),
+)
+
+
+@given(
+    key=st.sampled_from([(section, name) for section, keys in JOB_KEYS.items() for name in keys]),
+    value=_VALUE,
+)
+def test_any_value_of_any_key_is_read_or_refused(key: tuple[str, str], value: str) -> None:
+    section, name = key
+    text = f"{name} = {value}\n" if section == "" else f"[{section}]\n{name} = {value}\n"
+    with pytest.raises(UserError):  # always: the file lacks the other required keys
+        parse(text)

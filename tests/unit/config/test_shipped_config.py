@@ -1,0 +1,81 @@
+"""config/autopilot.toml and docs/reference/settings.md say what the code does, key by key."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from autopilot.config.paths import packaged_config
+from autopilot.config.settings import ProviderSettings, Settings, load_settings
+from autopilot.providers.vastai.config import VastaiSettings
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = packaged_config().read_text()
+
+_KEY = re.compile(r"^#(\w+) =(?: (.+))?$", re.MULTILINE)
+_TABLE = re.compile(r"^#?(\[[\w.]+\])$", re.MULTILINE)
+
+
+def documented() -> dict[str, dict[str, Any]]:
+    """Section → key → its default as documented; None where the file shows no value."""
+    found: dict[str, dict[str, Any]] = {"": {}}
+    section = found[""]
+    for line in SHIPPED.splitlines():
+        if table := _TABLE.match(line):
+            section = found.setdefault(table[1].strip("[]"), {})
+        elif key := _KEY.match(line):
+            section[key[1]] = tomllib.loads(f"v = {key[2]}", parse_float=Decimal)["v"] if key[2] else None
+    return found
+
+
+def defaults(model: BaseModel) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in type(model).model_fields}
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    sections = {name: field for name, field in Settings.model_fields.items() if name not in ("state_dir", "providers")}
+    expected = {"": {"state_dir"}} | {name: set(defaults(getattr(Settings(), name))) for name in sections}
+    expected["providers.vastai"] = set(ProviderSettings.model_fields) | set(VastaiSettings.model_fields) - {"api_key"}
+    assert {section: set(keys) for section, keys in documented().items()} == expected
+
+
+def test_every_documented_default_is_the_code_s() -> None:
+    settings, shown = Settings(), documented()
+    for section, keys in shown.items():
+        if section == "providers.vastai":
+            continue
+        if section == "":
+            assert Settings(**keys).state_dir == settings.state_dir
+            continue
+        model = getattr(settings, section)
+        assert defaults(type(model)(**keys)) == defaults(model), section
+    vastai = shown["providers.vastai"]
+    own = {key: value for key, value in vastai.items() if key in VastaiSettings.model_fields and value is not None}
+    assert VastaiSettings(**own) == VastaiSettings()
+    common = {key: vastai[key] for key in ProviderSettings.model_fields}
+    assert ProviderSettings(**common) == ProviderSettings()
+
+
+def test_the_file_as_shipped_changes_nothing(home: Path) -> None:
+    path = home / "autopilot.toml"
+    path.write_text(SHIPPED)
+    assert load_settings(path) == load_settings()
+
+
+def test_uncommented_it_is_valid(home: Path) -> None:
+    path = home / "autopilot.toml"
+    set_keys = re.sub(r"^#(\w+ = .+)$", r"\1", SHIPPED, flags=re.MULTILINE)
+    path.write_text(re.sub(r"^#(\[.+\])$", r"\1", set_keys, flags=re.MULTILINE))
+    settings = load_settings(path)
+    assert settings.limits == Settings().limits
+    assert settings.markets["vastai"].options["search_limit"] == 32
+
+
+def test_the_reference_shows_the_file() -> None:
+    reference = (ROOT / "docs/reference/settings.md").read_text()
+    assert f"```toml\n{SHIPPED}```" in reference

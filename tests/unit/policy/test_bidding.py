@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from autopilot.policy.bidding import ceiling, first_bid, raised_bid
+from autopilot.policy.params import Params
+from tests.builders import D, a_lease, a_spec, an_offer
+
+P = Params(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3)
+
+
+def dollars(text: str | None) -> Decimal | None:
+    return None if text is None else D(text)
+
+
+@pytest.mark.parametrize(
+    ("max_bid", "max_hourly", "on_demand", "limit"),
+    [
+        (None, None, None, None),
+        (None, None, "0.600", "0.540"),
+        (None, None, "0.6017", "0.541"),  # 0.54153 rounded down to a bid
+        ("0.500", None, "0.600", "0.500"),
+        ("0.500", "0.400", "0.600", "0.400"),
+        ("0.700", None, "0.600", "0.540"),
+        ("0.500", None, None, "0.500"),
+    ],
+)
+def test_the_ceiling_is_the_lowest_bound(
+    max_bid: str | None, max_hourly: str | None, on_demand: str | None, limit: str | None
+) -> None:
+    spec = a_spec(max_bid=dollars(max_bid), max_hourly=dollars(max_hourly))
+    assert ceiling(spec, dollars(on_demand), P) == dollars(limit)
+
+
+@pytest.mark.parametrize(
+    ("floor", "on_demand", "bid"),
+    [
+        ("0.200", "0.600", "0.230"),
+        ("0.2001", "0.600", "0.231"),  # rounded up, so that it wins
+        ("0.500", "0.600", "0.540"),  # no room for the whole markup
+        ("0.540", "0.600", "0.540"),
+        ("0.5401", "0.600", None),  # the ceiling does not win
+        ("0.541", "0.600", None),
+        ("0", "0.600", "0.001"),
+        (None, "0.600", None),
+        ("0.200", None, None),
+    ],
+)
+def test_a_first_bid_wins_now_or_is_not_made(floor: str | None, on_demand: str | None, bid: str | None) -> None:
+    offer = an_offer(floor=dollars(floor), on_demand_rate=dollars(on_demand))
+    assert first_bid(a_spec(), offer, P) == dollars(bid)
+
+
+@pytest.mark.parametrize(
+    ("rate", "rebids", "bid"),
+    [
+        ("0.300", 0, "0.360"),
+        ("0.300", 2, "0.360"),
+        ("0.300", 3, None),
+        ("0.500", 0, "0.540"),
+        ("0.540", 0, None),
+        ("0.560", 0, None),
+        ("0.001", 0, "0.002"),  # a fifth of nearly nothing is still a whole unit
+        ("0.0015", 0, "0.003"),
+    ],
+)
+def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: int, bid: str | None) -> None:
+    assert raised_bid(a_spec(), a_lease(rate=D(rate), rebids=rebids), P) == dollars(bid)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"markup": D("0.99")},
+        {"markup": D(11)},
+        {"rebid_step": D(1)},
+        {"ceiling_of_on_demand": D(1)},
+        {"ceiling_of_on_demand": D(0)},
+        {"work_error": -0.1},
+        {"preemptions_per_hour": -1},
+        {"max_rebids": -1},
+        {"setup_s": -1},
+    ],
+)
+def test_parameters_out_of_bounds_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"must|at least"):
+        Params(**changes)  # type: ignore[arg-type]

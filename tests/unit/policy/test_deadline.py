@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Role
+from autopilot.policy.deadline import Verdict, pressure
+from autopilot.policy.params import Params
+from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
+
+P = Params(work_error=0.1, setup_s=600, tick_lag_s=60, detect_s=60)
+# 10 h of work: 11 h with the error, 10 min of set-up; one more loss costs 1 + 1 + 10 + 10 (checkpoint interval) minutes.
+LOSS = timedelta(minutes=22)
+
+
+def job_due(hours: float, *leases: object, **changes: object) -> Job:
+    spec = a_spec(work_estimate=10 * HOUR, deadline=START + hours * HOUR, checkpoint_interval=timedelta(minutes=10))
+    return a_job(*leases, spec=spec, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "verdict"),
+    [
+        (11 * 60 + 10 + 22, Verdict.FINE),
+        (11 * 60 + 10 + 21, Verdict.TIGHT),
+        (10 * 60 + 10, Verdict.TIGHT),
+        (10 * 60 + 9, Verdict.WILL_MISS),
+        (-5, Verdict.WILL_MISS),
+    ],
+)
+def test_verdicts_without_a_machine(minutes: float, verdict: Verdict) -> None:
+    force = pressure(job_due(minutes / 60), START, P)
+    assert (force.verdict, force.one_more_loss) == (verdict, LOSS)
+    assert force.slack == timedelta(minutes=minutes) - timedelta(hours=11, minutes=10)
+    assert force.needs_on_demand == (verdict is not Verdict.FINE)
+
+
+@pytest.mark.parametrize(
+    ("lease", "restart"),
+    [
+        (a_lease(), 0),
+        (a_lease(role=Role.SAVE_AND_STOP), 0),
+        (a_lease(running_since=None), 10),
+        (a_paused_lease(), 10),
+        (a_new_home(), 10),
+    ],
+    ids=["at work", "saving", "loading", "paused", "waiting"],
+)
+def test_a_run_at_work_needs_no_restart(lease: object, restart: int) -> None:
+    force = pressure(job_due(20, lease), START, P)
+    assert force.slack == 9 * HOUR - timedelta(minutes=restart)
+
+
+def test_work_done_buys_slack() -> None:
+    before, after = pressure(job_due(20), START, P), pressure(job_due(20, work_done=5 * HOUR), START, P)
+    assert before.slack is not None
+    assert after.slack is not None
+    assert after.slack - before.slack == 5.5 * HOUR
+
+
+@pytest.mark.parametrize("changes", [{"deadline": None}, {"work_estimate": None}])
+def test_without_deadline_or_estimate_nothing_presses(changes: dict[str, None]) -> None:
+    job = a_job(spec=a_spec(**({"deadline": START + HOUR} | changes)))
+    force = pressure(job, START, P)
+    assert (force.slack, force.verdict, force.needs_on_demand) == (None, None, False)

@@ -1,0 +1,342 @@
+"""``decide``, question by question, in the order in which it asks them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from autopilot.domain import events as e
+from autopilot.domain.actions import Acquire, ChangeBid, Release, SaveAndStop, SetStatus
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job, JobStatus, SpotPolicy
+from autopilot.domain.lease import LeaseState, Role, Slot
+from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+from autopilot.policy.budget import committed, stop_cost
+from autopilot.policy.decide import decide
+from autopilot.policy.params import Params
+from tests.builders import (
+    HOUR,
+    START,
+    D,
+    a_job,
+    a_lease,
+    a_market,
+    a_new_home,
+    a_paused_lease,
+    a_spec,
+    an_intent,
+    an_offer,
+    at,
+    decided,
+    heartbeat,
+    play,
+    seen,
+)
+
+P = Params()
+CHEAP = an_offer("cheap", floor=D("0.100"))
+MARKET = a_market(an_offer("dear", floor=D("0.400")), CHEAP, an_offer("middling", floor=D("0.200")))
+
+
+def acts(job: Job, market: Market = MARKET, now: float = 0, params: Params = P) -> tuple[object, ...]:
+    return decide(job, market, at(now), params).actions
+
+
+# 1. Does the job still want capacity?
+
+
+@pytest.mark.parametrize(
+    "status",
+    [JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.CANCELLING, JobStatus.PARKED],
+)
+def test_a_job_that_wants_nothing_gives_everything_back(status: JobStatus) -> None:
+    leaving = a_lease("lease-3", state=LeaseState.DESTROY_REQUESTED, role=Role.LEAVE)
+    job = a_job(a_lease(), a_new_home(), leaving, status=status, reason=Reason.USER_CANCELLED)
+    assert acts(job) == (Release("lease-1", Reason.USER_CANCELLED), Release("lease-2", Reason.USER_CANCELLED))
+
+
+def test_an_intent_of_a_cancelled_job_is_left_to_be_resolved_first() -> None:
+    job = a_job(an_intent(create_unknown=True), status=JobStatus.CANCELLING, reason=Reason.USER_CANCELLED)
+    assert acts(job) == ()
+    landed = play(job, e.LeaseAcquired("lease-1", "77", at(1)))
+    assert acts(landed) == (Release("lease-1", Reason.USER_CANCELLED),)
+
+
+# 2. Is there money for more than a safe stop?
+
+
+def broke(job: Job) -> Job:
+    """The same job with a budget that its commitments just use up."""
+    spec = a_spec(budget=committed(job, P))
+    return a_job(*job.leases, spec=spec, spent=job.spent)
+
+
+def test_without_money_a_running_job_is_saved_first() -> None:
+    job = broke(a_job(a_lease(), a_new_home(), spent=D(5)))
+    assert acts(job) == (SaveAndStop("lease-1", Reason.BUDGET_EXHAUSTED), Release("lease-2", Reason.BUDGET_EXHAUSTED))
+
+
+def test_one_nano_dollar_more_and_it_goes_on() -> None:
+    lease = a_lease()
+    spec = a_spec(budget=D(5) + stop_cost(lease.rate, lease.storage_rate, P) + D("0.000000001"))
+    assert acts(a_job(lease, spec=spec, spent=D(5)), a_market()) == ()
+
+
+def test_the_wait_for_the_last_checkpoint_has_an_end() -> None:
+    told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START)
+    job = broke(a_job(told))
+    assert acts(job, now=P.save_timeout_s - 1) == ()
+    parked = (Release("lease-1", Reason.BUDGET_EXHAUSTED), SetStatus(JobStatus.PARKED, Reason.BUDGET_EXHAUSTED))
+    assert acts(job, now=P.save_timeout_s) == parked
+    saved = broke(a_job(a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)))
+    assert acts(saved, now=30) == parked
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        a_paused_lease(),
+        a_lease(status=InstanceStatus.PROVISIONING, running_since=None),
+        a_lease(status=InstanceStatus.OFFLINE, running_since=None, offline_since=START),
+    ],
+    ids=["paused", "loading", "offline"],
+)
+def test_without_money_a_machine_that_does_no_work_is_given_back_at_once(lease: object) -> None:
+    job = broke(a_job(lease))  # type: ignore[arg-type]
+    assert acts(job) == (
+        Release("lease-1", Reason.BUDGET_EXHAUSTED),
+        SetStatus(JobStatus.PARKED, Reason.BUDGET_EXHAUSTED),
+    )
+
+
+def test_a_budget_too_small_for_any_offer_parks_or_cancels_the_job() -> None:
+    for cancels, status in ((False, JobStatus.PARKED), (True, JobStatus.CANCELLING)):
+        job = a_job(spec=a_spec(budget=D("0.01"), cancel_when_exhausted=cancels))
+        assert acts(job) == (SetStatus(status, Reason.BUDGET_EXHAUSTED),)
+
+
+# 3. A move under way: see test_migration.
+
+
+# 4. No machine.
+
+
+def test_the_cheapest_way_to_finish_is_taken() -> None:
+    (action,) = acts(a_job())
+    assert action == Acquire(Slot.MAIN, CHEAP, CapacityType.SPOT, D("0.115"), Reason.CHEAPEST)
+
+
+def test_a_lower_rate_with_a_dear_disk_is_not_the_cheapest() -> None:
+    dear_disk = an_offer("dear-disk", floor=D("0.090"), storage_price=D("5.00"))
+    (action,) = acts(a_job(), a_market(dear_disk, CHEAP))
+    assert isinstance(action, Acquire)
+    assert action.offer is CHEAP
+
+
+def test_on_demand_is_taken_when_it_costs_less_than_any_bid() -> None:
+    bargain = an_offer("bargain", floor=None, on_demand_rate=D("0.110"))
+    (action,) = acts(a_job(), a_market(CHEAP, bargain))
+    assert action == Acquire(Slot.MAIN, bargain, CapacityType.ON_DEMAND, D("0.110"), Reason.CHEAPEST)
+
+
+@pytest.mark.parametrize(
+    ("policy", "types"),
+    [
+        (SpotPolicy.SPOT, {CapacityType.SPOT}),
+        (SpotPolicy.ON_DEMAND, {CapacityType.ON_DEMAND}),
+        (SpotPolicy.AUTO, {CapacityType.SPOT}),
+    ],
+)
+def test_the_spot_policy_is_kept(policy: SpotPolicy, types: set[CapacityType]) -> None:
+    assert {a.capacity_type for a in acts(a_job(spec=a_spec(spot_policy=policy))) if isinstance(a, Acquire)} == types
+
+
+@pytest.mark.parametrize(
+    "market",
+    [a_market(), a_market(CHEAP, known=False), a_market(CHEAP, avoid=frozenset({("vastai", "cheap")}))],
+    ids=["no offers", "market unknown", "machine avoided"],
+)
+def test_without_an_eligible_offer_it_waits(market: Market) -> None:
+    assert acts(a_job(), market) == ()
+
+
+def test_a_create_whose_outcome_is_unknown_is_never_repeated() -> None:
+    assert acts(a_job(an_intent(create_unknown=True)), now=10_000) == ()
+
+
+def test_a_machine_on_its_way_out_is_not_rented_again() -> None:
+    leaving = a_lease(machine_id="cheap", state=LeaseState.DESTROY_REQUESTED, role=Role.LEAVE)
+    (action,) = acts(a_job(leaving))
+    assert isinstance(action, Acquire)
+    assert action.offer.machine_id == "middling"
+
+
+def pressed(hours_left: float, **changes: object) -> Job:
+    return a_job(spec=a_spec(work_estimate=10 * HOUR, deadline=START + hours_left * HOUR, **changes))
+
+
+@pytest.mark.parametrize(
+    ("hours_left", "capacity_type", "reason"),
+    [
+        (24, CapacityType.SPOT, Reason.CHEAPEST),
+        (11.93, CapacityType.SPOT, Reason.CHEAPEST),  # 11.5 h with the estimate's error, set-up 420 s, a loss 1110 s
+        (11.92, CapacityType.ON_DEMAND, Reason.DEADLINE),
+        (9, CapacityType.ON_DEMAND, Reason.DEADLINE),  # too late already: as early as can be
+    ],
+)
+def test_a_deadline_asks_for_on_demand(hours_left: float, capacity_type: CapacityType, reason: Reason) -> None:
+    (action,) = acts(pressed(hours_left))
+    assert isinstance(action, Acquire)
+    assert (action.capacity_type, action.reason) == (capacity_type, reason)
+
+
+def test_a_deadline_does_not_when_the_job_file_forbids_it() -> None:
+    (action,) = acts(pressed(11, fall_back=False))
+    assert isinstance(action, Acquire)
+    assert action.capacity_type is CapacityType.SPOT
+
+
+def test_late_is_worse_than_risky() -> None:
+    spot_only = a_market(an_offer("spot-only", floor=D("0.100"), on_demand_rate=None))
+    (action,) = acts(pressed(11, max_bid=D("0.500")), spot_only)
+    assert isinstance(action, Acquire)
+    assert (action.capacity_type, action.reason) == (CapacityType.SPOT, Reason.DEADLINE)
+
+
+def test_spot_is_taken_when_the_budget_does_not_reach_for_on_demand() -> None:
+    offer = an_offer(floor=D("0.100"), on_demand_rate=D("4.000"))
+    (action,) = acts(pressed(11, budget=D("0.50")), a_market(offer))
+    assert isinstance(action, Acquire)
+    assert action.capacity_type is CapacityType.SPOT
+
+
+# 5. A machine that loads, works, is offline.
+
+
+def test_a_failed_run_gives_its_machine_back_before_the_next_attempt() -> None:
+    assert acts(a_job(a_lease(exit_code=1))) == (Release("lease-1", Reason.RETRY),)
+
+
+def test_a_machine_is_given_back_at_the_end_of_its_life() -> None:
+    lease = a_lease(not_after=at(100))
+    assert acts(a_job(lease), a_market(), 99) == ()
+    assert acts(a_job(lease), a_market(), 100) == (Release("lease-1", Reason.EXPIRING),)
+
+
+def test_a_lost_host_is_waited_for_a_little() -> None:
+    lease = a_lease(status=InstanceStatus.OFFLINE, running_since=None, offline_since=START)
+    assert acts(a_job(lease), now=P.offline_grace_s - 1) == ()
+    assert acts(a_job(lease), now=P.offline_grace_s) == (Release("lease-1", Reason.HOST_LOST),)
+
+
+def test_a_machine_that_loads_for_ever_is_given_up() -> None:
+    job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
+    assert acts(job, now=P.loading_timeout_s - 1) == ()
+    assert acts(job, now=P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
+def test_a_machine_whose_agent_never_reports_is_given_up() -> None:
+    job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
+    job = play(job, seen(job.leases[0], InstanceStatus.RUNNING, at(60)))
+    assert acts(job, now=1200) == ()
+    assert acts(job, now=60 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+    reported = play(job, heartbeat(job.leases[0], at(1500), "restoring"))
+    assert acts(reported, a_market(), 60 + P.loading_timeout_s) == ()
+
+
+def test_a_machine_that_loads_again_after_a_pause_gets_its_time_again() -> None:
+    lease = a_lease()
+    job = play(
+        a_job(lease),
+        seen(lease, InstanceStatus.STOPPED, at(7200)),
+        e.BidIntended(lease.id, D("0.360"), at(7201)),
+        seen(lease, InstanceStatus.PROVISIONING, at(7230), rate=D("0.360")),
+    )
+    assert acts(job, now=7231) == (), "a raise that won is not thrown away"
+    assert acts(job, now=7230 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
+def test_a_run_told_to_stop_whose_new_home_was_lost_is_not_kept_idle() -> None:
+    told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START)
+    assert acts(a_job(told), a_market(), 30) == ()
+    assert acts(a_job(told), a_market(), P.save_timeout_s) == (Release("lease-1", Reason.MOVING),)
+    saved = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)
+    assert acts(a_job(saved), a_market(), 30) == (Release("lease-1", Reason.MOVING),)
+
+
+def test_a_working_machine_is_kept() -> None:
+    assert acts(a_job(a_lease()), a_market(an_offer("as-good", floor=D("0.260"))), 7200) == ()
+
+
+@pytest.mark.parametrize(
+    ("offer", "now", "moves"),
+    [
+        pytest.param(an_offer(floor=D("0.100")), 1800, True, id="much cheaper"),
+        pytest.param(an_offer(floor=D("0.100")), 1799, False, id="it has only just begun"),
+        pytest.param(an_offer(floor=D("0.235")), 1800, False, id="not cheaper enough"),
+    ],
+)
+def test_a_working_job_is_moved_for_a_saving_that_is_worth_it(offer: object, now: float, moves: bool) -> None:
+    found = acts(a_job(a_lease()), a_market(offer), now)  # type: ignore[arg-type]
+    assert len(found) == moves
+    for action in found:
+        assert isinstance(action, Acquire)
+        assert (action.slot, action.reason) == (Slot.NEXT, Reason.CHEAPER_ELSEWHERE)
+
+
+def test_a_job_without_an_estimate_is_not_moved_for_price() -> None:
+    assert acts(a_job(a_lease(), spec=a_spec(work_estimate=None)), MARKET, 7200) == ()
+
+
+def test_a_job_near_its_deadline_is_not_moved_for_price() -> None:
+    lease = a_lease(capacity_type=CapacityType.ON_DEMAND, rate=D("0.600"))
+    job = a_job(lease, spec=a_spec(deadline=START + 12 * HOUR))
+    assert acts(job, MARKET, 1800) == ()
+    easy = a_job(lease, spec=a_spec(deadline=START + 24 * HOUR))
+    assert len(acts(easy, MARKET, 1800)) == 1
+
+
+def test_a_working_spot_job_escalates_when_one_more_loss_would_miss_the_deadline() -> None:
+    def now_at(hours_left: float) -> tuple[object, ...]:
+        return acts(a_job(a_lease(), spec=a_spec(deadline=START + hours_left * HOUR)), a_market(an_offer()))
+
+    assert now_at(11.9) == ()
+    (move,) = now_at(11.7)
+    assert isinstance(move, Acquire)
+    assert (move.slot, move.capacity_type, move.reason) == (Slot.NEXT, CapacityType.ON_DEMAND, Reason.DEADLINE)
+
+
+def test_an_escalation_beyond_the_budget_stays_where_it_is() -> None:
+    lease = a_lease()
+    spec = a_spec(deadline=START + 11 * HOUR, budget=stop_cost(lease.rate, lease.storage_rate, P) + D("0.05"))
+    assert acts(a_job(lease, spec=spec), a_market(an_offer())) == ()
+
+
+# Standing rules.
+
+
+def test_each_decision_says_when_to_look_again_and_why_it_stands_so() -> None:
+    decision = decide(a_job(), MARKET, START, P)
+    assert decision.wake_at == START + timedelta(seconds=P.tick_lag_s)
+    assert {note.topic for note in decision.notes} >= {"standing", "alternatives"}
+
+
+def test_a_move_for_the_deadline_is_carried_through() -> None:
+    """The whole escalation: spot at work → on-demand loads → save → promote → release."""
+    job = a_job(a_lease(), spec=a_spec(deadline=START + 11.5 * HOUR))
+    (move,), job = decided(job, a_market(an_offer()), at(0))
+    assert isinstance(move, Acquire)
+    new = an_intent("lease-2", slot=Slot.NEXT, capacity_type=CapacityType.ON_DEMAND, rate=move.rate)
+    job = play(job, e.LeaseIntended(new, at(0)), e.LeaseAcquired("lease-2", "78", at(1)))
+    job = play(job, seen(job.leases[1], InstanceStatus.RUNNING, at(200)), heartbeat(new, at(210), "waiting"))
+    (stop,), job = decided(job, a_market(), at(211))
+    assert stop == SaveAndStop("lease-1", Reason.MOVING)
+    job = play(job, heartbeat(job.leases[0], at(240), "saved", saved=True))
+    actions, job = decided(job, a_market(), at(241))
+    assert [type(action).__name__ for action in actions] == ["Release", "Promote"]
+    assert job.main is not None
+    assert (job.main.id, job.main.role, job.run_epoch) == ("lease-2", Role.RUN, 2)
+    assert not any(isinstance(action, ChangeBid) for action in acts(job, MARKET, 300))

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from autopilot.domain.job import GpuChoice, Trust
+from autopilot.policy.eligibility import eligible, why_not
+from autopilot.policy.params import Params
+from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
+
+
+@pytest.mark.parametrize(
+    ("spec_changes", "offer_changes", "fits"),
+    [
+        ({}, {}, True),
+        ({}, {"gpu": "rtx 4090"}, True),
+        ({}, {"gpu": "RTX 3090"}, False),
+        ({}, {"num_gpus": 2}, False),
+        ({"gpus": (GpuChoice("RTX 4090", 2), GpuChoice("RTX 3090"))}, {"num_gpus": 2}, True),
+        ({"gpus": (GpuChoice("RTX 4090", 2), GpuChoice("RTX 3090"))}, {"gpu": "RTX 3090", "num_gpus": 2}, False),
+        ({"min_vram_gb": D(24)}, {}, True),
+        ({"min_vram_gb": D("24.1")}, {}, False),
+        ({"disk_gb": D(500)}, {}, True),
+        ({"disk_gb": D(501)}, {}, False),
+        ({}, {"verified": False}, False),
+        ({"trust": Trust.ANY}, {"verified": False}, True),
+        ({"trust": Trust.SECURE}, {}, False),
+        ({"trust": Trust.SECURE}, {"datacenter": True}, True),
+        ({"trust": Trust.SECURE}, {"datacenter": True, "verified": False}, False),
+    ],
+)
+def test_what_fits_the_job_file(
+    spec_changes: dict[str, object], offer_changes: dict[str, object], fits: bool
+) -> None:
+    spec, offer = a_spec(**spec_changes), an_offer(**offer_changes)
+    assert (why_not(spec, offer) is None) == fits
+    assert (eligible(a_job(spec=spec), a_market(offer), START, Params()) == (offer,)) == fits
+
+
+def test_a_machine_must_last_as_long_as_the_work_may_take() -> None:
+    params = Params(work_error=0.1, setup_s=600)
+    job = a_job(spec=a_spec(work_estimate=10 * HOUR))
+    needed = START + timedelta(hours=11, minutes=10)
+    lasting = an_offer(ends_at=needed)
+    short = an_offer(ends_at=needed - timedelta(seconds=1))
+    assert eligible(job, a_market(short, lasting), START, params) == (lasting,)
+
+
+def test_machines_that_this_job_holds_or_avoids_are_left_out() -> None:
+    job = a_job(a_lease(machine_id="held"))
+    held, avoided, free = an_offer("held"), an_offer("avoided"), an_offer("free")
+    market = a_market(held, avoided, free, avoid=frozenset({("vastai", "avoided")}))
+    assert eligible(job, market, START, Params()) == (free,)
+
+
+def test_an_unknown_market_has_no_eligible_offers() -> None:
+    offer = an_offer()
+    assert eligible(a_job(), a_market(offer, known=False), START, Params()) == ()
+    assert eligible(a_job(), a_market(replace(offer, provider="elsewhere")), START, Params()) == ()

@@ -1,0 +1,160 @@
+"""A paused machine: raise, wait or leave."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from autopilot.domain import events as e
+from autopilot.domain.actions import Action, ChangeBid, Release
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+from autopilot.policy.decide import decide
+from autopilot.policy.params import Params
+from tests.builders import (
+    HOUR,
+    START,
+    D,
+    a_job,
+    a_market,
+    a_paused_lease,
+    a_spec,
+    an_offer,
+    at,
+    play,
+    seen,
+)
+
+P = Params(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90, paused_wait_s=900)
+ELSEWHERE = an_offer("elsewhere", floor=D("0.500"))
+NOTHING = a_market()
+
+
+def acts(job: Job, market: Market = NOTHING, now: float = 0, params: Params = P) -> tuple[Action, ...]:
+    return decide(job, market, at(now), params).actions
+
+
+def raised(job: Job, when: float) -> Job:
+    """The job after the raise that the policy asks for, taken by the market, in vain so far."""
+    (action,) = acts(job, now=when)
+    assert isinstance(action, ChangeBid)
+    lease = job.leases[0]
+    return play(job, e.BidIntended(lease.id, action.bid, at(when)), e.BidChanged(lease.id, action.bid, at(when + 1)))
+
+
+def test_an_outbid_is_answered_by_a_raise_at_once() -> None:
+    assert acts(a_job(a_paused_lease())) == (ChangeBid("lease-1", D("0.330"), Reason.OUTBID),)
+
+
+def test_rungs_are_climbed_one_by_one_until_they_are_used_up() -> None:
+    job = raised(a_job(a_paused_lease()), 0)
+    assert acts(job, now=60) == (), "the raise gets its time"
+    job = raised(job, 100)
+    assert job.leases[0].rate == D("0.363")
+    assert acts(job, now=150) == ()
+    assert acts(job, now=200) == (), "nothing better is known: wait"
+    assert acts(job, a_market(ELSEWHERE), 200) == (Release("lease-1", Reason.DISPLACED),)
+    assert acts(job, now=900) == (Release("lease-1", Reason.DISPLACED),)
+
+
+def test_rungs_start_anew_once_it_has_run() -> None:
+    job = raised(a_job(a_paused_lease()), 0)
+    lease = job.leases[0]
+    job = play(job, seen(lease, InstanceStatus.RUNNING, at(30)), seen(lease, InstanceStatus.STOPPED, at(60)))
+    assert acts(job, now=61) == (ChangeBid("lease-1", D("0.363"), Reason.OUTBID),)
+
+
+def test_a_raise_that_costs_more_than_leaving_is_not_made() -> None:
+    cheap = an_offer("cheap", floor=D("0.100"))
+    assert acts(a_job(a_paused_lease()), a_market(cheap)) == (Release("lease-1", Reason.OUTBID),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "spec_changes"),
+    [
+        ({"rate": D("0.540")}, {}),  # 90 % of the on-demand price
+        ({"on_demand_rate": None}, {}),
+        ({}, {"max_bid": D("0.300")}),
+        ({}, {"max_hourly": D("0.300")}),
+        ({"capacity_type": CapacityType.ON_DEMAND}, {}),
+    ],
+    ids=["at the ceiling", "no ceiling known", "max_bid", "max_hourly", "on demand"],
+)
+def test_no_raise_beyond_the_ceiling(changes: dict[str, object], spec_changes: dict[str, object]) -> None:
+    job = a_job(a_paused_lease(**changes), spec=a_spec(**spec_changes))
+    assert acts(job) == ()
+    assert acts(job, now=899) == ()
+    assert acts(job, now=900) == (Release("lease-1", Reason.OUTBID),)
+
+
+def test_a_market_without_rebids_is_waited_for_or_left() -> None:
+    assert acts(a_job(a_paused_lease()), a_market(can_rebid=False)) == ()
+    market = a_market(ELSEWHERE, can_rebid=False)
+    assert acts(a_job(a_paused_lease()), market) == (Release("lease-1", Reason.OUTBID),)
+
+
+def test_without_credit_nothing_helps_and_nothing_is_given_up() -> None:
+    job = a_job(a_paused_lease(pause_cause=Reason.OUT_OF_CREDIT))
+    for now in (0, 1000, 100_000):
+        assert acts(job, a_market(ELSEWHERE), now) == ()
+
+
+def test_once_the_user_has_paid_in_the_machine_is_treated_as_outbid() -> None:
+    lease = a_paused_lease(pause_cause=Reason.OUT_OF_CREDIT)
+    job = play(a_job(lease), seen(lease, InstanceStatus.STOPPED, at(3600), out_of_credit=True))
+    assert acts(job, now=3600) == ()
+    job = play(job, seen(lease, InstanceStatus.STOPPED, at(7200)))
+    assert acts(job, now=7200) == (ChangeBid("lease-1", D("0.330"), Reason.OUTBID),)
+
+
+def test_an_expired_machine_is_given_back() -> None:
+    job = a_job(a_paused_lease(pause_cause=Reason.EXPIRING))
+    assert acts(job) == (Release("lease-1", Reason.EXPIRING),)
+
+
+def test_a_pressing_deadline_does_not_wait() -> None:
+    lease = a_paused_lease(rate=D("0.540"))
+    assert acts(a_job(lease, spec=a_spec(deadline=START + 20 * HOUR))) == ()
+    pressed = a_job(lease, spec=a_spec(deadline=START + 11 * HOUR))
+    assert acts(pressed) == (Release("lease-1", Reason.OUTBID),)
+
+
+def test_a_raise_that_is_refused_again_and_again_does_not_hold_the_job_for_ever() -> None:
+    job, asked = a_job(a_paused_lease()), 0
+    for now in range(0, 1200, 30):
+        actions = acts(job, now=now)
+        if any(isinstance(action, Release) for action in actions):
+            break
+        for action in actions:
+            assert isinstance(action, ChangeBid)
+            asked += 1
+            standing = job.leases[0].rate
+            job = play(job, e.BidIntended("lease-1", action.bid, at(now)), e.BidRefused("lease-1", standing, at(now + 1)))
+    else:
+        pytest.fail("the paused machine was never left")
+    assert now <= P.paused_wait_s
+    assert asked <= P.paused_wait_s / P.rebid_settle_s + 1, "a market that says no is not asked at every tick"
+
+
+def test_a_raise_that_the_guard_never_lets_through_does_not_hold_the_job_for_ever() -> None:
+    job = a_job(a_paused_lease(), spec=a_spec(max_rate=D("0.310")))
+    assert acts(job, now=901) == (Release("lease-1", Reason.OUTBID),)
+
+
+def test_the_numbers_behind_the_choice_are_noted() -> None:
+    decision = decide(a_job(a_paused_lease()), a_market(ELSEWHERE), START + timedelta(seconds=7), P)
+    (note,) = (note for note in decision.notes if note.topic == "paused")
+    numbers = dict(note.numbers)
+    assert (numbers["cause"], numbers["paused_s"], numbers["rebid"]) == (Reason.OUTBID, 7, D("0.330"))
+    assert numbers["cost_of_leaving"] is not None
+
+
+def test_a_lease_is_never_asked_for_a_bid_it_already_has() -> None:
+    lease: Lease = a_paused_lease(rate=D("0.5399"))
+    for action in acts(a_job(lease)):
+        assert not isinstance(action, ChangeBid) or action.bid > lease.rate
