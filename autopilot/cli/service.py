@@ -88,7 +88,13 @@ def sandbox(
     return main(argv)
 
 
-def demo(*, keep: Annotated[bool, Flag] = False, seed: int = 1, plain: Annotated[bool, Flag] = False) -> int:
+def demo(
+    *,
+    keep: Annotated[bool, Flag] = False,
+    seed: int = 1,
+    plain: Annotated[bool, Flag] = False,
+    picture: Path | None = None,
+) -> int:
     """Watch a real job being bid for, outbid, moved, resumed and billed in the sandbox, in about a minute.
 
     Parameters
@@ -99,10 +105,12 @@ def demo(*, keep: Annotated[bool, Flag] = False, seed: int = 1, plain: Annotated
         Another seed, another course of events.
     plain
         Plain lines in place of the live view; always so where there is no terminal.
+    picture
+        Also draw the end into this SVG file.
     """
     from autopilot.cli.demo.main import run
 
-    return run(keep=keep, seed=seed, plain=plain or not sys.stdout.isatty())
+    return run(keep=keep, seed=seed, plain=plain or not sys.stdout.isatty(), picture=picture)
 
 
 def version() -> int:

@@ -189,6 +189,15 @@ class Settings(BaseSettings):
                     hint=f"set clock.speed to 1, or providers.{name}.base_url to an emulator",
                 )
 
+    def check_mailbox(self) -> None:
+        """Raises ``UserError`` when machines of a real market could not reach the mailbox: they would work unheard."""
+        real = [name for name, provider in self.markets.items() if provider.is_real]
+        if real and not (self.blobs.public_url or "").startswith("https://"):
+            raise UserError(
+                f"machines rented on {', '.join(real)} cannot reach this machine's mailbox on {self.blobs.listen}",
+                hint="set blobs.public_url to an https address that leads to it",
+            )
+
     def check_unproven(self, accept_unproven: bool) -> None:
         """Raises ``UserError`` for a real market unless the operator accepts that this version is unproven there."""
         for name, provider in self.markets.items():

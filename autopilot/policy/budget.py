@@ -1,7 +1,7 @@
 """What a job may still spend. A lease commits us to more than it has cost: stopping it safely takes time and money.
 
     committed = spent + Σ stop cost of the live leases + Σ reserves of open intents        (docs/explanation/money.md)
-    stop cost = rate × (detection + last checkpoint + destroy) + storage rate × tail
+    stop cost = rate × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail
 
 ``spent`` includes what has accrued and is not yet posted.
 """
@@ -20,7 +20,7 @@ from autopilot.policy.params import Params
 
 def stop_cost(rate: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
     """Dollars to detect, save and destroy an instance that bills at these rates ($/h), rounded up."""
-    stopping = timedelta(seconds=params.detect_s + params.final_save_s + params.destroy_s)
+    stopping = timedelta(seconds=params.detect_s + params.save_timeout_s + params.destroy_s)
     return worst_case(rate, stopping) + worst_case(storage_rate, timedelta(hours=params.tail_h))
 
 

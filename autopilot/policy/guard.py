@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Number, Promote, Veto
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Number, Promote, Release, Veto
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
@@ -56,48 +56,72 @@ def guard(
     """The actions that may go on, and those that may not. At most one Acquire of a decision passes."""
     allowed: list[Action] = []
     vetoes: list[Veto] = []
+    pledged, pledged_per_hour = ZERO, ZERO
     for action in decision.actions:
-        refusal = _refusal(job, action, allowed, market, exposure, limits, params)
+        more, more_per_hour = _growth(job, action, params)
+        refusal = _refusal(job, action, more, allowed, market, exposure, limits, params)
+        if refusal is None and more_per_hour > ZERO:
+            refusal = _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
         if refusal is None:
             allowed.append(action)
+            pledged, pledged_per_hour = pledged + more, pledged_per_hour + more_per_hour
         else:
             vetoes.append(Veto(action, *refusal))
     return tuple(allowed), tuple(vetoes)
 
 
+def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]:
+    """Dollars that the action commits and $/h that it may burn, beyond what its lease already does."""
+    match action:
+        case Acquire(_, offer, _, rate):
+            storage = offer.storage_rate(job.spec.disk_gb)
+            return budget.create_reserve(rate, storage, params), rate + storage
+        case ChangeBid(lease_id, bid):
+            lease = _lease(job, lease_id)
+            if lease is not None and bid > lease.rate:
+                grown = budget.stop_cost(bid, lease.storage_rate, params) - budget.commitment(lease, params)
+                return grown, bid - lease.rate
+    return ZERO, ZERO
+
+
 def _refusal(
     job: Job,
     action: Action,
+    reserve: Decimal,
     allowed: Iterable[Action],
     market: Market,
     exposure: Exposure,
     limits: Limits,
     params: Params,
 ) -> Refusal | None:
+    """Why the action may not go on, caps on money apart."""
     match action:
         case Acquire():
             if any(isinstance(other, Acquire) for other in allowed) or job.lease_in(action.slot) is not None:
                 return Reason.SLOT_TAKEN, (("slot", action.slot),)
-            return _acquire_refusal(job, action, market, exposure, limits, params)
-        case ChangeBid(lease_id, bid, _):
-            lease = next((lease for lease in job.leases if lease.id == lease_id), None)
+            return _acquire_refusal(job, action, reserve, market, exposure, limits, params)
+        case ChangeBid(lease_id, bid):
+            lease = _lease(job, lease_id)
             if lease is None or bid <= lease.rate:
                 return None
             limit = ceiling(job.spec, lease.on_demand_rate, params)
-            if limit is None or bid > limit:
-                return Reason.BID_ABOVE_CEILING, (("bid", bid), ("ceiling", limit))
-            grown = budget.stop_cost(bid, lease.storage_rate, params) - budget.commitment(lease, params)
-            return _over_caps(job, grown, bid - lease.rate, exposure, limits, params)
-        case Promote(lease_id):
+            return None if limit is not None and bid <= limit else _above_ceiling(bid, limit)
+        case Promote():
             held = job.lease_in(Slot.MAIN)
-            freed = any(getattr(other, "lease_id", None) == held.id for other in allowed) if held else True
+            freed = held is None or any(isinstance(other, Release) and other.lease_id == held.id for other in allowed)
             return None if freed else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
         case _:
             return None
 
 
 def _acquire_refusal(
-    job: Job, action: Acquire, market: Market, exposure: Exposure, limits: Limits, params: Params
+    job: Job,
+    action: Acquire,
+    reserve: Decimal,
+    market: Market,
+    exposure: Exposure,
+    limits: Limits,
+    params: Params,
 ) -> Refusal | None:
     if not market.knows(action.offer.provider):
         return Reason.MARKET_UNKNOWN, ()
@@ -111,13 +135,21 @@ def _acquire_refusal(
     if action.capacity_type is CapacityType.SPOT:
         limit = ceiling(job.spec, action.offer.on_demand_rate, params)
         if limit is None or action.rate > limit:
-            return Reason.BID_ABOVE_CEILING, (("bid", action.rate), ("ceiling", limit))
-    storage = action.offer.storage_rate(job.spec.disk_gb)
-    reserve = budget.create_reserve(action.rate, storage, params)
+            return _above_ceiling(action.rate, limit)
+    elif job.spec.max_hourly is not None and action.rate > job.spec.max_hourly:
+        return Reason.OVER_RATE_LIMIT, (("rate", action.rate), ("limit", job.spec.max_hourly))
     credit = market.providers[action.offer.provider].credit
     if credit is not None and credit < reserve:
         return Reason.LOW_CREDIT, (("credit", credit), ("reserve", reserve))
-    return _over_caps(job, reserve, action.rate + storage, exposure, limits, params)
+    return None
+
+
+def _above_ceiling(bid: Decimal, limit: Decimal | None) -> Refusal:
+    return Reason.BID_ABOVE_CEILING, (("bid", bid), ("ceiling", limit))
+
+
+def _lease(job: Job, lease_id: str) -> Lease | None:
+    return next((lease for lease in job.leases if lease.id == lease_id), None)
 
 
 def _over_caps(

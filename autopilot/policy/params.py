@@ -39,7 +39,7 @@ class Params:
     preemptions_per_hour: float = 0.25
     """Prior for spot; each costs a set-up and half a checkpoint interval."""
     save_timeout_s: float = 300
-    """How long a planned move or a parking waits for the last checkpoint."""
+    """How long a planned move or a parking waits for the last checkpoint; a safe stop is charged with all of it."""
     waiting_horizon_s: float = 3600
     """Work assumed to remain when the job gives no estimate; for comparing offers only."""
     move_saving: Decimal = Decimal("0.15")
@@ -48,7 +48,6 @@ class Params:
     """A job stays on a machine at least this long before it is moved for price."""
     destroy_s: float = 60
     detect_s: float = 60
-    final_save_s: float = 120
     tail_h: float = 24
     """Hours of disk that a safe stop is charged with, should the destroy be slow to take."""
     settle_s: float = 300
@@ -61,5 +60,5 @@ class Params:
             raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
         if not 0 <= self.work_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:
             raise ValueError("work_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
-        if min(self.tick_lag_s, self.setup_s, self.resume_s, self.settle_s, self.tail_h) < 0:
+        if min(self.tick_lag_s, self.setup_s, self.resume_s, self.save_timeout_s, self.settle_s, self.tail_h) < 0:
             raise ValueError("times must not be negative")

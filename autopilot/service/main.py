@@ -28,6 +28,7 @@ def serve(config: Path | None, accept_unproven: bool) -> int:
     settings = load_settings(config)
     configure_logging(settings.log.format, settings.log.level, settings.secret_values())
     settings.check_unproven(accept_unproven)
+    settings.check_mailbox()
     return asyncio.run(_serve(settings))
 
 

@@ -1,0 +1,106 @@
+"""What a job has committed, and that a budget holds even when the agent never answers and the destroy is slow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from autopilot.domain import events as e
+from autopilot.domain.actions import SaveAndStop, SetStatus
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import LeaseState, Role, cost_by_day
+from autopilot.policy import budget
+from autopilot.policy.params import Params
+from tests.builders import (
+    HOUR,
+    START,
+    D,
+    a_job,
+    a_lease,
+    a_market,
+    a_paused_lease,
+    a_spec,
+    an_intent,
+    at,
+    decided,
+    lease_of,
+    play,
+    seen,
+)
+
+P = Params()
+
+
+def test_stop_cost_covers_detection_last_checkpoint_destroy_and_a_tail_of_disk() -> None:
+    params = Params(detect_s=60, save_timeout_s=300, destroy_s=60, tail_h=24)
+    assert budget.stop_cost(D("3.6"), D("0.01"), params) == D("0.42") + D("0.24")
+
+
+def test_the_reserve_of_a_create_adds_what_may_bill_unseen() -> None:
+    params = Params(settle_s=300)
+    stop = budget.stop_cost(D("3.6"), D("0.012"), params)
+    assert budget.create_reserve(D("3.6"), D("0.012"), params) == stop + D("0.301")
+
+
+def test_each_lease_commits_until_it_is_over() -> None:
+    intent, active, paused = an_intent("a"), a_lease("b"), a_paused_lease("c")
+    leaving = a_lease("d", state=LeaseState.DESTROY_SENT)
+    stop = budget.stop_cost(active.rate, active.storage_rate, P)
+    assert [budget.commitment(lease, P) for lease in (intent, active, paused, leaving)] == [D("0.15"), stop, stop, stop]
+    for state in (LeaseState.GONE, LeaseState.ABANDONED):
+        assert budget.commitment(replace(active, state=state), P) == 0
+    job = a_job(intent, active, paused, leaving, spent=D(7), status=JobStatus.RUNNING)
+    assert budget.committed(job, P) == 7 + D("0.15") + 3 * stop
+    assert budget.left(job, P) is None
+    assert budget.left(replace(job, spec=a_spec(budget=D(10))), P) == 10 - budget.committed(job, P)
+
+
+def test_burn_is_all_that_may_bill_at_once() -> None:
+    gone = a_lease("c", state=LeaseState.GONE)
+    assert budget.burn([a_lease("a"), a_paused_lease("b"), gone]) == 2 * D("0.304")
+
+
+def spent_by(job: Job, now: datetime) -> Decimal:
+    return sum((sum(cost_by_day(lease, now).values(), D(0)) for lease in job.leases), D(0))
+
+
+@pytest.mark.parametrize("rate", ["0.300", "2.500", "32.000"])
+@pytest.mark.parametrize("disk", ["0", "0.004"])
+@pytest.mark.parametrize("tick_s", [5, 30])
+@pytest.mark.parametrize("answers", [True, False], ids=["agent saves", "agent never answers"])
+def test_a_budget_is_never_overrun(rate: str, disk: str, tick_s: int, answers: bool) -> None:
+    """Ticks until the job is parked and its machine given back; the market bills to the moment of the destroy."""
+    lease = a_lease(rate=D(rate), storage_rate=D(disk), spans=())
+    limit = budget.stop_cost(lease.rate, lease.storage_rate, P) + D(rate) / 2
+    job = a_job(lease, spec=a_spec(budget=limit))
+    told_at: datetime | None = None
+    for now in (at(n * tick_s) for n in range(3 * 3600 // tick_s)):
+        job = replace(play(job, seen(lease, InstanceStatus.RUNNING, now)), spent=spent_by(job, now))
+        if answers and told_at is not None and now - told_at >= timedelta(seconds=60):
+            held = lease_of(job)
+            job = play(job, e.HeartbeatSeen(held.id, 1, "saved", None, None, None, 0, True, now))
+        actions, job = decided(job, a_market(), now)
+        if any(isinstance(action, SaveAndStop) for action in actions):
+            told_at = now
+        if any(isinstance(action, SetStatus) for action in actions):
+            break
+    else:
+        pytest.fail("the job was never parked")
+    assert told_at is not None, "unsaved work was thrown away"
+    assert now - told_at >= timedelta(seconds=60 if answers else P.save_timeout_s)
+    job = play(job, e.DestroySent(lease.id, True, now + timedelta(seconds=P.destroy_s)))
+    assert job.status is JobStatus.PARKED
+    total = spent_by(job, now + HOUR)
+    assert total <= limit
+    assert total >= D(rate) / 2, "it stopped far too early"
+
+
+def test_money_that_comes_late_does_not_leave_a_stopped_run_idle() -> None:
+    told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)
+    actions, job = decided(a_job(told, spec=a_spec(budget=D(100))), a_market(), at(60))
+    assert [type(action).__name__ for action in actions] == ["Release"]
+    assert job.main is None

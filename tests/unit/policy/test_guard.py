@@ -1,0 +1,249 @@
+"""The second reading: every reason for a veto, at its exact limit, and nothing vetoed that only gives back."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, SaveAndStop, SetStatus, Veto
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import LeaseState, Slot
+from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+from autopilot.policy.budget import create_reserve, stop_cost
+from autopilot.policy.guard import Exposure, Limits, guard
+from autopilot.policy.params import Params
+from tests.builders import (
+    START,
+    D,
+    a_job,
+    a_lease,
+    a_market,
+    a_new_home,
+    a_paused_lease,
+    a_spec,
+    an_intent,
+    an_offer,
+    exposure,
+    limits,
+)
+
+P = Params()
+OFFER = an_offer(storage_price=D("0.720"))  # 20 GB: $0.02/h
+RATE, DISK = D("0.230"), D("0.020")
+RESERVE = create_reserve(RATE, DISK, P)
+NANO = D("0.000000001")
+SPOT = Acquire(Slot.MAIN, OFFER, CapacityType.SPOT, RATE, Reason.CHEAPEST)
+ON_DEMAND = Acquire(Slot.MAIN, OFFER, CapacityType.ON_DEMAND, D("0.600"), Reason.DEADLINE)
+RAISE = ChangeBid("lease-1", D("0.360"), Reason.OUTBID)
+GROWTH = stop_cost(D("0.360"), D("0.004"), P) - stop_cost(D("0.300"), D("0.004"), P)
+
+
+def read(
+    *actions: Action,
+    job: Job | None = None,
+    market: Market | None = None,
+    account: Exposure | None = None,
+    caps: Limits | None = None,
+) -> tuple[tuple[Action, ...], tuple[Veto, ...]]:
+    job = job or a_job()
+    account = account or exposure(*job.leases)
+    return guard(job, Decision(actions, START, ()), market or a_market(OFFER), account, caps or limits(), START, P)
+
+
+def reason(*actions: Action, **given: object) -> Reason | None:
+    """Why the only action was vetoed, or None when it passed."""
+    allowed, vetoes = read(*actions, **given)  # type: ignore[arg-type]
+    assert len(allowed) + len(vetoes) == len(actions) == 1
+    assert not vetoes or vetoes[0].action == actions[0]
+    return vetoes[0].reason if vetoes else None
+
+
+OTHERS = (a_lease("x"), a_lease("y"))
+OPEN = 2 * stop_cost(D("0.300"), D("0.004"), P)
+
+
+@pytest.mark.parametrize(
+    ("within", "beyond", "veto"),
+    [
+        pytest.param(
+            {"job": a_job(spec=a_spec(budget=3 + RESERVE), spent=D(3))},
+            {"job": a_job(spec=a_spec(budget=3 + RESERVE), spent=3 + NANO)},
+            Reason.OVER_BUDGET,
+            id="budget",
+        ),
+        pytest.param(
+            {"job": a_job(spec=a_spec(max_rate=RATE + DISK))},
+            {"job": a_job(spec=a_spec(max_rate=RATE + DISK - NANO))},
+            Reason.OVER_RATE_LIMIT,
+            id="the job's burn",
+        ),
+        pytest.param(
+            {"account": exposure(*OTHERS, spent_day=D(3)), "caps": limits(day=3 + OPEN + RESERVE)},
+            {"account": exposure(*OTHERS, spent_day=3 + NANO), "caps": limits(day=3 + OPEN + RESERVE)},
+            Reason.OVER_DAY_LIMIT,
+            id="day",
+        ),
+        pytest.param(
+            {"account": exposure(*OTHERS, spent_month=D(3)), "caps": limits(month=3 + OPEN + RESERVE)},
+            {"account": exposure(*OTHERS, spent_month=3 + NANO), "caps": limits(month=3 + OPEN + RESERVE)},
+            Reason.OVER_MONTH_LIMIT,
+            id="month",
+        ),
+        pytest.param(
+            {"account": exposure(*OTHERS), "caps": limits(max_hourly=D("0.608") + RATE + DISK)},
+            {"account": exposure(*OTHERS), "caps": limits(max_hourly=D("0.608") + RATE + DISK - NANO)},
+            Reason.OVER_RATE_LIMIT,
+            id="the account's burn",
+        ),
+        pytest.param(
+            {"account": exposure(*OTHERS), "caps": limits(max_instances=3)},
+            {"account": exposure(*OTHERS), "caps": limits(max_instances=2)},
+            Reason.TOO_MANY_INSTANCES,
+            id="instances",
+        ),
+        pytest.param(
+            {"account": exposure(launches_job_10min=2), "caps": limits(launches_per_job_10min=3)},
+            {"account": exposure(launches_job_10min=3), "caps": limits(launches_per_job_10min=3)},
+            Reason.TOO_MANY_LAUNCHES,
+            id="launches of the job",
+        ),
+        pytest.param(
+            {"account": exposure(launches_hour=9), "caps": limits(launches_per_hour=10)},
+            {"account": exposure(launches_hour=10), "caps": limits(launches_per_hour=10)},
+            Reason.TOO_MANY_LAUNCHES,
+            id="launches of the account",
+        ),
+        pytest.param(
+            {"market": a_market(OFFER, credit=RESERVE)},
+            {"market": a_market(OFFER, credit=RESERVE - NANO)},
+            Reason.LOW_CREDIT,
+            id="credit",
+        ),
+        pytest.param(
+            {"job": a_job(spec=a_spec(max_bid=RATE))},
+            {"job": a_job(spec=a_spec(max_bid=RATE - D("0.001")))},
+            Reason.BID_ABOVE_CEILING,
+            id="ceiling",
+        ),
+        pytest.param(
+            {"market": a_market(OFFER)}, {"market": a_market(OFFER, known=False)}, Reason.MARKET_UNKNOWN, id="unknown"
+        ),
+        pytest.param({"job": a_job(a_new_home())}, {"job": a_job(a_lease())}, Reason.SLOT_TAKEN, id="slot"),
+        pytest.param({}, {"job": a_job(an_intent(create_unknown=True))}, Reason.SLOT_TAKEN, id="slot of an open create"),
+    ],
+)
+def test_a_launch_passes_at_each_limit_and_not_beyond(
+    within: dict[str, object], beyond: dict[str, object], veto: Reason
+) -> None:
+    assert reason(SPOT, **within) is None
+    assert reason(SPOT, **beyond) is veto
+
+
+def test_a_market_that_is_not_ours_is_unknown() -> None:
+    assert reason(SPOT, market=Market({})) is Reason.MARKET_UNKNOWN
+
+
+def test_no_bid_without_a_bound() -> None:
+    unbounded = Acquire(Slot.MAIN, an_offer(on_demand_rate=None), CapacityType.SPOT, D("0.1"), Reason.CHEAPEST)
+    assert reason(unbounded) is Reason.BID_ABOVE_CEILING
+
+
+def test_on_demand_has_no_ceiling_but_the_users_own() -> None:
+    assert reason(ON_DEMAND) is None
+    assert reason(ON_DEMAND, job=a_job(spec=a_spec(max_bid=D("0.100")))) is None, "max_bid is about bids"
+    assert reason(ON_DEMAND, job=a_job(spec=a_spec(max_hourly=D("0.600")))) is None
+    assert reason(ON_DEMAND, job=a_job(spec=a_spec(max_hourly=D("0.599")))) is Reason.OVER_RATE_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("within", "beyond", "veto"),
+    [
+        pytest.param({"max_bid": D("0.360")}, {"max_bid": D("0.359")}, Reason.BID_ABOVE_CEILING, id="ceiling"),
+        pytest.param(
+            {"budget": stop_cost(D("0.360"), D("0.004"), P)},
+            {"budget": stop_cost(D("0.360"), D("0.004"), P) - NANO},
+            Reason.OVER_BUDGET,
+            id="budget",
+        ),
+        pytest.param({"max_rate": D("0.364")}, {"max_rate": D("0.363")}, Reason.OVER_RATE_LIMIT, id="burn"),
+    ],
+)
+def test_a_raise_reserves_its_growth(within: dict[str, Decimal], beyond: dict[str, Decimal], veto: Reason) -> None:
+    lease = a_paused_lease()
+    assert reason(RAISE, job=a_job(lease, spec=a_spec(**within))) is None
+    assert reason(RAISE, job=a_job(lease, spec=a_spec(**beyond))) is veto
+
+
+def test_a_raise_is_held_to_the_accounts_caps() -> None:
+    job = a_job(a_paused_lease())
+    open_now = stop_cost(D("0.300"), D("0.004"), P)
+    assert reason(RAISE, job=job, caps=limits(day=open_now + GROWTH)) is None
+    assert reason(RAISE, job=job, caps=limits(day=open_now + GROWTH - NANO)) is Reason.OVER_DAY_LIMIT
+    assert reason(RAISE, job=job, caps=limits(month=open_now + GROWTH - NANO)) is Reason.OVER_MONTH_LIMIT
+    assert reason(RAISE, job=job, caps=limits(max_hourly=D("0.363"))) is Reason.OVER_RATE_LIMIT
+
+
+def test_a_raise_without_a_bound_is_vetoed_and_a_lower_bid_never() -> None:
+    unbounded = a_job(a_paused_lease(on_demand_rate=None))
+    assert reason(RAISE, job=unbounded) is Reason.BID_ABOVE_CEILING
+    lower = ChangeBid("lease-1", D("0.200"), Reason.OUTBID)
+    assert reason(lower, job=a_job(a_paused_lease(), spec=a_spec(budget=D(0)))) is None
+
+
+def test_of_two_launches_in_one_decision_one_passes() -> None:
+    other = Acquire(Slot.NEXT, an_offer("machine-b"), CapacityType.SPOT, RATE, Reason.CHEAPEST)
+    allowed, vetoes = read(SPOT, other)
+    assert allowed == (SPOT,)
+    assert [(veto.action, veto.reason) for veto in vetoes] == [(other, Reason.SLOT_TAKEN)]
+
+
+def test_actions_of_one_decision_share_one_budget() -> None:
+    job = a_job(a_paused_lease(), spec=a_spec(budget=stop_cost(D("0.300"), D("0.004"), P) + RESERVE))
+    move = Acquire(Slot.NEXT, OFFER, CapacityType.SPOT, RATE, Reason.CHEAPER_ELSEWHERE)
+    allowed, vetoes = read(move, RAISE, job=job)
+    assert allowed == (move,)
+    assert [veto.reason for veto in vetoes] == [Reason.OVER_BUDGET]
+
+
+def test_a_slot_that_is_being_released_is_taken_until_the_next_decision() -> None:
+    allowed, vetoes = read(Release("lease-1", Reason.RETRY), SPOT, job=a_job(a_lease()))
+    assert allowed == (Release("lease-1", Reason.RETRY),)
+    assert [veto.reason for veto in vetoes] == [Reason.SLOT_TAKEN]
+
+
+@pytest.mark.parametrize(
+    ("before", "passes"),
+    [
+        ([Release("lease-1", Reason.MOVING)], True),
+        ([], False),
+        ([SaveAndStop("lease-1", Reason.MOVING)], False),
+        ([ChangeBid("lease-1", D("0.300"), Reason.OUTBID)], False),
+        ([Release("lease-2", Reason.MOVING)], False),
+    ],
+)
+def test_a_promotion_needs_the_old_home_released(before: list[Action], passes: bool) -> None:
+    promote = Promote("lease-2", Reason.PROMOTED)
+    _, vetoes = read(*before, promote, job=a_job(a_lease(), a_new_home()))
+    assert [(veto.action, veto.reason) for veto in vetoes] == ([] if passes else [(promote, Reason.SLOT_TAKEN)])
+
+
+def test_a_promotion_into_a_free_slot_passes() -> None:
+    leaving = a_lease(state=LeaseState.DESTROY_REQUESTED)
+    assert reason(Promote("lease-2", Reason.PROMOTED), job=a_job(leaving, a_new_home())) is None
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Release("lease-1", Reason.OUTBID),
+        SaveAndStop("lease-1", Reason.MOVING),
+        SetStatus(JobStatus.PARKED, Reason.BUDGET_EXHAUSTED),
+    ],
+)
+def test_giving_back_is_never_vetoed(action: Action) -> None:
+    job = a_job(a_lease(), spec=a_spec(budget=D(0)), spent=D(100))
+    caps = limits(day=D(0), month=D(0), max_hourly=D(0), max_instances=0, launches_per_hour=0)
+    assert reason(action, job=job, caps=caps, market=a_market(known=False, credit=D(-5))) is None
