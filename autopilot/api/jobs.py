@@ -26,6 +26,8 @@ ParseJob = Callable[[str, str, datetime], JobSpec]
 """(text, source, now) → spec; raises ``UserError``."""
 
 LOG_CHUNKS_PER_ANSWER = 200
+BOOTS_SHOWN = 1000
+"""Restarts of one machine whose output is looked for: their number is the machine's own claim."""
 
 
 class NotFound(UserError):
@@ -126,7 +128,7 @@ class Jobs:
         for lease in leases:
             if not passed and f"/{lease.id}/" not in after:
                 continue
-            for boot in range(1, lease.agent_boot + 1):
+            for boot in range(1, min(lease.agent_boot, BOOTS_SHOWN) + 1):
                 number = 0
                 while len(chunks) < LOG_CHUNKS_PER_ANSWER:
                     key = log_key(job.id, lease.id, boot, number)

@@ -1,18 +1,22 @@
 """The HTTP listener of a local blob store: what a rented machine speaks to, apart from the control API.
 
 It answers GET and PUT under ``/blobs/<key>`` with a signature made by ``LocalBlobStore`` and nothing else:
-403 not signed for this, or expired · 404 no such object · 413 larger than was signed for · 507 disk full.
+403 not signed for this, or expired · 404 no such object · 413 larger than was signed for · 507 disk (nearly) full.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 
 from aiohttp import web
 
 from autopilot.blobs.local import URL_PREFIX, IncomingBlob, LocalBlobStore
 from autopilot.ports.blobs import checked_key
+
+KEPT_FREE_BYTES = 64 << 20
+"""Room on the disk that uploads never take: the ledger lies beside them and must always be able to record."""
 
 _CHUNK_BYTES = 1 << 20
 _IDLE_TIMEOUT_S = 60
@@ -37,6 +41,8 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
         key, max_bytes = _authorised(store, request)
         if request.content_length is not None and request.content_length > max_bytes:
             raise _too_large(max_bytes, request.content_length)
+        if shutil.disk_usage(store.root.parent).free - (request.content_length or 0) < KEPT_FREE_BYTES:
+            raise web.HTTPInsufficientStorage
         try:
             incoming = await asyncio.to_thread(store.incoming, key)
             try:

@@ -126,6 +126,9 @@ def _read_env(document: TomlDocument) -> tuple[tuple[str, str], ...]:
     return tuple(variables)
 
 
+FURTHEST_DEADLINE = timedelta(days=366)
+
+
 def _deadline(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime) -> datetime | None:
     at: datetime | None = read.get(("deadline", "at"))
     within: timedelta | None = read.get(("deadline", "within"))
@@ -147,12 +150,15 @@ def _deadline(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime
             f"{document.place(('deadline', 'at'))}: the deadline was {show_duration(now - at)} ago",
             hint="set a later one, or within",
         )
-    if within is None:
-        return at
-    try:
-        return now + within
-    except OverflowError:
-        raise UserError(f"{document.place(('deadline', 'within'))}: the deadline is too far away") from None
+    left = at - now if at is not None else within
+    assert left is not None, "one of them is set"
+    if left > FURTHEST_DEADLINE:
+        key = "at" if at is not None else "within"
+        raise UserError(
+            f"{document.place(('deadline', key))}: the deadline is too far away",
+            hint=f"set one within {FURTHEST_DEADLINE.days} days, or leave [deadline] out",
+        )
+    return now + left
 
 
 def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], policy: SpotPolicy) -> None:

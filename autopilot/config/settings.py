@@ -19,6 +19,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveInt,
+    PrivateAttr,
     SecretStr,
     ValidationError,
 )
@@ -32,6 +33,9 @@ from autopilot.domain.errors import UserError
 
 REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net")
 """Markets that take real money. Any other host is somebody's emulator."""
+
+PAPER_PREFIX = "paper-"
+"""Before a market's name where its instances are simulated: no row of a ledger can be mistaken for real spend."""
 
 _SOCKET_PATH_LIMIT = 107
 """Bytes that a unix socket's address holds, less its closing zero."""
@@ -96,6 +100,11 @@ class Permit(_Section):
     ttl: Duration = timedelta(minutes=15)
 
 
+class Paper(_Section):
+    credit: Money | None = None
+    set_up: Duration = timedelta(minutes=4)
+
+
 class Log(_Section):
     format: Literal["auto", "console", "json"] = "auto"
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -136,8 +145,11 @@ class Settings(BaseSettings):
     engine: Engine = Engine()
     limits: Limits = Limits()
     permit: Permit = Permit()
+    paper: Paper = Paper()
     log: Log = Log()
     providers: dict[str, ProviderSettings] = {}
+
+    _is_on_paper: bool = PrivateAttr(default=False)
 
     @classmethod
     def settings_customise_sources(
@@ -163,6 +175,27 @@ class Settings(BaseSettings):
     def markets(self) -> dict[str, ProviderSettings]:
         """The enabled providers by name."""
         return {name: provider for name, provider in self.providers.items() if provider.enabled}
+
+    @property
+    def is_on_paper(self) -> bool:
+        """Whether instances are simulated: offers are real and nothing is spent."""
+        return self._is_on_paper
+
+    def on_paper(self) -> Settings:
+        """The same for a run on paper: markets under names of their own, and state, ledger, mailbox and socket apart,
+        so that no figure of it passes for money and a daemon that spends is not in its way.
+        """
+        state_dir = self.state_dir / "paper"
+        apart = {
+            "state_dir": state_dir,
+            "ledger": self.ledger.model_copy(update={"url": f"sqlite+aiosqlite:///{state_dir / 'paper.db'}"}),
+            "api": Api(socket=self.socket_path.with_name("paper.sock")),
+            "blobs": Blobs(),
+            "providers": {PAPER_PREFIX + name: provider for name, provider in self.providers.items()},
+        }
+        paper = self.model_copy(update=apart)
+        paper._is_on_paper = True
+        return paper
 
     def only(self, market: str) -> Settings:
         """The same with this market alone."""

@@ -163,6 +163,7 @@ class LeasePromoted:
 class HeartbeatSeen:
     lease_id: str
     boot: int
+    seq: int
     agent_state: str
     step: int | None
     progress: Decimal | None

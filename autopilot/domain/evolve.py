@@ -20,6 +20,12 @@ from autopilot.domain.reasons import Reason
 ABSENCE_GAP = timedelta(seconds=20)
 """Two lists closer together than this are one piece of evidence that an instance is gone."""
 
+HEARTBEAT_LASTS = timedelta(minutes=3)
+"""Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
+
+AT_WORK = ("running", "saving", "finished")
+"""What an agent reports once the user's command has been started."""
+
 
 def evolve(job: Job, event: e.Event) -> Job:
     """Apply one event. Raises ``InvalidTransition`` for one that the lifecycle does not allow."""
@@ -36,11 +42,13 @@ def evolve(job: Job, event: e.Event) -> Job:
         case e.RunExited():
             job = _exited(job, event)
         case e.StatusSet(status, reason, at):
-            job = replace(job, status=status, reason=reason, finished_at=at if status.is_final else None)
+            parked_at = at if status is JobStatus.PARKED else None
+            finished_at = at if status.is_final else None
+            job = replace(job, status=status, reason=reason, finished_at=finished_at, parked_at=parked_at)
         case _:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
-            job = _with(_work_counted(job, before, after, event), after)
+            job = _with(_launches_judged(_work_counted(job, before, after, event), before, event), after)
     return _standing(job, event)
 
 
@@ -117,9 +125,12 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
         case e.StopOrdered(_, _, at):
             return replace(lease, role=Role.SAVE_AND_STOP, stop_ordered_at=at)
         case e.HeartbeatSeen():
+            if (event.boot, event.seq) <= (lease.agent_boot, lease.agent_seq):
+                return lease
             return replace(
                 lease,
                 agent_boot=event.boot,
+                agent_seq=event.seq,
                 agent_state=event.agent_state,
                 agent_seen_at=event.at,
                 agent_saved=event.saved,
@@ -157,6 +168,9 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
             lease = lease.moved(LeaseState.DESTROY_REQUESTED)
         return lease
     lease = replace(lease, rate=instance.rate)
+    if status is not InstanceStatus.RUNNING:
+        # Whatever the agent said last, it is not at work now; when it is back it says so itself.
+        lease = replace(lease, agent_state="")
     if status is InstanceStatus.STOPPED:
         paid_in = lease.pause_cause is Reason.OUT_OF_CREDIT and not out_of_credit
         if lease.state is LeaseState.PAUSED and not paid_in:
@@ -216,11 +230,27 @@ def _work_counted(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
         kept = job.checkpoint.work_done if job.checkpoint else timedelta(0)
         return replace(job, work_done=kept, progress=None)
     if isinstance(event, e.LeaseObserved) and was_at_work and before.agent_state == "running" and before.last_seen_at:
+        if before.agent_seen_at is None or event.at - before.agent_seen_at > HEARTBEAT_LASTS:
+            return job
         return replace(job, work_done=job.work_done + max(event.at - before.last_seen_at, timedelta(0)))
     if isinstance(event, e.HeartbeatSeen) and after.run_epoch == job.run_epoch:
         step = job.step if event.step is None else event.step
         return replace(job, step=step, progress=event.progress)
     return job
+
+
+def _launches_judged(job: Job, before: Lease, event: e.Event) -> Job:
+    """Count launches in a row that came to nothing, so that a job that cannot start does not rent for ever."""
+    match event:
+        case e.HeartbeatSeen(_, _, _, "running"):
+            return replace(job, fruitless=0)
+        case e.ReleaseRequested(_, Reason.STUCK_LOADING | Reason.AGENT_SILENT, _) if before.is_wanted:
+            worked = before.agent_state in AT_WORK
+            return job if worked else replace(job, fruitless=job.fruitless + 1)
+        case e.LeaseRefused(_, Reason.INVALID, _, _, _):
+            return replace(job, fruitless=job.fruitless + 1)
+        case _:
+            return job
 
 
 def _standing(job: Job, event: e.Event) -> Job:
@@ -248,7 +278,7 @@ def _standing_of_leases(job: Job) -> tuple[JobStatus, Reason]:
         return JobStatus.MIGRATING, Reason.MOVING
     if main.state is LeaseState.INTENT:
         return JobStatus.STARTING, Reason.LAUNCHING
-    if main.running_since is None or main.agent_state not in ("running", "saving", "finished"):
+    if main.running_since is None or main.agent_state not in AT_WORK:
         return JobStatus.STARTING, Reason.PULLING
     return JobStatus.RUNNING, Reason.WORKING
 

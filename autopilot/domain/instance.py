@@ -45,8 +45,8 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    credit: Decimal
-    """Spendable dollars; may be negative."""
+    credit: Decimal | None
+    """Spendable dollars; may be negative. None: the market has no way to tell."""
 
 
 class CostKind(StrEnum):

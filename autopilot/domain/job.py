@@ -131,6 +131,9 @@ class Job:
     run_epoch: int = 0
     launches: int = 0
     """Leases ever intended for this job."""
+    fruitless: int = 0
+    """Launches in a row that never got as far as running the command."""
+    parked_at: datetime | None = None
     failures: int = 0
     """Exits of the user's command with an error."""
     work_done: timedelta = timedelta(0)

@@ -142,6 +142,8 @@ class Lease:
     stop_seq: int = 0
     """The first orders that told the agent to save and stop; 0 when none did."""
     agent_boot: int = 0
+    agent_seq: int = 0
+    """Of the newest heartbeat, within its boot."""
     agent_state: str = ""
     agent_seen_at: datetime | None = None
     agent_saved: bool = False

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.offer import Capabilities, Offer
+from autopilot.domain.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,20 @@ class ProviderView:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What the account's own caps still allow to be committed, over all jobs; None: no such cap."""
+
+    day: Decimal | None = None
+    month: Decimal | None = None
+
+    @property
+    def exhausted(self) -> Reason | None:
+        if self.month is not None and self.month <= 0:
+            return Reason.OVER_MONTH_LIMIT
+        return Reason.OVER_DAY_LIMIT if self.day is not None and self.day <= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
 class Market:
     """``offers``: those that fit the job's query, from all markets, machines that we hold left out of the floors."""
 
@@ -28,6 +43,7 @@ class Market:
     offers_seen_at: datetime | None = None
     avoid: frozenset[tuple[str, str]] = field(default=frozenset())
     """(provider, machine_id) pairs that recently failed this job or refused us."""
+    allowance: Allowance = Allowance()
 
     def knows(self, provider: str) -> bool:
         view = self.providers.get(provider)

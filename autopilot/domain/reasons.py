@@ -16,6 +16,7 @@ class Reason(StrEnum):
     MOVING = "moving"
     COMPLETED = "completed"
     COMMAND_FAILED = "command_failed"
+    NEVER_STARTED = "never_started"
     USER_CANCELLED = "user_cancelled"
     BUDGET_EXHAUSTED = "budget_exhausted"
     # why capacity was taken, changed or given up
@@ -27,6 +28,8 @@ class Reason(StrEnum):
     HOST_LOST = "host_lost"
     OUT_OF_CREDIT = "out_of_credit"
     STUCK_LOADING = "stuck_loading"
+    AGENT_SILENT = "agent_silent"
+    INVALID = "invalid"
     EXPIRING = "expiring"
     VANISHED = "vanished"
     WRONG_TERMS = "wrong_terms"

@@ -10,7 +10,6 @@ from autopilot.domain.actions import (
     Acquire,
     Action,
     ChangeBid,
-    Decision,
     Note,
     Promote,
     Release,
@@ -36,8 +35,8 @@ def intended_lease(
     storage_rate = offer.storage_rate(spec.disk_gb)
     lease_id = ids.new()
     ends = [now + LONGEST_LIFE]
-    if spec.deadline is not None:
-        ends.append(max(spec.deadline, now) + GRACE_AFTER_DEADLINE)
+    if spec.deadline is not None and now < spec.deadline < now + LONGEST_LIFE:
+        ends.append(spec.deadline + GRACE_AFTER_DEADLINE)
     if offer.ends_at is not None:
         ends.append(offer.ends_at)
     return Lease(
@@ -119,8 +118,6 @@ def veto_note(veto: Veto) -> Note:
     return Note("veto", (("action", asked.topic), ("because", veto.reason), *veto.numbers))
 
 
-def is_worth_recording(decision: Decision, vetoes: tuple[Veto, ...], last_vetoes: tuple[Veto, ...]) -> bool:
+def is_worth_recording(allowed: tuple[Action, ...], vetoes: tuple[Veto, ...], last_vetoes: tuple[Veto, ...]) -> bool:
     """Each decision that acts is recorded; one that only waits or is vetoed anew in the same way is not."""
-    blocked = {veto.action for veto in vetoes}
-    acts = any(action not in blocked for action in decision.actions)
-    return acts or tuple(v.reason for v in vetoes) != tuple(v.reason for v in last_vetoes)
+    return bool(allowed) or tuple(v.reason for v in vetoes) != tuple(v.reason for v in last_vetoes)

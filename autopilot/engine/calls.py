@@ -15,7 +15,7 @@ import structlog
 
 from autopilot.domain import events as e
 from autopilot.domain.job import JobSpec
-from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import void
 from autopilot.engine.chronicle import Chronicle, evolve_stray
@@ -94,6 +94,10 @@ class Calls:
     async def _create(self, spec: JobSpec, lease: Lease) -> None:
         assert lease.job_id is not None, "creates belong to a job"
         assert lease.state is LeaseState.INTENT, "creates need a committed intent"
+        if not await self._is_still_wanted(lease):
+            now = self._clock.now()
+            await self._record(lease, e.LeaseAbandoned(lease.id, Reason.USER_CANCELLED, now))
+            return
         request = CreateRequest(
             label=lease.label,
             offer_id=lease.offer_id,
@@ -116,6 +120,15 @@ class Calls:
                 await self._record(lease, e.LeaseRefused(lease.id, reason, message, instance_id, now))
             case Unknown(message):
                 await self._record(lease, e.LeaseUncertain(lease.id, message, now))
+
+    async def _is_still_wanted(self, lease: Lease) -> bool:
+        """Look again just before renting: the job may have been cancelled since the intent was written."""
+        assert lease.job_id is not None, "creates belong to a job"
+        async with self._store.snapshot() as uow:
+            job, now_held = await uow.job(lease.job_id), await uow.lease(lease.id)
+        return (
+            job is not None and job.status.wants_capacity and now_held is not None and now_held.role is not Role.LEAVE
+        )
 
     async def _change_bid(self, lease: Lease, record: BidRecord, standing: Decimal) -> None:
         assert lease.instance_id is not None, "only rented leases have a bid to change"
@@ -192,6 +205,7 @@ _REFUSALS = {
     RefusalCode.WRONG_TERMS: Reason.WRONG_TERMS,
     RefusalCode.OUT_OF_CREDIT: Reason.OUT_OF_CREDIT,
     RefusalCode.BID_TOO_LOW: Reason.OUTBID,
+    RefusalCode.INVALID: Reason.INVALID,
 }
 _AVOID_AFTER_REFUSAL = {
     RefusalCode.OFFER_GONE: timedelta(minutes=2),

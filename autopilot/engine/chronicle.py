@@ -21,6 +21,13 @@ class Chronicle:
         self.job = job
         self.original = job
         self.records: list[EventRecord] = []
+        self.is_broken = False
+
+    def give_up(self) -> None:
+        """Back to where the tick began; nothing more is to be done for this job in it."""
+        self.job = self.original
+        self.records = []
+        self.is_broken = True
 
     @property
     def changed(self) -> bool:
@@ -119,7 +126,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
             return "lease.settled", ()
         case e.LeaseObserved():
             return _observation(old, new)
-        case e.HeartbeatSeen(_, boot, agent_state):
+        case e.HeartbeatSeen(_, boot, _, agent_state):
             if old is not None and (old.agent_state, old.agent_boot) == (agent_state, boot):
                 return None
             return "agent.reported", (("state", agent_state), ("boot", boot))

@@ -10,7 +10,8 @@ again at the market by its label.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -18,7 +19,7 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain import events as e
-from autopilot.domain.actions import Acquire, ChangeBid, Release, Veto
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Veto
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.market import Market, ProviderView
@@ -27,28 +28,29 @@ from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.engine.accrue import accruals, reserve, void
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
+from autopilot.engine.chores import Chores
 from autopilot.engine.chronicle import Chronicle
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.reconcile import lease_events
-from autopilot.engine.settle import due, settlement, window
 from autopilot.engine.strays import Strays
 from autopilot.policy.decide import decide
-from autopilot.policy.guard import Exposure, Limits, guard
+from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.params import Params
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
-from autopilot.ports.provider import MarketUnknown, PriceObservation, Provider
-from autopilot.ports.store import BidRecord, DecisionRecord, Store, StoreUnavailable, UnitOfWork
+from autopilot.ports.provider import Provider
+from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
 
 PERMIT_EVERY = timedelta(seconds=60)
+SIGHT_LASTS = timedelta(minutes=30)
+"""A machine on a market that could not be read for so long gets no new permit: what nobody sees must end by itself."""
 CALLS_WAIT_REAL_S = 10.0
 """How long a tick waits for its calls before it goes on without them."""
-PRICES_EVERY = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,7 @@ class Engine:
         self._mailbox = Mailbox(blobs, config.permit_ttl_s)
         self._strays = Strays(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
-        self._tidied: dict[str, tuple[int, int]] = {}
-        self._prices_at: datetime | None = None
+        self._chores = Chores(providers, store, blobs, clock, config.settle_delay)
         self._known_jobs: tuple[Job, ...] = ()
 
     async def tick(self) -> None:
@@ -112,7 +113,8 @@ class Engine:
             mail = await self._read_mail(self._known_jobs)
             offers = await self._read_offers(self._known_jobs)
             jobs, outbox, strays = await self._commit(readings, mail, offers)
-        except StoreUnavailable:
+        except Exception:
+            # Whatever is wrong, what is to be destroyed bills until it is.
             self._destroy_due(self._known_jobs, ())
             await self.calls.settle_for(CALLS_WAIT_REAL_S)
             raise
@@ -124,8 +126,9 @@ class Engine:
             self.calls.change_bid(lease, record, standing)
         self._destroy_due(jobs, strays)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
-        await self._settle()
-        await self._tidy(jobs)
+        self._mailbox.forget(frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over))
+        await self._chores.settle()
+        await self._chores.delete_surplus_checkpoints(jobs)
         self.last_tick_at = self._clock.now()
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
@@ -152,8 +155,16 @@ class Engine:
     async def _read_mail(self, jobs: Sequence[Job]) -> dict[str, Mail]:
         pairs = [(job, lease) for job in jobs for lease in job.leases]
         now = self._clock.now()
-        mails = await asyncio.gather(*(self._mailbox.read(job, lease, now) for job, lease in pairs))
-        return {lease.id: mail for (_, lease), mail in zip(pairs, mails, strict=True)}
+        mails = await asyncio.gather(
+            *(self._mailbox.read(job, lease, now) for job, lease in pairs), return_exceptions=True
+        )
+        read: dict[str, Mail] = {}
+        for (_, lease), mail in zip(pairs, mails, strict=True):
+            if isinstance(mail, BaseException):
+                log.error("mailbox.failed", lease=lease.id, exc_info=mail)
+            else:
+                read[lease.id] = mail
+        return read
 
     async def _read_offers(self, jobs: Sequence[Job]) -> dict[OfferQuery, tuple[Offer, ...]]:
         queries = sorted({job.spec.query for job in jobs if job.status.wants_capacity}, key=repr)
@@ -169,19 +180,22 @@ class Engine:
             now = self._clock.now()
             chronicles = [Chronicle(job) for job in await uow.open_jobs()]
             for chronicle in chronicles:
-                self._evolve(chronicle, readings, mail, now)
+                with _contained(chronicle):
+                    self._evolve(chronicle, readings, mail, now)
                 newest = chronicle.job.checkpoint
                 if newest is not None and newest is not chronicle.original.checkpoint:
                     await uow.add_checkpoint(newest)
             strays = await self._strays.pass_over(uow, readings, chronicles, self.calls.busy, now)
             exposure = await self._accrue(uow, chronicles, strays, now)
             for chronicle in chronicles:
+                if chronicle.is_broken:
+                    continue
                 exposure = await self._decide(uow, chronicle, offers, exposure, outbox, now)
                 self._renew_permits(chronicle, now)
                 if chronicle.changed:
                     await uow.save(replace(chronicle.job, spent=chronicle.original.spent))
                 await uow.add_events(chronicle.records)
-            await self._record_prices(uow, offers, now)
+            await self._chores.record_prices(uow, offers, now)
         return tuple(chronicle.job for chronicle in chronicles), outbox, strays
 
     def _evolve(
@@ -238,16 +252,22 @@ class Engine:
         now: datetime,
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
-        job, params = chronicle.job, self.config.params
+        job, params, limits = chronicle.job, self.config.params, self.config.limits
+        recent = await uow.launches_since(now - timedelta(minutes=10))
+        exposure = replace(exposure, launches_job_10min=recent.get(job.id, 0))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
-        decision = decide(job, market, now, params)
-        if decision.actions:
-            recent = await uow.launches_since(now - timedelta(minutes=10))
-            exposure = replace(exposure, launches_job_10min=recent.get(job.id, 0))
-        allowed, vetoes = guard(job, decision, market, exposure, self.config.limits, now, params)
-        allowed = tuple(a for a in allowed if getattr(a, "lease_id", None) not in self.calls.busy)
+        market = replace(market, allowance=allowance(exposure, limits, params))
+        allowed: tuple[Action, ...] = ()
+        with _contained(chronicle):
+            decision = decide(job, market, now, params)
+            wanted = tuple(a for a in decision.actions if getattr(a, "lease_id", None) not in self.calls.busy)
+            allowed, vetoes = guard(job, replace(decision, actions=wanted), market, exposure, limits, now, params)
+            for event in action_events(allowed, now):
+                chronicle.apply(event)
+        if chronicle.is_broken:
+            return exposure
         decision_id = f"{job.id}-{job.decisions + 1}"
-        if is_worth_recording(decision, vetoes, self._vetoes.get(job.id, ())):
+        if is_worth_recording(allowed, vetoes, self._vetoes.get(job.id, ())):
             record = DecisionRecord(
                 decision_id,
                 job.id,
@@ -256,12 +276,10 @@ class Engine:
                 tuple(veto_note(v) for v in vetoes),
                 decision.notes,
             )
-            chronicle.job = replace(job, decisions=job.decisions + 1)
+            chronicle.job = replace(chronicle.job, decisions=job.decisions + 1)
             await uow.add_decision(record)
         self._vetoes[job.id] = vetoes
         before = {lease.id: lease for lease in job.leases}
-        for event in action_events(allowed, now):
-            chronicle.apply(event)
         for action in allowed:
             match action:
                 case Acquire():
@@ -282,6 +300,8 @@ class Engine:
                     await uow.add_bid(bid_record)
                     lease = next(held for held in chronicle.job.leases if held.id == lease_id)
                     outbox.bids.append((lease, bid_record, before[lease_id].rate))
+                    others = tuple(held for held in exposure.leases if held.id != lease_id)
+                    exposure = replace(exposure, leases=(*others, lease))
                 case Release(lease_id, reason):
                     self._avoid.add(before[lease_id], now, AVOID_AFTER_RELEASE.get(reason, timedelta(0)))
                 case _:
@@ -291,7 +311,9 @@ class Engine:
     def _renew_permits(self, chronicle: Chronicle, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up."""
         for lease in chronicle.job.leases:
-            if not lease.is_wanted:
+            watch = self.watches.get(lease.provider)
+            in_sight = watch is not None and watch.known_at is not None and now - watch.known_at < SIGHT_LASTS
+            if not lease.is_wanted or not in_sight:
                 continue
             renewed = lease.permit_renewed_at
             told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
@@ -303,51 +325,12 @@ class Engine:
             if lease.state is LeaseState.DESTROY_REQUESTED and lease.instance_id and lease.provider in self.watches:
                 self.calls.destroy(lease)
 
-    async def _settle(self) -> None:
-        """Take over the market's own figures for instances that are gone."""
-        async with self._store.snapshot() as uow:
-            waiting = due(await uow.unsettled_leases(), self._clock.now(), self.config.settle_delay)
-        for name, leases in waiting.items():
-            watch = self.watches.get(name)
-            if watch is None:
-                continue
-            try:
-                charges = await watch.provider.charges(*window(leases, self._clock.now()))
-            except MarketUnknown as problem:
-                log.warning("charges.unavailable", provider=name, reason=str(problem))
-                continue
-            async with self._store.transaction() as uow:
-                now = self._clock.now()
-                posted = await uow.posted([lease.id for lease in leases])
-                for lease in leases:
-                    entries = settlement(lease, posted.get(lease.id, {}), charges, now)
-                    if entries is not None:
-                        await uow.post(entries)
-                        await uow.save_lease(replace(lease, settled_at=now))
-                        log.info("lease.settled", lease=lease.id, entries=len(entries))
 
-    async def _tidy(self, jobs: Sequence[Job]) -> None:
-        """Forget mailboxes of leases that are over and delete checkpoints beyond those to be kept."""
-        self._mailbox.forget(frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over))
-        for job in jobs:
-            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint.order:
-                continue
-            async with self._store.snapshot() as uow:
-                surplus = (await uow.checkpoints_of(job.id))[max(job.spec.checkpoints_kept, 2) :]
-            for checkpoint in surplus:
-                await self._blobs.delete_prefix(f"jobs/{job.id}/{checkpoint.lease_id}/ckpt/{checkpoint.number}")
-                async with self._store.transaction() as uow:
-                    await uow.remove_checkpoint(checkpoint)
-            self._tidied[job.id] = job.checkpoint.order
-
-    async def _record_prices(
-        self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], now: datetime
-    ) -> None:
-        if self._prices_at is not None and now - self._prices_at < PRICES_EVERY:
-            return
-        seen = {offer.key: offer for found in offers.values() for offer in found}
-        await uow.add_prices(
-            PriceObservation(o.provider, o.machine_id, o.gpu, o.num_gpus, o.floor, o.on_demand_rate, now)
-            for o in seen.values()
-        )
-        self._prices_at = now
+@contextmanager
+def _contained(chronicle: Chronicle) -> Iterator[None]:
+    """One job's trouble is that job's alone: its changes of this tick are dropped, the others go on."""
+    try:
+        yield
+    except Exception:
+        log.exception("job.tick_failed", job=chronicle.job.id)
+        chronicle.give_up()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,11 @@ from autopilot.ports.orders import CheckpointRef, build_orders
 
 log = structlog.get_logger(__name__)
 
+SEARCH_WAIT_REAL_S = 1.0
+"""How long a tick waits for the verification of a new checkpoint."""
+BOOTS_AT_ONCE = 100
+"""A claim of more restarts than this since the last heartbeat is not believed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mail:
@@ -45,6 +51,7 @@ class Mailbox:
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
         self._probed: dict[str, tuple[int | None, bool]] = {}
+        self._searches: dict[str, asyncio.Task[Checkpoint | None]] = {}
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
 
@@ -60,6 +67,10 @@ class Mailbox:
             if exit_record is not None and exit_record.run_epoch != lease.run_epoch:
                 exit_record = None
             checkpoint = await self._newest(job, lease, heartbeat, exit_record is not None, now)
+            claimed = heartbeat.last_ckpt_n if heartbeat else None
+            if self._probed.get(lease.id) != (claimed, True):
+                # The last checkpoint comes before the end of the run: the exit waits until none is left to verify.
+                exit_record = None
         except BlobUnavailable as problem:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
@@ -90,7 +101,14 @@ class Mailbox:
             permit_ttl_s=self._permit_ttl_s,
             role=lease.role.value,
             checkpoint_interval_s=max(1, round(spec.checkpoint_interval.total_seconds())),
-            work=Work(spec.run, spec.setup, spec.workdir, dict(spec.env), spec.checkpoint_path or ""),
+            work=Work(
+                spec.run,
+                spec.setup,
+                spec.workdir,
+                dict(spec.env),
+                spec.checkpoint_path or "",
+                None if spec.work_estimate is None else round(spec.work_estimate.total_seconds()),
+            ),
             restore=CheckpointRef(restore.lease_id, restore.number, restore.part_count) if restore else None,
             boot=heartbeat.boot if heartbeat else 1,
             next_log_n=heartbeat.next_log_n if heartbeat else 0,
@@ -109,22 +127,38 @@ class Mailbox:
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
         self._rejected = {pair for pair in self._rejected if pair[0] in lease_ids}
+        for lease_id in self._searches.keys() - lease_ids:
+            self._searches.pop(lease_id).cancel()
 
     async def _newest(
         self, job: Job, lease: Lease, heartbeat: Heartbeat | None, ended: bool, now: datetime
     ) -> Checkpoint | None:
         """The newest checkpoint that this run wrote since the last look, verified; None when there is none."""
         claimed = heartbeat.last_ckpt_n if heartbeat else None
-        if self._probed.get(lease.id) == (claimed, ended):
+        search = self._searches.get(lease.id)
+        if search is None:
+            if self._probed.get(lease.id) == (claimed, ended):
+                return None
+            search = asyncio.create_task(self._search(job, lease, claimed or 0, now))
+            self._searches[lease.id] = search
+        # Hashing a large checkpoint takes longer than a tick may: a later tick picks up what this one began.
+        await asyncio.wait({search}, timeout=SEARCH_WAIT_REAL_S)
+        if not search.done():
             return None
+        del self._searches[lease.id]
+        newest = search.result()
+        if newest is None:
+            self._probed[lease.id] = claimed, ended
+        return newest
+
+    async def _search(self, job: Job, lease: Lease, claimed: int, now: datetime) -> Checkpoint | None:
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
-        number = max(verified + 1, claimed or 0)
+        number = max(verified + 1, claimed)
         newest: Checkpoint | None = None
         while await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
             if (lease.id, number) not in self._rejected:
                 newest = await self._verified(job, lease, number, now) or newest
             number += 1
-        self._probed[lease.id] = claimed, ended
         return newest
 
     async def _verified(self, job: Job, lease: Lease, number: int, now: datetime) -> Checkpoint | None:
@@ -150,12 +184,13 @@ class Mailbox:
 
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
     """The events that an agent's mail stands for, in the order in which they must be applied."""
-    if mail.heartbeat is not None:
+    if mail.heartbeat is not None and mail.heartbeat.boot <= lease.agent_boot + BOOTS_AT_ONCE:
         beat = mail.heartbeat
         stop_heard = lease.role is Role.SAVE_AND_STOP and 0 < lease.stop_seq <= beat.orders_seq_seen
         yield e.HeartbeatSeen(
             lease.id,
             boot=beat.boot,
+            seq=beat.seq,
             agent_state=beat.state,
             step=beat.step,
             progress=None if beat.progress is None else Decimal(str(beat.progress)),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 import structlog
 
-from autopilot.domain.instance import Instance
+from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.ports.clock import Clock
@@ -19,6 +19,8 @@ from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 log = structlog.get_logger(__name__)
 
 CREDIT_MAX_AGE = timedelta(seconds=60)
+OFFERS_WAIT_REAL_S = 20.0
+"""A search that takes longer is given up for this tick: permits must not wait for it."""
 VISIBLE_AFTER = timedelta(seconds=60)
 """A new instance may stay invisible in lists for so long; until then its absence means nothing."""
 
@@ -58,23 +60,27 @@ class Watch:
         self._clock = clock
         self._credit_at: datetime | None = None
         self._credit: Decimal | None = None
+        self.known_at: datetime | None = None
+        """When the market was last read in full."""
         self.no_rights = False
         """The market refused our key at the last read: only the user can mend that."""
 
-    async def read(self, leases: Iterable[Lease]) -> Reading:
+    async def read(self, leases: Sequence[Lease]) -> Reading:
         begun_at = self._clock.now()
         if self.last.known and begun_at - self.last.begun_at < self._poll_interval:
             return replace(self.last, is_fresh=False)
         try:
             instances = await self.provider.instances()
-            await self._refresh_credit(begun_at)
+            await self._refresh_credit(begun_at, at_once=_any_newly_stopped(leases, instances))
         except MarketUnknown as problem:
             self.no_rights = problem.code is RefusalCode.NO_RIGHTS
-            if self.last.known or self.last.reason != str(problem):
-                log.warning("market.became_unknown", provider=self.provider.name, reason=str(problem))
-            self.last = Reading(self.provider.name, begun_at, None, str(problem), credit=self._credit)
-            return self.last
+            return self._unknown(begun_at, str(problem))
+        except Exception as problem:
+            # A defect in one adapter must not stop the others' ticks.
+            log.exception("market.reading_failed", provider=self.provider.name)
+            return self._unknown(begun_at, repr(problem))
         self.no_rights = False
+        self.known_at = begun_at
         if not self.last.known:
             log.info("market.became_known", provider=self.provider.name, instances=len(instances))
         shown = {instance.instance_id for instance in instances}
@@ -102,13 +108,24 @@ class Watch:
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         """Empty when the market cannot be searched now; the reason is logged."""
         try:
-            return await self.provider.offers(query)
-        except MarketUnknown as problem:
-            log.warning("offers.unavailable", provider=self.provider.name, reason=str(problem))
-            return ()
+            async with asyncio.timeout(OFFERS_WAIT_REAL_S):
+                return await self.provider.offers(query)
+        except (MarketUnknown, TimeoutError) as problem:
+            log.warning("offers.unavailable", provider=self.provider.name, reason=str(problem) or "no answer in time")
+        except Exception:
+            log.exception("offers.failed", provider=self.provider.name)
+        return ()
 
-    async def _refresh_credit(self, now: datetime) -> None:
-        if self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
+    def _unknown(self, begun_at: datetime, reason: str) -> Reading:
+        if self.last.known or self.last.reason != reason:
+            log.warning("market.became_unknown", provider=self.provider.name, reason=reason)
+        self.last = Reading(self.provider.name, begun_at, None, reason, credit=self._credit)
+        return self.last
+
+    async def _refresh_credit(self, now: datetime, *, at_once: bool) -> None:
+        """``at_once``: a machine has just stopped, and only the credit of this moment tells an outbid from an empty
+        account."""
+        if at_once or self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
             self._credit = (await self.provider.account()).credit
             self._credit_at = now
 
@@ -118,3 +135,8 @@ class Watch:
             return lease.instance_id if await self.provider.instance(lease.instance_id) is None else None
         except MarketUnknown:
             return None
+
+
+def _any_newly_stopped(leases: Iterable[Lease], instances: Iterable[Instance]) -> bool:
+    stopped = {instance.instance_id for instance in instances if instance.status is InstanceStatus.STOPPED}
+    return any(lease.state is LeaseState.ACTIVE and lease.instance_id in stopped for lease in leases)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.evolve import ABSENCE_GAP
@@ -15,6 +16,8 @@ from autopilot.engine.observe import Reading
 SETTLE = timedelta(seconds=300)
 """A create of unknown outcome may take effect this late (reliability notes: at most 180 s seen)."""
 LISTS_TO_ABANDON = 3
+PRICE_ROUNDING = Decimal("0.001")
+"""Markets echo prices with three decimals."""
 
 
 def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: datetime) -> Iterator[e.Event]:
@@ -37,8 +40,13 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
     if lease.bid_changed_at is not None and reading.begun_at <= lease.bid_changed_at:
         return
     yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit)
-    if lease.is_wanted and instance.capacity_type is not lease.capacity_type:
+    if lease.is_wanted and not _terms_hold(lease, instance):
         yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
+
+
+def _terms_hold(lease: Lease, instance: Instance) -> bool:
+    """Rented as asked: of that capacity type, and not dearer than the rate that was committed."""
+    return instance.capacity_type is lease.capacity_type and instance.rate <= lease.rate + PRICE_ROUNDING
 
 
 def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e.Event]:
@@ -47,6 +55,8 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
     if found:
         yield e.LeaseAcquired(lease.id, found[0].instance_id, now, adopted=True)
         yield e.LeaseObserved(lease.id, found[0], now, reading.out_of_credit)
+        if not _terms_hold(lease, found[0]):
+            yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
         return
     if reading.begun_at <= lease.intended_at:
         return

@@ -13,13 +13,15 @@ from decimal import Decimal
 from autopilot.domain.instance import Charge, CostKind
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import EntryType, LedgerEntry
-from autopilot.domain.money import ZERO, to_nano
+from autopilot.domain.money import CENT, ZERO, to_nano
 from autopilot.engine.accrue import Posted, entry
 
 SHOWS_UP = Decimal("0.0005")
 """Less than this per kind and day rounds to nothing on the market's bill."""
+PARTIAL_FOR = timedelta(hours=24)
+"""Until then a bill that lacks lines, or comes to less than half of what was accrued, is taken to be unfinished."""
 GIVE_UP_AFTER = timedelta(hours=72)
-"""A market that shows no line for so long billed nothing; reconciliation looks again later."""
+"""A market that shows no line for so long will not; our own accrual stands."""
 
 
 def settlement(
@@ -32,11 +34,17 @@ def settlement(
             key = charge.kind, charge.day
             billed[key] = billed.get(key, ZERO) + charge.amount
     waited = now - (lease.gone_at or now)
-    if waited < GIVE_UP_AFTER and any(
+    lacks_lines = any(
         amount > SHOWS_UP * 2 and key not in billed and key[0] is not CostKind.BANDWIDTH
         for key, amount in posted.items()
-    ):
+    )
+    accrued, total = sum(posted.values(), ZERO), sum(billed.values(), ZERO)
+    is_partial = total < accrued / 2 and accrued > CENT
+    if waited < PARTIAL_FOR and (lacks_lines or is_partial):
         return None
+    if not billed and accrued > CENT:
+        # No line at all proves nothing: the accrual stands, it is never wiped by silence.
+        return None if waited < GIVE_UP_AFTER else ()
     return tuple(
         entry(EntryType.SETTLE, lease, kind, day, difference, now, mark=f"{to_nano(billed.get((kind, day), ZERO))}")
         for kind, day in sorted({*billed, *posted})

@@ -16,6 +16,8 @@ from autopilot.domain.lease import Lease
 
 MARK_AGE = timedelta(seconds=30)
 QUARANTINE_LASTS = timedelta(minutes=30)
+DOUBT_FROM = 3
+"""Fewer unknown instances than this are strays, however few the others are."""
 
 Found = tuple[Instance, Lease | None]
 
@@ -31,7 +33,7 @@ class Sweep:
         """Those of ``found`` that are to be destroyed now. ``ours``: how many instances carry our label at all."""
         found = list(found)
         unknown = sum(1 for _, lease in found if lease is None)
-        if unknown * 2 > ours:
+        if unknown >= DOUBT_FROM and unknown * 2 > ours:
             self.quarantined_at = self.quarantined_at or now
         else:
             self.quarantined_at = None

@@ -2,7 +2,7 @@
 
 hours = (set-up + remaining work) × (1 + preemptions/h × (set-up + ½ checkpoint interval))       spot
 hours =  set-up + remaining work                                                                  on demand
-cost  = hours × (compute rate + storage rate) + image and checkpoint traffic, which is left out here
+cost  = hours × (compute rate + storage rate) + expected traffic × the host's prices for it
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from decimal import Decimal
 from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
-from autopilot.domain.money import accrued
+from autopilot.domain.money import accrued, ceil_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.policy.bidding import first_bid
 from autopilot.policy.params import Params
@@ -70,12 +70,13 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
         if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
             rates.append((CapacityType.ON_DEMAND, on_demand))
         storage = offer.storage_rate(spec.disk_gb)
+        traffic = ceil_nano(offer.download_price * params.image_gb + offer.upload_price * params.upload_gb)
         for capacity_type, rate in rates:
             if spec.max_hourly is not None and rate > spec.max_hourly:
                 continue
             if spec.max_rate is not None and rate + storage > spec.max_rate:
                 continue
-            cost = cost_to_finish(job, capacity_type, rate, storage, params.setup_s, params)
+            cost = cost_to_finish(job, capacity_type, rate, storage, params.setup_s, params) + traffic
             found.append(Candidate(offer, capacity_type, rate, cost))
     return sorted(found, key=lambda c: c.sort_key)
 

@@ -33,9 +33,12 @@ class Pressure:
     one_more_loss: timedelta
     verdict: Verdict | None
 
+    is_past: bool = False
+    """The deadline has passed: there is nothing left to hurry for."""
+
     @property
     def needs_on_demand(self) -> bool:
-        return self.slack is not None and self.slack < self.one_more_loss
+        return self.slack is not None and self.slack < self.one_more_loss and not self.is_past
 
 
 def is_at_work(lease: Lease | None) -> bool:
@@ -50,5 +53,5 @@ def pressure(job: Job, now: datetime, params: Params) -> Pressure:
     restart = timedelta(0) if is_at_work(job.main) else timedelta(seconds=params.setup_s)
     slack = job.spec.deadline - now - remaining * (1 + params.work_error) - restart
     if job.spec.deadline - now < remaining + restart:
-        return Pressure(slack, loss, Verdict.WILL_MISS)
+        return Pressure(slack, loss, Verdict.WILL_MISS, is_past=now >= job.spec.deadline)
     return Pressure(slack, loss, Verdict.TIGHT if slack < loss else Verdict.FINE)

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Number, Release, SaveAndStop, SetStatus
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
@@ -27,16 +28,32 @@ from autopilot.policy.migration import continue_move, was_saved
 from autopilot.policy.params import Params
 from autopilot.policy.paused import decide_paused
 
+GIVEN_UP = ("expired", "left")
+"""What an agent reports when it has stopped for good."""
+
 
 def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     """Frozen values in, action values out; the same input always gives the same decision."""
     if not job.status.wants_capacity:
-        return _answer(_release_all(job, job.reason), now, params, Note("over", (("status", job.status),)))
+        note = Note("over", (("status", job.status), ("reason", job.reason)))
+        if _may_go_on(job, market, now):
+            return _answer((SetStatus(JobStatus.PENDING, Reason.SUBMITTED),), now, params, note)
+        return _answer(_release_all(job, job.reason), now, params, note)
+    if job.fruitless >= params.max_fruitless:
+        note = Note("never_started", (("launches", job.fruitless),))
+        failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
+        return _answer((*_release_all(job, Reason.NEVER_STARTED), failed), now, params, note)
     force = pressure(job, now, params)
     notes = [_pressure_note(job, force, params)]
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
-        return _answer(_park(job, now, params), now, params, *notes, Note("budget", (("left", left),)))
+        note = Note("budget", (("left", left),))
+        return _answer(_park(job, _exhausted(job), now, params), now, params, *notes, note)
+    over = market.allowance.exhausted
+    if over is not None:
+        allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
+        parked = SetStatus(JobStatus.PARKED, over)
+        return _answer(_park(job, parked, now, params), now, params, *notes, Note("limits", allowance))
     found = candidates(job, market, eligible(job, market, now, params), params)
     notes.append(_offers_note(found))
     if job.next is not None:
@@ -67,20 +84,41 @@ def _for_main(
             return (Release(main.id, Reason.HOST_LOST),), ()
         return (), ()
     if main.state is LeaseState.PAUSED:
-        can_rebid = (
-            market.providers[main.provider].capabilities.can_rebid if main.provider in market.providers else False
-        )
+        view = market.providers.get(main.provider)
+        can_rebid = view is not None and view.capabilities.can_rebid
         return decide_paused(job, main, found, force, can_rebid, now, params)
+    silent_for = now - max(main.agent_seen_at or main.intended_at, main.running_since or main.intended_at)
     if main.running_since is None or not main.agent_state:
-        # The span tells since when it loads or runs: a machine that resumes after a pause gets its time again.
-        loading_since = main.spans[-1].started_at if main.spans else main.intended_at
-        if now - loading_since >= timedelta(seconds=params.loading_timeout_s):
+        if now - _loading_since(main) >= timedelta(seconds=params.loading_timeout_s):
             return (Release(main.id, Reason.STUCK_LOADING),), ()
-        return (), ()
+        is_mute = main.running_since is not None and silent_for >= timedelta(seconds=params.silence_s)
+        return ((Release(main.id, Reason.AGENT_SILENT),) if is_mute else ()), ()
+    if silent_for >= timedelta(seconds=params.silence_s) or main.agent_state in GIVEN_UP:
+        return (Release(main.id, Reason.AGENT_SILENT),), ()
+    expires = main.not_after - timedelta(seconds=params.save_timeout_s + params.tick_lag_s)
+    if now >= expires and main.role is Role.RUN:
+        return (SaveAndStop(main.id, Reason.EXPIRING),), ()
     if main.role is Role.SAVE_AND_STOP:
         # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
-        return ((Release(main.id, Reason.MOVING),) if was_saved(job, main, now, params) else ()), ()
+        reason = Reason.EXPIRING if now >= expires else Reason.MOVING
+        return ((Release(main.id, reason),) if was_saved(job, main, now, params) else ()), ()
     return _while_working(job, main, found, force, now, params)
+
+
+def _loading_since(lease: Lease) -> datetime:
+    """Since when it loads: since it was rented, or since its last pause or loss of its host was over."""
+    idle = (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
+    woken = [span.ended_at for span in lease.spans if span.status in idle and span.ended_at]
+    return woken[-1] if woken else lease.acquired_at or lease.intended_at
+
+
+def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
+    """A job that an account limit parked goes on by itself on a new day, or in a new month."""
+    if job.status is not JobStatus.PARKED or job.parked_at is None or market.allowance.exhausted is not None:
+        return False
+    if job.reason is Reason.OVER_DAY_LIMIT:
+        return now.date() > job.parked_at.date()
+    return job.reason is Reason.OVER_MONTH_LIMIT and (now.year, now.month) > (job.parked_at.year, job.parked_at.month)
 
 
 def _acquire(
@@ -133,14 +171,14 @@ def _reserve(job: Job, choice: Candidate, params: Params) -> Decimal:
     return budget.create_reserve(choice.rate, choice.offer.storage_rate(job.spec.disk_gb), params)
 
 
-def _park(job: Job, now: datetime, params: Params) -> tuple[Action, ...]:
+def _park(job: Job, standing: SetStatus, now: datetime, params: Params) -> tuple[Action, ...]:
     """Save, then stop paying: never a destroy of unsaved work while the money for the save was set aside."""
     main = job.main
     if main is not None and main.running_since is not None and main.role is Role.RUN and main.instance_id is not None:
-        return (SaveAndStop(main.id, Reason.BUDGET_EXHAUSTED), *_releases(job, Slot.NEXT))
+        return (SaveAndStop(main.id, standing.reason), *_releases(job, Slot.NEXT, standing.reason))
     if main is not None and main.role is Role.SAVE_AND_STOP and not was_saved(job, main, now, params):
         return ()
-    return (*_release_all(job, Reason.BUDGET_EXHAUSTED), _exhausted(job))
+    return (*_release_all(job, standing.reason), standing)
 
 
 def _exhausted(job: Job) -> SetStatus:
@@ -149,12 +187,17 @@ def _exhausted(job: Job) -> SetStatus:
 
 
 def _release_all(job: Job, reason: Reason) -> tuple[Action, ...]:
-    return tuple(Release(lease.id, reason) for lease in job.leases if lease.is_wanted and lease.instance_id is not None)
+    """Every lease that is wanted; one whose create is not yet resolved is told to leave, once."""
+    return tuple(
+        Release(lease.id, reason)
+        for lease in job.leases
+        if lease.is_wanted and (lease.instance_id is not None or lease.role is not Role.LEAVE)
+    )
 
 
-def _releases(job: Job, slot: Slot) -> tuple[Action, ...]:
+def _releases(job: Job, slot: Slot, reason: Reason) -> tuple[Action, ...]:
     lease = job.lease_in(slot)
-    return (Release(lease.id, Reason.BUDGET_EXHAUSTED),) if lease is not None and lease.instance_id is not None else ()
+    return (Release(lease.id, reason),) if lease is not None and lease.instance_id is not None else ()
 
 
 def _answer(actions: tuple[Action, ...], now: datetime, params: Params, *notes: Note) -> Decision:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Number, Promote, Release, Veto
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Slot
-from autopilot.domain.market import Market
+from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
@@ -45,6 +45,15 @@ class Exposure:
     """Both with what has accrued and is not posted."""
     launches_job_10min: int
     launches_hour: int
+
+
+def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
+    """What the day and month caps leave beyond all that is spent or committed."""
+    committed = sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
+    return Allowance(
+        day=None if limits.day is None else limits.day - exposure.spent_day - committed,
+        month=None if limits.month is None else limits.month - exposure.spent_month - committed,
+    )
 
 
 Refusal = tuple[Reason, tuple[tuple[str, Number], ...]]

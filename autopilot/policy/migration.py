@@ -34,7 +34,7 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
     new_lost = new.state is LeaseState.PAUSED or new.offline_since is not None
     stuck = now - (new.acquired_at or new.intended_at) >= timedelta(seconds=params.loading_timeout_s)
     if main.role is Role.SAVE_AND_STOP:
-        if was_saved(job, main, now, params):
+        if new.instance_id is not None and was_saved(job, main, now, params):
             return (Release(main.id, Reason.MOVING), Promote(new.id, Reason.PROMOTED))
         return ()
     if new_lost or (stuck and new.agent_state not in READY):

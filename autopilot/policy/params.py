@@ -12,6 +12,10 @@ class Params:
 
     tick_lag_s: float = 30
     """How old what we see may be, and how long an action takes to be sent."""
+    image_gb: Decimal = Decimal(10)
+    """Downloaded by a new machine: the image and what setup fetches."""
+    upload_gb: Decimal = Decimal(5)
+    """Uploaded from a machine in its life: checkpoints and logs."""
     setup_s: float = 420
     """From a create to the user's command running: image pull, agent, restore."""
     resume_s: float = 60
@@ -20,6 +24,10 @@ class Params:
     """The user's estimate may be this much too low."""
     loading_timeout_s: float = 1500
     """A machine still loading after this is given up; slow hosts were seen loading for 25 minutes."""
+    silence_s: float = 900
+    """A machine that runs without a word from its agent for so long is given up."""
+    max_fruitless: int = 4
+    """After so many launches in a row that never ran the command, the job fails: it is not the machines."""
     offline_grace_s: float = 150
     """A host that does not answer for so long is lost."""
     paused_wait_s: float = 900

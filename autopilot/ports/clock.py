@@ -34,13 +34,22 @@ class Clock(Protocol):
 
 
 class SystemClock:
+    """The wall clock as it was at the start, carried on by the time since boot (sleep included).
+
+    A later step of the wall clock, by NTP or by hand, moves nothing: leases would expire and permits lapse for it.
+    """
+
     speed = 1.0
 
+    def __init__(self) -> None:
+        self._started_at = datetime.now(UTC)
+        self._boot_s = self.monotonic()
+
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return self._started_at + timedelta(seconds=self.monotonic() - self._boot_s)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(seconds, 0))

@@ -57,13 +57,18 @@ def manifest_key(job_id: str, lease_id: str, n: int) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What the job runs; ``checkpoint_path`` (file or directory) is relative to ``workdir``. Empty means none."""
+    """What the job runs; ``checkpoint_path`` (file or directory) is relative to ``workdir``. Empty means none.
+
+    ``estimate_s`` is how long it takes without interruptions, None when the job does not say; only simulated work
+    goes by it.
+    """
 
     run: str
     setup: str = ""
     workdir: str = "/workspace"
     env: Mapping[str, str] = field(default_factory=dict)
     checkpoint_path: str = ""
+    estimate_s: int | None = None
 
 
 @dataclass(frozen=True)

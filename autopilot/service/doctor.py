@@ -119,7 +119,8 @@ async def _market(name: str, provider: Provider) -> Check:
         return Check(name, False, str(problem), hint)
     able = provider.capabilities
     kinds = " and ".join(kind for kind, has in (("spot", able.spot), ("on-demand", able.on_demand)) if has)
-    detail = f"{kinds}; credit {show(credit)}; {len(instances)} instances on the account"
-    if credit < LOW_CREDIT:
+    stated = "not told by this market" if credit is None else show(credit)
+    detail = f"{kinds}; credit {stated}; {len(instances)} instances on the account"
+    if credit is not None and credit < LOW_CREDIT:
         return Check(name, None, detail, "credit is low: pay in, or nothing will be rented")
     return Check(name, True, detail)

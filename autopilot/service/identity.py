@@ -6,6 +6,7 @@ mistake, which instances are ours.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -37,7 +38,11 @@ def prepare_state_dir(path: Path) -> None:
 
 
 def install_id(state_dir: Path) -> str:
-    """Eight letters and digits, made once."""
+    """Eight letters and digits, made once and bound to this machine.
+
+    A copy of the state directory on a second machine must not act under the same id: it would take the first one's
+    instances for its own and end them. Raises ``UserError`` there.
+    """
     path = state_dir / "install-id"
     try:
         known = path.read_text().strip()
@@ -48,7 +53,22 @@ def install_id(state_dir: Path) -> str:
         raise UserError(
             f"{path} does not hold an installation's id", hint="restore it from a backup of the state directory"
         )
+    _check_machine(state_dir / "install-machine", path)
     return known
+
+
+def _check_machine(bound: Path, path: Path) -> None:
+    try:
+        machine = hashlib.sha256(Path("/etc/machine-id").read_bytes()).hexdigest()
+    except OSError:
+        return
+    if not bound.exists():
+        _write_once(bound, machine)
+    elif bound.read_text().strip() != machine:
+        raise UserError(
+            f"this state directory was made on another machine ({path})",
+            hint=f"if that machine will never run again, delete {bound}; if it may, delete the whole directory",
+        )
 
 
 def open_clock(settings: Settings) -> Clock:

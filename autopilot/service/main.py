@@ -23,12 +23,18 @@ CREATE_GRACE_REAL_S = 90.0
 """How long a stop waits for calls on their way: a create that is cut off would cost a settle window."""
 
 
-def serve(config: Path | None, accept_unproven: bool) -> int:
-    """Run the daemon; returns the exit code. Raises ``UserError`` for what the user must mend before a start."""
+def serve(config: Path | None, accept_unproven: bool, paper: bool = False) -> int:
+    """Run the daemon; returns the exit code. Raises ``UserError`` for what the user must mend before a start.
+
+    ``paper``: with simulated instances, which need no consent and no address that machines can reach.
+    """
     settings = load_settings(config)
+    if paper:
+        settings = settings.on_paper()
     configure_logging(settings.log.format, settings.log.level, settings.secret_values())
-    settings.check_unproven(accept_unproven)
-    settings.check_mailbox()
+    if not paper:
+        settings.check_unproven(accept_unproven)
+        settings.check_mailbox()
     return asyncio.run(_serve(settings))
 
 

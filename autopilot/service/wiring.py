@@ -21,7 +21,7 @@ from autopilot.api.jobs import Jobs
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
 from autopilot.config.job_file import parse_job
-from autopilot.config.settings import Settings
+from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.engine.engine import Engine, EngineConfig
@@ -33,7 +33,10 @@ from autopilot.ports.ids import UlidIds
 from autopilot.ports.mailbox import orders_key
 from autopilot.ports.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.provider import Provider
+from autopilot.ports.store import Store
 from autopilot.providers import registry
+from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
+from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.service.identity import install_id, open_clock, prepare_state_dir
 from autopilot.store.database import database_path, open_store
 from autopilot.store.lock import single_writer
@@ -62,29 +65,49 @@ async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
         clock = open_clock(settings)
         store = await open_store(settings.ledger_url)
         stack.push_async_callback(store.close)
+        await _check_markets_held(store, settings)
         providers = connect_markets(settings, clock)
         for provider in providers.values():
             stack.push_async_callback(provider.close)
         blobs = await _serve_blobs(settings, stack)
         ids = UlidIds(clock)
-        engine = Engine(
-            engine_config(settings), providers, store, blobs, await AgentBootstrap.prepare(blobs), clock, ids
-        )
+        bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
+        engine = Engine(engine_config(settings), providers, store, blobs, bootstrap, clock, ids)
         wake = asyncio.Event()
         jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
         await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
         yield Daemon(settings, engine, clock, wake)
 
 
+async def _check_markets_held(store: Store, settings: Settings) -> None:
+    """A market on which we still rent cannot be left out: nobody would see, or end, what bills there."""
+    async with store.snapshot() as uow:
+        leases = [lease for job in await uow.open_jobs() for lease in job.leases] + list(await uow.stray_leases())
+    missing = sorted({lease.provider for lease in leases if not lease.is_over} - settings.markets.keys())
+    if missing:
+        raise UserError(
+            f"there are still machines on {', '.join(missing)}, which is not configured or not enabled",
+            hint="enable it until they are released: autopilot cancel ends a job's machines",
+        )
+
+
 def connect_markets(settings: Settings, clock: Clock) -> dict[str, Provider]:
-    """One provider per enabled market. Raises ``UserError``: no market, no SDK, no key, bad settings."""
+    """One provider per enabled market, on paper around the real one.
+
+    Raises ``UserError``: no market, no SDK, no key, bad settings.
+    """
     if not settings.markets:
         raise UserError("no market is configured", hint="autopilot init writes a configuration and stores your key")
-    providers = {}
+    providers: dict[str, Provider] = {}
     for name, market in settings.markets.items():
         key = settings.key_for(name)
         options = market.options | ({"api_key": key.get_secret_value()} if key else {})
-        providers[name] = registry.connect(name, options, clock)
+        if not settings.is_on_paper:
+            providers[name] = registry.connect(name, options, clock)
+            continue
+        real = registry.connect(name.removeprefix(PAPER_PREFIX), options, clock)
+        paper = PaperSettings(settings.state_dir / f"{name}.json", settings.paper.credit, settings.paper.set_up)
+        providers[name] = PaperProvider(name, real, paper, clock)
     return providers
 
 
