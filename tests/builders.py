@@ -98,6 +98,7 @@ def a_lease(id: str = "lease-1", **changes: Any) -> Lease:
         "run_epoch": 1,
         "agent_state": "running",
         "agent_boot": 1,
+        "agent_seen_at": START,
     }
     lease = an_intent(id, **(values | changes))
     running = lease.status if lease.is_wanted else InstanceStatus.STOPPED
@@ -153,6 +154,7 @@ def seen(
 def heartbeat(lease: Lease, when: datetime, state: str = "running", **changes: Any) -> e.HeartbeatSeen:
     values: dict[str, Any] = {
         "boot": 1,
+        "seq": 1 + int((when - START).total_seconds()),
         "step": None,
         "progress": None,
         "last_checkpoint_number": None,

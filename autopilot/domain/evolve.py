@@ -91,7 +91,9 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
             return lease.unbilled(end).moved(LeaseState.GONE, gone_at=at, reason=reason)
         case e.BidIntended(_, bid, at):
             rungs = lease.rebids + 1 if bid > lease.rate else lease.rebids
-            return _with_bid(replace(lease, rebids=rungs, bid_changed_at=at), max(bid, lease.rate), at)
+            highest = max(bid, lease.highest_bid or bid)
+            lease = replace(lease, rebids=rungs, bid_changed_at=at, highest_bid=highest)
+            return _with_bid(lease, max(bid, lease.rate), at)
         case e.BidChanged(_, bid, at):
             return _with_bid(replace(lease, bid_changed_at=at), bid, at)
         case e.BidRefused(_, bid, at):

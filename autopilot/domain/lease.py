@@ -119,6 +119,8 @@ class Lease:
     paused_at: datetime | None = None
     pause_cause: Reason | None = None
     bid_changed_at: datetime | None = None
+    highest_bid: Decimal | None = None
+    """The highest that was ever sent as a raise; None: none was."""
     rebids: int = 0
     """Raises since the last time it ran."""
     offline_since: datetime | None = None

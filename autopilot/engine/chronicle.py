@@ -7,6 +7,7 @@ from datetime import datetime
 from autopilot.domain import events as e
 from autopilot.domain.actions import Number
 from autopilot.domain.evolve import evolve, evolve_lease
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.ports.store import EventRecord
@@ -142,7 +143,8 @@ def _observation(old: Lease | None, new: Lease | None) -> tuple[str, Fields] | N
     if new.offline_since and not old.offline_since:
         return "lease.offline", ()
     if new.running_since and not old.running_since:
-        name = "lease.resumed" if old.state is LeaseState.PAUSED or old.spans[1:] else "lease.running"
+        ran_before = any(span.status is InstanceStatus.RUNNING for span in old.spans)
+        name = "lease.resumed" if ran_before or old.state is LeaseState.PAUSED else "lease.running"
         return name, (("rate", new.rate),)
     if old.state is LeaseState.DESTROY_SENT and new.state is LeaseState.DESTROY_REQUESTED:
         return "lease.destroy_ignored", ()

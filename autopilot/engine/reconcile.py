@@ -45,8 +45,9 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
 
 
 def _terms_hold(lease: Lease, instance: Instance) -> bool:
-    """Rented as asked: of that capacity type, and not dearer than the rate that was committed."""
-    return instance.capacity_type is lease.capacity_type and instance.rate <= lease.rate + PRICE_ROUNDING
+    """Rented as asked: of that capacity type, and not dearer than any rate that was committed to."""
+    committed = max(lease.rate, lease.highest_bid or lease.rate)
+    return instance.capacity_type is lease.capacity_type and instance.rate <= committed + PRICE_ROUNDING
 
 
 def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e.Event]:

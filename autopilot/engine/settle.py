@@ -45,11 +45,13 @@ def settlement(
     if not billed and accrued > CENT:
         # No line at all proves nothing: the accrual stands, it is never wiped by silence.
         return None if waited < GIVE_UP_AFTER else ()
-    return tuple(
-        entry(EntryType.SETTLE, lease, kind, day, difference, now, mark=f"{to_nano(billed.get((kind, day), ZERO))}")
-        for kind, day in sorted({*billed, *posted})
-        if (difference := billed.get((kind, day), ZERO) - posted.get((kind, day), ZERO))
-    )
+    settled: list[LedgerEntry] = []
+    for kind, day in sorted({*billed, *posted}):
+        before, after = posted.get((kind, day), ZERO), billed.get((kind, day), ZERO)
+        if before != after:
+            mark = f"{to_nano(before)}-{to_nano(after)}"
+            settled.append(entry(EntryType.SETTLE, lease, kind, day, after - before, now, mark=mark))
+    return tuple(settled)
 
 
 def window(leases: Iterable[Lease], now: datetime) -> tuple[date, date]:

@@ -111,6 +111,7 @@ def upgrade() -> None:
         sa.Column("paused_at", INSTANT, nullable=True),
         sa.Column("pause_cause", sa.Text(), nullable=True),
         sa.Column("bid_changed_at", INSTANT, nullable=True),
+        sa.Column("highest_bid_nano", sa.BigInteger(), nullable=True),
         sa.Column("rebids", sa.BigInteger(), nullable=False),
         sa.Column("offline_since", INSTANT, nullable=True),
         sa.Column("last_seen_at", INSTANT, nullable=True),

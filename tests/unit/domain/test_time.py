@@ -52,8 +52,8 @@ def test_durations_for_people(span: timedelta, text: str) -> None:
     assert show_duration(span) == text
 
 
-def utc(*parts: int) -> datetime:
-    return datetime(*parts, tzinfo=UTC)
+def utc(year: int, month: int, day: int, hour: int = 0) -> datetime:
+    return datetime(year, month, day, hour, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.builders import (
     an_intent,
     at,
     decided,
-    lease_of,
+    heartbeat,
     play,
     seen,
 )
@@ -80,9 +80,10 @@ def test_a_budget_is_never_overrun(rate: str, disk: str, tick_s: int, answers: b
     told_at: datetime | None = None
     for now in (at(n * tick_s) for n in range(3 * 3600 // tick_s)):
         job = replace(play(job, seen(lease, InstanceStatus.RUNNING, now)), spent=spent_by(job, now))
-        if answers and told_at is not None and now - told_at >= timedelta(seconds=60):
-            held = lease_of(job)
-            job = play(job, e.HeartbeatSeen(held.id, 1, "saved", None, None, None, 0, True, now))
+        if told_at is None:
+            job = play(job, heartbeat(lease, now))
+        elif answers and now - told_at >= timedelta(seconds=60):
+            job = play(job, heartbeat(lease, now, "saved", saved=True))
         actions, job = decided(job, a_market(), now)
         if any(isinstance(action, SaveAndStop) for action in actions):
             told_at = now

@@ -11,7 +11,7 @@ from autopilot.policy.params import Params
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
 
 P = Params(work_error=0.1, setup_s=600, tick_lag_s=60, detect_s=60)
-# 10 h of work: 11 h with the error, 10 min of set-up; one more loss costs 1 + 1 + 10 + 10 (checkpoint interval) minutes.
+# 10 h of work: 11 h with the error, 10 min of set-up; one more loss costs 1 + 1 + 10 + 10 (its checkpoint) minutes.
 LOSS = timedelta(minutes=22)
 
 
@@ -27,7 +27,6 @@ def job_due(hours: float, *leases: object, **changes: object) -> Job:
         (11 * 60 + 10 + 21, Verdict.TIGHT),
         (10 * 60 + 10, Verdict.TIGHT),
         (10 * 60 + 9, Verdict.WILL_MISS),
-        (-5, Verdict.WILL_MISS),
     ],
 )
 def test_verdicts_without_a_machine(minutes: float, verdict: Verdict) -> None:
@@ -51,6 +50,12 @@ def test_verdicts_without_a_machine(minutes: float, verdict: Verdict) -> None:
 def test_a_run_at_work_needs_no_restart(lease: object, restart: int) -> None:
     force = pressure(job_due(20, lease), START, P)
     assert force.slack == 9 * HOUR - timedelta(minutes=restart)
+
+
+def test_once_it_has_passed_there_is_nothing_to_hurry_for() -> None:
+    missed = pressure(job_due(0), START, P)
+    assert (missed.verdict, missed.needs_on_demand) == (Verdict.WILL_MISS, False)
+    assert pressure(job_due(0), START - timedelta(seconds=1), P).needs_on_demand
 
 
 def test_work_done_buys_slack() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,8 +11,8 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, ChangeBid, Release, SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus, SpotPolicy
-from autopilot.domain.lease import LeaseState, Role, Slot
-from autopilot.domain.market import Market
+from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import committed, stop_cost
@@ -58,11 +59,40 @@ def test_a_job_that_wants_nothing_gives_everything_back(status: JobStatus) -> No
     assert acts(job) == (Release("lease-1", Reason.USER_CANCELLED), Release("lease-2", Reason.USER_CANCELLED))
 
 
-def test_an_intent_of_a_cancelled_job_is_left_to_be_resolved_first() -> None:
+def test_an_intent_of_a_cancelled_job_is_told_to_leave_once_and_goes_when_it_lands() -> None:
     job = a_job(an_intent(create_unknown=True), status=JobStatus.CANCELLING, reason=Reason.USER_CANCELLED)
+    (release,), job = decided(job, MARKET, at(0))
+    assert release == Release("lease-1", Reason.USER_CANCELLED)
     assert acts(job) == ()
     landed = play(job, e.LeaseAcquired("lease-1", "77", at(1)))
-    assert acts(landed) == (Release("lease-1", Reason.USER_CANCELLED),)
+    assert landed.leases[0].state is LeaseState.DESTROY_REQUESTED
+
+
+@pytest.mark.parametrize(
+    ("reason", "now", "allowance", "goes_on"),
+    [
+        (Reason.OVER_DAY_LIMIT, 14 * HOUR, Allowance(), False),  # 23:30 of the same day
+        (Reason.OVER_DAY_LIMIT, 15 * HOUR, Allowance(), True),
+        (Reason.OVER_DAY_LIMIT, 15 * HOUR, Allowance(month=D(0)), False),
+        (Reason.OVER_MONTH_LIMIT, 15 * HOUR, Allowance(), False),
+        (Reason.OVER_MONTH_LIMIT, 11 * 24 * HOUR, Allowance(), True),  # the first of December
+        (Reason.BUDGET_EXHAUSTED, 90 * 24 * HOUR, Allowance(), False),
+    ],
+)
+def test_what_an_account_limit_parked_goes_on_in_the_next_period(
+    reason: Reason, now: timedelta, allowance: Allowance, goes_on: bool
+) -> None:
+    job = play(a_job(), e.StatusSet(JobStatus.PARKED, reason, START))
+    actions = decide(job, replace(MARKET, allowance=allowance), START + now, P).actions
+    assert actions == ((SetStatus(JobStatus.PENDING, Reason.SUBMITTED),) if goes_on else ())
+
+
+def test_a_job_that_never_starts_anywhere_fails() -> None:
+    job = a_job(a_lease(), fruitless=P.max_fruitless)
+    failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
+    assert acts(job) == (Release("lease-1", Reason.NEVER_STARTED), failed)
+    assert acts(a_job(fruitless=P.max_fruitless)) == (failed,)
+    assert acts(a_job(a_lease(), fruitless=P.max_fruitless - 1)) == ()
 
 
 # 2. Is there money for more than a safe stop?
@@ -104,12 +134,28 @@ def test_the_wait_for_the_last_checkpoint_has_an_end() -> None:
     ],
     ids=["paused", "loading", "offline"],
 )
-def test_without_money_a_machine_that_does_no_work_is_given_back_at_once(lease: object) -> None:
-    job = broke(a_job(lease))  # type: ignore[arg-type]
+def test_without_money_a_machine_that_does_no_work_is_given_back_at_once(lease: Lease) -> None:
+    job = broke(a_job(lease))
     assert acts(job) == (
         Release("lease-1", Reason.BUDGET_EXHAUSTED),
         SetStatus(JobStatus.PARKED, Reason.BUDGET_EXHAUSTED),
     )
+
+
+@pytest.mark.parametrize(
+    ("allowance", "reason"),
+    [
+        (Allowance(day=D(0), month=D(5)), Reason.OVER_DAY_LIMIT),
+        (Allowance(day=D(-1), month=D(0)), Reason.OVER_MONTH_LIMIT),
+        (Allowance(month=D(0)), Reason.OVER_MONTH_LIMIT),
+    ],
+)
+def test_an_account_at_its_limit_saves_and_parks(allowance: Allowance, reason: Reason) -> None:
+    market = replace(MARKET, allowance=allowance)
+    assert acts(a_job(a_lease()), market) == (SaveAndStop("lease-1", reason),)
+    saved = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)
+    assert acts(a_job(saved), market) == (Release("lease-1", reason), SetStatus(JobStatus.PARKED, reason))
+    assert acts(a_job(), market) == (SetStatus(JobStatus.PARKED, reason),)
 
 
 def test_a_budget_too_small_for_any_offer_parks_or_cancels_the_job() -> None:
@@ -152,6 +198,13 @@ def test_on_demand_is_taken_when_it_costs_less_than_any_bid() -> None:
 )
 def test_the_spot_policy_is_kept(policy: SpotPolicy, types: set[CapacityType]) -> None:
     assert {a.capacity_type for a in acts(a_job(spec=a_spec(spot_policy=policy))) if isinstance(a, Acquire)} == types
+
+
+def test_the_jobs_own_rate_limit_counts_the_disk() -> None:
+    offer = an_offer(floor=D("0.100"), storage_price=D("0.720"))  # a bid of $0.115/h and $0.02/h for 20 GB
+    for limit, taken in ((D("0.135"), 1), (D("0.134"), 0)):
+        spec = a_spec(max_rate=limit, spot_policy=SpotPolicy.SPOT)
+        assert len(acts(a_job(spec=spec), a_market(offer))) == taken
 
 
 @pytest.mark.parametrize(
@@ -211,108 +264,6 @@ def test_spot_is_taken_when_the_budget_does_not_reach_for_on_demand() -> None:
     (action,) = acts(pressed(11, budget=D("0.50")), a_market(offer))
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
-
-
-# 5. A machine that loads, works, is offline.
-
-
-def test_a_failed_run_gives_its_machine_back_before_the_next_attempt() -> None:
-    assert acts(a_job(a_lease(exit_code=1))) == (Release("lease-1", Reason.RETRY),)
-
-
-def test_a_machine_is_given_back_at_the_end_of_its_life() -> None:
-    lease = a_lease(not_after=at(100))
-    assert acts(a_job(lease), a_market(), 99) == ()
-    assert acts(a_job(lease), a_market(), 100) == (Release("lease-1", Reason.EXPIRING),)
-
-
-def test_a_lost_host_is_waited_for_a_little() -> None:
-    lease = a_lease(status=InstanceStatus.OFFLINE, running_since=None, offline_since=START)
-    assert acts(a_job(lease), now=P.offline_grace_s - 1) == ()
-    assert acts(a_job(lease), now=P.offline_grace_s) == (Release("lease-1", Reason.HOST_LOST),)
-
-
-def test_a_machine_that_loads_for_ever_is_given_up() -> None:
-    job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
-    assert acts(job, now=P.loading_timeout_s - 1) == ()
-    assert acts(job, now=P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
-
-
-def test_a_machine_whose_agent_never_reports_is_given_up() -> None:
-    job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
-    job = play(job, seen(job.leases[0], InstanceStatus.RUNNING, at(60)))
-    assert acts(job, now=1200) == ()
-    assert acts(job, now=60 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
-    reported = play(job, heartbeat(job.leases[0], at(1500), "restoring"))
-    assert acts(reported, a_market(), 60 + P.loading_timeout_s) == ()
-
-
-def test_a_machine_that_loads_again_after_a_pause_gets_its_time_again() -> None:
-    lease = a_lease()
-    job = play(
-        a_job(lease),
-        seen(lease, InstanceStatus.STOPPED, at(7200)),
-        e.BidIntended(lease.id, D("0.360"), at(7201)),
-        seen(lease, InstanceStatus.PROVISIONING, at(7230), rate=D("0.360")),
-    )
-    assert acts(job, now=7231) == (), "a raise that won is not thrown away"
-    assert acts(job, now=7230 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
-
-
-def test_a_run_told_to_stop_whose_new_home_was_lost_is_not_kept_idle() -> None:
-    told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START)
-    assert acts(a_job(told), a_market(), 30) == ()
-    assert acts(a_job(told), a_market(), P.save_timeout_s) == (Release("lease-1", Reason.MOVING),)
-    saved = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)
-    assert acts(a_job(saved), a_market(), 30) == (Release("lease-1", Reason.MOVING),)
-
-
-def test_a_working_machine_is_kept() -> None:
-    assert acts(a_job(a_lease()), a_market(an_offer("as-good", floor=D("0.260"))), 7200) == ()
-
-
-@pytest.mark.parametrize(
-    ("offer", "now", "moves"),
-    [
-        pytest.param(an_offer(floor=D("0.100")), 1800, True, id="much cheaper"),
-        pytest.param(an_offer(floor=D("0.100")), 1799, False, id="it has only just begun"),
-        pytest.param(an_offer(floor=D("0.235")), 1800, False, id="not cheaper enough"),
-    ],
-)
-def test_a_working_job_is_moved_for_a_saving_that_is_worth_it(offer: object, now: float, moves: bool) -> None:
-    found = acts(a_job(a_lease()), a_market(offer), now)  # type: ignore[arg-type]
-    assert len(found) == moves
-    for action in found:
-        assert isinstance(action, Acquire)
-        assert (action.slot, action.reason) == (Slot.NEXT, Reason.CHEAPER_ELSEWHERE)
-
-
-def test_a_job_without_an_estimate_is_not_moved_for_price() -> None:
-    assert acts(a_job(a_lease(), spec=a_spec(work_estimate=None)), MARKET, 7200) == ()
-
-
-def test_a_job_near_its_deadline_is_not_moved_for_price() -> None:
-    lease = a_lease(capacity_type=CapacityType.ON_DEMAND, rate=D("0.600"))
-    job = a_job(lease, spec=a_spec(deadline=START + 12 * HOUR))
-    assert acts(job, MARKET, 1800) == ()
-    easy = a_job(lease, spec=a_spec(deadline=START + 24 * HOUR))
-    assert len(acts(easy, MARKET, 1800)) == 1
-
-
-def test_a_working_spot_job_escalates_when_one_more_loss_would_miss_the_deadline() -> None:
-    def now_at(hours_left: float) -> tuple[object, ...]:
-        return acts(a_job(a_lease(), spec=a_spec(deadline=START + hours_left * HOUR)), a_market(an_offer()))
-
-    assert now_at(11.9) == ()
-    (move,) = now_at(11.7)
-    assert isinstance(move, Acquire)
-    assert (move.slot, move.capacity_type, move.reason) == (Slot.NEXT, CapacityType.ON_DEMAND, Reason.DEADLINE)
-
-
-def test_an_escalation_beyond_the_budget_stays_where_it_is() -> None:
-    lease = a_lease()
-    spec = a_spec(deadline=START + 11 * HOUR, budget=stop_cost(lease.rate, lease.storage_rate, P) + D("0.05"))
-    assert acts(a_job(lease, spec=spec), a_market(an_offer())) == ()
 
 
 # Standing rules.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -31,9 +32,7 @@ from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_
         ({"trust": Trust.SECURE}, {"datacenter": True, "verified": False}, False),
     ],
 )
-def test_what_fits_the_job_file(
-    spec_changes: dict[str, object], offer_changes: dict[str, object], fits: bool
-) -> None:
+def test_what_fits_the_job_file(spec_changes: dict[str, Any], offer_changes: dict[str, Any], fits: bool) -> None:
     spec, offer = a_spec(**spec_changes), an_offer(**offer_changes)
     assert (why_not(spec, offer) is None) == fits
     assert (eligible(a_job(spec=spec), a_market(offer), START, Params()) == (offer,)) == fits

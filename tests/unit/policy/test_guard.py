@@ -6,7 +6,17 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, SaveAndStop, SetStatus, Veto
+from autopilot.domain.actions import (
+    Acquire,
+    Action,
+    ChangeBid,
+    Decision,
+    Promote,
+    Release,
+    SaveAndStop,
+    SetStatus,
+    Veto,
+)
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState, Slot
 from autopilot.domain.market import Market
@@ -132,7 +142,9 @@ OPEN = 2 * stop_cost(D("0.300"), D("0.004"), P)
             {"market": a_market(OFFER)}, {"market": a_market(OFFER, known=False)}, Reason.MARKET_UNKNOWN, id="unknown"
         ),
         pytest.param({"job": a_job(a_new_home())}, {"job": a_job(a_lease())}, Reason.SLOT_TAKEN, id="slot"),
-        pytest.param({}, {"job": a_job(an_intent(create_unknown=True))}, Reason.SLOT_TAKEN, id="slot of an open create"),
+        pytest.param(
+            {}, {"job": a_job(an_intent(create_unknown=True))}, Reason.SLOT_TAKEN, id="slot of an open create"
+        ),
     ],
 )
 def test_a_launch_passes_at_each_limit_and_not_beyond(

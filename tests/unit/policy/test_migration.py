@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,14 +38,14 @@ from tests.builders import (
 
 P = Params()
 PROMOTE = Promote("lease-2", Reason.PROMOTED)
-LOADING = {"status": InstanceStatus.PROVISIONING, "running_since": None, "agent_state": ""}
+LOADING: dict[str, Any] = {"status": InstanceStatus.PROVISIONING, "running_since": None, "agent_state": ""}
 
 
 def acts(job: Job, now: float = 60) -> tuple[Action, ...]:
     return decide(job, a_market(an_offer()), at(now), P).actions
 
 
-def told(**changes: object) -> Lease:
+def told(**changes: Any) -> Lease:
     return a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, **changes)
 
 
@@ -72,12 +73,16 @@ def told(**changes: object) -> Lease:
             a_paused_lease(), an_intent("lease-2", slot=Slot.NEXT), (), id="old outbid before the new one is there"
         ),
         pytest.param(
-            a_lease(), a_new_home(state=LeaseState.PAUSED, pause_cause=Reason.OUTBID), (Release("lease-2", Reason.OUTBID),),
+            a_lease(),
+            a_new_home(state=LeaseState.PAUSED, pause_cause=Reason.OUTBID),
+            (Release("lease-2", Reason.OUTBID),),
             id="new outbid",
         ),
-        pytest.param(a_lease(exit_code=0), a_new_home(), (Release("lease-2", Reason.COMPLETED),), id="old has finished"),
+        pytest.param(
+            a_lease(exit_code=0), a_new_home(), (Release("lease-2", Reason.COMPLETED),), id="old has finished"
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_next_step(main: Lease, new: Lease, actions: tuple[Action, ...]) -> None:
     assert acts(a_job(main, new, status=JobStatus.MIGRATING)) == actions
 
@@ -92,6 +97,10 @@ def test_a_new_home_that_never_gets_ready_is_dropped() -> None:
     job = a_job(a_lease(), a_new_home(**LOADING))
     assert acts(job, P.loading_timeout_s - 1) == ()
     assert acts(job, P.loading_timeout_s) == (Release("lease-2", Reason.STUCK_LOADING),)
+
+
+def test_a_run_told_to_stop_waits_for_a_new_home_that_is_really_there() -> None:
+    assert acts(a_job(told(agent_saved=True), an_intent("lease-2", slot=Slot.NEXT))) == ()
 
 
 def test_saved_means_verified() -> None:
@@ -117,12 +126,10 @@ STEPS: list[Callable[[Job], Job]] = [
     lambda job: play(job, heartbeat(lease_of(job, "lease-2"), at(3), "waiting")),
     lambda job: decided(job, a_market(), at(4))[1],  # the old one is told to save
     lambda job: play(job, e.CheckpointVerified(a_checkpoint(job.leases[0], 5, work_done=2 * HOUR), at(5))),
-    lambda job: play(
-        job, heartbeat(job.leases[0], at(6), "saved", saved=True, last_checkpoint_number=5)
-    ),
+    lambda job: play(job, heartbeat(job.leases[0], at(6), "saved", saved=True, last_checkpoint_number=5)),
     lambda job: decided(job, a_market(), at(7))[1],  # released and promoted
     lambda job: play(job, heartbeat(lease_of(job, "lease-2"), at(8), "running")),
-]  # fmt: skip
+]
 
 LOSSES: dict[str, Callable[[Lease], e.Event]] = {
     "outbid": lambda lease: seen(lease, InstanceStatus.STOPPED, at(10)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_a_raise_that_costs_more_than_leaving_is_not_made() -> None:
     ],
     ids=["at the ceiling", "no ceiling known", "max_bid", "max_hourly", "on demand"],
 )
-def test_no_raise_beyond_the_ceiling(changes: dict[str, object], spec_changes: dict[str, object]) -> None:
+def test_no_raise_beyond_the_ceiling(changes: dict[str, Any], spec_changes: dict[str, Any]) -> None:
     job = a_job(a_paused_lease(**changes), spec=a_spec(**spec_changes))
     assert acts(job) == ()
     assert acts(job, now=899) == ()
@@ -134,7 +135,9 @@ def test_a_raise_that_is_refused_again_and_again_does_not_hold_the_job_for_ever(
             assert isinstance(action, ChangeBid)
             asked += 1
             standing = job.leases[0].rate
-            job = play(job, e.BidIntended("lease-1", action.bid, at(now)), e.BidRefused("lease-1", standing, at(now + 1)))
+            job = play(
+                job, e.BidIntended("lease-1", action.bid, at(now)), e.BidRefused("lease-1", standing, at(now + 1))
+            )
     else:
         pytest.fail("the paused machine was never left")
     assert now <= P.paused_wait_s

@@ -15,7 +15,8 @@ from vastai_samples import body
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.money import to_nano
 from autopilot.domain.offer import CapacityType
-from autopilot.providers.vastai import mapping, values, wire
+from autopilot.providers import values
+from autopilot.providers.vastai import mapping, wire
 
 
 def offer_rows(name: str) -> tuple[wire.OfferRow, ...]:

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from autopilot.ports.clock import ManualClock
+from autopilot.providers.pacing import Lane
 from autopilot.providers.vastai.budget import RowBudget
-from autopilot.providers.vastai.pacing import INTERVAL_S, Family, Lane, lanes
+from autopilot.providers.vastai.pacing import INTERVAL_S, Family, lanes
 
 
 async def settle() -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from autopilot.providers.vastai import values
+from autopilot.providers import values
 
 ASSETS = Path(__file__).parents[2] / "assets" / "vastai"
 

@@ -1,0 +1,177 @@
+"""``decide`` on a machine that it holds: one that loads, works, falls silent, is offline or near its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autopilot.domain import events as e
+from autopilot.domain.actions import Acquire, Action, Release, SaveAndStop
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease, Role, Slot
+from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.reasons import Reason
+from autopilot.policy.budget import stop_cost
+from autopilot.policy.decide import decide
+from autopilot.policy.params import Params
+from tests.builders import (
+    HOUR,
+    START,
+    D,
+    a_job,
+    a_lease,
+    a_market,
+    a_paused_lease,
+    a_spec,
+    an_intent,
+    an_offer,
+    at,
+    heartbeat,
+    play,
+    seen,
+)
+
+P = Params()
+MARKET = a_market(an_offer("dear", floor=D("0.400")), an_offer("cheap", floor=D("0.100")))
+
+
+def acts(job: Job, market: Market = MARKET, now: float = 0) -> tuple[Action, ...]:
+    return decide(job, market, at(now), P).actions
+
+
+def test_a_failed_run_gives_its_machine_back_before_the_next_attempt() -> None:
+    assert acts(a_job(a_lease(exit_code=1))) == (Release("lease-1", Reason.RETRY),)
+
+
+def test_a_machine_is_given_back_at_the_end_of_its_life() -> None:
+    lease, soon = a_lease(not_after=at(600)), 600 - P.save_timeout_s - P.tick_lag_s
+    assert acts(a_job(lease), a_market(), soon - 1) == ()
+    assert acts(a_job(lease), a_market(), soon) == (SaveAndStop("lease-1", Reason.EXPIRING),)
+    told = replace(lease, role=Role.SAVE_AND_STOP, stop_ordered_at=at(soon))
+    assert acts(a_job(told), a_market(), soon + 60) == ()
+    assert acts(a_job(replace(told, agent_saved=True)), a_market(), soon + 60) == (Release("lease-1", Reason.EXPIRING),)
+
+
+@pytest.mark.parametrize(
+    "lease",
+    [
+        a_lease(not_after=START),
+        a_paused_lease(not_after=START, pause_cause=Reason.OUT_OF_CREDIT),
+        a_lease(not_after=START, status=InstanceStatus.OFFLINE, running_since=None, offline_since=START),
+        a_lease(not_after=START, status=InstanceStatus.PROVISIONING, running_since=None, agent_state=""),
+    ],
+    ids=["working", "paused", "offline", "loading"],
+)
+def test_the_end_of_its_life_is_absolute(lease: Lease) -> None:
+    assert acts(a_job(lease), a_market()) == (Release("lease-1", Reason.EXPIRING),)
+
+
+def test_a_lost_host_is_waited_for_a_little() -> None:
+    lease = a_lease(status=InstanceStatus.OFFLINE, running_since=None, offline_since=START)
+    assert acts(a_job(lease), now=P.offline_grace_s - 1) == ()
+    assert acts(a_job(lease), now=P.offline_grace_s) == (Release("lease-1", Reason.HOST_LOST),)
+
+
+def test_a_machine_that_loads_for_ever_is_given_up() -> None:
+    job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
+    assert acts(job, now=P.loading_timeout_s - 1) == ()
+    assert acts(job, now=P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
+def test_a_machine_whose_agent_never_reports_is_given_up() -> None:
+    job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
+    job = play(job, seen(job.leases[0], InstanceStatus.RUNNING, at(60)))
+    assert acts(job, now=60 + P.silence_s - 1) == ()
+    assert acts(job, now=60 + P.silence_s) == (Release("lease-1", Reason.AGENT_SILENT),)
+    assert acts(job, now=P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+    reported = play(job, heartbeat(job.leases[0], at(900), "restoring"))
+    assert acts(reported, a_market(), P.loading_timeout_s) == ()
+
+
+@pytest.mark.parametrize(("state", "after"), [("running", P.silence_s), ("left", 1), ("expired", 1)])
+def test_a_machine_whose_agent_falls_silent_or_gives_up_is_given_back(state: str, after: float) -> None:
+    job = play(a_job(a_lease()), heartbeat(a_lease(), at(60), state))
+    silent = (Release("lease-1", Reason.AGENT_SILENT),)
+    assert acts(job, a_market(), 60 + after) == silent
+    assert acts(job, a_market(), 60 + after - 1) == (() if state == "running" else silent)
+
+
+@pytest.mark.parametrize("back", [InstanceStatus.PROVISIONING, InstanceStatus.RUNNING])
+def test_a_host_that_was_lost_for_a_moment_is_not_taken_for_one_that_never_loaded(back: InstanceStatus) -> None:
+    lease = a_lease()
+    job = play(a_job(lease), seen(lease, InstanceStatus.OFFLINE, at(7200)), seen(lease, back, at(7230)))
+    assert acts(job, a_market(), 7231) == ()
+    assert acts(job, a_market(), 7230 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
+def test_a_machine_that_loads_again_after_a_pause_gets_its_time_again() -> None:
+    lease = a_lease()
+    job = play(
+        a_job(lease),
+        seen(lease, InstanceStatus.STOPPED, at(7200)),
+        e.BidIntended(lease.id, D("0.360"), at(7201)),
+        seen(lease, InstanceStatus.PROVISIONING, at(7230), rate=D("0.360")),
+    )
+    assert acts(job, now=7231) == (), "a raise that won is not thrown away"
+    assert acts(job, now=7230 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+
+
+def test_a_run_told_to_stop_whose_new_home_was_lost_is_not_kept_idle() -> None:
+    told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START)
+    assert acts(a_job(told), a_market(), 30) == ()
+    assert acts(a_job(told), a_market(), P.save_timeout_s) == (Release("lease-1", Reason.MOVING),)
+    saved = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)
+    assert acts(a_job(saved), a_market(), 30) == (Release("lease-1", Reason.MOVING),)
+
+
+def test_a_working_machine_is_kept() -> None:
+    lease = a_lease(agent_seen_at=at(7200))
+    assert acts(a_job(lease), a_market(an_offer("as-good", floor=D("0.260"))), 7200) == ()
+
+
+@pytest.mark.parametrize(
+    ("offer", "now", "moves"),
+    [
+        pytest.param(an_offer(floor=D("0.100")), 1800, True, id="much cheaper"),
+        pytest.param(an_offer(floor=D("0.100")), 1799, False, id="it has only just begun"),
+        pytest.param(an_offer(floor=D("0.235")), 1800, False, id="not cheaper enough"),
+    ],
+)
+def test_a_working_job_is_moved_for_a_saving_that_is_worth_it(offer: Offer, now: float, moves: bool) -> None:
+    found = acts(a_job(a_lease(agent_seen_at=at(now))), a_market(offer), now)
+    assert len(found) == moves
+    for action in found:
+        assert isinstance(action, Acquire)
+        assert (action.slot, action.reason) == (Slot.NEXT, Reason.CHEAPER_ELSEWHERE)
+
+
+def test_a_job_without_an_estimate_is_not_moved_for_price() -> None:
+    lease = a_lease(agent_seen_at=at(7200))
+    assert acts(a_job(lease, spec=a_spec(work_estimate=None)), MARKET, 7200) == ()
+
+
+def test_a_job_near_its_deadline_is_not_moved_for_price() -> None:
+    lease = a_lease(capacity_type=CapacityType.ON_DEMAND, rate=D("0.600"), agent_seen_at=at(1800))
+    job = a_job(lease, spec=a_spec(deadline=START + 12 * HOUR))
+    assert acts(job, MARKET, 1800) == ()
+    easy = a_job(lease, spec=a_spec(deadline=START + 24 * HOUR))
+    assert len(acts(easy, MARKET, 1800)) == 1
+
+
+def test_a_working_spot_job_escalates_when_one_more_loss_would_miss_the_deadline() -> None:
+    def now_at(hours_left: float) -> tuple[Action, ...]:
+        return acts(a_job(a_lease(), spec=a_spec(deadline=START + hours_left * HOUR)), a_market(an_offer()))
+
+    assert now_at(11.9) == ()
+    (move,) = now_at(11.7)
+    assert isinstance(move, Acquire)
+    assert (move.slot, move.capacity_type, move.reason) == (Slot.NEXT, CapacityType.ON_DEMAND, Reason.DEADLINE)
+
+
+def test_an_escalation_beyond_the_budget_stays_where_it_is() -> None:
+    lease = a_lease()
+    spec = a_spec(deadline=START + 11 * HOUR, budget=stop_cost(lease.rate, lease.storage_rate, P) + D("0.05"))
+    assert acts(a_job(lease, spec=spec), a_market(an_offer())) == ()
