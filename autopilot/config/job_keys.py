@@ -62,6 +62,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     },
     "work": {
         "estimate": Key("duration", values.duration, "work_estimate"),
+        "on": Key("text", values.text, "work_on", needs="estimate"),
     },
     "spot": {
         "policy": Key("auto, spot or on-demand", values.one_of(SpotPolicy), "spot_policy"),
@@ -91,7 +92,7 @@ NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {
     "secrets": (),
     "inputs": (),
     "outputs": (),
-    "work": ("on", "progress"),
+    "work": ("progress",),
     "checkpoint": ("max_loss",),
     "retry": ("on", "window"),
 }

@@ -8,10 +8,9 @@ from decimal import Decimal
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Slot
+from autopilot.domain.money import Number
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.reasons import Reason
-
-Number = Decimal | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.instance import Instance, InstanceStatus
-from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.job import Job, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
@@ -22,6 +22,10 @@ ABSENCE_GAP = timedelta(seconds=20)
 
 HEARTBEAT_LASTS = timedelta(minutes=3)
 """Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
+
+PACE_NEEDS = timedelta(minutes=5)
+"""Progress over less work than this says nothing about pace."""
+PACE_UNIT = Decimal("0.000001")
 
 AT_WORK = ("running", "saving", "finished")
 """What an agent reports once the user's command has been started."""
@@ -48,7 +52,9 @@ def evolve(job: Job, event: e.Event) -> Job:
         case _:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
-            job = _with(_launches_judged(_work_counted(job, before, after, event), before, event), after)
+            job = _launches_judged(_work_counted(job, before, after, event), before, event)
+            job, after = _pace_learned(job, before, after, event)
+            job = _with(job, after)
     return _standing(job, event)
 
 
@@ -239,6 +245,21 @@ def _work_counted(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
         step = job.step if event.step is None else event.step
         return replace(job, step=step, progress=event.progress)
     return job
+
+
+def _pace_learned(job: Job, before: Lease, after: Lease, event: e.Event) -> tuple[Job, Lease]:
+    """How fast the job goes on these GPUs: progress gained over work done, since this boot's first word of it."""
+    if not isinstance(event, e.HeartbeatSeen) or event.agent_state != "running" or event.progress is None:
+        return job, after
+    if after.anchor_work is None or after.agent_boot != before.agent_boot:
+        return job, replace(after, anchor_work=job.work_done, anchor_progress=event.progress)
+    hours = Decimal(str((job.work_done - after.anchor_work) / timedelta(hours=1)))
+    gained = event.progress - (after.anchor_progress or Decimal(0))
+    if job.work_done - after.anchor_work < PACE_NEEDS or gained <= 0:
+        return job, after
+    key = pace_key(after.gpu, after.num_gpus)
+    others = tuple(pace for pace in job.paces if pace[0] != key)
+    return replace(job, paces=(*others, (key, (gained / hours).quantize(PACE_UNIT)))), after
 
 
 def _launches_judged(job: Job, before: Lease, event: e.Event) -> Job:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from autopilot.domain.lease import Lease, Slot
-from autopilot.domain.money import ZERO
+from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import OfferQuery
 from autopilot.domain.reasons import Reason
 
@@ -55,6 +55,10 @@ class GpuChoice:
     count: int = 1
 
 
+def pace_key(gpu: str, count: int) -> str:
+    return f"{gpu}:{count}"
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """The job file, read. Every key is explained in docs/reference/job-file.md."""
@@ -72,6 +76,8 @@ class JobSpec:
     max_hourly: Decimal | None = None
     """$/h: offers dearer than this (compute, whole machine) are never taken."""
     work_estimate: timedelta | None = None
+    work_on: str | None = None
+    """The GPU that the estimate is for; None: it holds for any that the job may use."""
     spot_policy: SpotPolicy = SpotPolicy.AUTO
     max_bid: Decimal | None = None
     deadline: datetime | None = None
@@ -141,6 +147,8 @@ class Job:
     progress: Decimal | None = None
     """0..1 as the job itself claims, or None."""
     step: int = 0
+    paces: tuple[tuple[str, Number], ...] = ()
+    """Share of the job done per hour, by ``pace_key`` of the GPUs it was seen on: from the job's own progress."""
     checkpoint: Checkpoint | None = None
     exit_code: int | None = None
     finished_at: datetime | None = None

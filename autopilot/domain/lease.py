@@ -153,6 +153,9 @@ class Lease:
     """Highest checkpoint of this lease whose manifest the agent claims to have written."""
     log_count: int = 0
     """Log chunks of the current boot that the agent claims to have written."""
+    anchor_work: timedelta | None = None
+    """The job's work done when the present boot first reported progress: where its pace is measured from."""
+    anchor_progress: Decimal | None = None
     exit_code: int | None = None
     """Of the user's command, once it ended on this lease."""
     spans: tuple[Span, ...] = ()

@@ -12,6 +12,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, Invali
 
 from autopilot.domain.errors import UserError
 
+Number = Decimal | int | float | str | None
+"""What a note or an event may carry; money among it is always a Decimal."""
+
 NANO = Decimal("1e-9")
 CENT = Decimal("0.01")
 ZERO = Decimal(0)

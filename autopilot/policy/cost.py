@@ -1,4 +1,4 @@
-"""What it would cost to finish the job on an offer, so that unlike choices can be compared in dollars.
+"""What it would cost to finish the job on an offer: dollars per unit of useful work, whatever market, GPU and link.
 
 hours = (set-up + remaining work) × (1 + preemptions/h × (set-up + ½ checkpoint interval))       spot
 hours =  set-up + remaining work                                                                  on demand
@@ -19,6 +19,7 @@ from autopilot.domain.money import accrued, ceil_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.policy.bidding import first_bid
 from autopilot.policy.params import Params
+from autopilot.policy.speed import setup_time, work_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +30,37 @@ class Candidate:
     capacity_type: CapacityType
     rate: Decimal
     cost: Decimal
+    setup: timedelta
+    work: timedelta | None
+    """Time at work on these GPUs until the job is done, where it is known."""
 
     @property
     def sort_key(self) -> tuple[Decimal, Decimal, str, str]:
         return self.cost, -self.offer.reliability, self.offer.provider, self.offer.machine_id
 
 
-def remaining_work(job: Job, params: Params) -> timedelta:
-    known = job.remaining_work
-    return timedelta(seconds=params.waiting_horizon_s) if known is None else known
-
-
 def cost_to_finish(
-    job: Job, capacity_type: CapacityType, rate: Decimal, storage_rate: Decimal, restart_s: float, params: Params
+    job: Job,
+    capacity_type: CapacityType,
+    burn: Decimal,
+    gpus: tuple[str, int],
+    restart: timedelta,
+    params: Params,
 ) -> Decimal:
-    """Expected dollars from now to the end on capacity that bills at these rates ($/h)."""
-    hours_at = timedelta(seconds=restart_s) + remaining_work(job, params)
+    """Expected dollars from now to the end on (GPU, count) that burn so much an hour, disk included ($/h)."""
+    left = work_left(job, *gpus)
+    busy = restart + (timedelta(seconds=params.waiting_horizon_s) if left is None else left)
     if capacity_type is CapacityType.SPOT:
         lost_s = params.setup_s + job.spec.checkpoint_interval.total_seconds() / 2
-        hours_at = hours_at * (1 + params.preemptions_per_hour * lost_s / 3600)
-    return accrued(rate + storage_rate, hours_at)
+        busy = busy * (1 + params.preemptions_per_hour * lost_s / 3600)
+    return accrued(burn, busy)
 
 
 def lease_cost_to_finish(job: Job, lease: Lease, rate: Decimal, restart_s: float, params: Params) -> Decimal:
-    return cost_to_finish(job, lease.capacity_type, rate, lease.storage_rate, restart_s, params)
+    """The same on a machine that we hold, at another rate perhaps."""
+    gpus = lease.gpu, lease.num_gpus
+    burn = rate + lease.storage_rate
+    return cost_to_finish(job, lease.capacity_type, burn, gpus, timedelta(seconds=restart_s), params)
 
 
 def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
@@ -70,14 +78,16 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
         if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
             rates.append((CapacityType.ON_DEMAND, on_demand))
         storage = offer.storage_rate(spec.disk_gb)
+        setup = setup_time(job, offer, params)
         traffic = ceil_nano(offer.download_price * params.image_gb + offer.upload_price * params.upload_gb)
         for capacity_type, rate in rates:
             if spec.max_hourly is not None and rate > spec.max_hourly:
                 continue
             if spec.max_rate is not None and rate + storage > spec.max_rate:
                 continue
-            cost = cost_to_finish(job, capacity_type, rate, storage, params.setup_s, params) + traffic
-            found.append(Candidate(offer, capacity_type, rate, cost))
+            gpus = offer.gpu, offer.num_gpus
+            cost = cost_to_finish(job, capacity_type, rate + storage, gpus, setup, params) + traffic
+            found.append(Candidate(offer, capacity_type, rate, cost, setup, work_left(job, *gpus)))
     return sorted(found, key=lambda c: c.sort_key)
 
 

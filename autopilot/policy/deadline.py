@@ -15,6 +15,7 @@ from enum import StrEnum
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.policy.params import Params
+from autopilot.policy.speed import work_left
 
 
 class Verdict(StrEnum):
@@ -46,7 +47,7 @@ def is_at_work(lease: Lease | None) -> bool:
 
 
 def pressure(job: Job, now: datetime, params: Params) -> Pressure:
-    remaining = job.remaining_work
+    remaining = work_left(job, job.main.gpu, job.main.num_gpus) if job.main else job.remaining_work
     loss = timedelta(seconds=params.tick_lag_s + params.detect_s + params.setup_s) + job.spec.checkpoint_interval
     if job.spec.deadline is None or remaining is None:
         return Pressure(None, loss, None)

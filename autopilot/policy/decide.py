@@ -12,12 +12,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from autopilot.domain.actions import Acquire, Action, Decision, Note, Number, Release, SaveAndStop, SetStatus
+from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
-from autopilot.domain.money import ZERO
+from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget

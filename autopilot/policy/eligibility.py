@@ -8,6 +8,7 @@ from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.offer import Offer
 from autopilot.policy.params import Params
+from autopilot.policy.speed import setup_time, work_left
 
 
 def why_not(spec: JobSpec, offer: Offer) -> str | None:
@@ -28,8 +29,6 @@ def why_not(spec: JobSpec, offer: Offer) -> str | None:
 
 def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:
     """Offers that fit, on a market that is known, on no machine to be avoided, and that last long enough."""
-    remaining = job.remaining_work or timedelta(seconds=params.waiting_horizon_s)
-    needed_until = now + remaining * (1 + params.work_error) + timedelta(seconds=params.setup_s)
     held = {(lease.provider, lease.machine_id) for lease in job.leases}
     return tuple(
         offer
@@ -38,5 +37,11 @@ def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[O
         and (offer.provider, offer.machine_id) not in market.avoid
         and (offer.provider, offer.machine_id) not in held
         and why_not(job.spec, offer) is None
-        and (offer.ends_at is None or offer.ends_at >= needed_until)
+        and (offer.ends_at is None or offer.ends_at >= now + _needed(job, offer, params))
     )
+
+
+def _needed(job: Job, offer: Offer, params: Params) -> timedelta:
+    left = work_left(job, offer.gpu, offer.num_gpus)
+    work = timedelta(seconds=params.waiting_horizon_s) if left is None else left * (1 + params.work_error)
+    return work + setup_time(job, offer, params)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Number, Promote, Release, Veto
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, Veto
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Allowance, Market
-from autopilot.domain.money import ZERO
+from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget

@@ -16,8 +16,10 @@ class Params:
     """Downloaded by a new machine: the image and what setup fetches."""
     upload_gb: Decimal = Decimal(5)
     """Uploaded from a machine in its life: checkpoints and logs."""
+    boot_s: float = 120
+    """From a create to the user's command running, without the transfers: contract, container, agent."""
     setup_s: float = 420
-    """From a create to the user's command running: image pull, agent, restore."""
+    """The same with the transfers, on a machine that is not chosen yet."""
     resume_s: float = 60
     """From a won re-bid to the user's command running again on the same disk."""
     work_error: float = 0.15

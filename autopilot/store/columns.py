@@ -17,8 +17,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 from sqlalchemy import BigInteger, Boolean, Column, Date, Text
 from sqlalchemy.types import TypeEngine
 
-from autopilot.domain.actions import Note, Number
+from autopilot.domain.actions import Note
 from autopilot.domain.job import JobSpec
+from autopilot.domain.money import Number
 from autopilot.store.types import Code, Duration, ExactNumber, Instant, NanoUSD, NotesJson, NumbersJson, SpecJson
 
 _TYPES: dict[Any, type[TypeEngine[Any]]] = {

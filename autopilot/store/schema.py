@@ -64,7 +64,7 @@ jobs = Table(
 leases = Table(
     "leases",
     metadata,
-    *columns_of(Lease, key=("id",), not_money=("disk_gb",), leave_out=("spans",)),
+    *columns_of(Lease, key=("id",), not_money=("disk_gb", "anchor_progress"), leave_out=("spans",)),
     _refers("job_id", "jobs.id"),
     Index(None, "job_id"),
     Index(None, "state"),

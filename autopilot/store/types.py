@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 from sqlalchemy import JSON, BigInteger, DateTime, Dialect, String, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from autopilot.domain.actions import Note, Number
+from autopilot.domain.actions import Note
 from autopilot.domain.job import JobSpec
-from autopilot.domain.money import from_nano, to_nano
+from autopilot.domain.money import Number, from_nano, to_nano
 
 _MICROSECOND = timedelta(microseconds=1)
 _INSTANT_LENGTH = len("2026-01-01T00:00:00.000000Z")

@@ -37,6 +37,7 @@ def upgrade() -> None:
         sa.Column("work_done_us", sa.BigInteger(), nullable=False),
         sa.Column("progress", sa.Text(), nullable=True),
         sa.Column("step", sa.BigInteger(), nullable=False),
+        sa.Column("paces", sa.JSON(), nullable=False),
         sa.Column("exit_code", sa.BigInteger(), nullable=True),
         sa.Column("finished_at", INSTANT, nullable=True),
         sa.Column("decisions", sa.BigInteger(), nullable=False),
@@ -136,6 +137,8 @@ def upgrade() -> None:
         sa.Column("agent_saved", sa.Boolean(), nullable=False),
         sa.Column("last_checkpoint_number", sa.BigInteger(), nullable=True),
         sa.Column("log_count", sa.BigInteger(), nullable=False),
+        sa.Column("anchor_work_us", sa.BigInteger(), nullable=True),
+        sa.Column("anchor_progress", sa.Text(), nullable=True),
         sa.Column("exit_code", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(
             ["job_id"], ["jobs.id"], name="fk_leases_job_id_jobs", initially="DEFERRED", deferrable=True

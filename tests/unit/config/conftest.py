@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,15 @@ SERVICE_VARIABLES = ("CONFIGURATION_DIRECTORY", "STATE_DIRECTORY", "RUNTIME_DIRE
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory; the system's configuration directory is ``etc`` beneath it."""
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home directory; the system's configuration directory is ``etc`` beneath it.
+
+    Its path is short, as a real one's is: the control socket's lies beneath it.
+    """
     for name in list(os.environ):
         if name.startswith(("AUTOPILOT_", "XDG_")) or name in SERVICE_VARIABLES:
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CONFIGURATION_DIRECTORY", str(tmp_path / "etc"))
-    return tmp_path
+    with tempfile.TemporaryDirectory(prefix="home-") as directory:
+        monkeypatch.setenv("HOME", directory)
+        monkeypatch.setenv("CONFIGURATION_DIRECTORY", f"{directory}/etc")
+        yield Path(directory)

@@ -45,6 +45,7 @@ disk = "1.5TB"
 max_hourly = "$2.50"
 [work]
 estimate = "1d12h"
+on = "RTX 4090"
 [spot]
 policy = "auto"
 max_price = "0.80"
@@ -88,6 +89,7 @@ def test_every_key_is_read() -> None:
         disk_gb=Decimal(1500),
         max_hourly=Decimal("2.5"),
         work_estimate=timedelta(hours=36),
+        work_on="RTX 4090",
         spot_policy=SpotPolicy.AUTO,
         max_bid=Decimal("0.8"),
         deadline=NOW + timedelta(days=3),
@@ -162,7 +164,6 @@ def with_line(section: str, line: str) -> str:
         (with_line("inputs", ""), "[inputs] is not supported yet"),
         (with_line("outputs", ""), "[outputs] is not supported yet"),
         (with_line("work", "progress = {total = 3}"), "job.toml:8: work.progress is not supported yet"),
-        (with_line("work", 'on = "RTX 4090"'), "work.on is not supported yet"),
         (with_line("checkpoint", 'max_loss = "5m"'), "checkpoint.max_loss is not supported yet"),
         (with_line("retry", 'on = ["error"]'), "retry.on is not supported yet"),
         (with_line("retry", 'window = "1h"'), "retry.window is not supported yet"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -39,11 +40,11 @@ def test_what_fits_the_job_file(spec_changes: dict[str, Any], offer_changes: dic
 
 
 def test_a_machine_must_last_as_long_as_the_work_may_take() -> None:
-    params = Params(work_error=0.1, setup_s=600)
+    params = Params(work_error=0.1, boot_s=200, image_gb=Decimal(10))
     job = a_job(spec=a_spec(work_estimate=10 * HOUR))
-    needed = START + timedelta(hours=11, minutes=10)
-    lasting = an_offer(ends_at=needed)
-    short = an_offer(ends_at=needed - timedelta(seconds=1))
+    needed = START + timedelta(hours=11, minutes=10)  # 11 h of work, 200 s of boot, 400 s for 10 GB at 200 Mbit/s
+    lasting = an_offer(ends_at=needed, download_mbps=Decimal(200))
+    short = an_offer(ends_at=needed - timedelta(seconds=1), download_mbps=Decimal(200))
     assert eligible(job, a_market(short, lasting), START, params) == (lasting,)
 
 

@@ -1,0 +1,46 @@
+"""How long a job still takes on given GPUs, and how long until a new machine works at all.
+
+In order of trust: the pace at which this very job was seen to go on those GPUs; that pace on others, scaled by the
+table of relative speeds; the user's estimate, scaled from the GPU it was made for; the estimate as it stands.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+from autopilot.domain.job import Job, pace_key
+from autopilot.domain.offer import Offer
+from autopilot.policy.gpu_speeds import relative_speed
+from autopilot.policy.params import Params
+
+SLOWEST_MBPS = Decimal(20)
+"""A link that the market states as slower, or not at all, is reckoned with as this fast."""
+
+
+def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
+    """Time at work that remains on ``count`` × ``gpu``; None when nothing is known of the job's length."""
+    if job.progress is not None and job.paces:
+        share = 1 - min(job.progress, Decimal(1))
+        paces = {key: pace for key, pace in job.paces if isinstance(pace, Decimal) and pace > 0}
+        seen = paces.get(pace_key(gpu, count))
+        if seen is not None:
+            return timedelta(hours=float(share / seen))
+        for key, pace in paces.items():
+            name, _, number = key.rpartition(":")
+            factor = relative_speed(gpu, count, name, int(number))
+            if factor is not None:
+                return timedelta(hours=float(share / (pace * factor)))
+    left = job.remaining_work
+    if left is None or job.spec.work_on is None:
+        return left
+    reference = next((choice.count for choice in job.spec.gpus if choice.name == job.spec.work_on), 1)
+    factor = relative_speed(gpu, count, job.spec.work_on, reference)
+    return left if factor is None else left / float(factor)
+
+
+def setup_time(job: Job, offer: Offer, params: Params) -> timedelta:
+    """From the create to the command running: boot, image over the host's link, restore of the newest checkpoint."""
+    gigabytes = params.image_gb + (Decimal(job.checkpoint.size_bytes).scaleb(-9) if job.checkpoint else Decimal(0))
+    seconds = gigabytes * 8000 / max(offer.download_mbps, SLOWEST_MBPS)
+    return timedelta(seconds=params.boot_s + float(seconds))

@@ -1,0 +1,92 @@
+"""What is known of a job's length on given GPUs, in order of trust."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from autopilot.domain import events as e
+from autopilot.domain.job import Checkpoint, GpuChoice
+from autopilot.policy.cost import candidates
+from autopilot.policy.gpu_speeds import relative_speed, speed
+from autopilot.policy.params import Params
+from autopilot.policy.speed import setup_time, work_left
+from tests.builders import HOUR, START, a_job, a_lease, a_market, a_spec, an_offer, at, play
+
+BOTH = (GpuChoice("RTX 3090"), GpuChoice("RTX 4090"))
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [("RTX 4090", 165), ("A100 SXM4", 312), ("A100", 312), ("L40S", 362), ("L4", 121), ("RTX 3090 Ti", 80)],
+)
+def test_the_longest_name_that_begins_the_market_s_name_counts(name: str, tflops: int) -> None:
+    assert speed(name) == tflops
+
+
+def test_what_the_table_does_not_know_is_unknown() -> None:
+    assert speed("A1000") is None
+    assert relative_speed("RTX 4090", 1, "Voodoo 2", 1) is None
+    assert relative_speed("RTX 4090", 2, "RTX 4090", 1) == 2
+
+
+def test_an_estimate_holds_for_every_gpu_unless_it_says_for_which() -> None:
+    spec = a_spec(work_estimate=10 * HOUR, gpus=BOTH)
+    assert work_left(a_job(spec=spec), "RTX 3090", 1) == 10 * HOUR
+    scaled = a_job(spec=replace(spec, work_on="RTX 4090"))
+    assert work_left(scaled, "RTX 4090", 1) == 10 * HOUR
+    assert work_left(scaled, "RTX 3090", 1) == pytest.approx(10 * HOUR * 165 / 71, abs=timedelta(seconds=1))
+    assert work_left(scaled, "Voodoo 2", 1) == 10 * HOUR
+    assert work_left(a_job(spec=a_spec(work_estimate=None)), "RTX 4090", 1) is None
+
+
+def test_a_pace_that_was_seen_beats_the_estimate() -> None:
+    spec = a_spec(work_estimate=10 * HOUR, gpus=BOTH)
+    job = replace(a_job(spec=spec), progress=Decimal("0.5"), paces=(("RTX 4090:1", Decimal("0.25")),))
+    assert work_left(job, "RTX 4090", 1) == 2 * HOUR
+    assert work_left(job, "RTX 3090", 1) == pytest.approx(2 * HOUR * 165 / 71, abs=timedelta(seconds=1))
+
+
+def test_the_pace_is_learned_from_progress_over_work_done() -> None:
+    lease = a_lease(agent_state="running")
+    job = replace(a_job(lease, spec=a_spec(work_estimate=10 * HOUR)), work_done=HOUR)
+
+    def beat(seq: int, progress: str) -> e.HeartbeatSeen:
+        return e.HeartbeatSeen(lease.id, 1, seq, "running", seq, Decimal(progress), None, 0, False, at(seq))
+
+    job = play(job, beat(1, "0.10"))
+    assert job.paces == ()
+    job = play(replace(job, work_done=HOUR + timedelta(minutes=4)), beat(2, "0.12"))
+    assert job.paces == (), "too little work to judge by"
+    job = play(replace(job, work_done=2 * HOUR), beat(3, "0.30"))
+    assert job.paces == (("RTX 4090:1", Decimal("0.200000")),)
+
+
+def test_set_up_takes_the_transfers_over_the_host_s_link() -> None:
+    params = Params(boot_s=100, image_gb=Decimal(10))
+    offer = an_offer(download_mbps=Decimal(800))
+    assert setup_time(a_job(), offer, params) == timedelta(seconds=200)
+    checkpoint = Checkpoint("job-1", "lease-1", 0, 1, 5, HOUR, 10**10, 1, START)
+    assert setup_time(replace(a_job(), checkpoint=checkpoint), offer, params) == timedelta(seconds=300)
+    assert setup_time(a_job(), replace(offer, download_mbps=Decimal(0)), params) == timedelta(seconds=4100)
+
+
+def test_a_dearer_gpu_wins_when_it_finishes_for_less() -> None:
+    slow = an_offer("slow", gpu="RTX 3090", floor=Decimal("0.20"))
+    fast = an_offer("fast", gpu="RTX 4090", floor=Decimal("0.30"))
+    spec = a_spec(work_estimate=10 * HOUR, work_on="RTX 4090", gpus=BOTH)
+    job = a_job(spec=spec)
+    ranked = candidates(job, a_market(slow, fast), (slow, fast), Params())
+    assert ranked[0].offer.machine_id == "fast"
+    plain = a_job(spec=replace(spec, work_on=None))
+    assert candidates(plain, a_market(slow, fast), (slow, fast), Params())[0].offer.machine_id == "slow"
+
+
+def test_dear_traffic_makes_a_cheap_machine_dear() -> None:
+    plain, trap = an_offer("plain"), an_offer("trap", upload_price=Decimal(50))
+    trap = replace(trap, floor=(trap.floor or Decimal(0)) - Decimal("0.01"))
+    ranked = candidates(a_job(), a_market(plain, trap), (plain, trap), Params())
+    assert ranked[0].offer.machine_id == "plain"
