@@ -15,19 +15,26 @@ from autopilot.cli.output import console, print_json
 Flag = Parameter(negative="")
 
 
-def serve(*, config: Path | None = None, i_accept_unproven: Annotated[bool, Flag] = False) -> int:
+def serve(
+    *,
+    config: Path | None = None,
+    paper: Annotated[bool, Flag] = False,
+    i_accept_unproven: Annotated[bool, Flag] = False,
+) -> int:
     """Run the daemon until SIGTERM or Ctrl-C.
 
     Parameters
     ----------
     config
         A configuration file, read after the system's and the user's own.
+    paper
+        Real offers and prices, simulated machines: spends nothing, and has a ledger and a socket of its own.
     i_accept_unproven
         Rent on real markets, although this version has not been proven with real money.
     """
     from autopilot.service.main import serve as run
 
-    return run(config, i_accept_unproven)
+    return run(config, i_accept_unproven, paper)
 
 
 def doctor(*, config: Path | None = None, json: Annotated[bool, Flag] = False) -> int:

@@ -173,7 +173,7 @@ def _topic(item: object) -> str:
 
 
 def offer_list(offers: list[Row]) -> RenderableType:
-    columns = ("MARKET", "MACHINE", "GPU", "FLOOR", "ON DEMAND", "DISK", "RELIABLE", "WHERE, OR WHY NOT")
+    columns = ("MARKET", "MACHINE", "GPU", "FLOOR", "ON DEMAND", "$/WORK H", "RELIABLE", "WHERE, OR WHY NOT")
     rows = [
         (
             text.plain(offer["provider"]),
@@ -181,13 +181,13 @@ def offer_list(offers: list[Row]) -> RenderableType:
             text.gpu(offer),
             text.rate(offer.get("floor")),
             text.rate(offer.get("on_demand_rate")),
-            text.rate(offer.get("storage_rate")),
+            text.money(offer.get("cost_per_work_h"), 3),
             text.percent(offer.get("reliability")),
             text.plain(offer.get("location")) if offer["eligible"] else f"no: {_words(offer.get('why_not'))}",
         )
         for offer in offers
     ]
-    return table(columns, rows, right=("FLOOR", "ON DEMAND", "DISK", "RELIABLE"))
+    return table(columns, rows, right=("FLOOR", "ON DEMAND", "$/WORK H", "RELIABLE"))
 
 
 def plan(body: Row, now: datetime) -> list[RenderableType]:

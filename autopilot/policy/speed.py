@@ -15,7 +15,9 @@ from autopilot.policy.gpu_speeds import relative_speed
 from autopilot.policy.params import Params
 
 SLOWEST_MBPS = Decimal(20)
-"""A link that the market states as slower, or not at all, is reckoned with as this fast."""
+"""A link that the market states as slower is reckoned with as this fast."""
+USUAL_MBPS = Decimal(500)
+"""Of machines whose market does not state it."""
 
 
 def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
@@ -42,5 +44,6 @@ def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
 def setup_time(job: Job, offer: Offer, params: Params) -> timedelta:
     """From the create to the command running: boot, image over the host's link, restore of the newest checkpoint."""
     gigabytes = params.image_gb + (Decimal(job.checkpoint.size_bytes).scaleb(-9) if job.checkpoint else Decimal(0))
-    seconds = gigabytes * 8000 / max(offer.download_mbps, SLOWEST_MBPS)
+    mbps = max(offer.download_mbps, SLOWEST_MBPS) if offer.download_mbps else USUAL_MBPS
+    seconds = gigabytes * 8000 / mbps
     return timedelta(seconds=params.boot_s + float(seconds))

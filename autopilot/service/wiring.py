@@ -27,13 +27,13 @@ from autopilot.domain.job import JobSpec
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.policy.guard import Limits
 from autopilot.policy.params import Params
-from autopilot.ports.blobs import BlobStore
+from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import UlidIds
 from autopilot.ports.mailbox import orders_key
 from autopilot.ports.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.provider import Provider
-from autopilot.ports.store import Store
+from autopilot.ports.store import Store, StoreUnavailable
 from autopilot.providers import registry
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
@@ -45,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 SOCKET_GROUP = "autopilot"
 LAUNCHES_PER_JOB_10MIN = 3
+MEND_DISK = "free some space, mend the file's owner or mode, or restore it from a backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +62,33 @@ async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
     """A daemon whose sockets answer and whose first tick has not run. Raises ``UserError``."""
     prepare_state_dir(settings.state_dir)
     async with AsyncExitStack() as stack:
-        stack.enter_context(single_writer(database_path(settings.ledger_url)))
-        clock = open_clock(settings)
-        store = await open_store(settings.ledger_url)
-        stack.push_async_callback(store.close)
-        await _check_markets_held(store, settings)
-        providers = connect_markets(settings, clock)
-        for provider in providers.values():
-            stack.push_async_callback(provider.close)
-        blobs = await _serve_blobs(settings, stack)
-        ids = UlidIds(clock)
-        bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
-        engine = Engine(engine_config(settings), providers, store, blobs, bootstrap, clock, ids)
-        wake = asyncio.Event()
-        jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
-        await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
-        yield Daemon(settings, engine, clock, wake)
+        try:
+            joined = await _joined(settings, stack)
+        except (StoreUnavailable, BlobUnavailable) as problem:
+            raise UserError(str(problem), hint=MEND_DISK) from None
+        except OSError as problem:
+            raise UserError(f"{problem.filename or settings.state_dir}: {problem.strerror}", hint=MEND_DISK) from None
+        yield joined
+
+
+async def _joined(settings: Settings, stack: AsyncExitStack) -> Daemon:
+    """All parts, each closed by ``stack``."""
+    stack.enter_context(single_writer(database_path(settings.ledger_url)))
+    clock = open_clock(settings)
+    store = await open_store(settings.ledger_url)
+    stack.push_async_callback(store.close)
+    await _check_markets_held(store, settings)
+    providers = connect_markets(settings, clock)
+    for provider in providers.values():
+        stack.push_async_callback(provider.close)
+    blobs = await _serve_blobs(settings, stack)
+    ids = UlidIds(clock)
+    bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
+    engine = Engine(engine_config(settings), providers, store, blobs, bootstrap, clock, ids)
+    wake = asyncio.Event()
+    jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
+    await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
+    return Daemon(settings, engine, clock, wake)
 
 
 async def _check_markets_held(store: Store, settings: Settings) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from autopilot.cli import text, views
 from autopilot.cli.client import Json, job_path
-from autopilot.cli.demo.script import Script
+from autopilot.cli.demo.script import Script, set_stage
 from autopilot.cli.demo.theatre import Theatre
 from autopilot.cli.demo.verdict import Check, Reference, checks
 from autopilot.cli.demo.view import LiveView, PlainView, View
@@ -33,7 +33,7 @@ FINAL = ("succeeded", "failed", "cancelled")
 def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> int:
     """Play the demo; 0 only if every check holds. ``picture``: also write the end as an SVG file."""
     root = Path(tempfile.mkdtemp(prefix="autopilot-demo-"))
-    theatre = Theatre(root, seed=seed, speed=SPEED)
+    theatre = Theatre(root, seed=seed, speed=SPEED, markets=("vastai", "runpod"))
     reference_dir = root / "reference"
     reference_dir.mkdir()
     reference = Reference(reference_dir, STEPS)
@@ -42,13 +42,14 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
     view: View = PlainView(out.print) if plain else LiveView(out)
     try:
         try:
-            view.say(f"sandbox market and daemon start on a clock {SPEED:g} times as fast ({root})")
+            view.say(f"sandbox markets and daemon start on a clock {SPEED:g} times as fast ({root})")
             theatre.start_market()
+            set_stage(theatre)
             theatre.start_daemon()
             body, unanswered = _play(theatre, view)
         finally:
             view.close()
-        results = checks(theatre, body["job"], unanswered, reference)
+        results = checks(theatre, body, unanswered, reference)
         _report(out, theatre, body, results, time.monotonic() - began)
         if picture is not None:
             _draw(picture, theatre, body, results, time.monotonic() - began)
@@ -107,8 +108,8 @@ def _elapsed(seconds: float) -> str:
 
 
 def _winning_bid(theatre: Theatre, lease: Json | None) -> Decimal | None:
-    """What a bid must beat on the lease's machine now; None when no bid would (an on-demand renter holds it)."""
-    if lease is None or lease["machine_id"] is None:
+    """What a bid must beat on the lease's machine now; None when no bid would, or when it cannot be told."""
+    if lease is None or lease["provider"] != "vastai":
         return None
     machine = next(m for m in theatre.emu("machines")["machines"] if str(m["machine_id"]) == lease["machine_id"])
     rivals = [stranger["bid"] for stranger in machine["strangers"]]

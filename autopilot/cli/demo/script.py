@@ -25,11 +25,16 @@ class Act:
     """Names of events that must follow the strike, in this order."""
 
 
+GPU_ON = {"vastai": "RTX 4090", "runpod": "NVIDIA GeForce RTX 4090"}
+
+
+def set_stage(theatre: Theatre) -> None:
+    """RunPod's spot floors are out of reach at first, so that the job begins on vast.ai."""
+    _reprice_runpod(theatre, "0.42")
+
+
 def _outbid(theatre: Theatre, lease: Json) -> None:
-    for machine in theatre.emu("machines")["machines"]:
-        if machine["gpu_name"] == lease["gpu"] and str(machine["machine_id"]) != lease["machine_id"]:
-            dearer = (Decimal(machine["floor"]) * SURGE).quantize(Decimal("0.0001"))
-            theatre.emu("floor", {"machine_id": machine["machine_id"], "price": str(dearer)})
+    _reprice_vast(theatre, SURGE, but=lease["machine_id"])
     rival_bid = (Decimal(lease["rate"]) * Decimal("1.08")).quantize(Decimal("0.001"))
     theatre.emu("rival", {"instance_id": int(lease["instance_id"]), "bid": str(rival_bid)})
 
@@ -41,6 +46,21 @@ def _displace_and_lose_a_response(theatre: Theatre, lease: Json) -> None:
 
 def _vanish(theatre: Theatre, lease: Json) -> None:
     theatre.emu("host", {"machine_id": int(lease["machine_id"]), "state": "vanished"})
+    _reprice_vast(theatre, SURGE, but=lease["machine_id"])
+    _reprice_runpod(theatre, "0.22")
+
+
+def _reprice_vast(theatre: Theatre, factor: Decimal, but: str) -> None:
+    for machine in theatre.emu("machines")["machines"]:
+        if machine["gpu_name"] == GPU_ON["vastai"] and str(machine["machine_id"]) != but:
+            price = (Decimal(machine["floor"]) * factor).quantize(Decimal("0.0001"))
+            theatre.emu("floor", {"machine_id": machine["machine_id"], "price": str(price)})
+
+
+def _reprice_runpod(theatre: Theatre, price: str) -> None:
+    for machine in theatre.emu("runpod/machines")["machines"]:
+        if machine["gpu_type_id"] == GPU_ON["runpod"]:
+            theatre.emu("runpod/floor", {"machine_id": machine["machine_id"], "price": price})
 
 
 ACTS = (
@@ -55,7 +75,7 @@ ACTS = (
         ("lease.paused", "lease.release_requested", "lease.create_unknown", "lease.adopted", "lease.running"),
     ),
     Act(
-        "the host vanishes for good",
+        "the host vanishes for good, vast.ai gets dearer still, and RunPod cheaper",
         _vanish,
         ("lease.offline", "lease.release_requested", "lease.acquired", "lease.running"),
     ),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -19,14 +20,17 @@ from autopilot.domain.errors import UserError
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 100.0
-KEY = "sandbox-key"
+KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key"}
 
 
 class Theatre:
     """``root`` holds everything: ``market/``, ``daemon/``, the logs of both. ``speed``: market seconds a second."""
 
-    def __init__(self, root: Path, *, seed: int, speed: float, tick_s: float = 15.0) -> None:
+    def __init__(
+        self, root: Path, *, seed: int, speed: float, tick_s: float = 15.0, markets: Sequence[str] = ("vastai",)
+    ) -> None:
         self.root = root
+        self.markets = tuple(markets)
         self.speed = speed
         self._seed = seed
         self._tick_s = tick_s
@@ -41,14 +45,19 @@ class Theatre:
         port = self.market_url.rpartition(":")[2] or "0"
         arguments = ["--state-dir", str(self.root / "market"), "--seed", str(self._seed)]
         arguments += ["--speed", str(self.speed), "--port", port, "--port-file", str(port_file)]
+        arguments += ["--runpod-billing-lag", "30"]
         self._market = self._start("market", ["-m", "autopilot.sandbox", *arguments], {})
         self._await("the sandbox market", self._market, port_file.exists)
         self.market_url = f"http://127.0.0.1:{port_file.read_text().strip()}"
 
     def start_daemon(self) -> None:
         """Start it, for the first time or after a kill, and wait until it answers."""
+        self._await("the daemon", self.launch_daemon(), self._answers)
+
+    def launch_daemon(self) -> subprocess.Popen[bytes]:
+        """Start it and do not wait."""
         self._daemon = self._start("daemon", ["-m", "autopilot.cli.main", "serve"], self.daemon_environment())
-        self._await("the daemon", self._daemon, self._answers)
+        return self._daemon
 
     def daemon_environment(self) -> dict[str, str]:
         """What points a daemon (and the command line) at this theatre, and at nothing else."""
@@ -56,11 +65,12 @@ class Theatre:
         daemon.mkdir(parents=True, exist_ok=True)
         config_file = self.root / "autopilot.toml"
         config_file.touch()
-        key_file = self.root / "key"
-        if not key_file.exists():
-            key_file.touch(mode=0o600)
-            key_file.write_text(KEY)
-        return {
+        markets: dict[str, str] = {}
+        for name in self.markets:
+            prefix = f"AUTOPILOT_PROVIDERS__{name.upper()}__"
+            markets |= {f"{prefix}BASE_URL": self.market_url, f"{prefix}TIMEOUT_S": "5"}
+            markets[f"{prefix}API_KEY_FILE"] = str(self._key_file(name))
+        return markets | {
             "AUTOPILOT_STATE_DIR": str(daemon),
             "AUTOPILOT_CONFIG": str(config_file),
             "AUTOPILOT_API__SOCKET": str(daemon / "s"),
@@ -68,12 +78,16 @@ class Theatre:
             "AUTOPILOT_ENGINE__TICK_S": str(self._tick_s),
             "AUTOPILOT_LEDGER__SETTLE_AFTER": "60s",
             "AUTOPILOT_LOG__FORMAT": "json",
-            "AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": self.market_url,
-            "AUTOPILOT_PROVIDERS__VASTAI__API_KEY_FILE": str(key_file),
-            "AUTOPILOT_PROVIDERS__VASTAI__TIMEOUT_S": "5",
             "CONFIGURATION_DIRECTORY": str(daemon),
             "XDG_CONFIG_HOME": str(daemon),
         }
+
+    def _key_file(self, market: str) -> Path:
+        path = self.root / f"{market}-key"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(KEYS[market])
+        return path
 
     def kill_daemon(self) -> None:
         """SIGKILL: no chance to tidy anything."""
@@ -83,15 +97,12 @@ class Theatre:
 
     def stop(self) -> None:
         """Stop the daemon, then the market, which ends every machine that is left."""
-        for process in (self._daemon, self._market):
-            if process is None or process.poll() is not None:
-                continue
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        _end(self._daemon)
+        self.stop_market()
+
+    def stop_market(self) -> None:
+        """``start_market`` opens it again at the same address and in the same time, without machines or memory."""
+        _end(self._market)
 
     def emu(self, name: str, body: Json | None = None) -> Any:
         """Call the sandbox's control API: POST with a body, GET without. Raises ``UserError``."""
@@ -132,3 +143,14 @@ class Theatre:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise UserError(f"{what} did not start: {self._last_words(what)}")
             time.sleep(0.05)
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    if process is None or process.poll() is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -57,12 +57,14 @@ class Reference:
             self._process.communicate()
 
 
-def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Reference) -> list[Check]:
-    """All of them, whatever the first ones say."""
+def checks(theatre: Theatre, body: Json, unanswered: str | None, reference: Reference) -> list[Check]:
+    """All of them, whatever the first ones say. ``body``: what the daemon shows of the job."""
+    job = body["job"]
     return [
         Check("the job succeeded", job["status"] == "succeeded", f"{job['status']}: {job['reason']}"),
         Check("every blow was answered", unanswered is None, unanswered or "outbid, displaced, lost answer, lost host"),
         _model(theatre, job, reference),
+        _two_markets(body["leases"]),
         _nothing_left(theatre),
         _ledger(theatre),
     ]
@@ -91,17 +93,26 @@ def _digest(archive: bytes) -> str:
 
 
 def _nothing_left(theatre: Theatre) -> Check:
-    instances = theatre.emu("instances")["instances"]
-    left = [row for row in instances if row["destroyed_at"] is None]
-    return Check("no machine is left at the market", not left, f"{len(instances)} rented, {len(left)} left")
+    vast = [row["destroyed_at"] for row in theatre.emu("instances")["instances"]]
+    runpod = [row["terminated_at"] for row in theatre.emu("runpod/instances")["instances"]]
+    left = [ended for ended in vast + runpod if ended is None]
+    detail = f"{len(vast)} rented on vast.ai, {len(runpod)} on RunPod, {len(left)} left"
+    return Check("no machine is left at the markets", not left, detail)
+
+
+def _two_markets(leases: list[Json]) -> Check:
+    used = [lease["provider"] for lease in leases if Decimal(lease["cost"]) > CENT]
+    detail = f"began on {used[0]}, ended on {used[-1]}" if used else "it ran nowhere"
+    return Check("the job moved from one market to the other", len(set(used)) > 1, detail)
 
 
 def _ledger(theatre: Theatre) -> Check:
+    """Both emulators' own bills against what the ledger has posted, instance by instance."""
     billed = {str(row["instance_id"]): Decimal(row["billed"]) for row in theatre.emu("books")["books"]}
+    billed |= {row["pod_id"]: Decimal(row["billed"]) for row in theatre.emu("runpod/books")["books"]}
     spend = theatre.client.get("/v1/spend", by="instance")
     posted = {row["key"]: Decimal(row["total"]) for row in spend["rows"]}
-    apart = [
-        key for key in billed.keys() | posted.keys() if abs(billed.get(key, ZERO) - posted.get(key, ZERO)) >= CENT / 2
-    ]
+    keys = billed.keys() | posted.keys()
+    apart = [key for key in keys if abs(billed.get(key, ZERO) - posted.get(key, ZERO)) >= CENT / 2]
     detail = f"${sum(posted.values()):.3f} posted, ${sum(billed.values()):.3f} billed, {len(billed)} instances"
-    return Check("the ledger equals the market's bill", not apart, detail)
+    return Check("the ledger equals the markets' bills", not apart, detail)

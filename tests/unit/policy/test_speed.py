@@ -71,7 +71,8 @@ def test_set_up_takes_the_transfers_over_the_host_s_link() -> None:
     assert setup_time(a_job(), offer, params) == timedelta(seconds=200)
     checkpoint = Checkpoint("job-1", "lease-1", 0, 1, 5, HOUR, 10**10, 1, START)
     assert setup_time(replace(a_job(), checkpoint=checkpoint), offer, params) == timedelta(seconds=300)
-    assert setup_time(a_job(), replace(offer, download_mbps=Decimal(0)), params) == timedelta(seconds=4100)
+    assert setup_time(a_job(), replace(offer, download_mbps=Decimal(1)), params) == timedelta(seconds=4100)
+    assert setup_time(a_job(), replace(offer, download_mbps=Decimal(0)), params) == timedelta(seconds=260)
 
 
 def test_a_dearer_gpu_wins_when_it_finishes_for_less() -> None:
