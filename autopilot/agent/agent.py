@@ -29,7 +29,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
 POLL_S = 15.0
@@ -45,6 +45,34 @@ MIN_PART_BYTES = 8 << 20
 LOG_CHUNK_BYTES, LOG_BUFFER_BYTES = 256 << 10, 8 << 20
 SNAPSHOTS_KEPT = 2
 TRIES = 5
+HOME = "var/lib/autopilot"
+MARKET_KEYS = ("CONTAINER_API_KEY", "RUNPOD_API_KEY")
+
+
+def vastai(wish: str, env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
+    """Requests (method, URL, key, body), any of which will do, that ``destroy`` or ``stop`` this machine."""
+    base = env.get("AUTOPILOT_PROVIDER_URL") or "https://console.vast.ai"
+    url, key = f"{base.rstrip('/')}/api/v0/instances/{env['CONTAINER_ID']}/", env["CONTAINER_API_KEY"]
+    return [("DELETE", url, key, {}) if wish == "destroy" else ("PUT", url, key, {"state": "stopped"})]
+
+
+def runpod(wish: str, env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
+    """As ``vastai``. Which of the two interfaces takes a pod's own key differs from place to place."""
+    base = (env.get("AUTOPILOT_PROVIDER_URL") or "https://api.runpod.io").rstrip("/")
+    pod, key = env["RUNPOD_POD_ID"], env["RUNPOD_API_KEY"]
+    url, target = f"{base}/v2/pods/{pod}", f"(input: {{podId: {json.dumps(pod)}}})"
+    if wish == "destroy":
+        query = f"mutation {{ podTerminate{target} }}"
+        return [("DELETE", url, key, None), ("POST", base + "/graphql", key, {"query": query})]
+    query = f"mutation {{ podStop{target} {{ id }} }}"
+    return [("POST", url + "/action", key, {"action": "stop"}), ("POST", base + "/graphql", key, {"query": query})]
+
+
+def market_of(env: Mapping[str, str]) -> Callable[..., Any] | None:
+    """The one of the two above whose machine this is: it put an id and a key into the environment."""
+    if env.get("RUNPOD_POD_ID") and env.get("RUNPOD_API_KEY"):
+        return runpod
+    return vastai if env.get("CONTAINER_ID") and env.get("CONTAINER_API_KEY") else None
 
 
 class Corrupt(Exception):
@@ -483,7 +511,7 @@ class Agent:
     def __init__(self, orders_url: str) -> None:
         self.root = os.path.abspath(os.environ.get("AUTOPILOT_ROOT") or "/")
         self.speed = float(os.environ.get("AUTOPILOT_CLOCK_SPEED") or 1)
-        self.home = self.beneath("var/lib/autopilot")
+        self.home = self.beneath(os.environ.get("AUTOPILOT_STATE") or HOME)
         os.makedirs(self.home, mode=0o700, exist_ok=True)
         self.lock = os.open(os.path.join(self.home, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: another agent has this disk
@@ -496,6 +524,8 @@ class Agent:
         with contextlib.suppress(FileNotFoundError, ValueError), open(self.memory_file) as file:
             self.memory.update(json.load(file))
         self.memory["boot"] += 1
+        if self.is_new_container():  # what the setup installed went with the old one's disk
+            self.memory["setup_done"] = False
         self.remembered = ""
         self.first_orders_url = orders_url
         self.orders_urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
@@ -511,11 +541,22 @@ class Agent:
         self.log_buffer, self.log_chunk, self.next_log_n = bytearray(), b"", 0
         self.beats = self.bytes_sent = self.damaged = 0
         self.problems: dict[str, str] = {}
-        if not (os.environ.get("CONTAINER_ID") and os.environ.get("CONTAINER_API_KEY")):
-            self.trouble("key", "CONTAINER_ID or CONTAINER_API_KEY is missing: this machine cannot destroy itself")
+        if market_of(os.environ) is None:
+            self.trouble("key", "there is no machine id with its key here: this machine cannot destroy itself")
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) * self.speed
+
+    def is_new_container(self) -> bool:
+        """Whether the container's own disk is another than that of the last boot; it may go while ``home`` stays."""
+        mark, token = os.path.join(self.beneath(HOME), "container"), self.memory["token"]
+        with contextlib.suppress(FileNotFoundError), open(mark) as file:
+            if file.read() == token:
+                return False
+        os.makedirs(self.beneath(HOME), mode=0o700, exist_ok=True)
+        with open(mark, "w") as file:
+            file.write(token)
+        return True
 
     def beneath(self, *path: str) -> str:
         """``path`` as seen from the instance's root; ``..`` does not lead out of it."""
@@ -601,7 +642,7 @@ class Agent:
     def spawn(self, kind: str) -> None:
         assert self.machine.orders is not None
         work = self.machine.orders["work"]
-        env = {name: value for name, value in os.environ.items() if name != "CONTAINER_API_KEY"}
+        env = {name: value for name, value in os.environ.items() if name not in MARKET_KEYS}
         env.update({"PYTHONUNBUFFERED": "1", **work["env"]})
         env["AUTOPILOT_PROCESS"] = f"{self.memory['token']}-{kind}"
         env["AUTOPILOT_CHECKPOINT_PATH"] = self.checkpoint_path()
@@ -834,23 +875,39 @@ class Agent:
     # -- the market, for this machine alone
 
     def destroy(self) -> None:
-        self.ask_market("DELETE", {})
+        self.ask_market("destroy")
 
     def stop(self) -> None:
-        self.ask_market("PUT", {"state": "stopped"})
+        self.ask_market("stop")
 
-    def ask_market(self, method: str, body: dict[str, Any]) -> None:
-        base = os.environ.get("AUTOPILOT_PROVIDER_URL") or "https://console.vast.ai"
-        url = f"{base.rstrip('/')}/api/v0/instances/{os.environ['CONTAINER_ID']}/"
-        headers = {"Authorization": "Bearer " + os.environ["CONTAINER_API_KEY"], "Content-Type": "application/json"}
+    def ask_market(self, wish: str) -> None:
+        market = market_of(os.environ)
+        if market is None:
+            raise OSError("no machine id with its key")
+        *others, last = market(wish, os.environ)
+        for request in others:
+            try:
+                return self.ask(*request)
+            except (OSError, ValueError) as error:
+                self.trouble(f"{wish} by {request[0]}", str(error))
         try:
-            with self.open(method, url, json.dumps(body).encode(), headers) as response:
-                answer = json.loads(response.read(MAX_OBJECT_BYTES))
+            self.ask(*last)
         except urllib.error.HTTPError as error:
-            if error.code == 404 and method == "DELETE":
-                return
-            raise
-        if answer.get("success") is not True:
+            if error.code != 404 or last[0] != "DELETE":
+                raise
+
+    def ask(self, method: str, url: str, key: str, body: dict[str, Any] | None) -> None:
+        """Raises OSError, ValueError unless the market says yes, in its own way: ``success`` or no ``errors``."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {
+            "Authorization": "Bearer " + key,
+            "Content-Type": "application/json",
+            "User-Agent": "autopilot-agent",
+        }
+        with self.open(method, url, data, headers) as response:
+            answer = json.loads(response.read(MAX_OBJECT_BYTES) or b"{}")
+        said_no = not isinstance(answer, dict) or answer.get("errors")
+        if said_no or answer.get("success", "/api/v0/" not in url) is not True:
             raise OSError(f"the market answered {str(answer)[:200]}")
 
     # -- HTTP

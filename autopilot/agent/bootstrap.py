@@ -1,7 +1,7 @@
 """The text that a market runs at every start of a rented machine: it fetches the pinned agent and becomes it.
 
-It stays within vast.ai's 4,096 characters, trusts nothing but the SHA-256 in it, and is a dead-man's switch of its
-own: a machine on which the agent cannot be had within one permit's time destroys itself.
+It stays within vast.ai's 4,096 characters (RunPod names no limit), trusts nothing but the SHA-256 in it, and is a
+dead-man's switch of its own: a machine on which the agent cannot be had within one permit's time destroys itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shlex import quote
 MAX_ONSTART_CHARS = 4_096
 
 _SHELL = """\
-d=${AUTOPILOT_ROOT:-}/var/lib/autopilot
+d=${AUTOPILOT_ROOT:-}${AUTOPILOT_STATE:-/var/lib/autopilot}
 mkdir -p "$d" || { echo "autopilot: cannot write $d" >&2; exit 1; }
 for p in python3 /opt/conda/bin/python /venv/main/bin/python; do
 "$p" -c 'import sys;sys.exit(sys.version_info<(3,8))' 2>/dev/null && exec "$p" -c LOADER "$d/agent.py" ARGUMENTS
@@ -24,7 +24,7 @@ exit 1
 """
 
 _LOADER = """\
-import hashlib,os,sys,time
+import hashlib,json,os,sys,time
 from urllib.request import Request,urlopen
 path,want,url,orders=sys.argv[1:]
 env=os.environ
@@ -35,12 +35,22 @@ def kept():
 speed=float(env.get("AUTOPILOT_CLOCK_SPEED")or 1)
 end=time.monotonic()+900/speed
 wait=2
+tries=0
+def ask(base,to,verb,body,key):
+ h={"Authorization":"Bearer "+env[key],"Content-Type":"application/json","User-Agent":"autopilot"}
+ r=Request((env.get("AUTOPILOT_PROVIDER_URL")or base)+to,body,h,method=verb)
+ print("autopilot: no agent in time; destroying this machine:",urlopen(r,timeout=20).status,flush=True)
+def die():
+ pod,base,key=env.get("RUNPOD_POD_ID"),"https://api.runpod.io","RUNPOD_API_KEY"
+ q={"query":"mutation{podTerminate(input:{podId:%s})}"%json.dumps(pod)}
+ if not pod:ask("https://console.vast.ai","/api/v0/instances/"+env["CONTAINER_ID"]+"/","DELETE",b"{}","CONTAINER_API_KEY")
+ elif tries%2:ask(base,"/v2/pods/"+pod,"DELETE",None,key)
+ else:ask(base,"/graphql","POST",json.dumps(q).encode(),key)
 while not fits(kept()):
  try:
   if time.monotonic()>end:
-   r=Request((env.get("AUTOPILOT_PROVIDER_URL")or"https://console.vast.ai")+"/api/v0/instances/"+env["CONTAINER_ID"]+"/",
-    b"{}",{"Authorization":"Bearer "+env["CONTAINER_API_KEY"],"Content-Type":"application/json"},method="DELETE")
-   print("autopilot: no agent in time; destroying this machine:",urlopen(r,timeout=20).status,flush=True)
+   tries+=1
+   die()
   else:
    b=urlopen(url,timeout=20).read(1<<20)
    if not fits(b):raise ValueError("agent refused: wrong SHA-256")

@@ -16,7 +16,7 @@ from aiohttp import web
 from autopilot import __version__
 from autopilot.api import render
 from autopilot.api.jobs import Jobs, NotFound
-from autopilot.api.plan import OverBudget
+from autopilot.api.plan import OverBudget, ranked_offers
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.money import ZERO
@@ -116,8 +116,8 @@ class _Routes:
         spec = self._spec_of(body)
         job = Job("", spec, JobStatus.PENDING, Reason.SUBMITTED, self._clock.now())
         found = await self._engine.offers(spec.query)
-        ordered = sorted(found, key=lambda o: (o.floor or o.on_demand_rate or Decimal("Infinity"), o.machine_id))
-        rows = [render.offer(offer, job, spec.disk_gb) for offer in ordered]
+        market = self._engine.market_view(found, None, self._clock.now())
+        rows = ranked_offers(job, market, self._engine.config.params)
         return web.json_response({"offers": rows, "markets": self._markets()})
 
     async def spend(self, request: web.Request) -> web.Response:
@@ -157,6 +157,9 @@ class _Routes:
                 "known": watch.last.known,
                 "credit": render.plain(watch.last.credit),
                 "reason": watch.last.reason,
+                "spot": watch.provider.capabilities.spot,
+                "on_demand": watch.provider.capabilities.on_demand,
+                "spot_note": watch.provider.capabilities.spot_note,
             }
             for name, watch in self._engine.watches.items()
         ]
@@ -173,9 +176,7 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
     except UserError as problem:
         return _error(problem.message, problem.hint, 422)
     except StoreUnavailable as problem:
-        return _error(
-            f"the ledger's database is unavailable: {problem}", "nothing was changed; mend it and try again", 503
-        )
+        return _error(str(problem), "nothing was changed; mend it and try again", 503)
     except web.HTTPException as problem:
         return _error(problem.reason, "", problem.status)
 

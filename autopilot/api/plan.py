@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
@@ -18,6 +18,7 @@ from autopilot.policy.eligibility import eligible
 from autopilot.policy.params import Params
 
 ROWS = 8
+SHOWN = Decimal("0.0001")
 
 
 class OverBudget(UserError):
@@ -53,6 +54,28 @@ def plan(job: Job, market: Market, now: datetime, params: Params) -> render.Json
         "verdict": verdict,
         "notes": notes,
     }
+
+
+def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]:
+    """Every offer, those that fit first, by what an hour of useful work costs there: the same unit on all markets.
+
+    ``cost_per_work_h`` is the cost to finish on the offer, set-up, storage, traffic and expected interruptions
+    included, over the hours that the work takes on the GPU that the job's estimate is for.
+    """
+    hours = Decimal(str((job.remaining_work or timedelta(seconds=params.waiting_horizon_s)) / timedelta(hours=1)))
+    rows: list[tuple[Decimal, render.Json]] = []
+    for offer in market.offers:
+        row = render.offer(offer, job, job.spec.disk_gb)
+        way = best(candidates(job, market, (offer,), params)) if row["eligible"] else None
+        per_hour = (way.cost / hours).quantize(SHOWN) if way else None
+        row |= {
+            "capacity_type": way.capacity_type if way else None,
+            "rate": render.plain(way.rate) if way else None,
+            "setup_s": render.plain(way.setup) if way else None,
+            "cost_per_work_h": render.plain(per_hour),
+        }
+        rows.append((Decimal("Infinity") if per_hour is None else per_hour, row))
+    return [row for _, row in sorted(rows, key=lambda pair: (pair[0], pair[1]["provider"], pair[1]["machine_id"]))]
 
 
 def _check_budget(job: Job, cheapest: Candidate, budget: Decimal, params: Params) -> None:

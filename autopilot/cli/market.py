@@ -45,6 +45,9 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, json: Anno
         for market in body["markets"]:
             if not market["known"]:
                 out.print(f"{text.plain(market['name'])} is unknown: {text.plain(market['reason'])}")
+            elif market.get("spot_note"):
+                stands = "spot" if market["spot"] else "no spot"
+                out.print(f"{text.plain(market['name'])}: {stands}, {text.plain(market['spot_note'])}")
     if body["markets"] and not any(market["known"] for market in body["markets"]):
         raise CommandError(Exit.UNREACHABLE, "no market could be read", hint="autopilot doctor looks into it")
     return Exit.OK

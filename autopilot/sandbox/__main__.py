@@ -1,4 +1,4 @@
-"""``python -m autopilot.sandbox``: the sandbox market as a process of its own. SIGTERM or SIGINT stops it."""
+"""``python -m autopilot.sandbox``: the sandbox markets as a process of its own. SIGTERM or SIGINT stops it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock, ScaledClock, SystemClock
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.sandbox.config import SandboxConfig
+from autopilot.sandbox.runpod.exchange import Mode
+from autopilot.sandbox.server import running_sandbox
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,6 +38,10 @@ def _run(options: argparse.Namespace, state_dir: Path) -> int:
         enforce_rate_limits=not options.no_rate_limits,
         real_processes=not options.no_processes,
         clearing_is_visible=options.clearing_is_visible,
+        runpod_keys=tuple(options.runpod_api_key or ("runpod-sandbox-key",)),
+        runpod_balance=options.runpod_balance,
+        runpod_mode=options.runpod_mode,
+        runpod_billing_lag_s=options.runpod_billing_lag,
     )
     clock: Clock = SystemClock() if options.speed == 1 else ScaledClock(_origin(state_dir), options.speed)
     try:
@@ -80,8 +86,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port-file", type=Path, help="write the port here once it listens")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--speed", type=float, default=1.0, help="market seconds per real second")
-    parser.add_argument("--credit", type=Decimal, default=Decimal(100), help="dollars")
+    parser.add_argument("--credit", type=Decimal, default=Decimal(100), help="dollars at vast.ai")
     parser.add_argument("--api-key", action="append", help="accepted key; may be repeated (default: sandbox-key)")
+    parser.add_argument("--runpod-api-key", action="append", help="the same for RunPod (default: runpod-sandbox-key)")
+    parser.add_argument("--runpod-balance", type=Decimal, default=Decimal(100), help="dollars at RunPod")
+    parser.add_argument("--runpod-billing-lag", type=float, default=3600.0, help="market seconds that billing lags")
+    parser.add_argument("--runpod-mode", choices=list(Mode), default=Mode.NORMAL, help="what RunPod offers on spot")
     parser.add_argument("--churn", action="store_true", help="floors move, rivals come and go")
     parser.add_argument("--no-rate-limits", action="store_true")
     parser.add_argument("--no-processes", action="store_true", help="instances run nothing")

@@ -24,29 +24,19 @@ A mistake is answered with 400 and ``error``. Families and kinds of faults: see 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
-from decimal import Decimal, InvalidOperation
-
 from aiohttp import web
 
 from autopilot.domain.money import NANO
 from autopilot.ports.clock import Clock, ManualClock, ScaledClock
 from autopilot.sandbox.faults import Fault, Faults
-from autopilot.sandbox.market.exchange import NoSuchInstance
 from autopilot.sandbox.market.instances import Instance
 from autopilot.sandbox.market.machines import Chunk, HostState, Machine
-from autopilot.sandbox.market.market import Market, Refused
+from autopilot.sandbox.market.market import Market
 from autopilot.sandbox.market.metering import to_decimal
-from autopilot.sandbox.vastai.app import Host, VastApi
+from autopilot.sandbox.operations import BadRequest, Json, Operation, add_operations, amount, duration
+from autopilot.sandbox.vastai.app import VastApi
 from autopilot.sandbox.vastai.billing import billed_total
-
-Json = dict[str, object]
-Operation = Callable[[Json], Json]
-
-
-class BadRequest(Exception):
-    """What the caller asked for makes no sense; the text says why."""
+from autopilot.sandbox.wire import Host
 
 
 class Control:
@@ -76,23 +66,7 @@ class Control:
             ("GET", "books"): self._books,
             ("GET", "requests"): lambda wish: dict(self._api.requests),
         }
-        for (method, name), operation in operations.items():
-            app.router.add_route(method, f"/_emu/{name}", self._handler(operation))
-
-    def _handler(self, operation: Operation) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def handle(request: web.Request) -> web.Response:
-            self._host.synchronise()
-            try:
-                answer = operation({**request.query, **await _body(request)})
-            except (BadRequest, Refused, ValueError) as error:
-                return web.json_response({"error": str(error)}, status=400)
-            except NoSuchInstance as error:
-                return web.json_response({"error": f"no such instance: {error}"}, status=400)
-            self._host.synchronise()
-            await self._host.settled()
-            return web.json_response(answer)
-
-        return handle
+        add_operations(app, "/_emu/", operations, self._host)
 
     def _show_clock(self, wish: Json) -> Json:
         origin = self._clock.origin.isoformat() if isinstance(self._clock, ScaledClock) else None
@@ -101,7 +75,7 @@ class Control:
     def _advance(self, wish: Json) -> Json:
         if not isinstance(self._clock, ManualClock):
             raise BadRequest("this clock runs by itself")
-        self._clock.advance(float(_amount(wish, "seconds")))
+        self._clock.advance(float(amount(wish, "seconds")))
         self._host.synchronise()
         return {"now": self._clock.now().isoformat()}
 
@@ -133,12 +107,12 @@ class Control:
         }
 
     def _set_floor(self, wish: Json) -> Json:
-        self._market.set_floor(self._machine(wish).spec.machine_id, _amount(wish, "price"))
+        self._market.set_floor(self._machine(wish).spec.machine_id, amount(wish, "price"))
         return {}
 
     def _add_rival(self, wish: Json) -> Json:
         machine, chunk = self._target(wish)
-        rival = self._market.add_rival(machine.spec.machine_id, chunk, _amount(wish, "bid"), _duration(wish))
+        rival = self._market.add_rival(machine.spec.machine_id, chunk, amount(wish, "bid"), duration(wish))
         return {"id": rival.id, "holding": rival.holding, "gpu_ids": list(chunk)}
 
     def _remove_rival(self, wish: Json) -> Json:
@@ -148,7 +122,7 @@ class Control:
 
     def _add_on_demand(self, wish: Json) -> Json:
         machine, chunk = self._target(wish)
-        customer = self._market.add_on_demand(machine.spec.machine_id, chunk, _duration(wish))
+        customer = self._market.add_on_demand(machine.spec.machine_id, chunk, duration(wish))
         return {"id": customer.id, "holding": customer.holding, "gpu_ids": list(chunk)}
 
     def _set_host(self, wish: Json) -> Json:
@@ -156,12 +130,12 @@ class Control:
         return {}
 
     def _set_credit(self, wish: Json) -> Json:
-        self._market.set_credit(_amount(wish, "amount"))
+        self._market.set_credit(amount(wish, "amount"))
         return {"credit": str(self._market.credit)}
 
     def _add_traffic(self, wish: Json) -> Json:
-        down_gb, up_gb = (_amount({name: 0, **wish}, name) for name in ("down_gb", "up_gb"))
-        self._market.transfer(int(_amount(wish, "instance_id")), down_gb, up_gb)
+        down_gb, up_gb = (amount({name: 0, **wish}, name) for name in ("down_gb", "up_gb"))
+        self._market.transfer(int(amount(wish, "instance_id")), down_gb, up_gb)
         return {}
 
     def _add_fault(self, wish: Json) -> Json:
@@ -173,7 +147,7 @@ class Control:
         return {}
 
     def _events(self, wish: Json) -> Json:
-        since = int(_amount({"since": 0, **wish}, "since"))
+        since = int(amount({"since": 0, **wish}, "since"))
         return {"events": [entry.as_json() for entry in self._market.journal.entries[since:]]}
 
     def _instances(self, wish: Json) -> Json:
@@ -207,13 +181,13 @@ class Control:
             "instance_id": instance.id,
             "label": instance.label,
             "destroyed": instance.destroyed_at is not None,
-            "cost": {kind: f"{to_decimal(amount, NANO):f}" for kind, amount in cost.items()},
+            "cost": {kind: f"{to_decimal(dollars, NANO):f}" for kind, dollars in cost.items()},
             "total": f"{to_decimal(instance.meter.total(self._market.now), NANO):f}",
             "billed": str(billed_total(self._market, instance)),
         }
 
     def _machine(self, wish: Json) -> Machine:
-        machine = self._market.machines.get(int(_amount(wish, "machine_id")))
+        machine = self._market.machines.get(int(amount(wish, "machine_id")))
         if machine is None:
             raise BadRequest(f"no such machine: {wish.get('machine_id')}")
         return machine
@@ -221,39 +195,11 @@ class Control:
     def _target(self, wish: Json) -> tuple[Machine, Chunk]:
         """The GPUs that a stranger wants."""
         if "instance_id" in wish:
-            instance = self._market.get(int(_amount(wish, "instance_id")))
+            instance = self._market.get(int(amount(wish, "instance_id")))
             return self._market.machines[instance.machine_id], instance.gpu_ids
         machine = self._machine(wish)
-        count = int(_amount({"num_gpus": machine.spec.gpu_count, **wish}, "num_gpus"))
+        count = int(amount({"num_gpus": machine.spec.gpu_count, **wish}, "num_gpus"))
         for chunk in machine.spec.chunks():
             if len(chunk) == count:
                 return machine, chunk
         raise BadRequest(f"machine {machine.spec.machine_id} does not rent out {count} GPUs together")
-
-
-def _amount(wish: Json, name: str) -> Decimal:
-    value = wish.get(name)
-    try:
-        amount = Decimal(str(value))
-    except InvalidOperation:
-        raise BadRequest(f"{name} must be a number, not {value!r}") from None
-    if not amount.is_finite() or amount < 0:
-        raise BadRequest(f"{name} must not be negative")
-    return amount
-
-
-def _duration(wish: Json) -> float | None:
-    return None if wish.get("duration_s") is None else float(_amount(wish, "duration_s"))
-
-
-async def _body(request: web.Request) -> Json:
-    raw = await request.read()
-    if not raw:
-        return {}
-    try:
-        body = json.loads(raw)
-    except ValueError:
-        raise BadRequest("the body is not JSON") from None
-    if not isinstance(body, dict):
-        raise BadRequest("the body must be a JSON object")
-    return body

@@ -39,7 +39,7 @@ class Fault:
     """effect_then_timeout: real seconds until the connection is dropped."""
 
     @classmethod
-    def parse(cls, wish: dict[str, object]) -> Self:
+    def parse(cls, wish: dict[str, object], families: frozenset[str] = FAMILIES, kinds: frozenset[str] = KINDS) -> Self:
         """Raises ``ValueError`` with a text for the caller."""
         unknown = set(wish) - set(cls.__dataclass_fields__)
         if unknown:
@@ -48,10 +48,10 @@ class Fault:
             fault = cls(**wish)  # type: ignore[arg-type]
         except TypeError as error:
             raise ValueError(str(error)) from None
-        if fault.on not in FAMILIES:
-            raise ValueError(f"unknown family {fault.on!r}; one of {', '.join(sorted(FAMILIES))}")
-        if fault.kind not in KINDS:
-            raise ValueError(f"unknown kind {fault.kind!r}; one of {', '.join(sorted(KINDS))}")
+        if fault.on not in families:
+            raise ValueError(f"unknown family {fault.on!r}; one of {', '.join(sorted(families))}")
+        if fault.kind not in kinds:
+            raise ValueError(f"unknown kind {fault.kind!r}; one of {', '.join(sorted(kinds))}")
         if not isinstance(fault.times, int | None):
             raise ValueError("times must be a whole number, or null for ever")
         for name in ("probability", "lag_s", "hang_s"):

@@ -1,6 +1,7 @@
-"""The sandbox: a market, its HTTP server and its instances, on any of the three clocks.
+"""The sandbox: two markets, their HTTP server and their instances, on any of the three clocks.
 
-On a clock that is set by hand the market moves when it is asked something; otherwise also by itself, so that
+vast.ai is under ``/api``, RunPod under ``/graphql``, ``/v2``, ``/v1`` and ``/hapi``, their controls under ``/_emu``.
+On a clock that is set by hand the markets move when they are asked something; otherwise also by themselves, so that
 processes are started and killed in time. Either way every event happens at its exact instant.
 """
 
@@ -10,9 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import IO
 
@@ -22,63 +21,23 @@ from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock, ManualClock
 from autopilot.sandbox.catalogue import default_catalogue
 from autopilot.sandbox.churn import Churn
+from autopilot.sandbox.config import SandboxConfig
 from autopilot.sandbox.control import Control
 from autopilot.sandbox.faults import Faults
 from autopilot.sandbox.market.instances import Instance
-from autopilot.sandbox.market.lifecycle import NoContainers, Timings
-from autopilot.sandbox.market.machines import MachineSpec
+from autopilot.sandbox.market.lifecycle import NoContainers
 from autopilot.sandbox.market.market import Market
 from autopilot.sandbox.processes import LocalContainers
+from autopilot.sandbox.runpod.market import PodMarket
+from autopilot.sandbox.runpod.provider import RunpodProvider
 from autopilot.sandbox.vastai.app import VastApi
 from autopilot.sandbox.vastai.calls import Site
 from autopilot.sandbox.vastai.pacing import RowQuota
 
+__all__ = ["Sandbox", "SandboxConfig", "running_sandbox"]
+
 _TICK_S = 0.2
 _SHUTDOWN_S = 2.0
-
-
-@dataclass(frozen=True)
-class SandboxConfig:
-    """Everything that shapes a sandbox. Durations are market seconds; ``machines`` replaces the default market."""
-
-    state_dir: Path
-    seed: int = 1
-    host: str = "127.0.0.1"
-    port: int = 0
-    api_keys: tuple[str, ...] = ("sandbox-key",)
-    credit: Decimal = Decimal(100)
-    machines: tuple[MachineSpec, ...] | None = None
-    churn: bool = False
-    enforce_rate_limits: bool = True
-    search_quota_rows: int = 20_000
-    real_processes: bool = True
-    clearing_is_visible: bool = False
-    """Whether a chunk held by a rival shows the bid that would win it; otherwise it shows the host's floor."""
-    list_lag_s: float = 0.0
-    """How late the instance list learns of new and destroyed instances."""
-    log_polls: int = 1
-    """How often a requested log is not there yet."""
-    loading_s: float = 40.0
-    """From create until the container runs."""
-    resume_s: float = 20.0
-    """From regaining the GPUs until the container runs again."""
-    status_lag_s: float = 30.0
-    """How long ``actual_status`` lags behind a stop."""
-    underbid_delay_s: float = 47.0
-    """From lowering a bid until the auction sees it."""
-    bid_echo_lag_s: float = 16.0
-    """From a changed bid until the machine's ``min_bid`` echoes it."""
-
-    @property
-    def timings(self) -> Timings:
-        return Timings(
-            provision_s=self.loading_s / 10,
-            loading_s=self.loading_s,
-            resume_s=self.resume_s,
-            status_lag_s=self.status_lag_s,
-            underbid_delay_s=self.underbid_delay_s,
-            bid_echo_lag_s=self.bid_echo_lag_s,
-        )
 
 
 class _SilentContainers(NoContainers):
@@ -106,7 +65,12 @@ class Sandbox:
 
     @property
     def market(self) -> Market:
+        """vast.ai's."""
         return self._market
+
+    @property
+    def runpod(self) -> PodMarket:
+        return self._runpod.market
 
     async def start(self) -> None:
         """Listen. Raises ``UserError`` when the port or the state directory is in use."""
@@ -138,8 +102,12 @@ class Sandbox:
         self._api = VastApi(
             self._site, self, faults, api_keys=config.api_keys, enforce_rate_limits=config.enforce_rate_limits
         )
+        self._runpod = RunpodProvider(
+            config.runpod, self, now, self.clock.speed, config.state_dir if config.real_processes else None
+        )
         app = web.Application()
         self._api.add_routes(app)
+        self._runpod.add_routes(app)
         Control(self._market, self.clock, self, faults, self._api).add_routes(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
@@ -152,7 +120,7 @@ class Sandbox:
                 f"cannot listen on {config.host}:{config.port}: {error.strerror}", hint="choose another port"
             ) from None
         self._url = f"http://{config.host}:{self._runner.addresses[0][1]}"
-        self._site.base_url = self._url
+        self._site.base_url = self._runpod.base_url = self._url
         if not isinstance(self.clock, ManualClock):
             self._ticking = asyncio.create_task(self._tick())
 
@@ -165,10 +133,12 @@ class Sandbox:
             self._ticking = None
         if self._runner is not None:
             self._api.stop()
+            self._runpod.stop()
             await self._runner.cleanup()
             self._runner = None
             if isinstance(self._containers, LocalContainers):
                 await self._containers.close()
+            await self._runpod.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -179,19 +149,22 @@ class Sandbox:
         if isinstance(self._containers, LocalContainers):
             for ended in self._containers.exits():
                 self._market.container_exited(ended.instance_id, ended.boot, ended.code)
+        self._runpod.synchronise(now)
         return now
 
     async def settled(self) -> None:
         if isinstance(self._containers, LocalContainers):
             await self._containers.settled()
+        await self._runpod.settled()
 
     async def _tick(self) -> None:
         while True:
             self.synchronise()
             wait_s = _TICK_S
-            due = self._market.agenda.next_due()
-            if due is not None:
-                wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))
+            for agenda in (self._market.agenda, self._runpod.market.agenda):
+                due = agenda.next_due()
+                if due is not None:
+                    wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))
             await asyncio.sleep(wait_s)
 
     def _environment(self, instance: Instance) -> dict[str, str]:

@@ -3,6 +3,8 @@
 A script of its own, standard library only. The first line of standard input is JSON: ``command`` (list), ``env``
 (object), ``cwd`` and ``mode``. Output of the command goes to standard error; ``exited CODE`` to standard output.
 
+Anything more on standard input asks the container politely: SIGTERM to the command, and to nothing beneath it.
+
 It becomes the reaper of every orphan beneath it (``PR_SET_CHILD_SUBREAPER``), so that a daemonised descendant stays
 in its tree. When standard input closes (the sandbox asked for it, or died) it sends SIGKILL to all descendants until
 none is left, then exits. When the command ends in ``container`` mode the rest of the tree dies with it and its exit
@@ -38,12 +40,17 @@ def main() -> int:
         if child_ended in readable:
             os.read(child_ended, 4096)
         code = _reap(child)
-        if code is not None and order["mode"] == "container":
-            _kill_tree()
-            _report(code)
-        if 0 in readable and not os.read(0, 4096):
-            _kill_tree()
-            return 0
+        if code is not None:
+            child = None
+            if order["mode"] == "container":
+                _kill_tree()
+                _report(code)
+        if 0 in readable:
+            if not os.read(0, 4096):
+                _kill_tree()
+                return 0
+            if child is not None:
+                os.kill(child, signal.SIGTERM)
 
 
 def _become_subreaper() -> None:

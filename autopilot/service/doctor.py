@@ -18,6 +18,7 @@ from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.service.identity import prepare_state_dir
 from autopilot.service.wiring import connect_markets
 from autopilot.store.database import database_path
+from autopilot.telemetry.logging import configure_logging
 
 LOW_DISK_BYTES = 1 << 30
 LOW_CREDIT = 5
@@ -39,6 +40,7 @@ def run(config: Path | None) -> list[Check]:
     checks = [Check("python", (3, 11) <= sys.version_info < (3, 14), python, "use Python 3.11 to 3.13")]
     try:
         settings = load_settings(config)
+        configure_logging(settings.log.format, "warning", settings.secret_values())
         settings.check_clock()
     except UserError as problem:
         return [*checks, Check("settings", False, problem.message, problem.hint)]
@@ -120,6 +122,8 @@ async def _market(name: str, provider: Provider) -> Check:
     able = provider.capabilities
     kinds = " and ".join(kind for kind, has in (("spot", able.spot), ("on-demand", able.on_demand)) if has)
     stated = "not told by this market" if credit is None else show(credit)
+    if not able.spot:
+        kinds += f" (no spot: {able.spot_note})" if able.spot_note else " (no spot)"
     detail = f"{kinds}; credit {stated}; {len(instances)} instances on the account"
     if credit is not None and credit < LOW_CREDIT:
         return Check(name, None, detail, "credit is low: pay in, or nothing will be rented")

@@ -15,7 +15,7 @@ from autopilot.cli import text, views
 from autopilot.cli.client import Json, job_path
 from autopilot.cli.demo.script import Script, set_stage
 from autopilot.cli.demo.theatre import Theatre
-from autopilot.cli.demo.verdict import Check, Reference, checks
+from autopilot.cli.demo.verdict import Check, Reference, checks, two_markets
 from autopilot.cli.demo.view import LiveView, PlainView, View
 from autopilot.cli.output import console
 from autopilot.config.paths import packaged_config
@@ -49,7 +49,7 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
             body, unanswered = _play(theatre, view)
         finally:
             view.close()
-        results = checks(theatre, body, unanswered, reference)
+        results = [*checks(theatre, body["job"], unanswered, reference), two_markets(body["leases"])]
         _report(out, theatre, body, results, time.monotonic() - began)
         if picture is not None:
             _draw(picture, theatre, body, results, time.monotonic() - began)

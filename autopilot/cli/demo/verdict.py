@@ -57,14 +57,12 @@ class Reference:
             self._process.communicate()
 
 
-def checks(theatre: Theatre, body: Json, unanswered: str | None, reference: Reference) -> list[Check]:
-    """All of them, whatever the first ones say. ``body``: what the daemon shows of the job."""
-    job = body["job"]
+def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Reference) -> list[Check]:
+    """All of them, whatever the first ones say."""
     return [
         Check("the job succeeded", job["status"] == "succeeded", f"{job['status']}: {job['reason']}"),
         Check("every blow was answered", unanswered is None, unanswered or "outbid, displaced, lost answer, lost host"),
         _model(theatre, job, reference),
-        _two_markets(body["leases"]),
         _nothing_left(theatre),
         _ledger(theatre),
     ]
@@ -100,7 +98,7 @@ def _nothing_left(theatre: Theatre) -> Check:
     return Check("no machine is left at the markets", not left, detail)
 
 
-def _two_markets(leases: list[Json]) -> Check:
+def two_markets(leases: list[Json]) -> Check:
     used = [lease["provider"] for lease in leases if Decimal(lease["cost"]) > CENT]
     detail = f"began on {used[0]}, ended on {used[-1]}" if used else "it ran nowhere"
     return Check("the job moved from one market to the other", len(set(used)) > 1, detail)

@@ -20,7 +20,8 @@ from autopilot.ports.provider import (
     Refused,
     Unknown,
 )
-from autopilot.providers.vastai import create, listing, mapping, outcomes, values, wire
+from autopilot.providers import values
+from autopilot.providers.vastai import create, listing, mapping, outcomes, wire
 from autopilot.providers.vastai.client import READ_TRIES, VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.pacing import Family

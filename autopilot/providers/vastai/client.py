@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.providers.pacing import Lane
 from autopilot.providers.vastai import outcomes
 from autopilot.providers.vastai.config import VastaiSettings
-from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, Lane, lanes
+from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
 from autopilot.providers.vastai.reply import Answer, NoReply, Reply, understand
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 from autopilot.domain.instance import Instance
 from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import CreateRequest
-from autopilot.providers.vastai import values
+from autopilot.providers import values
 from autopilot.providers.vastai.config import VastaiSettings
 
 SMALLEST_DISK_GB = 8

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from autopilot.domain.time import start_of_day
 from autopilot.ports.provider import MarketUnknown
-from autopilot.providers.vastai import values, wire
+from autopilot.providers import values
+from autopilot.providers.vastai import wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.pacing import Family
 

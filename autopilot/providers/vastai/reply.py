@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from autopilot.providers.vastai import values
+from autopilot.providers import values
 
 MESSAGE_LENGTH = 200
 _THRESHOLD = re.compile(r"threshold\s*=\s*(\d+(?:\.\d+)?)")

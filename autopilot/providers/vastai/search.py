@@ -11,7 +11,8 @@ import structlog
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
-from autopilot.providers.vastai import mapping, values, wire
+from autopilot.providers import values
+from autopilot.providers.vastai import mapping, wire
 from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.money import ZERO
-from autopilot.providers.vastai import values
+from autopilot.providers import values
 
 
 class UnreadableRow(ValueError):

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
 from autopilot.domain.money import NANO
-from autopilot.sandbox.market.instances import Instance
-from autopilot.sandbox.market.metering import to_decimal
+from autopilot.sandbox.market.metering import Meter, to_decimal
 
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 _HORIZON = timedelta(days=3650)
 
 
 class Account:
-    def __init__(self, credit: Decimal, instances: Mapping[int, Instance]) -> None:
+    def __init__(self, credit: Decimal, meters: Callable[[], Iterable[Meter]]) -> None:
         self._paid_in = Fraction(credit)
-        self._instances = instances
+        self._meters = meters
 
     def credit(self, now: datetime) -> Decimal:
         """May be negative: disks go on costing after everything has stopped."""
@@ -30,7 +29,7 @@ class Account:
     def empty_at(self, now: datetime) -> datetime | None:
         """When the credit runs out at the present burn; ``None`` for never, ``now`` if it already has."""
         credit = self._exact(now)
-        burn = sum((instance.meter.burn() for instance in self._instances.values()), Fraction(0))
+        burn = sum((meter.burn() for meter in self._meters()), Fraction(0))
         if credit <= 0:
             return now
         if burn == 0 or credit / burn > _HORIZON.days * 24:
@@ -39,4 +38,4 @@ class Account:
         return now + timedelta(microseconds=-(-exact.numerator // exact.denominator))
 
     def _exact(self, now: datetime) -> Fraction:
-        return self._paid_in - sum((each.meter.total(now) for each in self._instances.values()), Fraction(0))
+        return self._paid_in - sum((meter.total(now) for meter in self._meters()), Fraction(0))

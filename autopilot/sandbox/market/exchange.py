@@ -73,7 +73,7 @@ class Exchange:
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.instances: dict[int, Instance] = {}
         self._seed = seed
-        self.account = Account(credit, self.instances)
+        self.account = Account(credit, lambda: (instance.meter for instance in self.instances.values()))
         self._clearing_is_visible = clearing_is_visible
         self._offer_ids = itertools.count(29_332_107)
         self._instance_ids = itertools.count(47_848_147)

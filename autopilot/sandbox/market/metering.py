@@ -89,6 +89,18 @@ class Meter:
     def total(self, until: datetime) -> Fraction:
         return sum(self.cost(until).values(), Fraction(0))
 
+    def cost_between(self, start: datetime, end: datetime) -> dict[str, Fraction]:
+        """Exact dollars by kind that fell into ``[start, end)``; both may lie in the past."""
+        total = dict.fromkeys(KINDS, Fraction(0))
+        for kind, began, ended, rate in self._intervals(end):
+            begin, finish = max(began, start), min(ended, end)
+            if finish > begin:
+                total[kind] += rate * _hours(begin, finish)
+        for kind, at, gigabytes, price in self._transfers:
+            if start <= at < end:
+                total[kind] += gigabytes * price
+        return total
+
     def lines(self, until: datetime) -> list[Line]:
         """The bill: one line per UTC day, kind and rate."""
         quantities: dict[tuple[date, str, Fraction], Fraction] = {}

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Protocol
 
 from aiohttp import web
 
@@ -28,22 +25,10 @@ from autopilot.sandbox.vastai.replies import (
     unknown_key,
 )
 from autopilot.sandbox.vastai.routes import ROUTES, Route
+from autopilot.sandbox.wire import Host, bearer_key, hang, reset
 
 _REDIRECT_PREFIX = "/r"
 """A ``redirect`` fault sends callers here; the same endpoints answer."""
-_CLOSED_CHECK_S = 0.05
-
-
-class Host(Protocol):
-    """What the server gives the HTTP layer."""
-
-    def synchronise(self) -> datetime:
-        """Bring the market up to the present, and say when that is."""
-        ...
-
-    async def settled(self) -> None:
-        """Wait until processes have followed the market."""
-        ...
 
 
 class VastApi:
@@ -88,7 +73,7 @@ class VastApi:
 
     async def _answer(self, route: Route, request: web.Request, now: datetime, fault: Fault | None) -> Reply:
         try:
-            key = _key(request)
+            key = bearer_key(request)
             scope = None if route.public else self._authorise(route, key)
             if self._pacing is not None and not route.public:
                 refused = self._pacing.refuse(route.family, key or "", now)
@@ -114,7 +99,7 @@ class VastApi:
 
     async def _lose(self, request: web.Request, fault: Fault) -> web.StreamResponse:
         if fault.kind == "reset":
-            return await _reset(request)
+            return await reset(request)
         if fault.kind == "no_effect_success":
             return _response(OK)
         if fault.kind == "http_429":
@@ -129,10 +114,10 @@ class VastApi:
 
     async def _leave_unheard(self, request: web.Request, fault: Fault) -> web.StreamResponse:
         if fault.kind == "effect_then_timeout":
-            await self._hang(request, fault.hang_s)
-            return await _reset(request)
+            await hang(request, fault.hang_s, self._stopping)
+            return await reset(request)
         if fault.kind == "effect_then_reset":
-            return await _reset(request)
+            return await reset(request)
         unreadable = {
             "effect_then_500": Reply({"success": False, "error": "server_error"}, status=500),
             "html": Reply(text="<html><body>Please wait…</body></html>", content_type="text/html"),
@@ -140,15 +125,6 @@ class VastApi:
             "bad_json": Reply(text='{"success": true, "new_con', content_type="application/json"),
         }
         return _response(unreadable[fault.kind])
-
-    async def _hang(self, request: web.Request, real_s: float) -> None:
-        """Say nothing until the caller gives up, the time is over or the server stops."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + real_s
-        while loop.time() < until and not self._stopping.is_set():
-            if request.transport is None or request.transport.is_closing():
-                return
-            await asyncio.sleep(_CLOSED_CHECK_S)
 
     @web.middleware
     async def _mend_slashes(
@@ -174,13 +150,6 @@ def _response(reply: Reply) -> web.Response:
     return web.json_response(reply.body, status=reply.status, headers=reply.headers)
 
 
-def _key(request: web.Request) -> str | None:
-    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    return request.query.get("api_key")
-
-
 async def _body(request: web.Request) -> Json:
     """The JSON object that was sent, ``{}`` for none. Raises ``Failure`` (400)."""
     raw = await request.read()
@@ -193,14 +162,3 @@ async def _body(request: web.Request) -> Json:
     if not isinstance(body, dict):
         raise invalid_body()
     return body
-
-
-async def _reset(request: web.Request) -> web.StreamResponse:
-    """Drop the connection so that the caller sees a reset."""
-    transport = request.transport
-    if transport is not None:
-        connection = transport.get_extra_info("socket")
-        if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        transport.abort()
-    return web.Response(status=500)

@@ -165,13 +165,7 @@ class Host:
             )
 
     def processes(self) -> list[int]:
-        mark = f"AUTOPILOT_ROOT={self.root}".encode()
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError):
-                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    found.append(int(pid))
-        return found
+        return processes_beneath(self.root)
 
     def kill(self) -> None:
         while found := self.processes():
@@ -185,6 +179,17 @@ class Host:
     @property
     def model(self) -> Path:
         return self.root / "workspace/out/model.json"
+
+
+def processes_beneath(root: Path) -> list[int]:
+    """Of the machine whose disk that is."""
+    mark = f"AUTOPILOT_ROOT={root}".encode()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(int(pid))
+    return found
 
 
 class World:

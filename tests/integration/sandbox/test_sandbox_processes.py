@@ -13,7 +13,7 @@ import pytest
 
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import ScaledClock
-from autopilot.sandbox.processes import image_directory
+from autopilot.sandbox.boxes import image_directory
 from autopilot.sandbox.server import Sandbox, SandboxConfig
 
 DAEMONISE = """

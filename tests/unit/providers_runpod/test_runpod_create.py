@@ -5,7 +5,6 @@ import json
 import shlex
 import subprocess
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +17,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import CreateRequest
 from autopilot.providers.runpod import create, mapping, wire
 from autopilot.providers.runpod.config import parse_settings
+from autopilot.providers.runpod.runtimes import UP
 
 SETTINGS = parse_settings({"api_key": "k"})
 REQUEST = CreateRequest(
@@ -112,8 +112,7 @@ def rented(**changes: Any) -> wire.PodRow:
 )
 def test_read_back(capacity_type: CapacityType, changes: dict[str, Any], fault: str | None) -> None:
     request = replace(REQUEST, capacity_type=capacity_type)
-    now = datetime(2026, 11, 21, 4, tzinfo=UTC)
-    instance = mapping.instance(rented(**changes), has_run=True, now=now)
+    instance = mapping.instance(rented(**changes), UP)
     found = create.difference(instance, request, create.terms(request, SETTINGS))
     assert (found is None) == (fault is None)
     assert fault is None or fault in str(found)

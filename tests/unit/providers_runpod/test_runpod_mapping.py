@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,14 +18,20 @@ from autopilot.domain.money import to_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.providers import values
 from autopilot.providers.runpod import mapping, wire
+from autopilot.providers.runpod.runtimes import UP, Runtimes
 
-NOW = datetime(2026, 11, 21, 3, 10, tzinfo=UTC)
+STARTED = datetime(2026, 11, 21, 3, 0, 0, 123_000, tzinfo=UTC)
 DAY = date(2026, 11, 21)
 
 
 def pod(name: str) -> dict[str, Any]:
     found: dict[str, Any] = body(f"graphql/{name}")["data"]["pod"]
     return found
+
+
+def status(row: wire.PodRow, runtimes: Runtimes, minute: int) -> InstanceStatus:
+    """So many minutes after the recorded start."""
+    return mapping.status(row, runtimes.silence(row, STARTED + timedelta(minutes=minute)))
 
 
 def market(num_gpus: int = 1) -> list[wire.PriceRow]:
@@ -49,12 +56,13 @@ def offers(*, spot: bool = True) -> list[Offer]:
     ],
 )
 def test_status_of_each_recorded_situation(sample: str, status: InstanceStatus, intended_running: bool) -> None:
-    instance = mapping.instance(wire.pod_row(pod(sample)), has_run=False, now=NOW)
+    row = wire.pod_row(pod(sample))
+    instance = mapping.instance(row, UP if row.is_up else None)
     assert (instance.status, instance.intended_running) == (status, intended_running)
 
 
 def test_a_recorded_pod() -> None:
-    instance = mapping.instance(wire.pod_row(pod("pod_running_sweep_fields")), has_run=False, now=NOW)
+    instance = mapping.instance(wire.pod_row(pod("pod_running_sweep_fields")), UP)
     assert instance.instance_id == "fkjbybgpwuvmhk"
     assert instance.label == "ap-7f3c2a-a1"
     assert instance.machine_id == "NVIDIA RTX A4000/COMMUNITY/-"
@@ -67,23 +75,43 @@ def test_a_recorded_pod() -> None:
 
 
 def test_a_stopped_pod_pays_for_its_volume_at_twice_the_price() -> None:
-    instance = mapping.instance(wire.pod_row(pod("pod_exited_outbid")), has_run=True, now=NOW)
+    instance = mapping.instance(wire.pod_row(pod("pod_exited_outbid")), UP)
     assert instance.storage_rate == Decimal("0.005555556")  # 20 GB at 0.20 over 720 h, no container disk
     assert instance.message.startswith("Outbid: ")
 
 
-def test_a_runtime_that_goes_missing_says_nothing_about_a_pod_that_ran() -> None:
-    row = wire.pod_row(pod("pod_running_sweep_fields") | {"runtime": None})
-    started = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
-    assert mapping.status(row, has_run=True, now=started) is InstanceStatus.RUNNING
-    assert mapping.status(row, has_run=False, now=started) is InstanceStatus.PROVISIONING
-    late = started + mapping.BOOT_ALLOWANCE + timedelta(seconds=1)
-    assert mapping.status(row, has_run=False, now=late) is InstanceStatus.RUNNING
+def test_a_runtime_that_goes_missing() -> None:
+    up, silent = (wire.pod_row(pod("pod_running_sweep_fields") | change) for change in ({}, {"runtime": None}))
+    runtimes = Runtimes()
+    assert status(silent, runtimes, 0) is InstanceStatus.PROVISIONING
+    assert status(up, runtimes, 1) is InstanceStatus.RUNNING
+    assert status(silent, runtimes, 10) is InstanceStatus.RUNNING
+    assert status(silent, runtimes, 14) is InstanceStatus.RUNNING
+    assert status(silent, runtimes, 15) is InstanceStatus.OFFLINE
+    assert status(up, runtimes, 16) is InstanceStatus.RUNNING
+    assert status(silent, runtimes, 17) is InstanceStatus.RUNNING
+
+
+def test_a_pod_without_a_runtime_from_before_we_looked() -> None:
+    silent, runtimes = wire.pod_row(pod("pod_running_sweep_fields") | {"runtime": None}), Runtimes()
+    assert status(silent, runtimes, 59) is InstanceStatus.PROVISIONING
+    assert status(silent, runtimes, 60) is InstanceStatus.RUNNING
+    assert status(silent, runtimes, 65) is InstanceStatus.OFFLINE
+
+
+def test_a_new_start_boots_anew_and_what_is_gone_is_forgotten() -> None:
+    runtimes = Runtimes()
+    up = wire.pod_row(pod("pod_running_sweep_fields"))
+    assert status(up, runtimes, 1) is InstanceStatus.RUNNING
+    restarted = replace(up, is_up=False, started_at=up.started_at + timedelta(minutes=2))
+    assert status(restarted, runtimes, 3) is InstanceStatus.PROVISIONING
+    runtimes.forget_others([restarted])
+    assert status(replace(up, is_up=False), runtimes, 3) is InstanceStatus.PROVISIONING
 
 
 def test_the_runtime_of_a_stopped_pod_is_not_believed() -> None:
     row = wire.pod_row(pod("pod_running") | {"desiredStatus": "EXITED"})
-    assert mapping.status(row, has_run=True, now=NOW) is InstanceStatus.STOPPED
+    assert mapping.status(row, UP) is InstanceStatus.STOPPED
 
 
 @pytest.mark.parametrize(
@@ -97,7 +125,7 @@ def test_the_runtime_of_a_stopped_pod_is_not_believed() -> None:
 )
 def test_states_that_are_documented_but_not_seen(word: str, status: InstanceStatus) -> None:
     row = wire.pod_row(pod("pod_running") | {"desiredStatus": word})
-    assert mapping.status(row, has_run=False, now=NOW) is status
+    assert mapping.status(row, UP) is status
 
 
 @pytest.mark.parametrize(("kind", "is_spot"), [("INTERRUPTABLE", True), ("BID", True), ("RESERVED", False)])
@@ -123,7 +151,7 @@ def test_a_pod_of_which_too_little_is_known_is_not_skipped(missing: dict[str, An
     ],
 )
 def test_pods_by_rest(sample: str, status: InstanceStatus, rate: str) -> None:
-    instance = mapping.instance(wire.rest_pod_row(body(f"rest_v2/{sample}")), has_run=False, now=NOW)
+    instance = mapping.instance(wire.rest_pod_row(body(f"rest_v2/{sample}")), UP)
     assert (instance.status, instance.rate) == (status, Decimal(rate))
     assert instance.capacity_type is CapacityType.ON_DEMAND
     assert instance.machine_id == "NVIDIA GeForce RTX 4090/SECURE/-"
@@ -287,7 +315,7 @@ def test_a_hostile_pod_is_read_or_refused(raw: dict[str, Any]) -> None:
         row = wire.pod_row(raw)
     except wire.UnreadableRow:
         return
-    instance = mapping.instance(row, has_run=False, now=NOW)
+    instance = mapping.instance(row, UP)
     assert to_nano(instance.rate) >= 0
     assert to_nano(instance.storage_rate) >= 0
     json.dumps(instance.label).encode()
@@ -299,7 +327,7 @@ def test_a_hostile_rest_pod_is_read_or_refused(raw: dict[str, Any]) -> None:
         row = wire.rest_pod_row(raw)
     except wire.UnreadableRow:
         return
-    assert to_nano(mapping.instance(row, has_run=False, now=NOW).rate) >= 0
+    assert to_nano(mapping.instance(row, UP).rate) >= 0
 
 
 @given(spoilt(body("graphql/gpuTypes_market.response")["data"]["gpuTypes"][0]), st.integers(1, 8))

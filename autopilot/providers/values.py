@@ -10,6 +10,8 @@ from typing import Any
 from autopilot.domain.money import NANO
 
 LARGEST = Decimal(10) ** 12
+DEAREST = Decimal(1000)
+"""$/h, $/GB or $/GB-month."""
 LAST_EPOCH_S = 253_402_300_799
 
 
@@ -52,9 +54,9 @@ def dollars(value: object) -> Decimal | None:
 
 
 def price(value: object) -> Decimal | None:
-    """Dollars that are not negative."""
+    """A price in dollars: not negative, and below what anybody charges; beyond that it is noise or a trap."""
     read = dollars(value)
-    return None if read is None or read < 0 else read
+    return None if read is None or not 0 <= read <= DEAREST else read
 
 
 def integer(value: object) -> int | None:
@@ -95,6 +97,17 @@ def instant(value: object) -> datetime | None:
     if read is None or not 0 < read <= LAST_EPOCH_S:
         return None
     return datetime.fromtimestamp(float(read), UTC)
+
+
+def timestamp(value: object) -> datetime | None:
+    """An ISO 8601 text as aware UTC; one without an offset is taken to be UTC."""
+    if not isinstance(value, str) or len(value) > 64:
+        return None
+    try:
+        read = datetime.fromisoformat(value.strip())
+        return read.replace(tzinfo=UTC) if read.tzinfo is None else read.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def plain(value: Decimal) -> int | float:

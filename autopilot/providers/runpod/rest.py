@@ -1,0 +1,109 @@
+"""The market through REST v2: on demand only, no balance, and it does not say which pods are spot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import date, timedelta
+from typing import Any
+
+from autopilot.domain.time import start_of_day
+from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.providers import values
+from autopilot.providers.runpod import create, outcomes, wire
+from autopilot.providers.runpod.client import RunpodClient
+from autopilot.providers.runpod.listing import Sweep, all_pods, believed
+from autopilot.providers.runpod.outcomes import Outcome
+from autopilot.providers.runpod.pacing import Family
+from autopilot.providers.runpod.reply import NoReply
+
+MORE_PAGES = ("nextCursor", "next_cursor", "next")
+"""Names under which a list might say that it goes on. It is documented not to."""
+
+
+class RestMarket:
+    def __init__(self, client: RunpodClient) -> None:
+        self._client = client
+
+    async def sweep(self) -> Sweep:
+        body = await self._client.get("/pods")
+        if any(body.get(name) for name in MORE_PAGES):
+            raise MarketUnknown("the list of pods goes on, in a way that is not known")
+        return Sweep(all_pods(wire.rest_pod_row, body.get("pods")), None)
+
+    async def pod(self, pod_id: str) -> wire.PodRow | None:
+        try:
+            row = believed(wire.rest_pod_row, await self._client.get(f"/pods/{pod_id}"))
+        except MarketUnknown as error:
+            if error.code is RefusalCode.NOT_FOUND:
+                return None
+            raise
+        if row.pod_id != pod_id:
+            raise MarketUnknown(f"asked for pod {pod_id}, got {row.pod_id}")
+        return row
+
+    async def gpu_types(self) -> tuple[wire.GpuRow, ...]:
+        rows = (wire.rest_gpu_row(row) for row in await self._catalogue({}))
+        return tuple(row for row in rows if row is not None)
+
+    async def prices(self, gpu_type_ids: Collection[str], num_gpus: int) -> tuple[wire.PriceRow, ...]:
+        """Of all GPU types: this interface cannot be asked for some."""
+        found = []
+        for cloud in wire.CLOUDS:
+            wish = {"include": "AVAILABILITY", "product": "POD", "count": str(num_gpus), "cloud": cloud}
+            found += [wire.rest_price_row(row, cloud, num_gpus) for row in await self._catalogue(wish)]
+        return tuple(row for row in found if row is not None and row.gpu.gpu_type_id in gpu_type_ids)
+
+    async def _catalogue(self, wish: dict[str, str]) -> list[Any]:
+        raw = (await self._client.get("/catalog/gpus", wish)).get("gpus")
+        if not isinstance(raw, list):
+            raise MarketUnknown("the answer holds no list of GPU types")
+        return raw
+
+    async def rent_on_demand(self, wanted: create.Terms) -> Done[Created] | Refused | Unknown:
+        """Without waiting for a turn: the caller is in the lane. Raises ``Withdrawn``."""
+        try:
+            answer = await self._client.rest("POST", "/pods", body=create.rest_body(wanted))
+        except NoReply as error:
+            return Unknown(str(error))
+        return outcomes.rented_by_rest(answer)
+
+    async def resume(self, pod: wire.PodRow) -> Outcome:
+        return await self._act(pod.pod_id, "start")
+
+    async def stop(self, pod_id: str) -> Outcome:
+        return await self._act(pod_id, "stop")
+
+    async def _act(self, pod_id: str, action: str) -> Outcome:
+        body = {"action": action}
+        try:
+            answer = await self._client.change(
+                Family.REST_CHANGE, lambda: self._client.rest("POST", f"/pods/{pod_id}/action", body=body)
+            )
+        except NoReply as error:
+            return Unknown(str(error))
+        return outcomes.changed(answer)
+
+    async def destroy(self, pod_id: str) -> Outcome:
+        try:
+            answer = await self._client.change(
+                Family.REST_CHANGE, lambda: self._client.rest("DELETE", f"/pods/{pod_id}")
+            )
+        except NoReply as error:
+            return Unknown(str(error))
+        return outcomes.destroyed(answer)
+
+    async def bills(self, since: date, until: date) -> tuple[wire.BillRow, ...]:
+        """By pod and UTC day, both days included. Raises ``MarketUnknown`` when records are missing or unreadable."""
+        wish = {
+            "bucketSize": "day",
+            "startTime": f"{start_of_day(since):%Y-%m-%dT%H:%M:%SZ}",
+            "endTime": f"{start_of_day(until + timedelta(days=1)):%Y-%m-%dT%H:%M:%SZ}",
+        }
+        body = await self._client.get("/billing/pods", wish)
+        raw = body.get("records")
+        if not isinstance(raw, list):
+            raise MarketUnknown("the answer holds no list of records")
+        stated = values.integer(values.mapping(body.get("metadata")).get("recordCount"))
+        if stated is not None and stated != len(raw):
+            raise MarketUnknown(f"the list is incomplete: {len(raw)} records of {stated}")
+        return tuple(believed(wire.bill_row, row) for row in raw)

@@ -1,0 +1,97 @@
+"""The one module that imports the vendor's SDK, at its first use and in whatever thread that is.
+
+The SDK takes its base URL from an environment variable and its key from a module variable, so both are process-wide:
+they are set around each call, one call at a time. Its values go into GraphQL unescaped: only ids that were checked may.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from autopilot.providers import values
+from autopilot.providers.runpod.reply import Fault, NoReply, fault_in_text
+
+BASE_URL_VARIABLE = "RUNPOD_API_BASE_URL"
+LONGEST_WAIT_S = 30.0
+"""Shorter than anybody waits for a call: none begins that nobody waits for any more."""
+
+_PROCESS_WIDE = threading.Lock()
+_TURNED_DOWN = (None, "urllib3", "paramiko", "uvicorn")
+"""Loggers whose level the SDK sets when it is imported; None is the root."""
+
+
+class SdkRefused(Exception):
+    """The market answered with an error; the SDK keeps the text of the first one only."""
+
+    def __init__(self, message: str, fault: Fault) -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
+class Sdk:
+    """Blocking; safe to call from several threads. Every method raises ``SdkRefused`` and ``NoReply``."""
+
+    def __init__(self, api_key: str, base_url: str) -> None:
+        self._key = api_key
+        self._base_url = base_url
+
+    def gpu_types(self) -> Any:
+        """All GPU types that the market knows, rentable or not: id, displayName, memoryInGb."""
+        found = self._call(lambda sdk: sdk.get_gpus(api_key=self._key))
+        return values.decode(json.dumps(found))
+
+    def stop(self, pod_id: str) -> bool:
+        """True if the market says that the pod has stopped."""
+        answer = self._call(lambda sdk: sdk.stop_pod(pod_id))
+        return values.mapping(answer).get("desiredStatus") == "EXITED"
+
+    def terminate(self, pod_id: str) -> None:
+        """That nothing is raised proves nothing: the SDK also returns when the market answered 410 or 429."""
+        self._call(lambda sdk: sdk.terminate_pod(pod_id))
+
+    def _call(self, use: Callable[[Any], Any]) -> Any:
+        if not _PROCESS_WIDE.acquire(timeout=LONGEST_WAIT_S):
+            raise NoReply("the SDK is busy")
+        before = os.environ.get(BASE_URL_VARIABLE)
+        try:
+            sdk = _imported()
+            os.environ[BASE_URL_VARIABLE] = self._base_url
+            sdk.api_key = self._key
+            return use(sdk)
+        except Exception as error:
+            raise self._understood(error) from None
+        finally:
+            if before is None:
+                os.environ.pop(BASE_URL_VARIABLE, None)
+            else:
+                os.environ[BASE_URL_VARIABLE] = before
+            _PROCESS_WIDE.release()
+
+    def _understood(self, error: Exception) -> SdkRefused | NoReply:
+        """Told apart by name: the classes are the SDK's own. Anything else may have happened after it was sent."""
+        kind = type(error).__name__
+        message = values.text(str(error)).replace(self._key, "[key]")[:200]
+        if kind == "AuthenticationError":
+            return SdkRefused(message, Fault.NO_RIGHTS)
+        if kind == "QueryError":
+            return SdkRefused(message, fault_in_text(message) or Fault.OTHER)
+        return NoReply(f"no answer that the SDK can read: {kind}", timed_out="Timeout" in kind)
+
+
+def _imported() -> Any:
+    """The SDK, whose import sets up the root logger when nobody has done so, and turns others down: that is undone."""
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    levels = {name: logging.getLogger(name).level for name in _TURNED_DOWN}
+    sdk = importlib.import_module("runpod")
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+    for handler in set(root.handlers) - set(handlers):
+        root.removeHandler(handler)
+    return sdk

@@ -1,0 +1,242 @@
+"""The market's JSON as frozen records. Prices that make no sense are left out; pods and bills must be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from autopilot.domain.money import ZERO
+from autopilot.domain.time import utc_day
+from autopilot.providers import values
+
+Cloud = Literal["SECURE", "COMMUNITY"]
+CLOUDS: tuple[Cloud, ...] = ("SECURE", "COMMUNITY")
+CAPACITY_VARIABLE = "AUTOPILOT_CAPACITY"
+"""Set on every pod that we rent: REST does not say which pods are spot."""
+SPOT_WORD = "spot"
+
+_POD_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SPOT_TYPES = frozenset({"INTERRUPTABLE", "BID"})
+_POD_TYPES = _SPOT_TYPES | {"RESERVED", "BACKGROUND"}
+_STATES = {
+    "CREATED": "CREATED",
+    "RUNNING": "RUNNING",
+    "RESTARTING": "CREATED",
+    "EXITED": "EXITED",
+    "PAUSED": "EXITED",
+    "DEAD": "DEAD",
+    "TERMINATED": "TERMINATED",
+}
+_REST_STATES = {
+    "PROVISIONING": "CREATED",
+    "STARTING": "CREATED",
+    "RUNNING": "RUNNING",
+    "EXITED": "EXITED",
+    "ERROR": "EXITED",
+    "TERMINATED": "TERMINATED",
+}
+"""An ERROR can be started or terminated like an EXITED one."""
+
+
+class UnreadableRow(ValueError):
+    """A row lacks what must be known of it; it cannot be skipped without a false picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRow:
+    gpu_type_id: str
+    name: str
+    memory_gb: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    """One GPU type in one cloud. ``floor`` and ``on_demand`` as stated for a pod of so many GPUs; the list prices
+    are per GPU."""
+
+    gpu: GpuRow
+    cloud: Cloud
+    num_gpus: int
+    floor: Decimal | None
+    on_demand: Decimal | None
+    list_price: Decimal | None
+    list_spot_price: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """``state``: CREATED, RUNNING, EXITED, DEAD or TERMINATED. ``is_up`` None: only ``state`` can tell.
+    ``rate``: $/h of the whole pod."""
+
+    pod_id: str
+    name: str
+    is_spot: bool
+    state: str
+    is_up: bool | None
+    rate: Decimal
+    num_gpus: int
+    container_gb: Decimal
+    volume_gb: Decimal
+    gpu: str
+    gpu_type_id: str
+    cloud: str
+    machine_id: str
+    started_at: datetime | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BillRow:
+    """One pod in one bucket of time."""
+
+    pod_id: str
+    day: date
+    compute: Decimal
+    storage: Decimal
+
+
+def checked_pod_id(value: object) -> str | None:
+    return value if isinstance(value, str) and _POD_ID.fullmatch(value) else None
+
+
+def pod_id(raw: object) -> str | None:
+    """Of a pod as far as it was answered."""
+    return checked_pod_id(values.mapping(raw).get("id"))
+
+
+def _positive(value: Decimal | None) -> Decimal | None:
+    return value if value else None
+
+
+def _gpu(row: Mapping[str, Any], name_field: str, memory_field: str) -> GpuRow | None:
+    gpu_type_id, name = values.text(row.get("id")), values.text(row.get(name_field))
+    memory_gb = values.number(row.get(memory_field))
+    if not gpu_type_id or memory_gb is None or memory_gb < 0:
+        return None
+    return GpuRow(gpu_type_id, name or gpu_type_id, memory_gb)
+
+
+def gpu_row(raw: object) -> GpuRow | None:
+    return _gpu(values.mapping(raw), "displayName", "memoryInGb")
+
+
+def rest_gpu_row(raw: object) -> GpuRow | None:
+    return _gpu(values.mapping(raw), "name", "memory")
+
+
+def price_rows(raw: object, num_gpus: int) -> tuple[PriceRow, ...]:
+    """Of one GPU type: a row for each cloud in which it can be had now."""
+    row = values.mapping(raw)
+    gpu = gpu_row(row)
+    if gpu is None:
+        return ()
+    found = (_price_row(gpu, row, cloud, num_gpus) for cloud in CLOUDS)
+    return tuple(price for price in found if price is not None)
+
+
+def _price_row(gpu: GpuRow, row: Mapping[str, Any], cloud: Cloud, num_gpus: int) -> PriceRow | None:
+    prefix = cloud.lower()
+    stated = values.mapping(row.get(prefix))
+    floor = _positive(values.price(stated.get("minimumBidPrice")))
+    on_demand = _positive(values.price(stated.get("uninterruptablePrice")))
+    if values.text(stated.get("stockStatus")).upper() == "NONE" or (floor is None and on_demand is None):
+        return None
+    return PriceRow(
+        gpu,
+        cloud,
+        num_gpus,
+        floor,
+        on_demand,
+        list_price=_positive(values.price(row.get(f"{prefix}Price"))),
+        list_spot_price=_positive(values.price(row.get(f"{prefix}SpotPrice"))),
+    )
+
+
+def rest_price_row(raw: object, cloud: Cloud, num_gpus: int) -> PriceRow | None:
+    """Of one GPU type in an answer that was asked for that cloud and count: list prices are per GPU there."""
+    row = values.mapping(raw)
+    gpu, name = rest_gpu_row(row), cloud.lower()
+    price = _positive(values.price(values.mapping(row.get("price")).get(name)))
+    most = values.integer(values.mapping(row.get("maxCount")).get(name))
+    if gpu is None or price is None or values.boolean(row.get(name)) is False or (most is not None and num_gpus > most):
+        return None
+    if values.text(row.get("availability")).upper() in ("", "NONE"):
+        return None
+    return PriceRow(gpu, cloud, num_gpus, None, price * num_gpus, price, None)
+
+
+def pod_row(raw: object) -> PodRow:
+    """Raises ``UnreadableRow`` when the id, kind, state or price is missing or unknown."""
+    row = values.mapping(raw)
+    found, pod_type = pod_id(row), values.text(row.get("podType"))
+    state, rate = _STATES.get(values.text(row.get("desiredStatus"))), values.price(row.get("costPerHr"))
+    if found is None or pod_type not in _POD_TYPES or state is None or rate is None:
+        raise UnreadableRow(f"pod {found or '?'} lacks its id, podType, desiredStatus or costPerHr")
+    machine = values.mapping(row.get("machine"))
+    started_at = values.timestamp(row.get("lastStartedAt")) or values.timestamp(row.get("createdAt"))
+    secure = values.boolean(machine.get("secureCloud"))
+    return PodRow(
+        pod_id=found,
+        name=values.label(row.get("name")),
+        is_spot=pod_type in _SPOT_TYPES,
+        state=state,
+        is_up=isinstance(row.get("runtime"), dict),
+        rate=rate,
+        num_gpus=max(values.integer(row.get("gpuCount")) or 0, 0),
+        container_gb=_size(row.get("containerDiskInGb")),
+        volume_gb=_size(row.get("volumeInGb")),
+        gpu=values.text(machine.get("gpuDisplayName")),
+        gpu_type_id=values.text(machine.get("gpuTypeId")),
+        cloud="" if secure is None else CLOUDS[0] if secure else CLOUDS[1],
+        machine_id=values.text(row.get("machineId")),
+        started_at=started_at,
+        message=values.text(row.get("lastStatusChange"))[:200],
+    )
+
+
+def rest_pod_row(raw: object) -> PodRow:
+    """Raises ``UnreadableRow`` when the id, state or price is missing or unknown."""
+    row = values.mapping(raw)
+    found, status = pod_id(row), values.text(row.get("status"))
+    state, rate = _REST_STATES.get(status), values.price(row.get("cost"))
+    if found is None or state is None or rate is None:
+        raise UnreadableRow(f"pod {found or '?'} lacks its id, status or cost")
+    gpu = values.mapping(row.get("gpu"))
+    persistent = values.mapping(values.mapping(row.get("mounts")).get("persistent"))
+    gpu_type_id = values.text(gpu.get("id"))
+    return PodRow(
+        pod_id=found,
+        name=values.label(row.get("name")),
+        is_spot=values.mapping(row.get("env")).get(CAPACITY_VARIABLE) == SPOT_WORD,
+        state=state,
+        is_up=None,
+        rate=rate,
+        num_gpus=max(values.integer(gpu.get("count")) or 0, 0),
+        container_gb=_size(row.get("disk")),
+        volume_gb=_size(persistent.get("size")),
+        gpu=gpu_type_id,
+        gpu_type_id=gpu_type_id,
+        cloud=values.text(row.get("cloud")),
+        machine_id="",
+        started_at=values.timestamp(row.get("startedAt")) or values.timestamp(row.get("createdAt")),
+        message=status,
+    )
+
+
+def _size(value: object) -> Decimal:
+    read = values.number(value)
+    return ZERO if read is None or read < 0 else read
+
+
+def bill_row(raw: object) -> BillRow:
+    """What is billed beside the disk counts as compute, whatever it is for: it was paid. Raises ``UnreadableRow``."""
+    row = values.mapping(raw)
+    found, start = checked_pod_id(row.get("podId")), values.timestamp(row.get("startTime"))
+    total, disk = values.dollars(row.get("totalAmount")), values.dollars(row.get("diskAmount"))
+    if found is None or start is None or total is None or disk is None:
+        raise UnreadableRow(f"the bill of pod {found or '?'} lacks its podId, startTime or amounts")
+    return BillRow(found, utc_day(start), compute=total - disk, storage=disk)

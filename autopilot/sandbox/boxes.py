@@ -1,0 +1,246 @@
+"""Instances as local processes: a directory is the disk, a supervised process tree the container.
+
+Layout: ``<directory>/<key>/root`` (what the instance sees as ``$AUTOPILOT_ROOT``) and, beside it and out of its
+sight, ``console.log`` and, while no container is there, ``volume``. Paths are built from keys that the market chose
+only; labels, image names and environments never are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+_log = logging.getLogger(__name__)
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_IMAGES = Path(__file__).with_name("images")
+_IMAGE_NAME = re.compile(r"autopilot/([a-z0-9][a-z0-9_-]*)(?::[\w.-]+)?", re.ASCII)
+_DIRECTORIES = ("workspace", "root", "tmp")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What to run. ``mode``: see ``supervisor.py``."""
+
+    image: str
+    command: list[str]
+    env: dict[str, str]
+    mode: str = "container"
+    mount: PurePosixPath | None = None
+    """Where the volume that outlives the container is mounted; relative, without ``..``."""
+    shared: Path | None = None
+    """A directory outside the box that is mounted there in place of a volume of its own."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A container that ended by itself."""
+
+    key: str
+    boot: int
+    code: int
+
+
+@dataclass(frozen=True)
+class _Running:
+    boot: int
+    supervisor: subprocess.Popen[bytes]
+
+
+class Boxes:
+    """Starts, kills and wipes in order, on one thread of its own, so that no request waits for a process."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._running: dict[str, _Running] = {}
+        self._mounts: dict[str, PurePosixPath] = {}
+        """Where the volumes are mounted that have to be kept."""
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sandbox-containers")
+        # Keys begin anew with every sandbox: disks of an earlier one must not show through.
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+
+    def start(self, key: str, boot: int, launch: Launch) -> None:
+        self._submit(self._start, key, boot, launch)
+
+    def terminate(self, key: str) -> None:
+        """SIGTERM to the first process; ``kill`` has to follow."""
+        self._submit(self._terminate, key)
+
+    def kill(self, key: str) -> None:
+        self._submit(self._kill, key)
+
+    def wipe(self, key: str) -> None:
+        """Kill, and remove the disk."""
+        self._submit(self._wipe, key)
+
+    def wipe_container(self, key: str) -> None:
+        """Kill, and remove everything but the volume."""
+        self._submit(self._wipe_container, key)
+
+    def root(self, key: str) -> Path:
+        return self._directory / key / "root"
+
+    def console_path(self, key: str) -> Path:
+        return self._directory / key / "console.log"
+
+    def console(self, key: str) -> bytes:
+        """All output so far; empty when there was none."""
+        try:
+            return self.console_path(key).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def ended(self) -> list[Ended]:
+        """Containers that ended by themselves since the last call."""
+        found = []
+        with self._lock:
+            for key, running in self._running.items():
+                assert running.supervisor.stdout is not None
+                report = running.supervisor.stdout.read()
+                if report:
+                    found.append(Ended(key, running.boot, int(report.split()[1])))
+        return found
+
+    async def settled(self) -> None:
+        """Wait until everything asked for so far has happened."""
+        await asyncio.wrap_future(self._thread.submit(lambda: None))
+
+    async def close(self) -> None:
+        """Kill every instance; disks stay."""
+        await self.settled()
+        for key in list(self._running):
+            self.kill(key)
+        await self.settled()
+        self._thread.shutdown()
+
+    def _submit(self, task: Callable[..., None], *arguments: object) -> None:
+        self._thread.submit(task, *arguments).add_done_callback(_log_failure)
+
+    def _start(self, key: str, boot: int, launch: Launch) -> None:
+        self._kill(key)
+        root = self._prepare_disk(key, launch)
+        order = {
+            "command": launch.command,
+            "env": launch.env | _paths(root),
+            "cwd": str(root),
+            "mode": launch.mode,
+        }
+        with self.console_path(key).open("ab") as console:
+            supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_SUPERVISOR)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=console,
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+                start_new_session=True,
+                bufsize=0,
+            )
+        assert supervisor.stdin is not None
+        assert supervisor.stdout is not None
+        supervisor.stdin.write(json.dumps(order).encode() + b"\n")
+        os.set_blocking(supervisor.stdout.fileno(), False)
+        with self._lock:
+            self._running[key] = _Running(boot, supervisor)
+
+    def _terminate(self, key: str) -> None:
+        running = self._running.get(key)
+        if running is not None:
+            assert running.supervisor.stdin is not None
+            running.supervisor.stdin.write(b"terminate\n")
+
+    def _kill(self, key: str) -> None:
+        with self._lock:
+            running = self._running.pop(key, None)
+        if running is not None:
+            assert running.supervisor.stdin is not None
+            assert running.supervisor.stdout is not None
+            running.supervisor.stdin.close()
+            running.supervisor.wait()
+            running.supervisor.stdout.close()
+
+    def _wipe(self, key: str) -> None:
+        self._kill(key)
+        shutil.rmtree(self._directory / key, ignore_errors=True)
+
+    def _wipe_container(self, key: str) -> None:
+        self._kill(key)
+        mount = self._mounts.pop(key, None)
+        root, kept = self.root(key), self._directory / key / "volume"
+        if not root.is_dir() or root.is_symlink():
+            return
+        if mount is not None and _is_real_directory(root, mount):
+            shutil.rmtree(kept, ignore_errors=True)
+            (root / mount).rename(kept)
+        shutil.rmtree(root)
+
+    def _prepare_disk(self, key: str, launch: Launch) -> Path:
+        root, kept = self.root(key), self._directory / key / "volume"
+        if root.is_symlink():
+            # What ran there replaced its own disk by a link; the host would mount a directory.
+            root.unlink()
+        if root.is_dir():
+            return root
+        root.mkdir(parents=True)
+        source = image_directory(launch.image)
+        if source is not None:
+            shutil.copytree(source, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        for name in _DIRECTORIES:
+            (root / name).mkdir(exist_ok=True)
+        if launch.mount is not None:
+            mounted = root / launch.mount
+            mounted.mkdir(parents=True, exist_ok=True)
+            if launch.shared is not None:
+                launch.shared.mkdir(parents=True, exist_ok=True)
+                shutil.rmtree(mounted)
+                mounted.symlink_to(launch.shared, target_is_directory=True)
+            else:
+                self._mounts[key] = launch.mount
+                if kept.is_dir():
+                    shutil.rmtree(mounted)
+                    kept.rename(mounted)
+        return root
+
+
+def image_directory(image: str) -> Path | None:
+    """Where the files of ``autopilot/<name>:<tag>`` are; ``None`` for any other image, which starts out empty."""
+    match = _IMAGE_NAME.fullmatch(image)
+    if match is None:
+        return None
+    directory = _IMAGES / match[1]
+    return directory if directory.is_dir() else None
+
+
+def _is_real_directory(root: Path, mount: PurePosixPath) -> bool:
+    """Whether ``mount`` leads to a directory beneath ``root`` without passing a link that the tenant planted."""
+    step = root
+    for part in mount.parts:
+        step = step / part
+        if step.is_symlink():
+            return False
+    return step.is_dir()
+
+
+def _paths(root: Path) -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "AUTOPILOT_ROOT": str(root),
+        "HOME": str(root / "root"),
+        "TMPDIR": str(root / "tmp"),
+    }
+
+
+def _log_failure(task: Future[None]) -> None:
+    if (error := task.exception()) is not None:
+        _log.error("an instance's process could not be handled", exc_info=error)

@@ -1,0 +1,49 @@
+"""Measure what docs/explanation/performance.md states: ``make bench``, or ``python benchmarks/run.py NAME …``.
+
+Every figure is the median over its repeats, on the wall clock. Nothing leaves the machine: the market is the sandbox,
+as a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import commands
+import deciding
+import rebid
+import structlog
+import ticks
+from figures import Figure, table
+
+BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
+    "commands": commands.measure,
+    "decide": lambda root: deciding.measure(),
+    "tick": lambda root: asyncio.run(ticks.measure(root)),
+    "rebid": lambda root: asyncio.run(rebid.measure(root)),
+}
+
+
+def main(names: list[str]) -> int:
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        print(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}", file=sys.stderr)  # noqa: T201
+        return 2
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    figures: list[Figure] = []
+    for name in names or list(BENCHMARKS):
+        print(f"{name} …", file=sys.stderr, flush=True)  # noqa: T201
+        with tempfile.TemporaryDirectory(prefix="autopilot-bench-") as root:
+            figures += BENCHMARKS[name](Path(root))
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")  # noqa: T201
+    print(table(figures))  # noqa: T201
+    return 1 if any(figure.misses for figure in figures) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,161 @@
+"""The agents' side of the mailbox, played for every instance that runs at the market: honest, and in market time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
+from autopilot.ports.mailbox import (
+    AgentState,
+    ExitRecord,
+    Heartbeat,
+    Manifest,
+    Part,
+    exit_key,
+    heartbeat_key,
+    manifest_key,
+    orders_key,
+    parse_manifest,
+    part_key,
+)
+from autopilot.sandbox.market.instances import Container, Instance
+from autopilot.sandbox.market.market import Market
+
+
+@dataclass
+class Agent:
+    """One machine of one lease. A step of the work takes one market second; its disk keeps ``saved_step``."""
+
+    store: LocalBlobStore
+    job_id: str
+    lease_id: str
+    boot: int = 0
+    seq: int = 0
+    run_epoch: int = 0
+    state: AgentState = "waiting"
+    saved: bool = False
+    step: int = 0
+    saved_step: int = 0
+    next_checkpoint: int = 0
+    acted_at: datetime | None = None
+    saved_at: datetime | None = None
+
+    @property
+    def is_at_work(self) -> bool:
+        return self.state == "running"
+
+    async def act(self, boot: int, total_steps: int, exit_code: int, now: datetime) -> None:
+        """Read the orders, do what they say since the last time, and report."""
+        data = await self.store.get(orders_key(self.job_id, self.lease_id))
+        if data is None:
+            return
+        orders = json.loads(data)
+        if boot != self.boot:  # whatever ran was killed with the machine; its disk is still there
+            self.boot, self.seq, self.state, self.saved, self.step = boot, 0, "waiting", False, self.saved_step
+        await self._obey(orders, total_steps, exit_code, now)
+        self.acted_at = now
+        self.seq += 1
+        await self._report(orders["seq"])
+
+    async def _obey(self, orders: dict[str, Any], total_steps: int, exit_code: int, now: datetime) -> None:
+        role = orders["role"]
+        if self.is_at_work and self.acted_at is not None:
+            self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
+        if role == "run" and self.state == "waiting":
+            self.step = max(self.saved_step, await self._restored_step(orders))
+            self.run_epoch, self.state, self.saved_at = orders["run_epoch"], "running", now
+        elif role == "save_and_stop" and not self.saved:
+            if self.is_at_work:
+                await self._checkpoint(now)
+            self.state, self.saved = "waiting", True
+        elif role == "leave":
+            self.state = "left"
+        if not self.is_at_work:
+            return
+        if self.step >= total_steps:
+            await self._checkpoint(now)
+            record = ExitRecord(self.run_epoch, exit_code)
+            await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
+            self.state = "finished"
+        elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
+            await self._checkpoint(now)
+
+    async def _restored_step(self, orders: dict[str, Any]) -> int:
+        if orders["restore"] is None:
+            return 0
+        key = urlsplit(orders["restore"]["manifest_url"]).path.removeprefix(URL_PREFIX)
+        manifest = parse_manifest(await self.store.get(key) or b"")
+        assert manifest is not None, f"the orders name a checkpoint that is not there: {key}"
+        return manifest.step or 0
+
+    async def _checkpoint(self, now: datetime) -> None:
+        data = f"model after {self.step} steps".encode()
+        number = self.next_checkpoint
+        part = Part("part-0", len(data), hashlib.sha256(data).hexdigest())
+        manifest = Manifest(self.run_epoch, number, (part,), self.step)
+        await self.store.put(part_key(self.job_id, self.lease_id, number, 0), data)
+        await self.store.put(manifest_key(self.job_id, self.lease_id, number), manifest.to_json())
+        self.next_checkpoint += 1
+        self.saved_step, self.saved_at = self.step, now
+
+    async def _report(self, orders_seq: int) -> None:
+        beat = Heartbeat(
+            boot=self.boot,
+            seq=self.seq,
+            run_epoch=self.run_epoch,
+            orders_seq_seen=orders_seq,
+            state=self.state,
+            saved=self.saved,
+            step=self.step,
+            last_ckpt_n=self.next_checkpoint - 1 if self.next_checkpoint else None,
+            next_ckpt_n=self.next_checkpoint,
+        )
+        await self.store.put(heartbeat_key(self.job_id, self.lease_id), beat.to_json())
+
+
+class Agents:
+    """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders."""
+
+    def __init__(self, store: LocalBlobStore, market: Market) -> None:
+        self.total_steps = 300
+        self.exit_code = 0
+        self.deaf: set[str] = set()
+        self._store = store
+        self._market = market
+        self._jobs: dict[str, str] = {}
+        self._by_instance: dict[int, Agent] = {}
+
+    def expect(self, lease_id: str, job_id: str) -> None:
+        """An agent knows its job from its start command, which names the lease's prefix."""
+        self._jobs[lease_id] = job_id
+
+    def of(self, instance_id: str | None) -> Agent:
+        return self._by_instance[int(instance_id or 0)]
+
+    async def act(self, now: datetime) -> None:
+        for instance in self._market.live():
+            lease_id = (instance.order.label or "").rpartition(".")[2]
+            if instance.container is not Container.RUNNING or lease_id not in self._jobs or lease_id in self.deaf:
+                continue
+            agent = self._by_instance.setdefault(instance.id, Agent(self._store, self._jobs[lease_id], lease_id))
+            await agent.act(instance.boots, self.total_steps, self.exit_code, now)
+        self._check_one_at_work()
+
+    def _check_one_at_work(self) -> None:
+        """Never two leases at the command of one job under one run epoch."""
+        at_work = {
+            (agent.job_id, agent.run_epoch, agent.lease_id)
+            for instance_id, agent in self._by_instance.items()
+            if agent.is_at_work and _runs(self._market.instances[instance_id])
+        }
+        runs = [(job_id, run_epoch) for job_id, run_epoch, _ in at_work]
+        assert len(runs) == len(set(runs)), f"two leases at the same work: {at_work}"
+
+
+def _runs(instance: Instance) -> bool:
+    return instance.destroyed_at is None and instance.container is Container.RUNNING

@@ -1,0 +1,98 @@
+"""The budget is hard: work is saved, the machine is let go, and the job waits for a word from its owner."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from engine_world import JOB, D, World
+
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.reasons import Reason
+
+LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
+
+
+def with_budget(total: str, more: str = "") -> str:
+    return LONG_JOB.replace('total = "$9"', f'total = "{total}"\n{more}')
+
+
+async def until_parked(world: World) -> Job:
+    """The job works until its budget of $0.50 is used up, about two hours; finer steps towards the end."""
+    await world.tick(14, apart_s=300)
+    return await world.until(lambda job: not job.status.wants_capacity, "the job is parked")
+
+
+async def test_a_budget_that_runs_out_saves_stops_and_parks(world: World) -> None:
+    world.agents.total_steps = 10_800
+    await world.running(with_budget("$0.50"))
+    job = await until_parked(world)
+    assert job.reason is Reason.BUDGET_EXHAUSTED
+    (lease,) = await world.leases()
+    agent = world.agents.of(lease.instance_id)
+    assert agent.saved
+    assert job.checkpoint is not None
+    assert job.checkpoint.step == agent.step, "the last work was not saved"
+    await world.until_settled()
+    spent = sum((await world.spend()).values(), Decimal(0))
+    assert D("0.20") < spent <= D("0.50")
+    assert "run.stop_ordered" in await world.events()
+
+
+async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world: World) -> None:
+    world.agents.total_steps = 10_800
+    await world.running(with_budget("$0.50"))
+    job = await until_parked(world)
+    assert job.checkpoint is not None
+    done = job.checkpoint.step
+    await world.tick(12)
+    assert world.creates() == 1, "a parked job rents nothing"
+    for machine in world.market.machines.values():
+        world.market.set_floor(machine.spec.machine_id, D("0.02"))
+    world.clock.advance(60)
+    world.agents.total_steps = done + 60
+    await world.jobs.resume("train")
+    again = await world.until_running()
+    await world.tick()
+    assert world.agents.of(again.instance_id).step >= done
+    await world.until_over()
+    assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")
+
+
+async def test_a_resume_without_money_parks_again_and_rents_nothing(world: World) -> None:
+    world.agents.total_steps = 10_800
+    await world.running(with_budget("$0.50"))
+    await until_parked(world)
+    for machine in world.market.machines.values():
+        world.market.set_floor(machine.spec.machine_id, machine.spec.on_demand * D("0.95"))
+    world.clock.advance(60)
+    await world.jobs.resume("train")
+    await world.until(lambda job: job.status is JobStatus.PARKED, "the job is parked again", most=40)
+    assert world.creates() == 1
+    await world.until_settled()
+
+
+async def test_on_exhausted_cancel_ends_the_job(world: World) -> None:
+    world.agents.total_steps = 10_800
+    await world.running(with_budget("$0.50", 'on_exhausted = "cancel"'))
+    job = await until_parked(world)
+    assert (job.status, job.reason) == (JobStatus.CANCELLING, Reason.BUDGET_EXHAUSTED)
+    job = await world.until_over(JobStatus.CANCELLED)
+    assert job.reason is Reason.BUDGET_EXHAUSTED
+
+
+async def test_a_parked_job_can_be_cancelled(world: World) -> None:
+    world.agents.total_steps = 10_800
+    await world.running(with_budget("$0.50"))
+    await until_parked(world)
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+
+
+async def test_an_agent_that_never_saves_does_not_outlive_the_budget(world: World) -> None:
+    world.agents.total_steps = 10_800
+    lease = await world.running(with_budget("$0.50"))
+    await world.until_checkpoint()
+    world.agents.deaf.add(lease.id)
+    await until_parked(world)
+    await world.until_settled()
+    assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")

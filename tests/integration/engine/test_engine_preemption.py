@@ -1,0 +1,145 @@
+"""What the market does to a machine that works, and what the engine does about it."""
+
+from __future__ import annotations
+
+import pytest
+from engine_world import D, World
+
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import LeaseState
+from autopilot.domain.reasons import Reason
+from autopilot.sandbox.market.machines import HostState
+
+
+async def test_outbid_is_answered_by_a_re_bid_and_the_machine_resumes(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.rival(lease, "1.05")
+    paused = await world.until_at(JobStatus.PAUSED)
+    assert paused.pause_cause is Reason.OUTBID
+    resumed = await world.until_running()
+    assert resumed.id == lease.id
+    assert resumed.rate > lease.rate
+    await world.until_over()
+    bids = [row for row in world.sent("bid.changed") if row["instance_id"] == int(lease.instance_id or 0)]
+    assert [D(str(row["price"])) for row in bids] == [resumed.rate]
+    assert len(await world.leases()) == 1
+
+
+async def test_outbid_by_far_moves_elsewhere_with_the_work(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.rival(lease, "5")
+    await world.until(lambda job: job.launches == 2, "another machine")
+    moved = await world.until_running()
+    assert moved.machine_id != lease.machine_id
+    await world.tick()  # the agent restores as soon as its machine runs
+    assert world.agents.of(moved.instance_id).step >= 60
+    await world.until_over()
+
+
+async def test_a_re_bid_that_the_market_does_not_answer_is_not_lost(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    await world.fault("bid", "effect_then_500")
+    world.rival(lease, "1.05")
+    await world.until_at(JobStatus.PAUSED)
+    resumed = await world.until_running()
+    assert resumed.id == lease.id
+    assert resumed.rate == world.instance(lease).price
+    await world.until_over()
+
+
+async def test_a_re_bid_that_the_market_ignores_is_raised_or_left(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    await world.fault("bid", "no_effect_success", times=None)
+    world.rival(lease, "1.05")
+    await world.until(lambda job: job.launches == 2, "another machine")
+    await world.until_over()
+
+
+async def test_displaced_by_an_on_demand_renter_leaves(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.market.add_on_demand(int(lease.machine_id), world.instance(lease).gpu_ids)
+    await world.until_at(JobStatus.PAUSED)
+    moved = await world.until_running()
+    assert moved.machine_id != lease.machine_id
+    assert (await world.lease(lease.id)).reason is Reason.DISPLACED
+    await world.until_over()
+    assert world.instance(lease).destroyed_at is not None
+
+
+async def test_a_host_that_vanishes_is_replaced_and_the_work_goes_on(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.market.set_host(int(lease.machine_id), HostState.VANISHED)
+    await world.until_at(JobStatus.RECOVERING)
+    moved = await world.until_running()
+    assert moved.machine_id != lease.machine_id
+    assert (await world.lease(lease.id)).reason is Reason.HOST_LOST
+    await world.tick()
+    assert world.agents.of(moved.instance_id).step >= 60
+    await world.until_over()
+
+
+async def test_a_host_that_comes_back_in_time_is_kept(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.market.set_host(int(lease.machine_id), HostState.OFFLINE)
+    await world.until_at(JobStatus.RECOVERING)
+    world.market.set_host(int(lease.machine_id), HostState.ONLINE)
+    back = await world.until_running()
+    assert back.id == lease.id
+    await world.until_over()
+    assert world.creates() == 1
+
+
+async def test_a_machine_destroyed_in_the_console_is_replaced(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.market.destroy(int(lease.instance_id or 0), by="console")
+    await world.until(lambda job: job.launches == 2, "another machine")
+    gone = await world.lease(lease.id)
+    assert (gone.state, gone.reason) == (LeaseState.GONE, Reason.VANISHED)
+    moved = await world.until_running()
+    await world.tick()
+    assert world.agents.of(moved.instance_id).step >= 60
+    await world.until_over()
+
+
+async def test_an_empty_account_is_not_read_as_outbid(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.market.set_credit(D(0))
+    paused = await world.until_at(JobStatus.PAUSED)
+    assert paused.pause_cause is Reason.OUT_OF_CREDIT
+    await world.tick(20)
+    assert world.sent("bid.changed") == []
+    assert world.creates() == 1
+    world.market.set_credit(D(50))
+    back = await world.until_running()
+    assert back.pause_cause is None
+    await world.until_over()
+    assert (await world.lease(lease.id)).state is LeaseState.GONE
+
+
+@pytest.mark.parametrize("kind", ["stuck_loading", "pull_failed"])
+async def test_a_machine_that_never_starts_is_given_up(world: World, kind: str) -> None:
+    await world.fault("create", kind)
+    await world.tick()
+    await world.submit()
+    await world.until(lambda job: job.launches == 2, "another machine")
+    first = (await world.leases())[0]
+    assert first.reason is Reason.STUCK_LOADING
+    await world.until_over()
+
+
+async def test_a_command_that_fails_is_tried_again_and_then_given_up(world: World) -> None:
+    world.agents.exit_code = 3
+    world.agents.total_steps = 30
+    await world.submit()
+    job = await world.until_over(JobStatus.FAILED)
+    assert (job.failures, job.exit_code, job.reason) == (3, 3, Reason.COMMAND_FAILED)
+    assert len(await world.leases()) == 3

@@ -1,0 +1,154 @@
+"""Getting rid of machines: destroys that do not take, cancels in every state, and what nobody asked for."""
+
+from __future__ import annotations
+
+import pytest
+from engine_world import INSTALL_ID, D, World
+
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import LeaseState
+from autopilot.domain.reasons import Reason
+from autopilot.sandbox.market.machines import HostState
+
+
+async def test_a_destroy_that_does_nothing_is_asked_for_again_until_it_takes(world: World) -> None:
+    world.agents.total_steps = 60
+    lease = await world.running()
+    await world.fault("destroy", "no_effect_success", times=3)
+    await world.until_over()
+    assert await world.requests("destroy") >= 4
+    assert (await world.lease(lease.id)).state is LeaseState.GONE
+    assert "lease.destroy_ignored" in await world.events()
+
+
+@pytest.mark.parametrize("kind", ["http_500", "effect_then_500", "reset", "http_429"])
+async def test_a_destroy_of_unknown_outcome_is_asked_for_until_the_machine_is_gone(world: World, kind: str) -> None:
+    world.agents.total_steps = 60
+    lease = await world.running()
+    await world.fault("destroy", kind, times=2)
+    await world.until_over()
+    assert (await world.lease(lease.id)).state is LeaseState.GONE
+
+
+async def test_cancel_before_anything_is_rented(world: World) -> None:
+    await world.submit()
+    await world.jobs.cancel("train")
+    job = await world.until_over(JobStatus.CANCELLED)
+    assert job.reason is Reason.USER_CANCELLED
+    assert world.creates() == 0
+
+
+async def test_cancel_while_the_create_is_unknown_waits_for_its_machine_and_destroys_it(world: World) -> None:
+    await world.fault("create", "effect_then_reset")
+    await world.submit()
+    await world.tick()
+    assert (await world.leases())[0].create_unknown
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+    (created,) = world.sent("instance.created")
+    assert [row["instance_id"] for row in world.sent("instance.destroyed")] == [created["instance_id"]]
+    assert world.creates() == 1
+
+
+async def test_cancel_while_a_create_without_effect_is_unknown_ends_with_it(world: World) -> None:
+    await world.fault("create", "reset")
+    await world.submit()
+    await world.tick()
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+    assert world.creates() == 0
+
+
+async def test_cancel_while_loading(world: World) -> None:
+    await world.submit()
+    await world.until_at(JobStatus.STARTING)
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+    assert world.creates() == 1
+
+
+async def test_cancel_while_running(world: World) -> None:
+    await world.running()
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+
+
+async def test_cancel_while_paused(world: World) -> None:
+    lease = await world.running()
+    world.market.add_on_demand(int(lease.machine_id), world.instance(lease).gpu_ids)
+    await world.until_at(JobStatus.PAUSED)
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+    assert world.creates() == 1
+
+
+async def test_cancel_while_its_host_is_offline(world: World) -> None:
+    lease = await world.running()
+    world.market.set_host(int(lease.machine_id), HostState.OFFLINE)
+    await world.until_at(JobStatus.RECOVERING)
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+    assert world.creates() == 1
+
+
+async def test_a_cancelled_job_stays_cancelled_whatever_its_agent_says(world: World) -> None:
+    world.agents.total_steps = 45
+    await world.running()
+    await world.fault("destroy", "http_500", times=4)
+    await world.jobs.cancel("train")
+    await world.until_over(JobStatus.CANCELLED)
+
+
+async def test_an_orphan_of_ours_is_swept_at_the_second_pass_and_a_stranger_never(world: World) -> None:
+    await world.running()
+    strangers = [
+        await world.rent_by_hand("ap1.another8.01KDVDNRY4R11887CN5CG1S8J6"),
+        await world.rent_by_hand("my own training"),
+        await world.rent_by_hand(f"copy of ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J6"),
+    ]
+    orphan = await world.rent_by_hand(f"ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J6")
+    world.clock.advance(90)
+    await world.tick()
+    assert orphan.destroyed_at is None, "destroyed at first sight"
+    await world.tick(5)
+    assert orphan.destroyed_at is not None
+    await world.jobs.cancel("train")
+    await world.until(lambda job: job.status.is_final, "the job is cancelled")
+    await world.tick(40)
+    assert all(stranger.destroyed_at is None for stranger in strangers)
+    spend = await world.spend()
+    assert spend[str(orphan.id)] > 0
+    assert not {str(stranger.id) for stranger in strangers} & spend.keys()
+
+
+async def test_an_orphan_whose_destroy_does_not_take_is_destroyed_all_the_same(world: World) -> None:
+    await world.running()
+    await world.fault("destroy", "no_effect_success", times=2)
+    orphan = await world.rent_by_hand(f"ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J6")
+    await world.tick(20)
+    assert orphan.destroyed_at is not None
+    await world.until_over()
+
+
+async def test_most_of_ours_unknown_means_quarantine_and_no_sweep_until_it_has_lasted(world: World) -> None:
+    orphans = [await world.rent_by_hand(f"ap1.{INSTALL_ID}.01KDVDNRY4R11887CN5CG1S8J{n}") for n in range(3)]
+    await world.submit()
+    await world.tick(20)
+    assert all(orphan.destroyed_at is None for orphan in orphans)
+    assert world.creates() == 3, "launched in quarantine"
+    world.clock.advance(1800)
+    await world.tick(10)
+    assert all(orphan.destroyed_at is not None for orphan in orphans)
+    await world.until_over()
+
+
+async def test_a_relabelled_machine_of_ours_is_kept(world: World) -> None:
+    lease = await world.running()
+    world.market.relabel(int(lease.instance_id or 0), "renamed in the console")
+    await world.tick(6)
+    assert world.instance(lease).destroyed_at is None
+    await world.until(lambda job: job.status.is_final, "the job is over")
+    await world.until_settled()
+    assert world.instance(lease).destroyed_at is not None
+    assert world.creates() == 1
+    assert (await world.spend())[lease.instance_id or ""] > D(0)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from runpod_bench import SPEED, Bench
+
+from autopilot.ports.clock import ScaledClock
+from autopilot.sandbox.server import SandboxConfig, running_sandbox
+
+
+@pytest.fixture
+def sandbox_options() -> dict[str, Any]:
+    """Overridden where a test needs another market."""
+    return {}
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, sandbox_options: dict[str, Any]) -> AsyncIterator[Bench]:
+    clock = ScaledClock(datetime.now(UTC), SPEED)
+    options = {"real_processes": False, "runpod_billing_lag_s": 0.0, **sandbox_options}
+    config = SandboxConfig(state_dir=tmp_path / "sandbox", **options)
+    async with running_sandbox(config, clock) as sandbox, aiohttp.ClientSession() as http:
+        made = Bench(sandbox, clock, http, provider=None)  # type: ignore[arg-type]
+        made.provider = made.connect()
+        yield made
+        await made.provider.close()

@@ -1,0 +1,132 @@
+"""The control socket of a daemon with everything joined: who may open it, and what it says to mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from autopilot.config.settings import Settings
+from autopilot.ports.clock import SystemClock
+from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.service.wiring import Daemon, daemon
+from tests.acceptance.stage import job_text
+
+GOOD = job_text(300)
+
+
+@dataclass
+class Served:
+    daemon: Daemon
+    http: aiohttp.ClientSession
+
+    async def call(self, method: str, path: str, body: Any = None, raw: bytes | None = None) -> tuple[int, Any]:
+        data = raw if raw is not None else (None if body is None else json.dumps(body).encode())
+        async with self.http.request(method, f"http://localhost{path}", data=data) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    with tempfile.TemporaryDirectory(prefix="ap-") as name:
+        root = Path(name)
+        key = root / "key"
+        key.touch(mode=0o600)
+        key.write_text("sandbox-key")
+        config = SandboxConfig(state_dir=root / "market", real_processes=False)
+        async with running_sandbox(config, SystemClock()) as sandbox:
+            settings = Settings(
+                state_dir=root / "state",
+                api={"socket": root / "run" / "s"},
+                providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
+            )
+            async with daemon(settings) as joined:
+                await joined.engine.tick()
+                connector = aiohttp.UnixConnector(str(settings.socket_path))
+                async with aiohttp.ClientSession(connector=connector) as http:
+                    yield Served(joined, http)
+
+
+async def test_the_socket_is_for_its_owner_and_group_alone(served: Served) -> None:
+    path = served.daemon.settings.socket_path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o750
+    assert stat.S_IMODE(served.daemon.settings.state_dir.stat().st_mode) == 0o700
+
+
+async def test_who_changes_something_is_logged_by_uid(served: Served) -> None:
+    with capture_logs() as logs:
+        await served.call("POST", "/v1/jobs/nothing/cancel")
+        await served.call("GET", "/v1/status")
+    called = [entry for entry in logs if entry["event"] == "api.called"]
+    assert [(entry["method"], entry["path"], entry["uid"]) for entry in called] == [
+        ("POST", "/v1/jobs/nothing/cancel", os.getuid())
+    ]
+
+
+BAD_CALLS = [
+    pytest.param("POST", "/v1/jobs", b"{not json", 422, "not JSON", id="not-json"),
+    pytest.param("POST", "/v1/jobs", b"\xff\xfe{}", 422, "not JSON", id="not-utf-8"),
+    pytest.param("POST", "/v1/jobs", b"[1]", 422, "not a JSON object", id="not-an-object"),
+    pytest.param("POST", "/v1/jobs", b'{"toml": 1}', 422, "toml must be a string", id="wrong-type"),
+    pytest.param("POST", "/v1/jobs", b'{"toml": "", "source": "", "dry_run": 1}', 422, "dry_run", id="wrong-flag"),
+    pytest.param("POST", "/v1/jobs", b"{}", 422, "missing", id="nothing-asked"),
+    pytest.param("POST", "/v1/jobs", b'{"toml": "%s"}' % (b"x" * 300_000), 413, "", id="too-large"),
+    pytest.param("POST", "/v1/offers", b'{"gpu": "RTX 4090:many"}', 422, "gpu", id="gpu-count"),
+    pytest.param("POST", "/v1/offers", b'{"gpu": "A:1", "disk_gb": "much"}', 422, "disk_gb", id="disk"),
+    pytest.param("GET", "/v1/jobs/nothing", None, 404, "no job 'nothing'", id="no-such-job"),
+    pytest.param("GET", "/v1/jobs/nothing/logs", None, 404, "no job 'nothing'", id="no-such-logs"),
+    pytest.param("GET", "/v1/jobs/nothing/why?limit=-1", None, 422, "limit", id="limit"),
+    pytest.param("POST", "/v1/jobs/nothing/resume", b"", 404, "no job 'nothing'", id="resume-nothing"),
+    pytest.param("GET", "/v1/spend?by=colour", None, 422, "colour", id="spend-key"),
+    pytest.param("GET", "/v1/spend?month=yesterday", None, 422, "yesterday", id="spend-month"),
+    pytest.param("GET", "/v1/events?after=x", None, 422, "after", id="events-after"),
+    pytest.param("GET", "/v1/nowhere", None, 404, "", id="no-such-route"),
+    pytest.param("DELETE", "/v1/jobs", None, 405, "", id="no-such-method"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "status", "message"), BAD_CALLS)
+async def test_a_mistake_is_answered_with_error_and_hint(
+    served: Served, method: str, path: str, body: bytes | None, status: int, message: str
+) -> None:
+    got, answer = await served.call(method, path, raw=body)
+    assert got == status, answer
+    assert set(answer) == {"error", "hint"}
+    assert message in answer["error"]
+    assert answer["error"]
+
+
+async def test_money_and_states_that_forbid_something(served: Served) -> None:
+    poor = {"toml": job_text(300, total='total = "$0.05"'), "source": "job.toml"}
+    status, answer = await served.call("POST", "/v1/jobs", poor)
+    assert (status, "one hour" in answer["error"]) == (402, True)
+    status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml", "dry_run": True})
+    assert (status, answer["job"]) == (200, None)
+    assert (await served.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": []}
+    status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
+    assert status == 201
+    path = f"/v1/jobs/{answer['job']['id']}"
+    status, answer = await served.call("POST", f"{path}/resume")
+    assert (status, "not parked" in answer["error"]) == (422, True)
+    assert (await served.call("POST", f"{path}/cancel"))[0] == 200
+    await served.daemon.engine.tick()
+    assert (await served.call("GET", path))[1]["job"]["status"] == "cancelled"
+    status, answer = await served.call("POST", f"{path}/cancel")
+    assert (status, "is over" in answer["error"]) == (422, True)
+
+
+async def test_log_positions_that_make_no_sense_show_nothing_of_other_files(served: Served) -> None:
+    _, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
+    for after in ("../../mailbox.key", "x" * 2000, "jobs/other/lease/log/1-0", "%00"):
+        status, answer = await served.call("GET", f"/v1/jobs/train/logs?after={after}")
+        assert (status, answer) == (200, {"chunks": [], "finished": False})

@@ -1,0 +1,121 @@
+"""The daemon as a service manager sees it: signals, notifications, exit codes; and what users see of their job."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from autopilot.cli.demo.theatre import Theatre
+from tests.acceptance.stage import a_theatre, command, is_settled, job_text, market_events, show, submit, until
+
+HANG_REAL_S = 1.5
+
+
+@pytest.fixture
+def market() -> Iterator[Theatre]:
+    with a_theatre() as theatre:
+        theatre.start_market()
+        yield theatre
+
+
+def first_tick(theatre: Theatre) -> None:
+    until(theatre.client.socket_path.is_socket, "the control socket")
+    until(lambda: theatre.client.get("/v1/status")["last_tick_at"], "the first tick")
+
+
+def test_sigterm_lets_a_create_on_its_way_finish_and_the_job_goes_on_after_a_restart(market: Theatre) -> None:
+    daemon = market.launch_daemon()
+    first_tick(market)
+    market.emu("fault", {"on": "create", "kind": "effect_then_timeout", "hang_s": HANG_REAL_S})
+    job_id = submit(market, job_text(600))
+    until(lambda: market_events(market, "instance.created"), "the create", every_s=0.02)
+    asked_at = time.monotonic()
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(30) == 0
+    assert time.monotonic() - asked_at > HANG_REAL_S * 0.6, "it did not wait for the answer"
+    assert events_in_ledger(market)[-1] == "lease.create_unknown", "the outcome was not recorded"
+
+    market.start_daemon()
+    until(lambda: is_settled(market, show(market, job_id)), "the end of the job and its bill")
+    assert show(market, job_id)["job"]["status"] == "succeeded"
+    assert len(market.emu("instances")["instances"]) == 1
+    shown = command(market, "logs", "train")
+    assert shown.returncode == 0
+    assert "training from step 0 to 600" in shown.stdout
+    assert "model sha256" in shown.stdout
+    followed = command(market, "logs", "train", "--follow")
+    assert followed.stdout == shown.stdout
+
+
+def events_in_ledger(theatre: Theatre) -> list[str]:
+    with sqlite3.connect(f"file:{theatre.root / 'daemon' / 'ledger.db'}?mode=ro", uri=True) as ledger:
+        return [row[0] for row in ledger.execute("select name from events order by seq")]
+
+
+class NotifySocket:
+    """What systemd's end of ``$NOTIFY_SOCKET`` hears."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+
+    def heard_within(self, line: str, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            try:
+                message = self._socket.recv(4096).decode()
+            except TimeoutError:
+                break
+            if line in message.splitlines():
+                return True
+        return False
+
+    def forget(self) -> None:
+        self._socket.setblocking(False)
+        try:
+            while True:
+                self._socket.recv(4096)
+        except BlockingIOError:
+            pass
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def locked(ledger: Path) -> Iterator[None]:
+    """No write goes through, so no tick can complete."""
+    other = sqlite3.connect(ledger, isolation_level=None, timeout=30)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        other.close()
+
+
+def test_the_watchdog_is_fed_by_completed_ticks_only(market: Theatre, monkeypatch: pytest.MonkeyPatch) -> None:
+    notify = NotifySocket(market.root / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", str(market.root / "notify"))
+    daemon: subprocess.Popen[bytes] = market.launch_daemon()
+    assert notify.heard_within("READY=1", 30)
+    assert notify.heard_within("WATCHDOG=1", 10)
+    assert notify.heard_within("WATCHDOG=1", 10)
+    with locked(market.root / "daemon" / "ledger.db"):
+        time.sleep(0.5)  # a tick that had committed before may still complete
+        notify.forget()
+        # Twelve ticks would have been due.
+        assert not notify.heard_within("WATCHDOG=1", 3)
+    assert notify.heard_within("WATCHDOG=1", 15)
+    daemon.send_signal(signal.SIGTERM)
+    assert notify.heard_within("STOPPING=1", 10)
+    assert daemon.wait(30) == 0
+    notify.close()

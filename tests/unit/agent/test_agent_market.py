@@ -1,0 +1,47 @@
+"""How an agent gives back its own machine: one market or the other, by what stands in its environment."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from autopilot.agent.agent import market_of, runpod, vastai
+
+POD = {"RUNPOD_POD_ID": "abc123", "RUNPOD_API_KEY": "pod-key"}
+INSTANCE = {"CONTAINER_ID": "77", "CONTAINER_API_KEY": "instance-key"}
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (POD, runpod),
+        (INSTANCE, vastai),
+        ({"RUNPOD_POD_ID": "abc123"}, None),
+        ({"CONTAINER_ID": "77"}, None),
+        ({**POD, "RUNPOD_API_KEY": ""}, None),
+        ({}, None),
+    ],
+)
+def test_whose_machine_this_is(env: dict[str, str], expected: object) -> None:
+    assert market_of(env) is expected
+
+
+def test_a_pod_has_two_ways_out_at_the_real_market() -> None:
+    rest, graphql = runpod("destroy", POD)
+    assert rest == ("DELETE", "https://api.runpod.io/v2/pods/abc123", "pod-key", None)
+    query = 'mutation { podTerminate(input: {podId: "abc123"}) }'
+    assert graphql == ("POST", "https://api.runpod.io/graphql", "pod-key", {"query": query})
+
+
+def test_a_pod_is_stopped_likewise_elsewhere() -> None:
+    rest, graphql = runpod("stop", {**POD, "AUTOPILOT_PROVIDER_URL": "http://127.0.0.1:1/"})
+    assert rest == ("POST", "http://127.0.0.1:1/v2/pods/abc123/action", "pod-key", {"action": "stop"})
+    assert graphql[:2] == ("POST", "http://127.0.0.1:1/graphql")
+    assert json.dumps(graphql[3]).count("podStop") == 1
+
+
+def test_an_instance_has_one() -> None:
+    url = "https://console.vast.ai/api/v0/instances/77/"
+    assert vastai("destroy", INSTANCE) == [("DELETE", url, "instance-key", {})]
+    assert vastai("stop", INSTANCE) == [("PUT", url, "instance-key", {"state": "stopped"})]

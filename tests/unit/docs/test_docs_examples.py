@@ -1,0 +1,148 @@
+"""What the documentation tells people to type works: commands, job files, settings, SQL."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import tomllib
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from cyclopts import App
+
+from autopilot.cli.main import COMMANDS, app
+from autopilot.config.job_file import parse_job
+from autopilot.config.settings import Settings
+from autopilot.policy.guard import Limits
+from autopilot.policy.params import Params
+from autopilot.store.database import open_store
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SQL_PAGE = (ROOT / "docs/how-to/read-the-ledger-with-sql.md").read_text()
+ELSEWHERE_PAGE = (ROOT / "docs/how-to/point-it-elsewhere.md").read_text()
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+_COMMAND = re.compile(r"(?:^|[\s`])autopilot ([a-z]+)((?: +[^\s`#|&;]+)*)")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```", page.read_text(), re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", text, flags=re.MULTILINE) for indent, text in found]
+
+
+@pytest.fixture(scope="module")
+def program() -> App:
+    return app()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_exist(program: App, page: Path) -> None:
+    known = {command.name for command in COMMANDS}
+    quoted = [*blocks(page, "sh"), *re.findall(r"`(autopilot [^`\n]+)`", page.read_text())]
+    wrong = []
+    for name, arguments in (found for text in quoted for found in _COMMAND.findall(text)):
+        if name not in known:
+            wrong.append(name)
+            continue
+        collection = program[name].assemble_argument_collection(parse_docstring=True)
+        options = {option for argument in collection for option in argument.names}
+        wrong += [f"{name} {word}" for word in arguments.split() if re.match(r"--?[a-z]", word) and word not in options]
+    assert wrong == []
+
+
+def test_every_command_is_in_the_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert [command.name for command in COMMANDS if f"`{command.name}`" not in text] == []
+
+
+def test_the_readme_s_job_is_a_job() -> None:
+    (example,) = blocks(ROOT / "README.md", "toml")
+    assert parse_job(example, source="README.md", now=NOW).name == "research"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/how-to").glob("*.md")), ids=lambda page: page.name)
+def test_settings_in_how_tos_are_settings(page: Path) -> None:
+    for text in blocks(page, "toml"):
+        values = tomllib.loads(text, parse_float=Decimal)
+        if "project" not in values:  # a package's metadata
+            Settings(**values)
+
+
+@pytest.mark.parametrize("variable", re.findall(r"\| `(AUTOPILOT_\w+)` \|", ELSEWHERE_PAGE))
+def test_variables_are_settings(variable: str) -> None:
+    path = variable.removeprefix("AUTOPILOT_").lower().split("__")
+    if path == ["clock_speed"]:
+        return
+    field = Settings.model_fields[path[0]]
+    if path[0] == "providers":
+        assert path[1] == "vastai"
+    elif len(path) == 2:
+        assert path[1] in field.annotation.model_fields  # type: ignore[union-attr]
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> Path:
+    path = tmp_path / "ledger.db"
+    store = await open_store(str(path))
+    await store.close()
+    return path
+
+
+@pytest.mark.parametrize("statement", re.findall(r"```sql\n(.*?)```", SQL_PAGE, re.DOTALL))
+def test_sql_runs_against_a_fresh_ledger(ledger: Path, statement: str) -> None:
+    with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as database:
+        assert database.execute(statement).description
+
+
+def test_the_shell_s_sql_runs(ledger: Path) -> None:
+    (statement,) = re.findall(r"ledger\.db '(select [^']+)'", SQL_PAGE)
+    with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as database:
+        assert database.execute(statement).description
+
+
+def test_money_page_states_the_defaults() -> None:
+    text = (ROOT / "docs/explanation/money.md").read_text()
+    limits, params = Settings().limits, Params()
+    assert f"`[limits] day` in the settings | ${limits.day} |" in text
+    assert f"`[limits] month` | ${limits.month} |" in text
+    assert f"`[limits] max_hourly` | ${limits.max_hourly} |" in text
+    assert f"`[limits] max_instances` | {limits.max_instances} |" in text
+    assert f"`[limits] max_launches_per_hour` | {limits.max_launches_per_hour} |" in text
+    assert f"(detection {params.detect_s:g} s + last checkpoint {params.save_timeout_s:g} s" in text
+    assert f"+ destroy {params.destroy_s:g} s)" in text
+    assert f"disk rate × {params.tail_h:g} h" in text
+    assert set(Limits.__dataclass_fields__) == {
+        "day",
+        "month",
+        "max_hourly",
+        "max_instances",
+        "launches_per_job_10min",
+        "launches_per_hour",
+    }
+
+
+def test_policy_page_states_the_numbers() -> None:
+    text = " ".join((ROOT / "docs/explanation/policy.md").read_text().split())
+    params = Params()
+    for sentence in (
+        f"floor × {params.markup},",
+        f"{params.ceiling_of_on_demand} × that machine's on-demand price",
+        f"the old bid × {params.rebid_step},",
+        f"back within {params.rebid_settle_s:g} s",
+        f"(set-up {params.setup_s / 60:g} min +",
+        f"an image of {params.image_gb} GB",
+        f"(1 + {params.preemptions_per_hour:g}/h ×",
+        f"wait, at most {params.paused_wait_s / 60:g} minutes",
+        f"come to nothing ({params.max_fruitless})",
+        f"remaining × {1 + params.work_error:g} − restart",
+        f"lag {params.tick_lag_s:g} s + detection {params.detect_s:g} s",
+        f"after {params.move_least_s / 60:g} minutes on the machine",
+        f"a saving of at least {params.move_saving * 100:.0f} %",
+        f"Loading for more than {params.loading_timeout_s / 60:g} minutes",
+        f"running for {params.silence_s / 60:g} minutes without a word",
+        f"offline for {params.offline_grace_s:g} s",
+    ):
+        assert sentence in text

@@ -1,0 +1,85 @@
+"""Reason codes, events, control API and sandbox operations: each is documented, and nothing else is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from aiohttp import web
+
+from autopilot.api.app import SPEND_KEYS, create_app
+from autopilot.domain.job import JobStatus
+from autopilot.domain.reasons import Reason
+from autopilot.engine import chronicle
+from autopilot.ports.clock import ManualClock
+from autopilot.ports.store import SpendKey
+from autopilot.sandbox.faults import FAMILIES, KINDS
+from autopilot.sandbox.server import Sandbox, SandboxConfig
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+def first_cells(page: str, section: str = "") -> list[str]:
+    """What stands in code quotes in the first column of the page's tables, in order."""
+    text = (REFERENCE / page).read_text()
+    if section:
+        text = re.split(r"^## ", text.split(f"## {section}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
+    rows = re.findall(r"^\| (`[^|]+?) \|", text, re.MULTILINE)
+    return [quoted for row in rows for quoted in re.findall(r"`([^`]+)`", row)]
+
+
+def test_every_reason_is_documented_once() -> None:
+    assert sorted(first_cells("reasons.md")) == sorted(Reason)
+
+
+def test_every_event_is_documented_once() -> None:
+    source = Path(chronicle.__file__).read_text()
+    named = {name for name in re.findall(r'"([a-z]+\.[a-z_]+)"', source) if not name.startswith("job.")}
+    jobs = {"job.submitted", *(f"job.{status}" for status in JobStatus)}
+    assert sorted(first_cells("events.md")) == sorted(named | jobs)
+
+
+def test_the_fields_of_the_events_are_the_code_s() -> None:
+    """Fields are those that ``chronicle`` writes; a field that no event has is not documented."""
+    text = (REFERENCE / "events.md").read_text()
+    documented = {
+        field.strip() for row in re.findall(r"^\| `[^|]+\| ([^|]*) \|", text, re.MULTILINE) for field in row.split(",")
+    }
+    written = set(re.findall(r'\("([a-z_]+)", ', Path(chronicle.__file__).read_text())) | {"name"}
+    assert documented - {""} == written
+
+
+def test_every_route_of_the_control_api_is_documented() -> None:
+    app = create_app(*[None] * 4)  # type: ignore[arg-type]  # routes are made without asking anything of them
+    routes = {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
+    routes = {route for route in routes if not route.startswith("HEAD ")}
+    assert sorted(cell for cell in first_cells("api.md") if "/" in cell) == sorted(routes)
+    assert set(SPEND_KEYS) == set(get_args(SpendKey))
+    text = (REFERENCE / "api.md").read_text()
+    assert all(f"`{key}`" in text for key in SPEND_KEYS)
+
+
+@pytest.fixture
+async def sandbox_routes(tmp_path: Path) -> set[str]:
+    sandbox = Sandbox(SandboxConfig(tmp_path, real_processes=False), ManualClock())
+    await sandbox.start()
+    try:
+        runner = sandbox._runner
+        assert runner is not None
+        app: web.Application = runner.app
+        return {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
+    finally:
+        await sandbox.stop()
+
+
+def test_every_operation_of_the_sandbox_is_documented(sandbox_routes: set[str]) -> None:
+    operations = {route for route in sandbox_routes if "/_emu/" in route and not route.startswith("HEAD ")}
+    assert sorted(first_cells("sandbox.md", "Control")) == sorted(operations)
+
+
+def test_every_fault_of_the_sandbox_is_documented() -> None:
+    assert sorted(first_cells("sandbox.md", "Faults")) == sorted(KINDS)
+    text = (REFERENCE / "sandbox.md").read_text()
+    assert all(f"`{family}`" in text for family in FAMILIES)

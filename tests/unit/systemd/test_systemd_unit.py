@@ -1,0 +1,107 @@
+"""The unit fits the code: directories, credentials, socket, timeouts; and it is as locked up as it can be."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from autopilot.config import paths
+from autopilot.config.keys import KEY_SUFFIX
+from autopilot.config.settings import Settings
+from autopilot.service.main import CREATE_GRACE_REAL_S
+from autopilot.service.wiring import SOCKET_GROUP
+
+SYSTEMD = Path(__file__).parents[3] / "systemd"
+UNIT = SYSTEMD / "autopilot.service"
+MOST_EXPOSURE = 1.5
+
+Section = Mapping[str, list[str]]
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+@pytest.fixture(scope="module")
+def service() -> Section:
+    values: dict[str, list[str]] = {}
+    section = ""
+    for line in UNIT.read_text().splitlines():
+        if head := re.fullmatch(r"\[(\w+)\]", line):
+            section = head[1]
+        elif line and not line.startswith("#") and section == "Service":
+            key, _, value = line.partition("=")
+            values.setdefault(key, []).append(value)
+    return values
+
+
+def seconds(value: str) -> float:
+    return float(value.removesuffix("s"))
+
+
+def test_it_runs_the_daemon(service: Section) -> None:
+    assert service["ExecStart"] == ["/opt/autopilot/bin/autopilot serve"]
+    assert (service["Type"], service["NotifyAccess"]) == (["notify"], ["main"])
+    assert (service["Restart"], service["KillMode"]) == (["always"], ["mixed"])
+
+
+def test_its_directories_are_where_the_program_looks(service: Section) -> None:
+    name = service["StateDirectory"][0]
+    environ = {
+        "CONFIGURATION_DIRECTORY": f"/etc/{service['ConfigurationDirectory'][0]}",
+        "STATE_DIRECTORY": f"/var/lib/{name}",
+        "RUNTIME_DIRECTORY": f"/run/{service['RuntimeDirectory'][0]}",
+    }
+    assert paths.system_config_dir(environ) == paths.system_config_dir({})
+    assert paths.default_state_dir(environ) == Path("/var/lib/autopilot")
+    assert paths.default_socket(paths.default_state_dir(environ), environ) == paths.SYSTEM_SOCKET
+    assert service["StateDirectoryMode"] == ["0700"]
+    assert service["RuntimeDirectoryMode"] == ["0750"]
+
+
+def test_the_group_of_the_socket_is_made_and_is_not_the_dynamic_user(service: Section) -> None:
+    """systemd refuses a dynamic user whose name is that of a static group."""
+    groups = re.findall(r"^g (\S+) ", (SYSTEMD / "autopilot.sysusers.conf").read_text(), re.MULTILINE)
+    assert groups == [SOCKET_GROUP] == service["Group"]
+    assert service["DynamicUser"] == ["yes"]
+    assert service["User"] != service["Group"]
+
+
+@pytest.mark.parametrize("market", sorted(entry.name for entry in entry_points(group="autopilot.providers")))
+def test_each_market_s_key_is_handed_over_and_may_be_missing(service: Section, market: str) -> None:
+    name = f"{market}{KEY_SUFFIX}"
+    stored = paths.credential_dirs({"HOME": "/nonexistent"})[0] / name
+    assert f"{name}:{stored}" in service["LoadCredential"]
+    assert f"{name}:\\n" in service["SetCredential"]
+
+
+def test_timeouts_fit_the_program_s(service: Section) -> None:
+    assert seconds(service["TimeoutStopSec"][0]) > CREATE_GRACE_REAL_S
+    watchdog_s = seconds(service["WatchdogSec"][0])
+    assert watchdog_s > 10 * Settings().engine.tick_s
+    assert watchdog_s < Settings().permit.ttl.total_seconds() / 2
+
+
+@needs_systemd
+def test_systemd_understands_it(tmp_path: Path) -> None:
+    """The program is not installed here, so that a stand-in is named; nothing else may be complained about."""
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text().replace("/opt/autopilot/bin/autopilot", shutil.which("true") or "/bin/true"))
+    answer = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
+    assert [line for line in answer.stderr.splitlines() if UNIT.name in line] == []
+
+
+@needs_systemd
+def test_its_exposure_is_small() -> None:
+    answer = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", UNIT], capture_output=True, text=True
+    )
+    if "offline" in answer.stderr:
+        pytest.skip("this systemd-analyze cannot judge a unit offline")
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", answer.stdout)
+    assert found is not None, answer.stderr
+    assert float(found[1]) <= MOST_EXPOSURE
