@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from autopilot.domain import events as e
-from autopilot.domain.actions import Number
 from autopilot.domain.evolve import evolve, evolve_lease
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.money import Number
 from autopilot.ports.store import EventRecord
 
 Fields = tuple[tuple[str, Number], ...]

@@ -14,11 +14,12 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Literal, Protocol
 
-from autopilot.domain.actions import Note, Number
+from autopilot.domain.actions import Note
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import LedgerEntry, SpendRow
+from autopilot.domain.money import Number
 from autopilot.ports.provider import PriceObservation
 
 SpendKey = Literal["month", "day", "job", "provider", "gpu", "kind", "instance"]

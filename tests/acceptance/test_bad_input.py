@@ -180,7 +180,7 @@ def test_a_wrong_key_is_named_at_submit_and_nothing_is_accepted(tmp_path: Path) 
     with a_theatre() as theatre:
         theatre.start_market()
         theatre.daemon_environment()
-        (theatre.root / "key").write_text("a-key-of-nobody")
+        (theatre.root / "vastai-key").write_text("a-key-of-nobody")
         theatre.start_daemon()
         path = tmp_path / "job.toml"
         path.write_text(GOOD)

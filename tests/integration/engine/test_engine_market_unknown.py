@@ -50,6 +50,19 @@ async def test_a_stale_list_is_not_taken_for_a_loss(world: World) -> None:
     await world.until_over()
 
 
+async def test_a_stale_list_after_a_restart_is_not_taken_for_a_loss(world: World) -> None:
+    """A new daemon's adapter remembers nothing that the list could be held against."""
+    lease = await world.running()
+    world.clock.advance(90)
+    await world.fault("list", "stale_list", times=None, lag_s=3600.0)
+    await world.restart()
+    await world.tick(8)
+    assert (await world.lease(lease.id)).state is LeaseState.ACTIVE
+    assert world.creates() == 1
+    await world.clear_faults()
+    await world.until_over()
+
+
 async def test_a_stale_list_does_not_bring_a_destroyed_machine_back(world: World) -> None:
     world.agents.total_steps = 60
     lease = await world.running()

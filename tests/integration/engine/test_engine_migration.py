@@ -61,6 +61,10 @@ async def test_a_move_for_price_goes_step_by_step_and_loses_no_work(world: World
     new_id = job.next.id
     await until_step(world, "saving")
     assert world.agents.of((await world.lease(new_id)).instance_id).state == "waiting"
+    world.agents.deaf.add(old.id)  # it takes its time to save
+    await world.tick(4)
+    assert (await world.lease(old.id)).role is Role.SAVE_AND_STOP, "moved on before the last work was saved"
+    world.agents.deaf.clear()
     await until_step(world, "promoted")
     done_before = world.agents.of(old.instance_id).step
     job = await world.job()

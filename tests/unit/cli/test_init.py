@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,14 @@ from autopilot.config.settings import load_settings
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in list(os.environ):
         if name.startswith(("AUTOPILOT_", "XDG_")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CONFIGURATION_DIRECTORY", str(tmp_path / "etc"))
-    return tmp_path
+    with tempfile.TemporaryDirectory(prefix="home-") as directory:
+        monkeypatch.setenv("HOME", directory)
+        monkeypatch.setenv("CONFIGURATION_DIRECTORY", f"{directory}/etc")
+        yield Path(directory)
 
 
 @pytest.fixture
