@@ -26,7 +26,7 @@ from autopilot.sandbox.market.machines import MachineSpec
 from autopilot.sandbox.server import SandboxConfig, running_sandbox
 
 MACHINES = 500
-SPEED = 20.0
+SPEED = 30.0
 """Market seconds per real second: the market's request limits shrink with it, what is measured does not."""
 START_TIMEOUT_S = 30.0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from pathlib import PurePosixPath
 from typing import Any
 
 from autopilot.config.job_keys import ENV, JOB_KEYS, NOT_YET_SUPPORTED, SECTIONS, TOP, Fallback, Key, OnExhausted
@@ -40,7 +41,9 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     )
     fields["cancel_when_exhausted"] = read.get(("budget", "on_exhausted")) is OnExhausted.CANCEL
     _refuse_contradictions(document, read, policy)
-    return JobSpec(**fields)
+    spec = JobSpec(**fields)
+    _refuse_whole_workdir(document, spec)
+    return spec
 
 
 def _known_keys() -> dict[KeyPath, Key]:
@@ -172,3 +175,20 @@ def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], 
             f'{document.place(("deadline", "fallback"))}: falling back to on-demand contradicts spot.policy = "spot"',
             hint='set policy = "auto", or fallback = "never"',
         )
+
+
+def _refuse_whole_workdir(document: TomlDocument, spec: JobSpec) -> None:
+    """To restore a checkpoint is to replace what stands at its path: that must not be all that the job stands on."""
+    if spec.checkpoint_path is None:
+        return
+    if _beneath_root(spec.workdir).is_relative_to(_beneath_root(spec.workdir, spec.checkpoint_path)):
+        raise UserError(
+            f"{document.place(('checkpoint', 'path'))}: checkpoint.path: {spec.checkpoint_path!r} takes in the whole "
+            f"work directory {spec.workdir}",
+            hint='name a file or directory inside it, like "ckpt"',
+        )
+
+
+def _beneath_root(*path: str) -> PurePosixPath:
+    """As the agent resolves it on the machine; also "//" is the root."""
+    return PurePosixPath(*PurePosixPath("/", *path).parts[1:])

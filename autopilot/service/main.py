@@ -47,7 +47,12 @@ async def _serve(settings: Settings) -> int:
         scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
-        scheduler.add_job(running.wake.set, "interval", seconds=settings.engine.tick_s / running.clock.speed, id="tick")
+
+        async def wake() -> None:
+            # A coroutine, because APScheduler runs plain functions in a thread, where an asyncio event may not be set.
+            running.wake.set()
+
+        scheduler.add_job(wake, "interval", seconds=settings.engine.tick_s / running.clock.speed, id="tick")
         scheduler.start()
         running.wake.set()
         log.info(

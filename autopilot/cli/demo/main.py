@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from datetime import datetime
@@ -32,6 +34,8 @@ FINAL = ("succeeded", "failed", "cancelled")
 
 def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> int:
     """Play the demo; 0 only if every check holds. ``picture``: also write the end as an SVG file."""
+    # Without this a SIGTERM would end the demo and leave its daemon and its market running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     root = Path(tempfile.mkdtemp(prefix="autopilot-demo-"))
     theatre = Theatre(root, seed=seed, speed=SPEED, markets=("vastai", "runpod"))
     reference_dir = root / "reference"

@@ -18,7 +18,8 @@ def with_budget(total: str, more: str = "") -> str:
 
 async def until_parked(world: World) -> Job:
     """The job works until its budget of $0.50 is used up, about two hours; finer steps towards the end."""
-    await world.tick(14, apart_s=300)
+    while (await world.job()).spent < D("0.38"):
+        await world.tick(apart_s=300)
     return await world.until(lambda job: not job.status.wants_capacity, "the job is parked")
 
 

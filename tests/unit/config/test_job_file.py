@@ -206,6 +206,7 @@ def with_line(section: str, line: str) -> str:
         ('workdir = "/../etc"\n' + SMALLEST, "workdir: must be an absolute path"),
         (with_line("checkpoint", 'path = "../secrets"'), "checkpoint.path: must be a path without '..'"),
         (with_line("checkpoint", 'path = "a/.."'), "checkpoint.path: must be a path without '..'"),
+        (with_line("checkpoint", 'path = ""'), "checkpoint.path: must not be empty"),
         (with_line("env", "N = 3"), "env.N: must be text in quotes"),
         (with_line("env", '"A B" = "3"'), "not the name of an environment variable"),
         (with_line("env", 'autopilot_root = "3"'), "are autopilot's own"),
@@ -235,6 +236,34 @@ def test_each_mistake_gets_one_clear_error(text: str, message: str) -> None:
     found = refusal(text)
     assert found.startswith("job.toml")
     assert message in found
+
+
+@pytest.mark.parametrize(
+    ("workdir", "path"),
+    [
+        ("/workspace", "."),
+        ("/workspace", "./"),
+        ("/workspace", "/workspace"),
+        ("/workspace", "//workspace/."),
+        ("/workspace/", "/workspace"),
+        ("/workspace/bert", "/workspace"),
+        ("/workspace/bert", "/"),
+        ("/", "."),
+    ],
+)
+def test_a_checkpoint_is_never_the_whole_work_directory(workdir: str, path: str) -> None:
+    text = f'workdir = "{workdir}"\n{SMALLEST}[checkpoint]\npath = "{path}"\n'
+    where = f"job.toml:8: checkpoint.path: {path!r} takes in the whole work directory {workdir}"
+    assert refusal(text) == f'{where} (name a file or directory inside it, like "ckpt")'
+
+
+def test_nor_where_the_work_directory_is_the_standard_one() -> None:
+    assert "takes in the whole work directory /workspace" in refusal(with_line("checkpoint", 'path = "/workspace"'))
+
+
+@pytest.mark.parametrize("path", ["ckpt", "./ckpt", ".ckpt", "/workspace/ckpt", "/workspace2", "/models"])
+def test_a_checkpoint_inside_the_work_directory_or_elsewhere_is_good(path: str) -> None:
+    assert parse(with_line("checkpoint", f'path = "{path}"')).checkpoint_path == path
 
 
 def test_keys_under_the_wrong_head_are_found_out() -> None:

@@ -8,12 +8,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from autopilot.config.paths import packaged_config
 from autopilot.config.settings import ProviderSettings, Settings, load_settings
+from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.vastai.config import VastaiSettings
 
+MARKETS: dict[str, type[BaseModel]] = {"vastai": VastaiSettings, "runpod": RunpodSettings}
 ROOT = Path(__file__).parents[3]
 SHIPPED = packaged_config().read_text()
 
@@ -40,25 +43,38 @@ def defaults(model: BaseModel) -> dict[str, Any]:
 def test_every_setting_is_documented_and_no_other() -> None:
     sections = {name: field for name, field in Settings.model_fields.items() if name not in ("state_dir", "providers")}
     expected = {"": {"state_dir"}} | {name: set(defaults(getattr(Settings(), name))) for name in sections}
-    expected["providers.vastai"] = set(ProviderSettings.model_fields) | set(VastaiSettings.model_fields) - {"api_key"}
+    for market, own in MARKETS.items():
+        expected[f"providers.{market}"] = set(ProviderSettings.model_fields) | set(own.model_fields) - {"api_key"}
     assert {section: set(keys) for section, keys in documented().items()} == expected
 
 
 def test_every_documented_default_is_the_code_s() -> None:
-    settings, shown = Settings(), documented()
-    for section, keys in shown.items():
-        if section == "providers.vastai":
+    settings = Settings()
+    for section, keys in documented().items():
+        if section.startswith("providers."):
             continue
         if section == "":
             assert Settings(**keys).state_dir == settings.state_dir
             continue
         model = getattr(settings, section)
         assert defaults(type(model)(**keys)) == defaults(model), section
-    vastai = shown["providers.vastai"]
-    own = {key: value for key, value in vastai.items() if key in VastaiSettings.model_fields and value is not None}
-    assert VastaiSettings(**own) == VastaiSettings()
-    common = {key: vastai[key] for key in ProviderSettings.model_fields}
+
+
+@pytest.mark.parametrize("market", MARKETS)
+def test_every_documented_default_of_a_market_is_the_code_s(market: str) -> None:
+    keys, model = documented()[f"providers.{market}"], MARKETS[market]
+    own = {key: value for key, value in keys.items() if key in model.model_fields and value is not None}
+    assert model(**own) == model()
+    common = {key: keys[key] for key in ProviderSettings.model_fields}
     assert ProviderSettings(**common) == ProviderSettings()
+
+
+@pytest.mark.parametrize("market", MARKETS)
+def test_a_market_s_key_without_a_value_has_none_in_the_code(market: str) -> None:
+    keys, model = documented()[f"providers.{market}"], MARKETS[market]
+    shown = {key for key, value in keys.items() if value is not None}
+    own = model()
+    assert {key for key in set(keys) & set(model.model_fields) - shown if getattr(own, key)} <= {"base_url"}
 
 
 def test_the_file_as_shipped_changes_nothing(home: Path) -> None:
@@ -73,7 +89,9 @@ def test_uncommented_it_is_valid(home: Path) -> None:
     path.write_text(re.sub(r"^#(\[.+\])$", r"\1", set_keys, flags=re.MULTILINE))
     settings = load_settings(path)
     assert settings.limits == Settings().limits
-    assert settings.markets["vastai"].options["search_limit"] == 32
+    assert list(settings.markets) == list(MARKETS)
+    for market, model in MARKETS.items():
+        assert model(**settings.markets[market].options) == model()
 
 
 def test_the_reference_shows_the_file() -> None:
