@@ -95,6 +95,11 @@ class Theatre:
         self._daemon.kill()
         self._daemon.wait()
 
+    @property
+    def pids(self) -> list[int]:
+        """The daemon's, then the market's: whoever ends them by hand does it in this order."""
+        return [process.pid for process in (self._daemon, self._market) if process is not None]
+
     def stop(self) -> None:
         """Stop the daemon, then the market, which ends every machine that is left."""
         _end(self._daemon)
