@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,6 +26,9 @@ from autopilot.ports.mailbox import (
 )
 from autopilot.sandbox.market.instances import Container, Instance
 from autopilot.sandbox.market.market import Market
+
+_ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
+"""How a machine's start command names its mailbox."""
 
 
 @dataclass
@@ -122,27 +126,22 @@ class Agents:
     """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders."""
 
     def __init__(self, store: LocalBlobStore, market: Market) -> None:
-        self.total_steps = 300
+        self.total_steps = 200
         self.exit_code = 0
         self.deaf: set[str] = set()
         self._store = store
         self._market = market
-        self._jobs: dict[str, str] = {}
         self._by_instance: dict[int, Agent] = {}
-
-    def expect(self, lease_id: str, job_id: str) -> None:
-        """An agent knows its job from its start command, which names the lease's prefix."""
-        self._jobs[lease_id] = job_id
 
     def of(self, instance_id: str | None) -> Agent:
         return self._by_instance[int(instance_id or 0)]
 
     async def act(self, now: datetime) -> None:
         for instance in self._market.live():
-            lease_id = (instance.order.label or "").rpartition(".")[2]
-            if instance.container is not Container.RUNNING or lease_id not in self._jobs or lease_id in self.deaf:
+            told = _ORDERS.search(instance.order.onstart or "")
+            if instance.container is not Container.RUNNING or told is None or told["lease_id"] in self.deaf:
                 continue
-            agent = self._by_instance.setdefault(instance.id, Agent(self._store, self._jobs[lease_id], lease_id))
+            agent = self._by_instance.setdefault(instance.id, Agent(self._store, **told.groupdict()))
             await agent.act(instance.boots, self.total_steps, self.exit_code, now)
         self._check_one_at_work()
 

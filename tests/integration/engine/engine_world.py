@@ -92,7 +92,7 @@ class World:
         """A new daemon on whatever the last one left in store, blobs and market."""
         self.store = await open_store(str(self.root / "ledger.db"))
         self.provider = self.connect()
-        config = EngineConfig(INSTALL_ID, LIMITS, Params(), settle_delay=timedelta(minutes=2))
+        config = EngineConfig(INSTALL_ID, LIMITS, Params(), settle_delay=timedelta(seconds=30))
         bootstrap = await AgentBootstrap.prepare(self.blobs)
         store = self.wrap(self.store)
         self.engine = Engine(config, {"vastai": self.provider}, store, self.blobs, bootstrap, self.clock, self._ids)
@@ -129,7 +129,6 @@ class World:
             self.sandbox.synchronise()
             await self.agents.act(self.clock.now())
             await self.engine.tick()
-            await self._meet_agents()
             self._check_instances()
             self.clock.advance(apart_s)
 
@@ -309,12 +308,6 @@ class World:
             if entry.type in (EntryType.RESERVE, EntryType.VOID):
                 reserves[entry.lease_id] = reserves.get(entry.lease_id, ZERO) + entry.amount
         assert not any(reserves.values()), f"reserves left open: {reserves}"
-
-    async def _meet_agents(self) -> None:
-        async with self.store.snapshot() as uow:
-            for job in await uow.open_jobs():
-                for lease in job.leases:
-                    self.agents.expect(lease.id, job.id)
 
     def _check_instances(self) -> None:
         sent = Counter(str(row["label"]) for row in self.sent("create.requested"))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+
+from autopilot.providers.runpod import create, mapping, pacing, spot
+from autopilot.providers.runpod.config import RunpodSettings
 
 PAGES = Path(__file__).parents[3] / "docs" / "providers"
 NAMES = sorted(entry.name for entry in entry_points(group="autopilot.providers"))
@@ -16,3 +20,46 @@ def test_a_market_s_page_says_what_is_not_verified(name: str) -> None:
     text = (PAGES / f"{name}.md").read_text()
     assert "## What is supported" in text
     assert "## Not verified" in text
+
+
+RUNPOD = (PAGES / "runpod.md").read_text()
+
+
+def test_runpod_s_own_settings_and_their_defaults_are_shown() -> None:
+    shown = re.findall(r"^\| `(\w+)` \| (?:`(.+?)` )?\| ", RUNPOD.split("## Settings")[1], re.MULTILINE)
+    own = {name: field.default for name, field in RunpodSettings.model_fields.items()}
+    assert dict(shown) == {name: f"{own[name]}" for name in own if name not in ("base_url", "api_key")}
+
+
+def test_runpod_s_page_states_the_numbers() -> None:
+    seconds = pacing.INTERVAL_S
+    for sentence in (
+        f"{spot.REFUSALS_IN_A_ROW} spot rentals refused in a row",
+        f"no spot for {spot.NO_SUPPLY_S / 3600:g} hours, then",
+        f"and again every {spot.PROBE_EVERY_S / 3600:g} hours",
+        f"a new probe after {spot.PROBE_EVERY_S / 3600:g} hours",
+        f"missing for {mapping.LOST_AFTER.seconds // 60} minutes",
+        f"a volume at `{create.VOLUME_PATH}`",
+        f"${mapping.DISK_PRICE} per GB and month while a pod runs; stopped, the volume ${mapping.STOPPED_VOLUME_PRICE}",
+        f"Reads are {seconds[pacing.Family.GRAPHQL_READ]:g} s apart, "
+        f"changes and creates {seconds[pacing.Family.GRAPHQL_CHANGE]:g} s; "
+        f"REST calls {seconds[pacing.Family.REST_READ]:g} s",
+    ):
+        assert sentence in RUNPOD
+    assert seconds[pacing.Family.CREATE] == seconds[pacing.Family.GRAPHQL_CHANGE]
+    assert seconds[pacing.Family.REST_CHANGE] == seconds[pacing.Family.REST_READ]
+
+
+def test_what_is_told_about_spot_is_what_the_probe_says() -> None:
+    told = RUNPOD.split("## What you are told")[1].split("\n## ")[0]
+    assert f"`runpod: no spot, {spot.NO_SUPPLY}`" in told
+    source = Path(spot.__file__).read_text()
+    for words in (
+        "the market takes spot requests",
+        "not in the API any more",
+        "the GraphQL API, the only one with spot, is withdrawn",
+    ):
+        assert words in told
+        assert words in source
+    events = set(re.findall(r"`(spot\.became_\w+)`", RUNPOD))
+    assert events == set(re.findall(r'"(spot\.became_\w+)"', source))

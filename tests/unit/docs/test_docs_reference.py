@@ -15,7 +15,10 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine import chronicle
 from autopilot.ports.clock import ManualClock
 from autopilot.ports.store import SpendKey
+from autopilot.sandbox.__main__ import _parser
 from autopilot.sandbox.faults import FAMILIES, KINDS
+from autopilot.sandbox.runpod import mishaps
+from autopilot.sandbox.runpod.exchange import Mode
 from autopilot.sandbox.server import Sandbox, SandboxConfig
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
@@ -76,10 +79,29 @@ async def sandbox_routes(tmp_path: Path) -> set[str]:
 
 def test_every_operation_of_the_sandbox_is_documented(sandbox_routes: set[str]) -> None:
     operations = {route for route in sandbox_routes if "/_emu/" in route and not route.startswith("HEAD ")}
-    assert sorted(first_cells("sandbox.md", "Control")) == sorted(operations)
+    cells = first_cells("sandbox.md", "Control")
+    assert any("/_emu/runpod/" in operation for operation in operations)
+    assert sorted(cell for cell in cells if "/" in cell) == sorted(operations)
+    assert [cell for cell in cells if "/" not in cell] == list(Mode)
+
+
+def test_every_option_of_the_sandbox_is_documented_with_its_default() -> None:
+    text = (REFERENCE / "sandbox.md").read_text()
+    shown = re.findall(r"^\| `(--[a-z-]+)` \| (?:`(.+?)` )?\| ", text, re.MULTILINE)
+    options = [action for action in _parser()._actions if action.dest != "help"]
+    assert shown == [
+        (each.option_strings[0], "" if each.default is None or each.default is False else str(each.default))
+        for each in options
+    ]
 
 
 def test_every_fault_of_the_sandbox_is_documented() -> None:
     assert sorted(first_cells("sandbox.md", "Faults")) == sorted(KINDS)
     text = (REFERENCE / "sandbox.md").read_text()
     assert all(f"`{family}`" in text for family in FAMILIES)
+
+
+def test_every_fault_of_runpod_is_documented() -> None:
+    assert sorted(first_cells("sandbox.md", "Faults of RunPod")) == sorted(mishaps.KINDS)
+    text = (REFERENCE / "sandbox.md").read_text()
+    assert all(f"`{family}`" in text for family in mishaps.FAMILIES)
