@@ -123,6 +123,7 @@ class Bench:
         for number in range(JOBS):
             await self._submit(ids.new(), number)
             await self.tick()
+            await self.report_as_agents()
             await self.clock.sleep(15)
         for _ in range(SETTLING_TICKS):
             await self.tick()

@@ -17,12 +17,16 @@ from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
 
-MARKET = "vastai"
-MARKET_TITLE = "vast.ai"
+MARKETS = {"vastai": "vast.ai", "runpod": "RunPod"}
+"""Name → title."""
 
 
 def init(
-    *, system: Annotated[bool, Flag] = False, force: Annotated[bool, Flag] = False, vast_key_file: Path | None = None
+    *,
+    system: Annotated[bool, Flag] = False,
+    force: Annotated[bool, Flag] = False,
+    vast_key_file: Path | None = None,
+    runpod_key_file: Path | None = None,
 ) -> int:
     """Write a configuration file that explains itself, and store API keys.
 
@@ -36,12 +40,16 @@ def init(
         Replace an existing configuration file and keys.
     vast_key_file
         Take the vast.ai key from this file and ask nothing.
+    runpod_key_file
+        The same for RunPod.
     """
-    key = read_key(vast_key_file) if vast_key_file is not None else None
+    files = {"vastai": vast_key_file, "runpod": runpod_key_file}
+    given = {market: read_key(path) for market, path in files.items() if path is not None}
     directory = paths.system_config_dir() if system else paths.user_config_dir()
     try:
         _write_config(directory, force)
-        _store_key(directory / "credentials", key, force)
+        for market in given or MARKETS:
+            _store_key(directory / "credentials", market, given.get(market), force)
     except OSError as error:
         hint = "run it with sudo" if isinstance(error, PermissionError) and system else ""
         raise CommandError(Exit.FAILED, f"cannot write {error.filename}: {error.strerror}", hint=hint) from None
@@ -61,23 +69,23 @@ def _write_config(directory: Path, force: bool) -> None:
     print(f"wrote {path}")
 
 
-def _store_key(directory: Path, key: str | None, force: bool) -> None:
-    path = directory / f"{MARKET}{KEY_SUFFIX}"
+def _store_key(directory: Path, market: str, key: str | None, force: bool) -> None:
+    path = directory / f"{market}{KEY_SUFFIX}"
     if path.exists() and not force:
         print(f"kept {path}")
         return
     if key is None:
-        key = _ask()
+        key = _ask(MARKETS[market])
     if key is None:
-        print(f"no {MARKET_TITLE} key stored; later: autopilot init, or autopilot init --vast-key-file FILE")
+        print(f"no {MARKETS[market]} key stored; later: autopilot init, with --vast-key-file or --runpod-key-file FILE")
         return
-    print(f"wrote {store_key(directory, MARKET, key)}")
+    print(f"wrote {store_key(directory, market, key)}")
 
 
-def _ask() -> str | None:
+def _ask(title: str) -> str | None:
     if not sys.stdin.isatty():
         return None
-    key = getpass.getpass(f"{MARKET_TITLE} API key (not shown; Enter to skip): ").strip()
+    key = getpass.getpass(f"{title} API key (not shown; Enter to skip): ").strip()
     if any(character.isspace() for character in key):
         raise UserError("a key holds no spaces", hint="paste the key and nothing else")
     return key or None

@@ -60,7 +60,7 @@ class SpotProbe:
             found = "the market takes spot requests" if fault is None else f"not in the API any more: {answer.message}"
             self._set(fault is None, found)
         elif not self.available:
-            self.reason = f"the probe was answered: {answer.summary}"
+            self._set(False, f"the probe was answered: {answer.summary}")
 
     def withdraw_graphql(self) -> None:
         """GraphQL answered 410; it is asked again with the next probe."""

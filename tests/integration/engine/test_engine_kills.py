@@ -105,7 +105,7 @@ async def killed_at(root: Path, ride: Ride, number: int, moment: Moment) -> None
 
 RENTING = range(1, 5)
 """The intent, the lost outcome, the adoption and the tick after it."""
-MOVING = range(1, 9)
+MOVING = range(1, 7)
 """From the intent for the new home to the release of the old one. The gate below plays every commit of both rides."""
 
 

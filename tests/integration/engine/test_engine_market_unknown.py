@@ -15,6 +15,7 @@ UNREADABLE = ["http_503", "bad_json", "success_false", "truncated_page", "http_4
 
 @pytest.mark.parametrize("kind", UNREADABLE)
 async def test_an_unreadable_list_changes_nothing_of_a_running_job(world: World, kind: str) -> None:
+    world.agents.total_steps = 400
     lease = await world.running()
     before = (await world.lease(lease.id)).last_seen_at
     await world.fault("list", kind, times=None)

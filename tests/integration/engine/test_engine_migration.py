@@ -141,6 +141,7 @@ async def test_a_deadline_that_comes_close_moves_to_on_demand(world: World) -> N
     world.market.add_on_demand(int(first.machine_id), world.instance(first).gpu_ids, 600)
     for machine in world.market.machines.values():
         world.market.set_floor(machine.spec.machine_id, machine.spec.on_demand * D("0.95"))
+    await world.tick(8, apart_s=60)
     job = await world.until(
         lambda job: job.main is not None and not job.main.is_spot and job.status is JobStatus.RUNNING,
         "it runs on demand",

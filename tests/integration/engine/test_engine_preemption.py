@@ -128,8 +128,9 @@ async def test_an_empty_account_is_not_read_as_outbid(world: World) -> None:
 @pytest.mark.parametrize("kind", ["stuck_loading", "pull_failed"])
 async def test_a_machine_that_never_starts_is_given_up(world: World, kind: str) -> None:
     await world.fault("create", kind)
-    await world.tick()
     await world.submit()
+    await world.tick(20, apart_s=60)
+    assert world.creates() == 1, "given up before its time"
     await world.until(lambda job: job.launches == 2, "another machine")
     first = (await world.leases())[0]
     assert first.reason is Reason.STUCK_LOADING

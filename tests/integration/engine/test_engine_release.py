@@ -100,6 +100,7 @@ async def test_a_cancelled_job_stays_cancelled_whatever_its_agent_says(world: Wo
 
 
 async def test_an_orphan_of_ours_is_swept_at_the_second_pass_and_a_stranger_never(world: World) -> None:
+    world.agents.total_steps = 1000
     await world.running()
     strangers = [
         await world.rent_by_hand("ap1.another8.01KDVDNRY4R11887CN5CG1S8J6"),

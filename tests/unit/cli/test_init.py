@@ -64,9 +64,17 @@ def test_what_exists_is_kept_unless_forced(home: Path, key_file: Path, capsys: p
     assert load_settings().secret_values() == ("other-key",)
 
 
+def test_runpod_s_key_is_stored_beside_it(home: Path, key_file: Path) -> None:
+    assert run(["init", "--runpod-key-file", str(key_file)]) == 0
+    assert (home / ".config/autopilot/credentials/runpod_api_key").read_text().strip() == "secret-key"
+    assert list(load_settings().markets) == ["runpod"]
+
+
 def test_without_a_terminal_no_key_is_asked_for(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["init"]) == 0
-    assert "no vast.ai key stored" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "no vast.ai key stored" in out
+    assert "no RunPod key stored" in out
     assert not (home / ".config/autopilot/credentials").exists()
 
 
