@@ -13,12 +13,19 @@ KEY_SUFFIX = "_api_key"
 
 
 def key_files(directory: Path) -> dict[str, Path]:
-    """Market name → its key file in ``directory``; nothing when the directory cannot be read."""
+    """Market name → its key file in ``directory``; nothing when the directory cannot be read.
+
+    A blank file is no key: the service manager leaves one where none was stored.
+    """
     try:
         found = sorted(directory.glob(f"*{KEY_SUFFIX}"))
+        return {path.name.removesuffix(KEY_SUFFIX): path for path in found if _holds_something(path)}
     except OSError:
         return {}
-    return {path.name.removesuffix(KEY_SUFFIX): path for path in found if os.access(path, os.R_OK)}
+
+
+def _holds_something(path: Path) -> bool:
+    return os.access(path, os.R_OK) and bool(path.read_bytes().strip())
 
 
 def read_key(path: Path) -> str:

@@ -37,3 +37,9 @@ def test_a_failed_write_leaves_the_old_key_and_no_scraps(tmp_path: Path) -> None
 
 def test_no_directory_holds_no_keys(tmp_path: Path) -> None:
     assert key_files(tmp_path / "none") == {}
+
+
+def test_a_blank_file_is_no_key(tmp_path: Path) -> None:
+    (tmp_path / "runpod_api_key").write_text("\n")
+    kept = store_key(tmp_path, "vastai", "secret")
+    assert key_files(tmp_path) == {"vastai": kept}
