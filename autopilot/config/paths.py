@@ -76,7 +76,15 @@ def client_socket(environ: Mapping[str, str] = os.environ) -> Path:
     if socket is not None:
         return socket
     own = default_socket(_given(environ, "AUTOPILOT_STATE_DIR") or state_dir or default_state_dir(environ), environ)
-    return SYSTEM_SOCKET if SYSTEM_SOCKET.exists() and not own.exists() else own
+    return SYSTEM_SOCKET if _may_exist(SYSTEM_SOCKET) and not own.exists() else own
+
+
+def _may_exist(path: Path) -> bool:
+    """True also where we may not look: then it is the daemon's answer that says whom it lets in."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
 
 
 def packaged_config() -> Path:

@@ -37,7 +37,6 @@ class Reason(StrEnum):
     NEVER_APPEARED = "never_appeared"
     DUPLICATE = "duplicate"
     ORPHAN = "orphan"
-    PAUSED_TOO_LONG = "paused_too_long"
     PROMOTED = "promoted"
     RETRY = "retry"
     UNKNOWN = "unknown"

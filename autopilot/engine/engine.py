@@ -187,10 +187,11 @@ class Engine:
                     await uow.add_checkpoint(newest)
             strays = await self._strays.pass_over(uow, readings, chronicles, self.calls.busy, now)
             exposure = await self._accrue(uow, chronicles, strays, now)
+            recent = await uow.launches_since(now - timedelta(minutes=10))
             for chronicle in chronicles:
                 if chronicle.is_broken:
                     continue
-                exposure = await self._decide(uow, chronicle, offers, exposure, outbox, now)
+                exposure = await self._decide(uow, chronicle, offers, exposure, recent, outbox, now)
                 self._renew_permits(chronicle, now)
                 if chronicle.changed:
                     await uow.save(replace(chronicle.job, spent=chronicle.original.spent))
@@ -248,15 +249,17 @@ class Engine:
         chronicle: Chronicle,
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
         exposure: Exposure,
+        recent: Mapping[str | None, int],
         outbox: _Outbox,
         now: datetime,
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
         job, params, limits = chronicle.job, self.config.params, self.config.limits
-        recent = await uow.launches_since(now - timedelta(minutes=10))
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, 0))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
-        market = replace(market, allowance=allowance(exposure, limits, params))
+        # What an earlier job of this tick is about to rent is no longer there for this one.
+        taken = {(lease.provider, lease.machine_id) for lease in exposure.leases if lease.intended_at == now}
+        market = replace(market, avoid=market.avoid | taken, allowance=allowance(exposure, limits, params))
         allowed: tuple[Action, ...] = ()
         with _contained(chronicle):
             decision = decide(job, market, now, params)

@@ -43,12 +43,11 @@ def cost_to_finish(
     job: Job,
     capacity_type: CapacityType,
     burn: Decimal,
-    gpus: tuple[str, int],
+    left: timedelta | None,
     restart: timedelta,
     params: Params,
 ) -> Decimal:
-    """Expected dollars from now to the end on (GPU, count) that burn so much an hour, disk included ($/h)."""
-    left = work_left(job, *gpus)
+    """Expected dollars to the end with so much work ``left``, at so much an hour, disk included ($/h)."""
     busy = restart + (timedelta(seconds=params.waiting_horizon_s) if left is None else left)
     if capacity_type is CapacityType.SPOT:
         lost_s = params.setup_s + job.spec.checkpoint_interval.total_seconds() / 2
@@ -58,16 +57,20 @@ def cost_to_finish(
 
 def lease_cost_to_finish(job: Job, lease: Lease, rate: Decimal, restart_s: float, params: Params) -> Decimal:
     """The same on a machine that we hold, at another rate perhaps."""
-    gpus = lease.gpu, lease.num_gpus
+    left = work_left(job, lease.gpu, lease.num_gpus)
     burn = rate + lease.storage_rate
-    return cost_to_finish(job, lease.capacity_type, burn, gpus, timedelta(seconds=restart_s), params)
+    return cost_to_finish(job, lease.capacity_type, burn, left, timedelta(seconds=restart_s), params)
 
 
 def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
     """All ways to rent these offers that the job file allows, cheapest to the end first."""
     found: list[Candidate] = []
     spec = job.spec
+    work: dict[tuple[str, int], timedelta | None] = {}
     for offer in offers:
+        gpus = offer.gpu, offer.num_gpus
+        if gpus not in work:
+            work[gpus] = work_left(job, *gpus)
         able = market.providers[offer.provider].capabilities
         rates: list[tuple[CapacityType, Decimal]] = []
         if able.spot and spec.spot_policy is not SpotPolicy.ON_DEMAND:
@@ -85,9 +88,8 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
                 continue
             if spec.max_rate is not None and rate + storage > spec.max_rate:
                 continue
-            gpus = offer.gpu, offer.num_gpus
-            cost = cost_to_finish(job, capacity_type, rate + storage, gpus, setup, params) + traffic
-            found.append(Candidate(offer, capacity_type, rate, cost, setup, work_left(job, *gpus)))
+            cost = cost_to_finish(job, capacity_type, rate + storage, work[gpus], setup, params) + traffic
+            found.append(Candidate(offer, capacity_type, rate, cost, setup, work[gpus]))
     return sorted(found, key=lambda c: c.sort_key)
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from autopilot.config.paths import client_socket
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import show
@@ -45,7 +46,7 @@ def run(config: Path | None) -> list[Check]:
     except UserError as problem:
         return [*checks, Check("settings", False, problem.message, problem.hint)]
     checks.append(Check("settings", True, f"state in {settings.state_dir}"))
-    checks += [_state_dir(settings), _ledger(settings), _mailbox(settings), _daemon(settings)]
+    checks += [_state_dir(settings), _ledger(settings), _mailbox(settings), _daemon()]
     return checks + asyncio.run(_markets(settings))
 
 
@@ -87,9 +88,10 @@ def _mailbox(settings: Settings) -> Check:
     return Check("mailbox", True, f"on {settings.blobs.listen}: enough for a market on this machine")
 
 
-def _daemon(settings: Settings) -> Check:
-    if settings.socket_path.is_socket():
-        return Check("daemon", True, f"its socket is {settings.socket_path}")
+def _daemon() -> Check:
+    found = client_socket()
+    if found.is_socket():
+        return Check("daemon", True, f"its socket is {found}")
     return Check("daemon", None, "not running", "start it: autopilot serve, or systemctl start autopilot")
 
 

@@ -146,3 +146,13 @@ async def test_nothing_on_offer_waits(world: World) -> None:
 async def _leases_after_a_tick(world: World) -> tuple[Lease, ...]:
     await world.tick()
     return await world.leases()
+
+
+async def test_jobs_of_one_tick_do_not_ask_for_the_same_machine(world: World) -> None:
+    for _ in range(3):
+        await world.submit()
+    await world.tick()
+    await world.tick()
+    asked = [event["offer_id"] for event in world.sent("create.requested")]
+    assert len(asked) == 3
+    assert len(set(asked)) == 3, "two jobs raced for one offer"

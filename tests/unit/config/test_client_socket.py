@@ -49,3 +49,11 @@ def test_a_broken_file_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("AUTOPILOT_CONFIG", str(home / "own.toml"))
     with pytest.raises(UserError, match=r"own\.toml"):
         paths.client_socket()
+
+
+def test_a_system_socket_that_may_not_be_looked_at_is_the_daemon_s_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(self: Path, **options: bool) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    assert paths._may_exist(paths.SYSTEM_SOCKET)
