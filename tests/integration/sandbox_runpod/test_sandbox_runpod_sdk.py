@@ -32,7 +32,7 @@ def runpod() -> Any:
 @pytest.fixture
 def sdk(runpod: Any, desk: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.setenv("RUNPOD_API_BASE_URL", desk.url)
-    monkeypatch.setattr(runpod, "api_key", desk.key)
+    runpod.api_key = desk.key  # the way in which the SDK takes its key
 
     async def call(name: str, *arguments: Any, **options: Any) -> Any:
         return await asyncio.to_thread(getattr(runpod, name), *arguments, **options)
@@ -98,8 +98,8 @@ async def test_a_cpu_pod_is_out_of_stock(sdk: Any, runpod: Any) -> None:
         await sdk("create_pod", "n", "x")
 
 
-async def test_a_wrong_key(sdk: Any, runpod: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runpod, "api_key", "wrong")
+async def test_a_wrong_key(sdk: Any, runpod: Any) -> None:
+    runpod.api_key = "wrong"
     for call in (("get_pods",), ("create_pod", "n", "x", GPU), ("terminate_pod", "p")):
         with pytest.raises(runpod.error.AuthenticationError):
             await sdk(*call)
@@ -150,7 +150,7 @@ async def test_what_the_sdk_makes_of_errors(
     assert [kind for kind in await desk.kinds() if kind.startswith("pod.")] == []
 
 
-async def test_a_timeout_that_took_effect(sdk: Any, desk: Any, runpod: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_timeout_that_took_effect(sdk: Any, desk: Any) -> None:
     """The SDK waits for 30 seconds; here the server drops the call after a moment, which it does not tell apart."""
     await desk.emu("POST", "fault", on="podFindAndDeployOnDemand", kind="effect_then_timeout", hang_s=0.2)
     with pytest.raises((ConnectionError, ReadTimeout)):
@@ -172,7 +172,7 @@ async def captured_requests(runpod: Any, monkeypatch: pytest.MonkeyPatch) -> lis
     app.router.add_route("*", "/{path:.*}", record)
     async with TestServer(app) as server:
         monkeypatch.setenv("RUNPOD_API_BASE_URL", str(server.make_url("")).rstrip("/"))
-        monkeypatch.setattr(runpod, "api_key", "key")
+        runpod.api_key = "key"
         order = {"env": {"A": "1"}, "ports": "22/tcp", "volume_in_gb": 10, "docker_args": "sleep 5"}
         for name, arguments, options in (
             ("get_gpus", (), {}),
