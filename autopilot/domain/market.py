@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.offer import Capabilities, Offer
+from autopilot.domain.outlook import Outlook
 from autopilot.domain.reasons import Reason
 
 
@@ -44,6 +45,7 @@ class Market:
     avoid: frozenset[tuple[str, str]] = field(default=frozenset())
     """(provider, machine_id) pairs that recently failed this job or refused us."""
     allowance: Allowance = Allowance()
+    outlook: Outlook = field(default_factory=Outlook)
 
     def knows(self, provider: str) -> bool:
         view = self.providers.get(provider)

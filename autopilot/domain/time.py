@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from autopilot.domain.errors import UserError
 
+MICROSECOND = timedelta(microseconds=1)
+
 _UNIT_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "min": 60, "s": 1}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[wdhms])", re.IGNORECASE)
 
@@ -69,3 +71,12 @@ def split_by_day(start: datetime, end: datetime) -> Iterator[tuple[date, datetim
         until = min(end, start_of_day(day + timedelta(days=1)))
         yield day, at, until
         at = until
+
+
+def month_bounds(month: str) -> tuple[date, date]:
+    """The first day of the UTC month "YYYY-MM" and of the next one. Raises ``UserError``."""
+    try:
+        first = date.fromisoformat(f"{month}-01")
+    except ValueError:
+        raise UserError(f"not a month: {month!r}", hint='write it as "2026-11"') from None
+    return first, (first + timedelta(days=31)).replace(day=1)

@@ -1,21 +1,32 @@
-"""What a job may still spend. A lease commits us to more than it has cost: stopping it safely takes time and money.
+"""What may still be spent. A lease commits us to more than it has cost: stopping it safely takes time and money.
 
     committed = spent + Σ stop cost of the live leases + Σ reserves of open intents        (docs/explanation/money.md)
-    stop cost = rate × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail
+    stop cost = rate × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + last upload
 
-``spent`` includes what has accrued and is not yet posted.
+``spent`` is what is posted, what has accrued beyond it, and ``unseen``: what a lease may have cost since the market
+last gave word of it, at the highest rate that it can bill.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState
-from autopilot.domain.money import ZERO, worst_case
+from autopilot.domain.money import BYTES_PER_GB, ZERO, ceil_nano, worst_case
+from autopilot.domain.offer import Offer
 from autopilot.policy.params import Params
+
+STALE_AFTER = timedelta(minutes=15)
+"""A lease of which there was no word for so long: nothing new is spent for its job or on its market."""
+UPLOADS_UNSEEN = 2
+"""Checkpoints sent beyond what agents have reported: the one on its way now, and the last one."""
+PERMIT_LEAST_S = 180
+"""Shorter than this a permit would run out between two renewals of a daemon that is alive."""
+PERMIT_TAIL_S = 120
+"""What a machine may need to save and destroy itself once its permit has run out."""
 
 
 def stop_cost(rate: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
@@ -24,18 +35,58 @@ def stop_cost(rate: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
     return worst_case(rate, stopping) + worst_case(storage_rate, timedelta(hours=params.tail_h))
 
 
-def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
-    """Set aside with an intent: the stop cost of the lease it may become, and what it may bill unseen meanwhile."""
+def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO) -> Decimal:
+    """Set aside with an intent: the stop cost of the lease it may become, and what it may bill unseen meanwhile.
+
+    ``traffic``: what it will send and receive in any case (``traffic_cost``).
+    """
     unseen = timedelta(seconds=params.settle_s)
-    return stop_cost(rate, storage_rate, params) + worst_case(rate + storage_rate, unseen)
+    return stop_cost(rate, storage_rate, params) + worst_case(rate + storage_rate, unseen) + traffic
+
+
+def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
+    """Dollars for what a new machine receives while it is set up, and sends before we may know of it and at its end."""
+    restored_gb = checkpoint_gb(job)
+    sent_gb = UPLOADS_UNSEEN * max(params.upload_gb, restored_gb)
+    return ceil_nano(offer.download_price * (params.image_gb + restored_gb) + offer.upload_price * sent_gb)
+
+
+def checkpoint_gb(job: Job) -> Decimal:
+    return Decimal(job.checkpoint.size_bytes) / BYTES_PER_GB if job.checkpoint else ZERO
 
 
 def commitment(lease: Lease, params: Params) -> Decimal:
+    """Dollars that the lease will cost beyond what it has, whatever is decided now."""
     if lease.is_over:
         return ZERO
     if lease.state is LeaseState.INTENT:
         return lease.reserved
-    return stop_cost(lease.rate, lease.storage_rate, params)
+    committed = stop_cost(lease.rate, lease.storage_rate, params)
+    if lease.upload_price:
+        committed += ceil_nano(lease.upload_price * lease.upload_gb * UPLOADS_UNSEEN)
+    return committed
+
+
+def unseen(lease: Lease, now: datetime, params: Params) -> Decimal:
+    """The most that the lease can have cost beyond what its last sight implies, in dollars.
+
+    The market may have started it, or not carried out our destroy, right after that sight.
+    """
+    if lease.is_over:
+        return ZERO
+    since, counted = lease.observed_at, ZERO
+    if lease.state is LeaseState.INTENT:
+        since += timedelta(seconds=params.settle_s)  # so much is in its reserve
+    elif lease.spans:
+        last = lease.spans[-1]
+        since = max(since, last.ended_at or last.started_at)
+        counted = last.rate + last.storage_rate if last.ended_at is None else ZERO
+    more = lease.burn_upper - counted
+    return worst_case(more, now - since) if more > ZERO and now > since else ZERO
+
+
+def is_stale(lease: Lease, now: datetime) -> bool:
+    return not lease.is_over and now - lease.observed_at > STALE_AFTER
 
 
 def committed(job: Job, params: Params) -> Decimal:
@@ -50,3 +101,17 @@ def burn(leases: Iterable[Lease]) -> Decimal:
 def left(job: Job, params: Params) -> Decimal | None:
     """What the job may spend beyond its commitments; None without a budget."""
     return None if job.spec.budget is None else job.spec.budget - committed(job, params)
+
+
+def permit_ttl_s(lefts: Iterable[tuple[Decimal | None, Decimal]], longest_s: int, params: Params) -> int:
+    """How long a permit may last so that a machine left alone stops itself before any limit is passed.
+
+    ``lefts``: for each limit what is left beyond all commitments, and the $/h that may draw on it at once. What a stop
+    was going to take is there too: nobody but the machine itself stops it then.
+    """
+    stopping_s = params.detect_s + params.save_timeout_s + params.destroy_s - PERMIT_TAIL_S
+    shortest = float(longest_s)
+    for left_over, rate in lefts:
+        if left_over is not None and rate > ZERO:
+            shortest = min(shortest, stopping_s + float(max(left_over, ZERO) / rate) * 3600)
+    return max(min(PERMIT_LEAST_S, longest_s), int(shortest))

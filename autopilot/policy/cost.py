@@ -1,8 +1,10 @@
 """What it would cost to finish the job on an offer: dollars per unit of useful work, whatever market, GPU and link.
 
-hours = (set-up + remaining work) × (1 + preemptions/h × (set-up + ½ checkpoint interval))       spot
+hours = (set-up + remaining work) + losses expected in it × (set-up + ½ checkpoint interval)      spot
 hours =  set-up + remaining work                                                                  on demand
 cost  = hours × (compute rate + storage rate) + expected traffic × the host's prices for it
+
+Losses are those of that machine, as far as it, its host or its kind was seen (``hazard``).
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.money import accrued, ceil_nano
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.outlook import Outlook
 from autopilot.policy.bidding import first_bid
+from autopilot.policy.hazard import hazard
 from autopilot.policy.params import Params
 from autopilot.policy.speed import setup_time, work_left
 
@@ -29,6 +33,9 @@ class Candidate:
     offer: Offer
     capacity_type: CapacityType
     rate: Decimal
+    """The bid, or the on-demand price: the most that an hour of compute can cost."""
+    price: Decimal
+    """What an hour of compute is expected to cost: the bid where bids are paid, else the floor."""
     cost: Decimal
     setup: timedelta
     work: timedelta | None
@@ -41,7 +48,7 @@ class Candidate:
 
 def cost_to_finish(
     job: Job,
-    capacity_type: CapacityType,
+    hazard_per_h: float,
     burn: Decimal,
     left: timedelta | None,
     restart: timedelta,
@@ -49,17 +56,21 @@ def cost_to_finish(
 ) -> Decimal:
     """Expected dollars to the end with so much work ``left``, at so much an hour, disk included ($/h)."""
     busy = restart + (timedelta(seconds=params.waiting_horizon_s) if left is None else left)
-    if capacity_type is CapacityType.SPOT:
+    if hazard_per_h:
         lost_s = params.setup_s + job.spec.checkpoint_interval.total_seconds() / 2
-        busy = busy * (1 + params.preemptions_per_hour * lost_s / 3600)
+        busy = busy * (1 + hazard_per_h * lost_s / 3600)
     return accrued(burn, busy)
 
 
-def lease_cost_to_finish(job: Job, lease: Lease, rate: Decimal, restart_s: float, params: Params) -> Decimal:
+def lease_cost_to_finish(
+    job: Job, lease: Lease, rate: Decimal, restart_s: float, outlook: Outlook, params: Params
+) -> Decimal:
     """The same on a machine that we hold, at another rate perhaps."""
     left = work_left(job, lease.gpu, lease.num_gpus)
-    burn = rate + lease.storage_rate
-    return cost_to_finish(job, lease.capacity_type, burn, left, timedelta(seconds=restart_s), params)
+    losses = 0.0
+    if lease.is_spot:
+        losses = hazard(outlook, lease.provider, lease.gpu, lease.host_id, lease.machine_id, params)
+    return cost_to_finish(job, losses, rate + lease.storage_rate, left, timedelta(seconds=restart_s), params)
 
 
 def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
@@ -72,24 +83,27 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
         if gpus not in work:
             work[gpus] = work_left(job, *gpus)
         able = market.providers[offer.provider].capabilities
-        rates: list[tuple[CapacityType, Decimal]] = []
+        rates: list[tuple[CapacityType, Decimal, Decimal]] = []
         if able.spot and spec.spot_policy is not SpotPolicy.ON_DEMAND:
             bid = first_bid(spec, offer, params)
             if bid is not None:
-                rates.append((CapacityType.SPOT, bid))
+                rates.append((CapacityType.SPOT, bid, bid if able.pays_bid else offer.floor or bid))
         on_demand = offer.on_demand_rate
         if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
-            rates.append((CapacityType.ON_DEMAND, on_demand))
+            rates.append((CapacityType.ON_DEMAND, on_demand, on_demand))
         storage = offer.storage_rate(spec.disk_gb)
         setup = setup_time(job, offer, params)
         traffic = ceil_nano(offer.download_price * params.image_gb + offer.upload_price * params.upload_gb)
-        for capacity_type, rate in rates:
+        for capacity_type, rate, price in rates:
             if spec.max_hourly is not None and rate > spec.max_hourly:
                 continue
             if spec.max_rate is not None and rate + storage > spec.max_rate:
                 continue
-            cost = cost_to_finish(job, capacity_type, rate + storage, work[gpus], setup, params) + traffic
-            found.append(Candidate(offer, capacity_type, rate, cost, setup, work[gpus]))
+            losses = 0.0
+            if capacity_type is CapacityType.SPOT:
+                losses = hazard(market.outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
+            cost = cost_to_finish(job, losses, price + storage, work[gpus], setup, params) + traffic
+            found.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus]))
     return sorted(found, key=lambda c: c.sort_key)
 
 

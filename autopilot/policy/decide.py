@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
@@ -18,15 +17,15 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO, Number
-from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
-from autopilot.policy.cost import Candidate, best, candidates, lease_cost_to_finish
-from autopilot.policy.deadline import Pressure, pressure
+from autopilot.policy.cost import Candidate, candidates
+from autopilot.policy.deadline import Pressure, is_at_work, pressure
 from autopilot.policy.eligibility import eligible
 from autopilot.policy.migration import continue_move, was_saved
 from autopilot.policy.params import Params
 from autopilot.policy.paused import decide_paused
+from autopilot.policy.ways import Way, Ways, is_affordable, reserve, ways
 
 GIVEN_UP = ("expired", "left")
 """What an agent reports when it has stopped for good."""
@@ -55,7 +54,6 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         parked = SetStatus(JobStatus.PARKED, over)
         return _answer(_park(job, parked, now, params), now, params, *notes, Note("limits", allowance))
     found = candidates(job, market, eligible(job, market, now, params), params)
-    notes.append(_offers_note(found))
     if job.next is not None:
         return _answer(continue_move(job, now, params), now, params, *notes)
     actions, why = _for_main(job, job.main, found, force, market, now, params)
@@ -72,7 +70,7 @@ def _for_main(
     params: Params,
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
     if main is None:
-        return _acquire(job, found, force, Slot.MAIN, params)
+        return _acquire(job, found, force, market, now, params)
     if main.exit_code is not None:
         return (Release(main.id, Reason.RETRY),), ()
     if main.instance_id is None:
@@ -84,15 +82,14 @@ def _for_main(
             return (Release(main.id, Reason.HOST_LOST),), ()
         return (), ()
     if main.state is LeaseState.PAUSED:
-        view = market.providers.get(main.provider)
-        can_rebid = view is not None and view.capabilities.can_rebid
-        return decide_paused(job, main, found, force, can_rebid, now, params)
+        return decide_paused(job, main, found, force, market, now, params)
     silent_for = now - max(main.agent_seen_at or main.intended_at, main.running_since or main.intended_at)
     if main.running_since is None or not main.agent_state:
         if now - _loading_since(main) >= timedelta(seconds=params.loading_timeout_s):
             return (Release(main.id, Reason.STUCK_LOADING),), ()
-        is_mute = main.running_since is not None and silent_for >= timedelta(seconds=params.silence_s)
-        return ((Release(main.id, Reason.AGENT_SILENT),) if is_mute else ()), ()
+        if main.running_since is not None and silent_for >= timedelta(seconds=params.silence_s):
+            return (Release(main.id, Reason.AGENT_SILENT),), ()
+        return _while_held(job, main, found, force, market, now, params)
     if silent_for >= timedelta(seconds=params.silence_s) or main.agent_state in GIVEN_UP:
         return (Release(main.id, Reason.AGENT_SILENT),), ()
     expires = main.not_after - timedelta(seconds=params.save_timeout_s + params.tick_lag_s)
@@ -102,7 +99,7 @@ def _for_main(
         # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
         reason = Reason.EXPIRING if now >= expires else Reason.MOVING
         return ((Release(main.id, reason),) if was_saved(job, main, now, params) else ()), ()
-    return _while_working(job, main, found, force, now, params)
+    return _while_held(job, main, found, force, market, now, params)
 
 
 def _loading_since(lease: Lease) -> datetime:
@@ -122,53 +119,64 @@ def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
 
 
 def _acquire(
-    job: Job, found: list[Candidate], force: Pressure, slot: Slot, params: Params
+    job: Job, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
     if not found:
         return (), (Note("acquire", (("eligible_offers", 0),)),)
-    affordable = [choice for choice in found if _is_affordable(job, choice, params)]
-    choice, reason = best(affordable), Reason.CHEAPEST
-    if force.needs_on_demand and job.spec.fall_back:
-        # Spot may still be taken when on-demand is not to be had: late is worse than risky.
-        choice, reason = best(affordable, CapacityType.ON_DEMAND) or choice, Reason.DEADLINE
-    if choice is None:
-        numbers = (("left", budget.left(job, params)), ("reserve", min(_reserve(job, c, params) for c in found)))
-        return (_exhausted(job),), (Note("budget", numbers),)
-    return (Acquire(slot, choice.offer, choice.capacity_type, choice.rate, reason),), ()
+    possible = ways(job, found, force, market, now, params)
+    chosen, reason = _cheapest(possible)
+    if chosen is not None and chosen.choice is not None:
+        choice = chosen.choice
+        take = Acquire(Slot.MAIN, choice.offer, choice.capacity_type, choice.rate, reason)
+        return (take,), possible.notes(chosen)
+    if any(is_affordable(job, choice, params) for choice in found):
+        return (), possible.notes(possible.idle)
+    numbers = (("left", budget.left(job, params)), ("reserve", min(reserve(job, c, params) for c in found)))
+    return (_exhausted(job),), (*possible.notes(None), Note("budget", numbers))
 
 
-def _while_working(
-    job: Job, main: Lease, found: list[Candidate], force: Pressure, now: datetime, params: Params
+def _cheapest(possible: Ways) -> tuple[Way | None, Reason]:
+    """From nothing: the cheapest way that is open; where the deadline closes all, on-demand or else anything."""
+    priced = [way for way in possible if way.is_open and way.cost is not None]
+    presses = any(way.refused == "deadline" for way in possible)
+    if priced:
+        chosen = min(priced, key=lambda way: way.cost or 0.0)
+        return chosen, Reason.DEADLINE if presses and chosen is possible.on_demand else Reason.CHEAPEST
+    # Late is worse than risky.
+    affordable = (way for way in (possible.on_demand, possible.spot) if way and way.refused != "budget")
+    return next(affordable, None), Reason.DEADLINE
+
+
+def _while_held(
+    job: Job, main: Lease, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    stay = lease_cost_to_finish(job, main, main.rate, 0, params)
-    if main.is_spot and force.needs_on_demand and job.spec.fall_back:
-        safe = best(found, CapacityType.ON_DEMAND)
-        if safe is not None and not _is_affordable(job, safe, params):
-            safe = None
-        note = Note("escalate", (("stay", stay), ("on_demand", safe.cost if safe else None)))
-        move = Acquire(Slot.NEXT, safe.offer, safe.capacity_type, safe.rate, Reason.DEADLINE) if safe else None
-        return ((move,) if move else ()), (note,)
-    cheaper = best(found)
-    stayed_long = main.running_since is not None and now - main.running_since >= timedelta(seconds=params.move_least_s)
-    if cheaper is None:
-        return (), (Note("stay", (("cost", stay),)),)
-    note = Note("stay", (("cost", stay), ("cheapest_move", cheaper.cost)))
-    saves_enough = cheaper.cost <= stay * (1 - params.move_saving)
-    if job.remaining_work is None or not stayed_long or not saves_enough or not _is_affordable(job, cheaper, params):
-        return (), (note,)
-    if force.slack is not None and force.slack < 2 * force.one_more_loss:
-        return (), (note,)
-    move = Acquire(Slot.NEXT, cheaper.offer, cheaper.capacity_type, cheaper.rate, Reason.CHEAPER_ELSEWHERE)
-    return (move,), (note,)
+    possible = ways(job, found, force, market, now, params)
+    move, reason = None, Reason.DEADLINE
+    if possible.idle.refused:
+        move = possible.on_demand if possible.on_demand and possible.on_demand.is_open else None
+    elif is_at_work(main) and main.running_since and now - main.running_since >= timedelta(seconds=params.move_least_s):
+        move, reason = _better(possible, job, main, force, params), Reason.CHEAPER_ELSEWHERE
+    if move is None or move.choice is None:
+        return (), possible.notes(possible.idle)
+    choice = move.choice
+    return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.rate, reason),), possible.notes(move)
 
 
-def _is_affordable(job: Job, choice: Candidate, params: Params) -> bool:
-    left = budget.left(job, params)
-    return left is None or _reserve(job, choice, params) <= left
-
-
-def _reserve(job: Job, choice: Candidate, params: Params) -> Decimal:
-    return budget.create_reserve(choice.rate, choice.offer.storage_rate(job.spec.disk_gb), params)
+def _better(possible: Ways, job: Job, main: Lease, force: Pressure, params: Params) -> Way | None:
+    """The cheapest way that saves enough to leave a machine that works; None to stay."""
+    stay = possible.idle.cost
+    if stay is None or job.remaining_work is None:
+        return None
+    is_calm = force.slack is None or force.slack >= 2 * force.one_more_loss
+    better: list[tuple[float, Way]] = []
+    for way in (possible.spot, possible.on_demand):
+        if way is None or way.choice is None or way.cost is None or not way.is_open:
+            continue
+        # The table has weighed a change of capacity type against the deadline; the rest are moves for price alone.
+        is_weighed = possible.by_table and way.choice.capacity_type is not main.capacity_type
+        if way.cost < stay if is_weighed else is_calm and way.cost <= stay * (1 - float(params.move_saving)):
+            better.append((way.cost, way))
+    return min(better, key=lambda pair: pair[0])[1] if better else None
 
 
 def _park(job: Job, standing: SetStatus, now: datetime, params: Params) -> tuple[Action, ...]:
@@ -213,15 +221,3 @@ def _pressure_note(job: Job, force: Pressure, params: Params) -> Note:
         ("budget", job.spec.budget),
     )
     return Note("standing", numbers)
-
-
-def _offers_note(found: list[Candidate]) -> Note:
-    spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
-    numbers: tuple[tuple[str, Number], ...] = (
-        ("choices", len(found)),
-        ("spot_bid", spot.rate if spot else None),
-        ("spot_cost_to_finish", spot.cost if spot else None),
-        ("on_demand_rate", on_demand.rate if on_demand else None),
-        ("on_demand_cost_to_finish", on_demand.cost if on_demand else None),
-    )
-    return Note("alternatives", numbers)

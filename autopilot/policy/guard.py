@@ -6,7 +6,7 @@ It shares nothing with ``decide`` but the arithmetic of commitments, so that one
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -70,6 +70,8 @@ def guard(
         more, more_per_hour = _growth(job, action, params)
         refusal = _refusal(job, action, more, allowed, market, exposure, limits, params)
         if refusal is None and more_per_hour > ZERO:
+            refusal = _out_of_sight(job, action, exposure, now)
+        if refusal is None and more_per_hour > ZERO:
             refusal = _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
         if refusal is None:
             allowed.append(action)
@@ -84,11 +86,12 @@ def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]
     match action:
         case Acquire(_, offer, _, rate):
             storage = offer.storage_rate(job.spec.disk_gb)
-            return budget.create_reserve(rate, storage, params), rate + storage
+            traffic = budget.traffic_cost(offer, job, params)
+            return budget.create_reserve(rate, storage, params, traffic), rate + storage
         case ChangeBid(lease_id, bid):
             lease = _lease(job, lease_id)
             if lease is not None and bid > lease.rate:
-                grown = budget.stop_cost(bid, lease.storage_rate, params) - budget.commitment(lease, params)
+                grown = budget.commitment(replace(lease, rate=bid), params) - budget.commitment(lease, params)
                 return grown, bid - lease.rate
     return ZERO, ZERO
 
@@ -117,10 +120,27 @@ def _refusal(
             return None if limit is not None and bid <= limit else _above_ceiling(bid, limit)
         case Promote():
             held = job.lease_in(Slot.MAIN)
-            freed = held is None or any(isinstance(other, Release) and other.lease_id == held.id for other in allowed)
+            # One without an instance keeps its slot even when released, until its create is resolved.
+            freed = held is None or (
+                held.instance_id is not None
+                and any(isinstance(other, Release) and other.lease_id == held.id for other in allowed)
+            )
             return None if freed else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
         case _:
             return None
+
+
+def _out_of_sight(job: Job, action: Action, exposure: Exposure, now: datetime) -> Refusal | None:
+    """Nothing new is spent for a job, or on a market, of whose leases there was no word for long."""
+    provider = action.offer.provider if isinstance(action, Acquire) else None
+    for lease in exposure.leases:
+        concerns = lease.job_id == job.id or lease.provider == provider
+        if concerns and budget.is_stale(lease, now):
+            return Reason.MARKET_UNKNOWN, (
+                ("lease_id", lease.id),
+                ("unseen_s", int((now - lease.observed_at).total_seconds())),
+            )
+    return None
 
 
 def _acquire_refusal(

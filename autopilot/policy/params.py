@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 
 
@@ -48,6 +48,10 @@ class Params:
     least_bid: Decimal = Decimal("0.001")
     preemptions_per_hour: float = 0.25
     """Prior for spot; each costs a set-up and half a checkpoint interval."""
+    hazard_prior_h: float = 20
+    """The prior, or a wider group of machines, weighs as much as so many hours of own history."""
+    on_demand_margin_s: float = 300
+    """Kept free before the deadline for on-demand offers that vanish as they are chosen."""
     save_timeout_s: float = 300
     """How long a planned move or a parking waits for the last checkpoint; a safe stop is charged with all of it."""
     waiting_horizon_s: float = 3600
@@ -72,3 +76,7 @@ class Params:
             raise ValueError("work_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
         if min(self.tick_lag_s, self.setup_s, self.resume_s, self.save_timeout_s, self.settle_s, self.tail_h) < 0:
             raise ValueError("times must not be negative")
+
+
+TUNABLE = tuple(field.name for field in fields(Params) if isinstance(field.default, (int, float)))
+"""What a sweep may set by name; prices in dollars stay as they are."""

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from autopilot.domain.actions import Action, ChangeBid, Note, Release
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market
 from autopilot.domain.reasons import Reason
 from autopilot.policy.bidding import raised_bid
 from autopilot.policy.cost import Candidate, best, lease_cost_to_finish
@@ -21,15 +22,25 @@ from autopilot.policy.params import Params
 
 
 def decide_paused(
-    job: Job, lease: Lease, found: list[Candidate], force: Pressure, can_rebid: bool, now: datetime, params: Params
+    job: Job,
+    lease: Lease,
+    found: list[Candidate],
+    force: Pressure,
+    market: Market,
+    now: datetime,
+    params: Params,
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
     paused_for = now - (lease.paused_at or now)
     waited_out = paused_for >= timedelta(seconds=params.paused_wait_s)
     since_raise = now - lease.bid_changed_at if lease.bid_changed_at else None
     if since_raise is not None and since_raise > paused_for:
         since_raise = None  # it answered an earlier pause
+    view = market.providers.get(lease.provider)
+    can_rebid = view is not None and view.capabilities.can_rebid
     rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
-    rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, params) if rung is not None else None
+    rebid = None
+    if rung is not None:
+        rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, market.outlook, params)
     other = best(found)
     note = Note(
         "paused",

@@ -1,0 +1,126 @@
+"""Plays every run of a suite under every policy: here, on all cores, or on a Ray cluster; same results in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, Literal
+
+from autopilot.backtest.outcome import Outcome
+from autopilot.backtest.play import Conditions, Start, budget_of, optimal_cost, play
+from autopilot.backtest.policies import Policy, starter
+from autopilot.backtest.suite import Suite, on_demand_cost
+from autopilot.domain.errors import UserError
+
+CHUNK_RUNS = 12
+"""Enough that handing out costs nothing, few enough that no core waits at the end."""
+
+Place = Literal["processes", "ray"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is played; goes to every process once."""
+
+    suite: Suite
+    policies: tuple[Policy, ...]
+    models: Mapping[str, Any]
+    conditions: Conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run: what it costs by the two yardsticks, and under each policy, in the plan's order."""
+
+    run: int
+    on_demand: float
+    optimal: float
+    budget: float | None
+    outcomes: tuple[Outcome, ...]
+
+
+def run_plan(
+    plan: Plan, runs: Sequence[int], jobs: int, place: Place = "processes", advance: Callable[[int], None] | None = None
+) -> list[Result]:
+    """The results of those runs, in that order. ``advance`` is told how many more are done.
+
+    Raises UserError when a policy does not play on this kind of suite, or Ray is not there.
+    """
+    chunks = [runs[first : first + CHUNK_RUNS] for first in range(0, len(runs), CHUNK_RUNS)]
+    starts = _starts(plan)
+    if place == "ray":
+        done = _on_ray(plan, chunks)
+    elif jobs == 1 or len(chunks) == 1:
+        done = (_play_chunk(plan, starts, chunk) for chunk in chunks)
+    else:
+        done = _in_processes(plan, chunks, jobs)
+    results: list[Result] = []
+    for chunk in done:
+        results.extend(chunk)
+        if advance is not None:
+            advance(len(chunk))
+    return results
+
+
+def _starts(plan: Plan) -> list[Start]:
+    return [starter(policy, plan.suite.terms.kind, plan.models) for policy in plan.policies]
+
+
+def _play_chunk(plan: Plan, starts: Sequence[Start], chunk: Sequence[int]) -> list[Result]:
+    results = []
+    for number in chunk:
+        run = plan.suite.runs[number]
+        outcomes = tuple(play(plan.suite, run, start, plan.conditions) for start in starts)
+        results.append(
+            Result(
+                number,
+                on_demand_cost(plan.suite.terms, run),
+                optimal_cost(plan.suite, run),
+                budget_of(plan.suite, run, plan.conditions),
+                outcomes,
+            )
+        )
+    return results
+
+
+_here: tuple[Plan, list[Start]] | None = None
+"""The plan of this worker process: sent once, not with every chunk."""
+
+
+def _receive(plan: Plan) -> None:
+    global _here
+    _here = plan, _starts(plan)
+
+
+def _play_here(chunk: Sequence[int]) -> list[Result]:
+    assert _here is not None
+    return _play_chunk(*_here, chunk)
+
+
+def _in_processes(plan: Plan, chunks: Sequence[Sequence[int]], jobs: int) -> Iterator[list[Result]]:
+    # Spawned: the progress bar has threads, which a fork would copy half.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(chunks)), context, _receive, (plan,)) as pool:
+        try:
+            yield from pool.map(_play_here, chunks)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _on_ray(plan: Plan, chunks: Sequence[Sequence[int]]) -> Iterator[list[Result]]:
+    try:
+        import ray  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        raise UserError("--on ray needs Ray", hint="pip install 'gpu-autopilot[ray]'") from None
+    ray.init(ignore_reinit_error=True, log_to_driver=False)
+    shared = ray.put(plan)
+    remote = ray.remote(_play_sent)
+    for pending in [remote.remote(shared, chunk) for chunk in chunks]:
+        yield ray.get(pending)
+
+
+def _play_sent(plan: Plan, chunk: Sequence[int]) -> list[Result]:
+    return _play_chunk(plan, _starts(plan), chunk)

@@ -1,0 +1,173 @@
+"""``autopilot backtest``: policies on recorded markets, beside what they cost on demand and at best."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.output import console, print_json, table
+from autopilot.domain.errors import UserError
+
+if TYPE_CHECKING:
+    from autopilot.backtest.scores import Score
+    from autopilot.backtest.suite import Suite
+
+Flag = Parameter(negative="")
+Place = Literal["processes", "ray"]
+
+
+def backtest(
+    *,
+    suite: Path,
+    policy: str | None = None,
+    fit: Path | None = None,
+    runs: str | None = None,
+    budget_share: float | None = None,
+    work_error: float = 0.0,
+    floor_lag: int = 0,
+    vanish: float = 0.0,
+    jobs: int | None = None,
+    on: Place = "processes",
+    json: Annotated[bool, Flag] = False,
+    report: Path | None = None,
+) -> int:
+    """Play policies over a recorded market and score them against on-demand and the offline optimum.
+
+    Needs no daemon and spends nothing. Time is virtual; the same command gives the same costs.
+
+    Parameters
+    ----------
+    suite
+        A suite file of kind "availability" or "bids".
+    policy
+        Policies by name, parted by commas, with parameters as NAME:param=value; all that play this kind when left out.
+    fit
+        Another suite file, from which policies that learn take their model. Never fit on what is scored.
+    runs
+        every-N takes each Nth run of each deadline and setting; a number takes that many, spread evenly.
+    budget_share
+        Give each run a budget of this share of what it costs on demand.
+    work_error
+        Tell policies a work estimate that is off by this share, either way.
+    floor_lag
+        Show policies the market this many ticks late.
+    vanish
+        In this share of ticks no on-demand machine can be had.
+    jobs
+        Processes; all cores when left out.
+    on
+        Where it runs: processes of this machine, or the Ray cluster that RAY_ADDRESS names.
+    json
+        Print the scores as JSON.
+    report
+        Write an HTML report with plots that opens offline.
+    """
+    from autopilot.backtest.perturbation import Perturbation
+    from autopilot.backtest.play import Conditions
+    from autopilot.backtest.policies import default_policies, fit_models, parse_policies
+    from autopilot.backtest.runner import Plan, run_plan
+    from autopilot.backtest.scores import score_all
+    from autopilot.backtest.selection import select_runs
+    from autopilot.backtest.suite_file import read_suite
+
+    _check_share("--budget-share", budget_share, 0.0, float("inf"))
+    _check_share("--work-error", work_error, 0.0, 0.9)
+    _check_share("--vanish", vanish, 0.0, 0.9)
+    if floor_lag < 0 or (jobs is not None and jobs < 1):
+        raise UserError("--floor-lag is 0 or more ticks, --jobs 1 or more processes")
+    market = read_suite(suite)
+    policies = parse_policies(policy) if policy is not None else default_policies(market.terms.kind)
+    models = fit_models(policies, None if fit is None else read_suite(fit))
+    plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(work_error, floor_lag, vanish)))
+    chosen = select_runs(market, runs)
+    with _progress(len(chosen)) as advance:
+        results = run_plan(plan, chosen, jobs or len(os.sched_getaffinity(0)), on, advance)
+    scores = score_all(market, policies, results)
+    if report is not None:
+        from autopilot.backtest.report import report as page
+
+        _write(report, page(plan, results, scores, shlex.join(["autopilot", *sys.argv[1:]])))
+    if json:
+        print_json({"suite": market.name, "runs": len(results), "policies": [score.as_json() for score in scores]})
+    else:
+        _print_table(market, scores, len(results))
+    return Exit.OK
+
+
+def _check_share(option: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not low <= value <= high:
+        raise UserError(f"{option} cannot be {value:g}", hint="it is a share, like 0.1")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on stderr where somebody looks at it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("runs", total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(Exit.FAILED, f"cannot write {path}: {error.strerror}") from None
+
+
+def _print_table(suite: Suite, scores: Sequence[Score], runs: int) -> None:
+    out = console()
+    out.print(f"{suite.name}: {runs} runs")
+    columns = ["POLICY", "MEAN $", "/ON-DEMAND", "/OPTIMAL", "95 %", "P95", "LATE", "OVERRUNS", "PAUSES", "MOVES", "MS"]
+    out.print(table(columns, map(_row, scores), right=columns[1:]))
+    out.print()
+    settings = dict.fromkeys((group.setting, group.deadline_h) for score in scores for group in score.groups)
+    for setting in dict.fromkeys(setting for setting, _ in settings):
+        deadlines = [deadline_h for other, deadline_h in settings if other == setting]
+        out.print(f"{setting}: over the optimum, by deadline")
+        heads = [f"{deadline_h:g} h" for deadline_h in deadlines]
+        rows = [[score.policy, *_over_by_deadline(score, setting, deadlines)] for score in scores]
+        out.print(table(["POLICY", *heads], rows, right=heads))
+        out.print()
+    for score in scores:
+        if score.budget is not None:
+            budget = score.budget
+            out.print(
+                f"{score.policy}: of {budget.affordable} runs affordable at the optimum {budget.accepted} accepted, "
+                f"{budget.finished} of them finished on time; of all {budget.parked} parked, {budget.refused} refused"
+            )
+
+
+def _row(score: Score) -> list[str]:
+    interval = "-" if score.interval is None else "–".join(f"{bound:.3f}" for bound in score.interval)
+    counts = [score.late, score.overruns, score.pauses, score.migrations]
+    return [
+        score.policy,
+        *(_number(value) for value in (score.mean_cost, score.over_on_demand, score.over_optimal)),
+        interval,
+        _number(score.p95_over_optimal),
+        *("-" if count is None else str(count) for count in counts),
+        _number(score.ms_per_decision, 4),
+    ]
+
+
+def _over_by_deadline(score: Score, setting: str, deadlines: Sequence[float]) -> list[str]:
+    found = {group.deadline_h: group for group in score.groups if group.setting == setting}
+    return [_number(found[deadline_h].over_optimal) for deadline_h in deadlines]
+
+
+def _number(value: float | None, places: int = 3) -> str:
+    return "-" if value is None else f"{value:.{places}f}"

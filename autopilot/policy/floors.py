@@ -1,0 +1,168 @@
+"""What recorded floors say of the next ones: an empirical Markov chain, by level of the floor and by size of the jump.
+
+    N_m[l, k, l']   jumps of machine m from level l by a ratio in bin k to level l', newer ones weighing more
+    P_0 = (Σ_m N_m + κ0 · prior) / (Σ_m n_m + κ0)      prior: the jump sizes of all levels, wherever one stands
+    P_m = (N_m + κ · P_0) / (n_m + κ)                  each machine's own, shrunk to the pool (empirical Bayes)
+
+Levels lie densely where floors usually are and ever wider above: a floor's distance from its calm state is what tells
+of the next jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
+
+BINS = len(RATIO_EDGES)
+LOWEST_RATIO, HIGHEST_RATIO = 0.2, 8.0
+"""Beyond the outer edges: where the jumps of the outer bins are taken to lead."""
+CALM_QUANTILE = 0.05
+FIRST_LEVEL, LEVEL_GROWTH = 0.015, 1.55
+"""The first level's width above the calm floor, as a share of it, and how much further each next one reaches."""
+HIGHEST_EDGE = 0.93
+"""Of the on-demand rate; levels end there, at that rate, and above."""
+ELSEWHERE_WEIGHT = 20.0
+"""The marginal distribution of the cheapest other machine weighs as much as so many steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloorFit:
+    """How floors are fitted; fitted in turn on synthetic markets (``backtest.fit_auction``)."""
+
+    half_life_h: float = 120.0
+    """After so long a jump counts half: regimes change."""
+    pool_weight: float = 50.0
+    """κ: the pool weighs as much as so many steps of a machine's own."""
+    prior_weight: float = 2.0
+    """κ0: the jump sizes of all levels weigh as much as so many steps at one level."""
+    own_steps: float = 500.0
+    """Steps, weighted, from which on a machine is known well enough to have tables of its own."""
+    most_own: int = 3
+    """No more machines than that have them: each costs as much as the pool."""
+
+    def __post_init__(self) -> None:
+        if min(self.half_life_h, self.pool_weight, self.prior_weight) <= 0 or min(self.own_steps, self.most_own) < 0:
+            raise ValueError("half_life_h, pool_weight and prior_weight must be above 0, own_steps, most_own at least 0")
+
+
+def sampled(changes: Sequence[tuple[float, float | None]], from_s: float, until_s: float, step_s: float) -> list[float]:
+    """A floor each ``step_s`` from ``from_s`` to before ``until_s``; NaN where none was seen.
+
+    ``changes``: (seconds, floor from then on or None where it is not seen), in order.
+    """
+    floors: list[float] = []
+    at, now = 0, float("nan")
+    for step in range(max(int((until_s - from_s) / step_s), 0)):
+        while at < len(changes) and changes[at][0] <= from_s + step * step_s:
+            seen = changes[at][1]
+            now, at = float("nan") if seen is None else seen, at + 1
+        floors.append(now)
+    return floors
+
+
+def estimate(
+    floors: Mapping[str, Sequence[float]], step_s: float, on_demand_rate: float, fit: FloorFit
+) -> FloorOutlook:
+    """The outlook from machine → floors ``step_s`` apart, of equal length, oldest first, NaN where none was seen.
+
+    Raises ValueError where no machine was seen in two steps that follow one another.
+    """
+    import numpy as np
+
+    seen = np.array([np.asarray(row, float) for row in floors.values()])
+    known = ~np.isnan(seen)
+    pair = known[:, :-1] & known[:, 1:]
+    if not pair.any():
+        raise ValueError("no floor was seen twice in a row")
+    edges = _edges(float(np.quantile(seen[known], CALM_QUANTILE)), on_demand_rate)
+    levels = len(edges) + 1
+    level = np.searchsorted(edges, np.where(known, seen, 0.0))
+    typical = _typical(seen, level, known, edges, on_demand_rate)
+    steps = seen.shape[1]
+    weight = 0.5 ** ((steps - np.arange(steps - 1)) * step_s / 3600 / fit.half_life_h)
+    counts = np.zeros((len(seen), levels, BINS, levels))
+    paid = np.zeros((levels, BINS))
+    for machine, row in enumerate(seen):
+        (at,) = np.nonzero(pair[machine])
+        ratio = row[at + 1] / row[at]
+        size = np.searchsorted(RATIO_EDGES, ratio)
+        here, there = level[machine, at], level[machine, at + 1]
+        np.add.at(counts[machine], (here, size, there), weight[at])
+        np.add.at(paid, (here, size), weight[at] * ratio)
+    middle = np.sqrt(np.array((LOWEST_RATIO, *RATIO_EDGES[:-1])) * np.array((*RATIO_EDGES[:-1], HIGHEST_RATIO)))
+    pool = counts.sum(0)
+    sizes = pool.sum((0, 2)) / pool.sum()
+    prior = np.zeros_like(pool)
+    for number in range(levels):
+        np.add.at(prior[number], (range(BINS), np.searchsorted(edges, typical[number] * middle)), sizes)
+    pooled = (pool + fit.prior_weight * prior) / (pool.sum((1, 2)) + fit.prior_weight)[:, None, None]
+    mass = pool.sum(2)
+    ratios = np.where(mass > 0, paid / np.maximum(mass, 1e-300), middle)
+    names, weights = list(floors), counts.sum((1, 2, 3))
+    best_known = sorted(range(len(names)), key=lambda number: (-weights[number], number))[: fit.most_own]
+    own = [
+        (names[number], _jumps(_shrunk(counts[number], pooled, fit.pool_weight)))
+        for number in sorted(best_known)
+        if weights[number] >= fit.own_steps and len(names) > 1
+    ]
+    return FloorOutlook(
+        step_s,
+        tuple(edges),
+        tuple(typical.tolist()),
+        tuple(tuple(row) for row in ratios.tolist()),
+        _jumps(pooled),
+        tuple(own),
+        _elsewhere(seen, level, known, edges),
+    )
+
+
+def _edges(calm: float, on_demand_rate: float) -> list[float]:
+    edges, reach = [], FIRST_LEVEL
+    while calm * (1 + reach) < HIGHEST_EDGE * on_demand_rate:
+        edges.append(calm * (1 + reach))
+        reach *= LEVEL_GROWTH
+    return [*edges, on_demand_rate]
+
+
+def _typical(seen: Any, level: Any, known: Any, edges: Sequence[float], on_demand_rate: float) -> Any:
+    """The median floor of each level; of one that was not seen its middle, and far above on-demand of the last."""
+    import numpy as np
+
+    below = (edges[0] / (1 + FIRST_LEVEL), *edges[:-1])
+    typical = [(low * high) ** 0.5 for low, high in zip(below, edges, strict=True)] + [2 * on_demand_rate]
+    for number in range(len(typical) - 1):
+        own = known & (level == number)
+        if own.any():
+            typical[number] = float(np.median(seen[own]))
+    return np.array(typical)
+
+
+def _shrunk(counts: Any, pooled: Any, weight: float) -> Any:
+    return (counts + weight * pooled) / (counts.sum((1, 2)) + weight)[:, None, None]
+
+
+def _jumps(kernel: Any) -> Jumps:
+    return tuple(
+        tuple(tuple((to, share) for to, share in enumerate(row) if share > 0.0) for row in rows)
+        for rows in kernel.tolist()
+    )
+
+
+def _elsewhere(seen: Any, level: Any, known: Any, edges: Sequence[float]) -> tuple[tuple[float, ...], ...]:
+    import numpy as np
+
+    levels = len(edges) + 1
+    counts = np.zeros((levels, levels))
+    shown = np.where(known, seen, np.inf)
+    ranked = np.sort(shown, axis=0)
+    for machine in range(len(seen) if len(seen) > 1 else 0):
+        others = np.where(shown[machine] == ranked[0], ranked[1], ranked[0])
+        np.add.at(counts, (level[machine, known[machine]], np.searchsorted(edges, others[known[machine]])), 1.0)
+    marginal = counts.sum(0) / max(counts.sum(), 1.0)
+    if not counts.any():
+        marginal[-1] = 1.0
+    shares = (counts + ELSEWHERE_WEIGHT * marginal) / (counts.sum(1) + ELSEWHERE_WEIGHT)[:, None]
+    return tuple(tuple(row) for row in shares.tolist())

@@ -1,0 +1,72 @@
+"""What to believe of the spot market after each look at it: the forward filter of a hidden Markov chain.
+
+    belief' ∝ belief · P(elapsed), phases of the other sign struck out                   (Rabiner, Proc. IEEE 1989)
+
+``P`` is the model's matrix to the power of the whole steps, and linear within one: no phase then changes faster than
+the samples could show from which the model was fitted.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from autopilot.domain.outlook import Belief, PhaseModel
+
+Matrix = tuple[tuple[float, ...], ...]
+
+DOUBLINGS = 40
+"""Squared so often, a step's matrix has forgotten where it began."""
+
+
+def first_belief(model: PhaseModel, is_on: bool) -> Belief:
+    """After the first look."""
+    return _given(model, stationary(model), is_on)
+
+
+def next_belief(model: PhaseModel, belief: Belief, elapsed_s: float, is_on: bool) -> Belief:
+    """After another look, ``elapsed_s`` later."""
+    columns = _columns(model, elapsed_s)
+    return _given(model, tuple(sum(map(float.__mul__, belief, column)) for column in columns), is_on)
+
+
+def _given(model: PhaseModel, belief: Belief, is_on: bool) -> Belief:
+    kept = [share if on is is_on else 0.0 for share, on in zip(belief, model.on, strict=True)]
+    total = sum(kept)
+    if total <= 0.0:
+        # The model thought it impossible: begin again from what it knows of such phases.
+        kept = [share if on is is_on else 0.0 for share, on in zip(stationary(model), model.on, strict=True)]
+        total = sum(kept)
+    return tuple(share / total for share in kept)
+
+
+@lru_cache(maxsize=64)
+def transition(model: PhaseModel, elapsed_s: float) -> Matrix:
+    """Probability of each phase (column) that long after each phase (row); rows sum to 1."""
+    steps, rest = divmod(elapsed_s, model.step_s)
+    share = rest / model.step_s
+    power = [
+        [(i == j) * (1.0 - share) + value * share for j, value in enumerate(row)] for i, row in enumerate(model.moves)
+    ]
+    base, left = [list(row) for row in model.moves], int(steps)
+    while left:
+        if left & 1:
+            power = _product(power, base)
+        base = _product(base, base)
+        left >>= 1
+    return tuple(tuple(value / sum(row) for value in row) for row in power)
+
+
+@lru_cache(maxsize=16)
+def stationary(model: PhaseModel) -> Belief:
+    """What to believe before anything was seen."""
+    return transition(model, model.step_s * 2**DOUBLINGS)[0]
+
+
+@lru_cache(maxsize=64)
+def _columns(model: PhaseModel, elapsed_s: float) -> Matrix:
+    return tuple(zip(*transition(model, elapsed_s), strict=True))
+
+
+def _product(left: list[list[float]], right: list[list[float]]) -> list[list[float]]:
+    columns = list(zip(*right, strict=True))
+    return [[sum(map(float.__mul__, row, column)) for column in columns] for row in left]
