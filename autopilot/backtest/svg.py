@@ -67,7 +67,7 @@ def draw(plot: Plot) -> str:
     x_of = _Scale(min(xs), max(xs), LEFT, WIDTH - RIGHT)
     margin = 0.04 * (high - low)
     y_of = _Scale(low if plot.y_from_zero else low - margin, high + margin, HEIGHT - BOTTOM, TOP)
-    parts = [_open(WIDTH, HEIGHT, plot.title), _text(LEFT, 14, plot.title, "start", bold=True)]
+    parts = [_open(WIDTH, HEIGHT, plot.title), _text(8, 14, plot.title, "start", bold=True)]
     for span in plot.spans:
         x, end = x_of(span.start), x_of(span.end)
         parts.append(
@@ -80,7 +80,7 @@ def draw(plot: Plot) -> str:
     for tick in _ticks(x_of.low, x_of.high):
         parts.append(_text(x_of(tick), HEIGHT - BOTTOM + 15, f"{tick:g}", "middle"))
     parts.append(_text((LEFT + WIDTH) / 2, HEIGHT - 4, plot.x_label, "middle"))
-    parts.append(_text(8, TOP - 6, plot.y_label, "start"))
+    parts.append(_text(WIDTH - RIGHT, 14, plot.y_label, "end"))
     for line in plot.lines:
         parts.append(_path(line, x_of, y_of))
     return "".join([*parts, "</svg>"])

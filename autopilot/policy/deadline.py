@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil, floor
 
+from autopilot.domain.evolve import AT_WORK
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.policy.params import Params
@@ -69,7 +70,10 @@ class Pressure:
 
 
 def is_at_work(lease: Lease | None) -> bool:
-    return lease is not None and lease.running_since is not None and lease.role in (Role.RUN, Role.SAVE_AND_STOP)
+    """Whether the command runs on it, as far as is known: not while it pulls, sets up or restores."""
+    if lease is None or lease.running_since is None or lease.role not in (Role.RUN, Role.SAVE_AND_STOP):
+        return False
+    return lease.agent_state in AT_WORK
 
 
 def pressure(job: Job, now: datetime, params: Params) -> Pressure:

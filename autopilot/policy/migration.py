@@ -26,6 +26,8 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
         return (Promote(new.id, Reason.PROMOTED),) if new.instance_id is not None else ()
     if main.exit_code is not None:
         return _drop(new, Reason.COMPLETED)
+    if main.instance_id is None:
+        return ()  # its create is not resolved: it holds its slot
     main_lost = main.state is LeaseState.PAUSED or main.offline_since is not None
     if main_lost:
         if new.instance_id is None:

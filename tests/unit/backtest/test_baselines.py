@@ -1,0 +1,95 @@
+"""The baselines decide as published; their costs on small suites are held to the last digit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from small_suites import bid_body, random_availability_body, random_bid_body
+
+from autopilot.backtest.bids import BidView
+from autopilot.backtest.choices import Choice, Spot
+from autopilot.backtest.outcome import Outcome
+from autopilot.backtest.play import Conditions, optimal_cost, play
+from autopilot.backtest.policies import parse_policies, starter
+from autopilot.backtest.suite_file import suite_from
+
+COSTS = [
+    (
+        random_availability_body(1),
+        {"on-demand": 441.0, "greedy": 227.416667, "uniform-progress": 253.583333, "optimal": 209.083333},
+    ),
+    (
+        random_bid_body(1),
+        {
+            "on-demand": 314.133333,
+            "uniform-progress": 43.811870,
+            "fixed-bid": 114.915933,
+            "floor-markup": 43.811870,
+            "on-demand-bid": 195.117633,
+            "optimal": 32.612400,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "costs"), COSTS, ids=["availability", "bids"])
+def test_small_suites(body: dict[str, Any], costs: dict[str, float]) -> None:
+    suite = suite_from(body)
+    found = {"optimal": sum(optimal_cost(suite, run) for run in suite.runs)}
+    for name in costs.keys() - {"optimal"}:
+        start = starter(parse_policies(name)[0], suite.terms.kind, {})
+        found[name] = sum(play(suite, run, start, Conditions()).cost for run in suite.runs)
+    assert found == pytest.approx(costs, abs=1e-6)
+
+
+def answers(
+    policy: str, floors: dict[str, list[float]], start: int = 0, deadline_h: float = 6
+) -> tuple[Outcome, list[Choice | Spot]]:
+    body = bid_body(floors, runs=[[start, 3, deadline_h, "bid"]])
+    suite, seen = suite_from(body), []
+
+    def note(_view: BidView, choice: Choice | Spot) -> None:
+        seen.append(choice)
+
+    kind = suite.terms.kind
+    return play(suite, suite.runs[0], starter(parse_policies(policy)[0], kind, {}), Conditions(), note), seen
+
+
+def test_the_markup_follows_the_floor_and_stays_below_on_demand() -> None:
+    floors = [1.0, 1.0, 1.5, 2.0, 2.9, 1.0] + [1.0] * 24
+    _, seen = answers("floor-markup:markup=1.1", {"a": floors}, deadline_h=14)
+    assert seen[:4] == [Spot(0, pytest.approx(1.1 * floor)) for floor in floors[:4]]
+    assert seen[4] is Choice.NONE
+
+
+def test_a_machine_is_left_only_for_a_far_cheaper_one() -> None:
+    def machines(cheaper: float) -> list[int]:
+        floors = {"a": [1.0] * 30, "b": [1.0] * 3 + [cheaper] * 27}
+        return [choice.machine for choice in answers("floor-markup", floors)[1] if type(choice) is Spot]
+
+    assert set(machines(0.85)) == {0}
+    assert machines(0.5)[:4] == [0, 0, 0, 1]
+
+
+def test_the_fixed_bid_covers_the_past_and_never_changes() -> None:
+    calm = [0.5, 0.8] * 10 + [0.5, 0.9, 0.5] + [0.5] * 17
+    wild = [0.2, 2.0] * 20
+    _, seen = answers("fixed-bid", {"a": calm, "b": wild}, start=20)
+    bids = [choice for choice in seen if type(choice) is Spot]
+    assert set(bids) == {Spot(0, 0.8)}
+    # Outbid in the second tick, it waits.
+    assert seen[1] is Choice.KEEP
+
+
+def test_a_fixed_bid_no_cheaper_than_on_demand_is_on_demand() -> None:
+    outcome, seen = answers("fixed-bid", {"a": [0.5, 3.5] * 20}, start=20)
+    assert set(seen) == {Choice.ON_DEMAND}
+    assert outcome.status == "finished"
+
+
+@pytest.mark.parametrize("policy", ["floor-markup", "fixed-bid", "on-demand-bid", "uniform-progress"])
+def test_a_market_that_shuts_at_the_worst_tick_makes_none_late(policy: str) -> None:
+    for shut in range(1, 12):
+        floors = [1.0] * 5 + [1.0] * shut + [99.0] * 20
+        assert answers(policy, {"a": floors}, start=5)[0].status == "finished", shut

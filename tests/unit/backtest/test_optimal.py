@@ -1,0 +1,99 @@
+"""The optimum is what the best of all possible answers costs, and no policy is cheaper."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_suites import availability_body, baselines, bid_body, random_availability_body, random_bid_body
+
+from autopilot.backtest.availability import play_availability
+from autopilot.backtest.bids import play_bids
+from autopilot.backtest.choices import Choice, Spot
+from autopilot.backtest.play import Conditions, optimal_cost, play, told_job
+from autopilot.backtest.policies import starter
+from autopilot.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
+from autopilot.backtest.suite_file import suite_from
+
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
+    """By trying every sequence of answers."""
+    run, job = suite.runs[0], told_job(suite, suite.runs[0], Conditions())
+    ticks = int(run.deadline_s // suite.terms.tick_s)
+    costs = []
+    if isinstance(suite, AvailabilitySuite):
+        assert isinstance(run, AvailabilityRun)
+        assert isinstance(job, AvailabilityJob)
+        trace = suite.traces[0]
+        options = [
+            (Choice.NONE, Choice.ON_DEMAND, *([Choice.SPOT] if trace[run.start + tick] else []))
+            for tick in range(ticks)
+        ]
+        for answers in product(*options):
+            script = [*answers, *[Choice.PARK] * 4]
+            outcome = play_availability(suite.terms, run, trace, lambda view, s=script: s[view.tick], job)
+            if outcome.status == "finished":
+                costs.append(outcome.cost)
+        return min(costs)
+    assert isinstance(run, BidRun)
+    assert isinstance(job, BidJob)
+    bids = [
+        (
+            Choice.NONE,
+            Choice.KEEP,
+            Choice.ON_DEMAND,
+            *(Spot(machine, row[run.start + tick + 1]) for machine, row in enumerate(suite.floors)),
+        )
+        for tick in range(ticks)
+    ]
+    for plan in product(*bids):
+        script_of_bids = [*plan, *[Choice.PARK] * 4]
+        try:
+            outcome = play_bids(suite.terms, run, suite.floors, lambda view, s=script_of_bids: s[view.tick], job)
+        except ValueError:
+            continue  # KEEP where nothing is held.
+        if outcome.status == "finished":
+            costs.append(outcome.cost)
+    return min(costs)
+
+
+@FEW
+@given(
+    states=st.text("01", min_size=10, max_size=10),
+    restart_h=st.sampled_from([0, 0.5, 1.5]),
+    spot_rate=st.sampled_from([0.5, 1.0, 2.9]),
+    work_h=st.sampled_from([2, 3.25]),
+)
+def test_availability_against_every_sequence(states: str, restart_h: float, spot_rate: float, work_h: float) -> None:
+    suite = suite_from(availability_body(states, spot_rate=spot_rate, runs=[[0, 1, 8, work_h, 7, restart_h]]))
+    assert isinstance(suite, AvailabilitySuite)
+    assert optimal_cost(suite, suite.runs[0]) == pytest.approx(cheapest_of_all(suite))
+
+
+@settings(FEW, max_examples=12)
+@given(
+    floors=st.lists(st.sampled_from([0.3, 0.8, 1.5, 4.0]), min_size=16, max_size=16),
+    storage_rate=st.sampled_from([0.0, 0.1, 0.5]),
+    checkpoint_s=st.sampled_from([1800, 3600]),
+)
+def test_bids_against_every_sequence(floors: list[float], storage_rate: float, checkpoint_s: int) -> None:
+    rows = {"a": floors[:8], "b": floors[8:]}
+    suite = suite_from(
+        bid_body(rows, storage_rate=storage_rate, checkpoint_s=checkpoint_s, runs=[[1, 1, 2.5, "clearing"]])
+    )
+    assert isinstance(suite, BidSuite)
+    assert optimal_cost(suite, suite.runs[0]) == pytest.approx(cheapest_of_all(suite))
+
+
+@pytest.mark.parametrize("body", [random_availability_body(1), random_availability_body(2), random_bid_body(1)])
+def test_no_policy_is_cheaper_and_none_of_these_is_late(body: dict[str, object]) -> None:
+    suite = suite_from(body)
+    for run in suite.runs:
+        least = optimal_cost(suite, run)
+        for policy in baselines(suite.terms.kind):
+            outcome = play(suite, run, starter(policy, suite.terms.kind, {}), Conditions())
+            assert outcome.cost >= least - 1e-9, policy
