@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf, isinf
 
 from autopilot.backtest.bids import BidChooser, BidView
 from autopilot.backtest.choices import Choice, Spot
@@ -60,6 +61,8 @@ def _marked_up(terms: BidTerms, markup: float) -> _Rule:
 
     def rule(view: BidView) -> Choice | Spot:
         machine = _machine(view)
+        if _runs_unseen(view) and machine == view.machine:
+            return Spot(machine, view.bid)
         bid = view.floors[machine] * markup
         return Spot(machine, bid) if bid < limit else NONE
 
@@ -71,11 +74,16 @@ def _bidding(bid: float) -> _Rule:
 
     def rule(view: BidView) -> Choice | Spot:
         machine = _machine(view)
-        if view.floors[machine] <= bid:
+        if view.floors[machine] <= bid or (_runs_unseen(view) and machine == view.machine):
             return Spot(machine, bid)
         return NONE if view.machine is None else KEEP
 
     return rule
+
+
+def _runs_unseen(view: BidView) -> bool:
+    """Whether the floor of the machine that runs is not shown: its bid is all that is known of it."""
+    return view.running is SPOT and view.machine is not None and isinf(view.floors[view.machine])
 
 
 def _machine(view: BidView) -> int:
@@ -83,7 +91,10 @@ def _machine(view: BidView) -> int:
     floors = view.floors
     cheapest = floors.index(min(floors))
     held = view.machine
-    return cheapest if held is None or floors[held] > MOVE_RATIO * floors[cheapest] else held
+    if held is None:
+        return cheapest
+    floor = view.bid if _runs_unseen(view) else floors[held]
+    return cheapest if floor > MOVE_RATIO * floors[cheapest] else held
 
 
 def _guarded(terms: BidTerms, job: BidJob, rule: _Rule) -> BidChooser:
@@ -114,7 +125,12 @@ def fixed_bid(terms: BidTerms, job: BidJob, _params: Params) -> BidChooser:
 
     def rule(view: BidView) -> Choice | Spot:
         if not plan:
-            bids = [_quantile(view.history(number, ticks), quantile) for number in range(len(view.floors))]
+            bids = [
+                inf
+                if isinf(floor)
+                else _quantile([seen for seen in view.history(number, ticks) if seen < inf], quantile)
+                for number, floor in enumerate(view.floors)
+            ]
             bid = min(bids)
             plan.append(_fixed(bids.index(bid), bid) if bid < terms.on_demand_rate else (lambda _view: ON_DEMAND))
         return plan[0](view)
@@ -124,7 +140,7 @@ def fixed_bid(terms: BidTerms, job: BidJob, _params: Params) -> BidChooser:
 
 def _fixed(machine: int, bid: float) -> _Rule:
     def rule(view: BidView) -> Choice | Spot:
-        if view.floors[machine] <= bid:
+        if view.floors[machine] <= bid or _runs_unseen(view):
             return Spot(machine, bid)
         return NONE if view.machine is None else KEEP
 

@@ -15,7 +15,12 @@ from autopilot.policy.floors import FloorFit, estimate
 
 NEVER_VANISHES = 1e-6
 """So unlikely may it be that every on-demand offer of the reserve vanishes."""
-HELD = {Choice.NONE: Held.NOTHING, Choice.KEEP: Held.PAUSED, Choice.SPOT: Held.RUNNING, Choice.ON_DEMAND: Held.ON_DEMAND}
+HELD = {
+    Choice.NONE: Held.NOTHING,
+    Choice.KEEP: Held.PAUSED,
+    Choice.SPOT: Held.RUNNING,
+    Choice.ON_DEMAND: Held.ON_DEMAND,
+}
 DEFAULTS: Params = {
     "half_life_h": 120.0, "pool_weight": 50.0, "prior_weight": 2.0, "own_steps": 500.0, "most_own": 3,
     "history_h": inf, "move": 0.5, "wait": 0.5, "rebid": 0.0, "reserve_ticks": 1.0, "lost_per_h": 0.0,
@@ -40,7 +45,11 @@ class BidSession:
     def _made(self, view: BidView) -> AuctionTables:
         given, terms, told = self._given, self._terms, self._told
         fit = FloorFit(
-            given["half_life_h"], given["pool_weight"], given["prior_weight"], given["own_steps"], int(given["most_own"])
+            given["half_life_h"],
+            given["pool_weight"],
+            given["prior_weight"],
+            given["own_steps"],
+            int(given["most_own"]),
         )
         ticks = int(min(given["history_h"] * HOUR_S / terms.tick_s, view.ticks_seen))
         rows = (view.history(number, ticks) for number in range(len(terms.machines)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from math import inf
 from time import perf_counter
 
 from autopilot.backtest.choices import Choice, Spot
 from autopilot.backtest.outcome import Outcome
 from autopilot.backtest.perturbation import EXACT, Perturbation, refused_on_demand
-from autopilot.backtest.suite import HOUR_S, ROUNDING_S, BidJob, BidRun, BidTerms, ticks_until
+from autopilot.backtest.suite import HOUR_S, ROUNDING_S, BidJob, BidRun, BidTerms, Listing, ticks_until
 
 NONE, SPOT, ON_DEMAND, KEEP, PARK = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP, Choice.PARK
 
@@ -21,8 +22,8 @@ class BidView:
     """What a policy sees in a tick. One object a run, overwritten each tick: keep numbers, not the view."""
 
     __slots__ = (
-        "_floors", "_seen", "bid", "floors", "is_set_up", "machine", "pending_s", "running", "safe_left_s", "spent",
-        "tick", "ticks_left", "work_left_s",
+        "_floors", "_hosts", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "pending_s", "running",
+        "safe_left_s", "spent", "tick", "ticks_left", "work_left_s",
     )  # fmt: skip
 
     tick: int
@@ -43,11 +44,13 @@ class BidView:
     pending_s: float
     """Set-up or resume time still to be served by what runs."""
     floors: Sequence[float]
-    """The newest floor of each machine, $/h."""
+    """The newest floor of each machine, $/h; infinite where none is shown."""
     spent: float
 
-    def __init__(self, floors: Sequence[array[float]]) -> None:
-        self._floors = floors
+    def __init__(self, floors: Sequence[array[float]], listing: Listing | None = None) -> None:
+        self._truth = floors
+        self._floors = floors if listing is None else listing.shown
+        self._hosts = None if listing is None else listing.hosts
         self._seen = 0
 
     @property
@@ -59,11 +62,18 @@ class BidView:
         """The newest ``ticks`` floors of a machine, oldest first; fewer where fewer are known."""
         return self._floors[machine][max(self._seen - ticks, 0) : self._seen]
 
-    def show(self, seen: int) -> None:
-        """Reveals the floors up to that many; for the model, not for policies."""
+    def show(self, seen: int, held: int | None = None, *, runs: bool = False) -> None:
+        """Reveals the floors up to that many, given the machine that is held; for the model, not for policies."""
         self._seen = seen
         newest = max(seen - 1, 0)
-        self.floors = [floors[newest] for floors in self._floors]
+        self.floors = shown = [floors[newest] for floors in self._floors]
+        if self._hosts is not None and held is not None:
+            if not runs:
+                shown[held] = self._truth[held][newest]
+                return
+            for machine, host in enumerate(self._hosts):
+                if host == self._hosts[held]:
+                    shown[machine] = inf
 
 
 BidChooser = Callable[[BidView], Choice | Spot]
@@ -77,8 +87,9 @@ def play_bids(
     told: BidJob,
     perturbation: Perturbation = EXACT,
     observe: Callable[[BidView, Choice | Spot], None] | None = None,
+    listing: Listing | None = None,
 ) -> Outcome:
-    """One run under one policy. ``floors`` are the whole traces; only what the model allows is shown.
+    """One run under one policy. ``floors`` are the whole traces; only what the model and ``listing`` allow is shown.
 
     ``observe`` is told each tick's view and answer. Raises ValueError for an answer that the model does not know.
     """
@@ -91,13 +102,13 @@ def play_bids(
     refused = refused_on_demand(perturbation, run.block, ticks)
     enough_s = run.work_s - ROUNDING_S
     outcome = Outcome()
-    view = BidView(floors)
+    view = BidView(floors, listing)
     running, bid, rate, is_set_up = NONE, 0.0, 0.0, False
     machine: int | None = None
     done_s = safe_s = pending_s = deciding_s = 0.0
     tick = 0
     for tick in range(ticks):
-        view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1))
+        view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1), machine, runs=running is SPOT)
         view.tick = tick
         view.ticks_left = ticks_to_deadline - tick
         view.work_left_s = max(told.work_s - done_s, 0.0)

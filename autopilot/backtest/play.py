@@ -63,7 +63,7 @@ def play(
     if isinstance(suite, BidSuite):
         assert isinstance(run, BidRun)
         assert isinstance(job, BidJob)
-        return play_bids(suite.terms, run, suite.floors, choose, job, conditions.perturbation, observe)
+        return play_bids(suite.terms, run, suite.floors, choose, job, conditions.perturbation, observe, suite.listing)
     assert isinstance(run, AvailabilityRun)
     assert isinstance(job, AvailabilityJob)
     trace = suite.traces[run.trace]

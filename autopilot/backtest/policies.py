@@ -25,11 +25,14 @@ class Entry:
 _ONE = "autopilot.backtest.baselines"
 _BIDS = "autopilot.backtest.bid_baselines"
 
-_OWN = "autopilot.backtest.mapping"
+_OWN = "autopilot.backtest"
 
 REGISTRY: dict[str, Entry] = {
     "autopilot": Entry(
-        {"availability": f"{_OWN}:start_on_availability"},
+        {
+            "availability": f"{_OWN}.map_availability:start_on_availability",
+            "bids": f"{_OWN}.map_bids:start_on_bids",
+        },
         dict.fromkeys(TUNABLE),
         fit="autopilot.backtest.fit:phases_of",
     ),

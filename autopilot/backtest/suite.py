@@ -95,12 +95,24 @@ class BidRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """What is shown of a market that does not show all of it. A machine that one holds shows its floor while paused."""
+
+    shown: tuple[array[float], ...]
+    """For each machine and tick the floor that can be read then; infinite where the machine is not listed."""
+    hosts: tuple[int, ...]
+    """The host of each machine. While one runs for us, the host's others cannot be had, nor is its own floor shown."""
+
+
+@dataclass(frozen=True, slots=True)
 class BidSuite:
     name: str
     terms: BidTerms
     floors: tuple[array[float], ...]
-    """For each machine and tick the lowest bid that runs, $/h."""
+    """For each machine and tick the lowest bid that runs, $/h; infinite where none does."""
     runs: tuple[BidRun, ...]
+    listing: Listing | None = None
+    """None: all floors are shown, always."""
 
 
 Suite = AvailabilitySuite | BidSuite

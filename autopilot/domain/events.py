@@ -171,6 +171,8 @@ class HeartbeatSeen:
     log_count: int
     saved: bool
     at: datetime
+    sent_bytes: int = 0
+    """By this boot of the agent so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +193,12 @@ class RunExited:
 
 @dataclass(frozen=True, slots=True)
 class PermitRenewed:
+    """``ttl_s``: how long it lasts from its receipt; None: as long as the settings say."""
+
     lease_id: str
     seq: int
     at: datetime
+    ttl_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

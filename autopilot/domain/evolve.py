@@ -14,8 +14,10 @@ from autopilot.domain import events as e
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.money import BYTES_PER_GB
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
+from autopilot.domain.time import utc_day
 
 ABSENCE_GAP = timedelta(seconds=20)
 """Two lists closer together than this are one piece of evidence that an instance is gone."""
@@ -23,9 +25,15 @@ ABSENCE_GAP = timedelta(seconds=20)
 HEARTBEAT_LASTS = timedelta(minutes=3)
 """Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
 
+UNSEEN_LASTS = timedelta(seconds=90)
+"""What a machine did between two sights further apart than this is not known."""
+
 PACE_NEEDS = timedelta(minutes=5)
 """Progress over less work than this says nothing about pace."""
 PACE_UNIT = Decimal("0.000001")
+
+FASTEST_LINK_BYTES_PER_S = 1_250_000_000
+"""An agent that claims to have sent more than this is not believed in full."""
 
 AT_WORK = ("running", "saving", "finished")
 """What an agent reports once the user's command has been started."""
@@ -43,6 +51,9 @@ def evolve(job: Job, event: e.Event) -> Job:
         case e.CheckpointVerified(checkpoint):
             if job.checkpoint is None or checkpoint.order > job.checkpoint.order:
                 job = replace(job, checkpoint=checkpoint)
+            writer = next((lease for lease in job.leases if lease.id == checkpoint.lease_id), None)
+            if writer is not None and checkpoint.size_bytes > writer.upload_gb * BYTES_PER_GB:
+                job = _with(job, replace(writer, upload_gb=Decimal(checkpoint.size_bytes) / BYTES_PER_GB))
         case e.RunExited():
             job = _exited(job, event)
         case e.StatusSet(status, reason, at):
@@ -59,11 +70,18 @@ def evolve(job: Job, event: e.Event) -> Job:
 
 
 def evolve_lease(lease: Lease, event: e.Event) -> Lease:
+    before = lease
     match event:
         case e.LeaseAcquired(_, instance_id, at):
             lease = lease.moved(
-                LeaseState.ACTIVE, instance_id=instance_id, acquired_at=at, create_unknown=False, last_seen_at=at
+                LeaseState.ACTIVE,
+                instance_id=instance_id,
+                acquired_at=at,
+                create_unknown=False,
+                last_seen_at=at,
+                absent_at=None,
             ).billed_as(InstanceStatus.PROVISIONING, lease.rate, lease.storage_rate, lease.intended_at)
+            lease = _billed_unseen(lease, before.observed_at, at)
             if lease.role is Role.LEAVE:
                 return lease.moved(LeaseState.DESTROY_REQUESTED, destroy_requested_at=at)
             return lease
@@ -81,8 +99,9 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
             )
         case e.LeaseUncertain():
             return replace(lease, create_unknown=True)
-        case e.LeaseMissed():
-            return replace(lease, create_unknown=True, lists_since_intent=lease.lists_since_intent + 1)
+        case e.LeaseMissed(_, at):
+            lists = lease.lists_since_intent + 1
+            return replace(lease, create_unknown=True, lists_since_intent=lists, absent_at=at)
         case e.LeaseAbandoned(_, reason, _):
             return lease.moved(LeaseState.ABANDONED, reason=reason)
         case e.LeaseObserved(_, instance, at, out_of_credit):
@@ -90,9 +109,11 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
         case e.LeaseAbsent(_, at):
             if lease.absent_at is not None and at - lease.absent_at < ABSENCE_GAP:
                 return lease
+            lease = _billed_unseen(lease, lease.observed_at, at)
             return replace(lease, absences=lease.absences + 1, absent_at=at)
         case e.LeaseGone(_, at):
-            end = lease.last_seen_at or at
+            # It may have gone at any time since it was last seen; the bill will tell.
+            end = lease.absent_at or at
             reason = lease.reason if lease.destroy_requested_at else Reason.VANISHED
             return lease.unbilled(end).moved(LeaseState.GONE, gone_at=at, reason=reason)
         case e.BidIntended(_, bid, at):
@@ -136,7 +157,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
             if (event.boot, event.seq) <= (lease.agent_boot, lease.agent_seq):
                 return lease
             return replace(
-                lease,
+                _metered(lease, event),
                 agent_boot=event.boot,
                 agent_seq=event.seq,
                 agent_state=event.agent_state,
@@ -145,14 +166,49 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
                 last_checkpoint_number=event.last_checkpoint_number,
                 log_count=event.log_count,
             )
-        case e.PermitRenewed(_, seq, at):
+        case e.PermitRenewed(_, seq, at, ttl_s):
             told_to_stop = lease.role is Role.SAVE_AND_STOP and lease.stop_seq == 0
             stop_seq = seq if told_to_stop else lease.stop_seq
-            return replace(lease, permit_seq=seq, permit_renewed_at=at, stop_seq=stop_seq)
+            return replace(lease, permit_seq=seq, permit_renewed_at=at, permit_ttl_s=ttl_s, stop_seq=stop_seq)
         case e.LeaseSettled(_, at):
             return replace(lease, settled_at=at)
         case _:
             raise TypeError(f"{type(event).__name__} does not concern a lease alone")
+
+
+def _billed_unseen(lease: Lease, since: datetime, at: datetime) -> Lease:
+    """Nobody saw it for long: until the bill tells, it is taken to have computed all the time at its highest rate."""
+    if at - since <= UNSEEN_LASTS or not lease.spans or lease.spans[-1].ended_at is not None:
+        return lease
+    last = lease.spans[-1]
+    since = max(since, last.started_at)
+    if (last.rate, last.storage_rate) == (lease.rate, lease.storage_rate):
+        return lease
+    unseen = replace(last, rate=lease.rate, storage_rate=lease.storage_rate, started_at=since)
+    return replace(lease, spans=(*lease.spans[:-1], replace(last, ended_at=since), unseen))
+
+
+def _metered(lease: Lease, event: e.HeartbeatSeen) -> Lease:
+    """With what the agent has sent since its last word, on the day on which it was heard.
+
+    Its counter starts anew at each boot; what the one before had sent after its last word is taken to be a checkpoint.
+    A counter that goes back within a boot, or that no link could have filled, is not believed.
+    """
+    is_new_boot = event.boot != lease.agent_boot
+    before = 0 if is_new_boot else lease.agent_sent_bytes
+    elapsed = event.at - (lease.agent_seen_at or lease.intended_at)
+    more = max(min(event.sent_bytes - before, int(elapsed.total_seconds() * FASTEST_LINK_BYTES_PER_S)), 0)
+    if is_new_boot and lease.agent_boot and not lease.agent_saved:
+        more += int(lease.upload_gb * BYTES_PER_GB)
+    counter = max(event.sent_bytes, before)
+    if not more:
+        return replace(lease, agent_sent_bytes=counter)
+    day = utc_day(event.at).isoformat()
+    by_day = dict(lease.sent_bytes)
+    counted = by_day.get(day, 0)
+    assert isinstance(counted, int), "bytes are whole"
+    by_day[day] = counted + more
+    return replace(lease, agent_sent_bytes=counter, sent_bytes=tuple(by_day.items()))
 
 
 def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:
@@ -161,6 +217,8 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
     if lease.state is LeaseState.DESTROY_SENT and lease.spans:
         # The market took the destroy and did not carry it out: it never stopped billing.
         billed_from = lease.spans[-1].ended_at or at
+    else:
+        lease = _billed_unseen(lease, lease.observed_at, at)
     lease = replace(
         lease,
         status=status,

@@ -51,8 +51,24 @@ class Account:
 
 class CostKind(StrEnum):
     COMPUTE = "compute"
-    STORAGE = "storage"
+    STORAGE_RUNNING = "storage_running"
+    """The disk of a machine that is not stopped: loading and running."""
+    STORAGE_STOPPED = "storage_stopped"
+    """The disk kept while the machine is stopped; some markets price it apart."""
     BANDWIDTH = "bandwidth"
+    FEE = "fee"
+    """Anything else that a market bills for an instance."""
+    CREDIT = "credit"
+    """What a market gives back; its amounts are negative."""
+
+    @property
+    def is_storage(self) -> bool:
+        return self in (CostKind.STORAGE_RUNNING, CostKind.STORAGE_STOPPED)
+
+    @property
+    def as_billed(self) -> CostKind:
+        """The kind under which bills are compared: no market's bill tells its two kinds of storage apart."""
+        return CostKind.STORAGE_RUNNING if self.is_storage else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +78,5 @@ class Charge:
     instance_id: str
     day: date
     kind: CostKind
+    """A market that does not tell a running disk from a stopped one says ``STORAGE_RUNNING`` for both."""
     amount: Decimal

@@ -14,6 +14,7 @@ market brings back, is destroyed again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -22,10 +23,10 @@ from typing import Self
 
 from autopilot.domain.errors import InvalidTransition
 from autopilot.domain.instance import CostKind, InstanceStatus
-from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.money import BYTES_PER_GB, ZERO, Number, accrued, ceil_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
-from autopilot.domain.time import split_by_day
+from autopilot.domain.time import split_by_day, utc_day
 
 
 class LeaseState(StrEnum):
@@ -49,6 +50,9 @@ LEASE_TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
     LeaseState.GONE: frozenset({LeaseState.DESTROY_REQUESTED}),
     LeaseState.ABANDONED: frozenset({LeaseState.DESTROY_REQUESTED}),
 }
+
+UPLOADS_UNSEEN = 2
+"""Checkpoints that a machine may have sent beyond what its agent has reported: the one on its way, and the last."""
 
 WANTED = frozenset({LeaseState.INTENT, LeaseState.ACTIVE, LeaseState.PAUSED})
 OVER = frozenset({LeaseState.GONE, LeaseState.ABANDONED})
@@ -104,6 +108,7 @@ class Lease:
     on_demand_rate: Decimal | None
     """What the same machine cost on demand when this was rented; for savings reports."""
     reserved: Decimal
+    """Set aside with the intent: the most that it can cost before it is seen, and the way out of it."""
     intended_at: datetime
     not_after: datetime
     """Absolute lifetime: whatever happens, the instance is released then."""
@@ -135,12 +140,17 @@ class Lease:
     destroy_attempts: int = 0
     gone_at: datetime | None = None
     settled_at: datetime | None = None
+    """When the market's bill was first taken over."""
+    reconciled_at: datetime | None = None
+    """When the market's bill was last compared, whatever came of it."""
     role: Role = Role.WAIT
     stop_ordered_at: datetime | None = None
     run_epoch: int = 0
     """The job's epoch with which this lease was promoted to main; 0 before that."""
     permit_seq: int = 0
     permit_renewed_at: datetime | None = None
+    permit_ttl_s: int | None = None
+    """How long that permit lasts; None: as long as the settings say. Near a limit it is made shorter."""
     stop_seq: int = 0
     """The first orders that told the agent to save and stop; 0 when none did."""
     agent_boot: int = 0
@@ -158,6 +168,18 @@ class Lease:
     anchor_progress: Decimal | None = None
     exit_code: int | None = None
     """Of the user's command, once it ended on this lease."""
+    upload_price: Decimal = ZERO
+    """$/GB sent by the instance."""
+    download_price: Decimal = ZERO
+    """$/GB that the instance received."""
+    download_gb: Decimal = ZERO
+    """Taken to be received in setting up: nothing meters it before the bill does."""
+    upload_gb: Decimal = ZERO
+    """Taken to be sent with each checkpoint: the setting, or the largest checkpoint that was seen."""
+    agent_sent_bytes: int = 0
+    """Of the newest heartbeat, within its boot."""
+    sent_bytes: tuple[tuple[str, Number], ...] = ()
+    """Reported by all its agents so far, by UTC day ("2026-11-20")."""
     spans: tuple[Span, ...] = ()
 
     @property
@@ -171,6 +193,11 @@ class Lease:
     @property
     def is_spot(self) -> bool:
         return self.capacity_type is CapacityType.SPOT
+
+    @property
+    def observed_at(self) -> datetime:
+        """When the market last gave word of it: shown, or plainly missing from a complete list."""
+        return max(at for at in (self.intended_at, self.acquired_at, self.last_seen_at, self.absent_at) if at)
 
     @property
     def burn_upper(self) -> Decimal:
@@ -207,15 +234,31 @@ class Lease:
 def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Decimal]:
     """What the lease has cost by our own clock up to ``now``, per kind and UTC day.
 
-    Totals, not increments: each span is cut at midnight and ``accrued`` over its whole share of the day.
+    Totals, not increments: each span is cut at midnight and ``accrued`` over its whole share of the day. Traffic is
+    what the agents reported to have sent, and what setting up is taken to have received.
     """
     totals: dict[tuple[CostKind, date], Decimal] = {}
     for span in lease.spans:
+        stopped = span.status is InstanceStatus.STOPPED
+        disk = CostKind.STORAGE_STOPPED if stopped else CostKind.STORAGE_RUNNING
         for day, start, end in split_by_day(span.started_at, span.ended_at or now):
-            for kind, rate in ((CostKind.COMPUTE, span.rate), (CostKind.STORAGE, span.storage_rate)):
+            for kind, rate in ((CostKind.COMPUTE, span.rate), (disk, span.storage_rate)):
                 if rate:
                     totals[kind, day] = totals.get((kind, day), ZERO) + accrued(rate, end - start)
+    for day, amount in _traffic_by_day(lease):
+        if amount:
+            totals[CostKind.BANDWIDTH, day] = totals.get((CostKind.BANDWIDTH, day), ZERO) + amount
     return totals
+
+
+def _traffic_by_day(lease: Lease) -> Iterator[tuple[date, Decimal]]:
+    if lease.acquired_at is not None:
+        yield utc_day(lease.acquired_at), ceil_nano(lease.download_price * lease.download_gb)
+    if lease.gone_at is not None and lease.agent_seen_at is not None and not lease.agent_saved:
+        # What it sent after its last word nobody will report: the most that it can be, until the bill is in.
+        yield utc_day(lease.gone_at), ceil_nano(lease.upload_price * lease.upload_gb * UPLOADS_UNSEEN)
+    for day, sent in lease.sent_bytes:
+        yield date.fromisoformat(day), ceil_nano(lease.upload_price * Decimal(str(sent)) / BYTES_PER_GB)
 
 
 def time_running(lease: Lease, now: datetime) -> timedelta:

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
 from autopilot.domain.instance import CostKind
+from autopilot.domain.money import ZERO
 
 
 class EntryType(StrEnum):
     RESERVE = "reserve"
-    """Worst case set aside with an intent; not spend."""
+    """Worst case set aside before something is asked of a market; not spend."""
     VOID = "void"
-    """Ends a reserve (negative of it)."""
+    """Ends a reserve, or the part of it that is no longer needed (negative)."""
     ACCRUE = "accrue"
-    """Spend by our own clock."""
+    """Spend by our own clock: the estimate."""
     SETTLE = "settle"
-    """The difference between what the market billed and what was accrued."""
+    """The market's own line taken over: what lies within rounding of the estimate."""
     ADJUST = "adjust"
-    """A later correction by the market."""
+    """The market's own line taken over where it drifts from the estimate, or corrects an earlier line."""
 
 
 SPEND_TYPES = (EntryType.ACCRUE, EntryType.SETTLE, EntryType.ADJUST)
+RESERVE_TYPES = (EntryType.RESERVE, EntryType.VOID)
+
+KindAndDay = tuple[CostKind, date]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +45,45 @@ class LedgerEntry:
     posted_at: datetime
     corrects: str | None = None
     """Id of the entry that this one ends or corrects."""
+    line_id: str | None = None
+    """Id of the market's line (``InvoiceLine``) that this one takes over."""
+
+    @property
+    def is_spend(self) -> bool:
+        return self.type in SPEND_TYPES
 
 
 @dataclass(frozen=True, slots=True)
-class SpendRow:
-    """One line of a spend report: ``key`` is the month, day, job, provider, GPU or kind asked for."""
+class InvoiceLine:
+    """What the market billed for one instance, kind and UTC day, as it said at one time. A new figure is a new line."""
 
-    key: str
-    compute: Decimal
-    storage: Decimal
-    bandwidth: Decimal
-    instances: int
+    id: str
+    provider: str
+    instance_id: str
+    lease_id: str
+    kind: CostKind
+    day: date
+    amount: Decimal
+    revision: int
+    """1 for the first figure that was seen; each other figure after it counts on."""
+    seen_at: datetime
 
-    @property
-    def total(self) -> Decimal:
-        return self.compute + self.storage + self.bandwidth
+
+@dataclass(frozen=True, slots=True)
+class LeaseBooks:
+    """What the ledger holds for one lease, summed."""
+
+    accrued: Mapping[KindAndDay, Decimal] = field(default_factory=dict)
+    """By our own clock alone."""
+    reserved: Decimal = ZERO
+    """Set aside and not yet voided."""
+    reserve_rows: int = 0
+    """Entries that made it so, both ways: the next one's number."""
+
+    def with_entry(self, entry: LedgerEntry) -> LeaseBooks:
+        if entry.type is EntryType.ACCRUE:
+            key = entry.kind, entry.day
+            return replace(self, accrued={**self.accrued, key: self.accrued.get(key, ZERO) + entry.amount})
+        if entry.type in RESERVE_TYPES:
+            return replace(self, reserved=self.reserved + entry.amount, reserve_rows=self.reserve_rows + 1)
+        return self

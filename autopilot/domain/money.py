@@ -19,6 +19,7 @@ NANO = Decimal("1e-9")
 CENT = Decimal("0.01")
 ZERO = Decimal(0)
 SECONDS_PER_HOUR = 3600
+BYTES_PER_GB = 1_000_000_000
 HOURS_PER_STORAGE_MONTH = 720
 """vast.ai bills a gigabyte-month of storage as 720 hours (contract: 0.14933 $/GB-month × 10 GB / 720)."""
 

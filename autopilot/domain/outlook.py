@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autopilot.domain.floors import AuctionShape
+
 AGE_EDGES_H = (0.5, 2.0, 8.0, 24.0)
 """Ages at which the hazard of a running spot machine may change: bins 0-½ h, ½-2 h, 2-8 h, 8-24 h, above."""
 
@@ -94,3 +96,5 @@ class Outlook:
     """Of the table of this job, if it has been made: the policy itself makes none while it decides."""
     belief: Belief = ()
     """Of the phases of the shape: whether any spot capacity that the job may rent can be had."""
+    auction: AuctionShape | None = None
+    """Of the tables for bids, where enough floors were recorded and the tables have been made."""

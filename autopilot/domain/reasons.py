@@ -23,6 +23,8 @@ class Reason(StrEnum):
     CHEAPEST = "cheapest"
     DEADLINE = "deadline"
     CHEAPER_ELSEWHERE = "cheaper_elsewhere"
+    FLOOR_MOVED = "floor_moved"
+    WAITING_FOR_PRICE = "waiting_for_price"
     OUTBID = "outbid"
     DISPLACED = "displaced"
     HOST_LOST = "host_lost"

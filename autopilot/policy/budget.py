@@ -14,15 +14,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.lease import UPLOADS_UNSEEN, Lease, LeaseState
 from autopilot.domain.money import BYTES_PER_GB, ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import Offer
 from autopilot.policy.params import Params
 
 STALE_AFTER = timedelta(minutes=15)
 """A lease of which there was no word for so long: nothing new is spent for its job or on its market."""
-UPLOADS_UNSEEN = 2
-"""Checkpoints sent beyond what agents have reported: the one on its way now, and the last one."""
 PERMIT_LEAST_S = 180
 """Shorter than this a permit would run out between two renewals of a daemon that is alive."""
 PERMIT_TAIL_S = 120

@@ -19,6 +19,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
+from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.cost import Candidate, candidates
 from autopilot.policy.deadline import Pressure, is_at_work, pressure
 from autopilot.policy.eligibility import eligible
@@ -69,8 +70,10 @@ def _for_main(
     now: datetime,
     params: Params,
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
+    auctioned = is_auctioned(job, force, market)
     if main is None:
-        return _acquire(job, found, force, market, now, params)
+        answer = by_auction if auctioned and found else _acquire
+        return answer(job, found, force, market, now, params)
     if main.exit_code is not None:
         return (Release(main.id, Reason.RETRY),), ()
     if main.instance_id is None:
@@ -82,6 +85,8 @@ def _for_main(
             return (Release(main.id, Reason.HOST_LOST),), ()
         return (), ()
     if main.state is LeaseState.PAUSED:
+        if auctioned and main.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
+            return by_auction(job, found, force, market, now, params)
         return decide_paused(job, main, found, force, market, now, params)
     silent_for = now - max(main.agent_seen_at or main.intended_at, main.running_since or main.intended_at)
     if main.running_since is None or not main.agent_state:
@@ -150,6 +155,8 @@ def _cheapest(possible: Ways) -> tuple[Way | None, Reason]:
 def _while_held(
     job: Job, main: Lease, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
+    if is_auctioned(job, force, market):
+        return by_auction(job, found, force, market, now, params)
     possible = ways(job, found, force, market, now, params)
     move, reason = None, Reason.DEADLINE
     if possible.idle.refused:

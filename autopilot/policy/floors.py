@@ -4,6 +4,8 @@
     P_0 = (Σ_m N_m + κ0 · prior) / (Σ_m n_m + κ0)      prior: the jump sizes of all levels, wherever one stands
     P_m = (N_m + κ · P_0) / (n_m + κ)                  each machine's own, shrunk to the pool (empirical Bayes)
 
+What else there is to rent is a class of the cheapest floor that is seen, and a Markov chain as well.
+
 Levels lie densely where floors usually are and ever wider above: a floor's distance from its calm state is what tells
 of the next jump.
 """
@@ -24,8 +26,10 @@ FIRST_LEVEL, LEVEL_GROWTH = 0.015, 1.55
 """The first level's width above the calm floor, as a share of it, and how much further each next one reaches."""
 HIGHEST_EDGE = 0.93
 """Of the on-demand rate; levels end there, at that rate, and above."""
-ELSEWHERE_WEIGHT = 20.0
-"""The marginal distribution of the cheapest other machine weighs as much as so many steps."""
+CLASSES = 4
+"""Of the cheapest floor that can be had: equally frequent ones."""
+CLASS_WEIGHT = 5.0
+"""What is taken for granted of the classes' moves weighs as much as so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,10 @@ class FloorFit:
     """No more machines than that have them: each costs as much as the pool."""
 
     def __post_init__(self) -> None:
-        if min(self.half_life_h, self.pool_weight, self.prior_weight) <= 0 or min(self.own_steps, self.most_own) < 0:
-            raise ValueError("half_life_h, pool_weight and prior_weight must be above 0, own_steps, most_own at least 0")
+        if min(self.half_life_h, self.pool_weight, self.prior_weight) <= 0:
+            raise ValueError("half_life_h, pool_weight and prior_weight must be above 0")
+        if min(self.own_steps, self.most_own) < 0:
+            raise ValueError("own_steps and most_own must be at least 0")
 
 
 def sampled(changes: Sequence[tuple[float, float | None]], from_s: float, until_s: float, step_s: float) -> list[float]:
@@ -108,6 +114,7 @@ def estimate(
         for number in sorted(best_known)
         if weights[number] >= fit.own_steps and len(names) > 1
     ]
+    classes, cheapest, moves, others = _elsewhere(np.where(known, seen, np.inf), weight, on_demand_rate)
     return FloorOutlook(
         step_s,
         tuple(edges),
@@ -115,7 +122,10 @@ def estimate(
         tuple(tuple(row) for row in ratios.tolist()),
         _jumps(pooled),
         tuple(own),
-        _elsewhere(seen, level, known, edges),
+        classes,
+        cheapest,
+        moves,
+        others,
     )
 
 
@@ -151,18 +161,34 @@ def _jumps(kernel: Any) -> Jumps:
     )
 
 
-def _elsewhere(seen: Any, level: Any, known: Any, edges: Sequence[float]) -> tuple[tuple[float, ...], ...]:
+Row = tuple[float, ...]
+
+
+def _elsewhere(shown: Any, weight: Any, on_demand_rate: float) -> tuple[Row, Row, tuple[Row, ...], tuple[Row, ...]]:
+    """Edges of the classes of the cheapest floor, what stands for each, its moves, and the second cheapest by it.
+
+    ``shown``: [machine, step], infinite where none was seen.
+    """
     import numpy as np
 
-    levels = len(edges) + 1
-    counts = np.zeros((levels, levels))
-    shown = np.where(known, seen, np.inf)
-    ranked = np.sort(shown, axis=0)
-    for machine in range(len(seen) if len(seen) > 1 else 0):
-        others = np.where(shown[machine] == ranked[0], ranked[1], ranked[0])
-        np.add.at(counts, (level[machine, known[machine]], np.searchsorted(edges, others[known[machine]])), 1.0)
-    marginal = counts.sum(0) / max(counts.sum(), 1.0)
-    if not counts.any():
-        marginal[-1] = 1.0
-    shares = (counts + ELSEWHERE_WEIGHT * marginal) / (counts.sum(1) + ELSEWHERE_WEIGHT)[:, None]
+    none = np.full((2, shown.shape[1]), np.inf)
+    first, second = np.minimum(np.sort(np.vstack((shown, none)), axis=0)[:2], 2 * on_demand_rate)
+    edges = np.unique(np.quantile(first, np.arange(1, CLASSES) / CLASSES))
+    count = len(edges) + 1
+    of_first, of_second = np.searchsorted(edges, first), np.searchsorted(edges, second)
+    members = [first[of_first == number] for number in range(count)]
+    cheapest = tuple(float(np.median(own)) if len(own) else float(edges[-1]) for own in members)
+    moves, others = np.zeros((count, count)), np.zeros((count, count))
+    np.add.at(moves, (of_first[:-1], of_first[1:]), weight)
+    np.add.at(others, (of_first[:-1], of_second[:-1]), weight)
+    return (
+        tuple(edges.tolist()),
+        cheapest,
+        _class_shares(moves, np.eye(count)),
+        _class_shares(others, others.sum(0) / others.sum()),
+    )
+
+
+def _class_shares(counts: Any, prior: Any) -> tuple[Row, ...]:
+    shares = (counts + CLASS_WEIGHT * prior) / (counts.sum(1) + CLASS_WEIGHT)[:, None]
     return tuple(tuple(row) for row in shares.tolist())

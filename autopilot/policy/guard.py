@@ -109,7 +109,7 @@ def _refusal(
     """Why the action may not go on, caps on money apart."""
     match action:
         case Acquire():
-            if any(isinstance(other, Acquire) for other in allowed) or job.lease_in(action.slot) is not None:
+            if any(isinstance(other, Acquire) for other in allowed) or not _is_free(job, action.slot, allowed):
                 return Reason.SLOT_TAKEN, (("slot", action.slot),)
             return _acquire_refusal(job, action, reserve, market, exposure, limits, params)
         case ChangeBid(lease_id, bid):
@@ -119,15 +119,22 @@ def _refusal(
             limit = ceiling(job.spec, lease.on_demand_rate, params)
             return None if limit is not None and bid <= limit else _above_ceiling(bid, limit)
         case Promote():
-            held = job.lease_in(Slot.MAIN)
-            # One without an instance keeps its slot even when released, until its create is resolved.
-            freed = held is None or (
-                held.instance_id is not None
-                and any(isinstance(other, Release) and other.lease_id == held.id for other in allowed)
-            )
+            freed = _is_free(job, Slot.MAIN, allowed)
             return None if freed else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
         case _:
             return None
+
+
+def _is_free(job: Job, slot: Slot, allowed: Iterable[Action]) -> bool:
+    """Nobody holds the slot, or who does is released by this very decision.
+
+    One without an instance keeps its slot even when released, until its create is resolved.
+    """
+    held = job.lease_in(slot)
+    return held is None or (
+        held.instance_id is not None
+        and any(isinstance(other, Release) and other.lease_id == held.id for other in allowed)
+    )
 
 
 def _out_of_sight(job: Job, action: Action, exposure: Exposure, now: datetime) -> Refusal | None:

@@ -52,6 +52,14 @@ class Params:
     """The prior, or a wider group of machines, weighs as much as so many hours of own history."""
     on_demand_margin_s: float = 300
     """Kept free before the deadline for on-demand offers that vanish as they are chosen."""
+    move_margin: float = 0.5
+    """At an auction: another machine must promise to save so much of what a step on it costs."""
+    wait_margin: float = 0.5
+    """The same for waiting instead of running."""
+    rebid_margin: float = 0.0
+    """The same for another bid on a machine that runs."""
+    rebid_gap_s: float = 300
+    """At an auction the bid on one machine is not changed more often."""
     save_timeout_s: float = 300
     """How long a planned move or a parking waits for the last checkpoint; a safe stop is charged with all of it."""
     waiting_horizon_s: float = 3600

@@ -33,6 +33,8 @@ NOTHING, SPOT, ON_DEMAND = range(3)
 FEWEST_STEPS, MOST_STEPS = 60, 450
 USUAL_STEP_S = 600.0
 SLACK_STEPS = 140
+MOST_TABLES = 16
+"""Kept at once; each takes up to 25 MB (docs/explanation/performance.md)."""
 
 
 class CostToGo:
@@ -76,7 +78,7 @@ def table_step_s(longest_s: float) -> float:
     return max(min(USUAL_STEP_S, longest_s / FEWEST_STEPS), longest_s / MOST_STEPS, 1.0)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=MOST_TABLES)
 def cost_to_go(shape: Shape) -> CostToGo:
     """The table for a shape, made once. Off the event loop, please: it takes a second or so."""
     return CostToGo(shape)

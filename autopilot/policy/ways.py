@@ -48,18 +48,40 @@ class Way:
 
     def note(self, *, chosen: bool) -> Note:
         choice = self.choice
-        return Note(
-            "way",
-            (
-                ("way", self.name),
-                ("cost", None if self.cost is None else Decimal(self.cost).quantize(CENT_OF_A_CENT)),
-                ("rate", choice.rate if choice else None),
-                ("provider", choice.offer.provider if choice else None),
-                ("machine_id", choice.offer.machine_id if choice else None),
-                ("refused", self.refused or None),
-                ("chosen", int(chosen)),
-            ),
+        return way_note(
+            self.name,
+            self.cost,
+            rate=choice.rate if choice else None,
+            provider=choice.offer.provider if choice else None,
+            machine=choice.offer.machine_id if choice else None,
+            refused=self.refused,
+            chosen=chosen,
         )
+
+
+def way_note(
+    name: str,
+    cost: float | None,
+    *,
+    rate: Decimal | float | None,
+    provider: str | None,
+    machine: str | None,
+    refused: str,
+    chosen: bool,
+) -> Note:
+    """One way as a line of the decision's record: ``rate`` is the bid or the price, ``cost`` to the job's end."""
+    return Note(
+        "way",
+        (
+            ("way", name),
+            ("cost", None if cost is None else Decimal(cost).quantize(CENT_OF_A_CENT)),
+            ("rate", Decimal(rate).quantize(CENT_OF_A_CENT) if isinstance(rate, float) else rate),
+            ("provider", provider),
+            ("machine_id", machine),
+            ("refused", refused or None),
+            ("chosen", int(chosen)),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)

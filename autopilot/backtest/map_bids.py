@@ -1,0 +1,157 @@
+"""The product's policy on bid suites: a few machines whose floors move, on-demand beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import isinf, nan
+
+from autopilot.backtest.bids import BidChooser, BidView
+from autopilot.backtest.choices import Choice
+from autopilot.backtest.choices import Spot as SpotAt
+from autopilot.backtest.session import GB_MONTH, MARKET, ORIGIN, Session, offer, physics, rate, vanishing_ticks
+from autopilot.backtest.suite import BidJob, BidTerms
+from autopilot.backtest.suite import Params as Given
+from autopilot.domain.actions import Acquire, ChangeBid, Release, SaveAndStop, SetStatus
+from autopilot.domain.floors import AuctionShape
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Checkpoint
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market, ProviderView
+from autopilot.domain.offer import Capabilities, CapacityType, Offer
+from autopilot.domain.outlook import Outlook
+from autopilot.domain.reasons import Reason
+from autopilot.policy.auction_tables import auction_tables
+from autopilot.policy.floors import FloorFit, estimate
+
+ON_DEMAND_MACHINE = "on-demand"
+BID_UNIT = Decimal("0.000001")
+CEILING = Decimal("0.999")
+"""On suites no on-demand renter displaces a bid: it needs only be the lower price."""
+
+
+def start_on_bids(terms: BidTerms, told: BidJob, given: Given, _model: object = None) -> BidChooser:
+    return BidMapping(terms, told, given).choose
+
+
+@lru_cache(maxsize=8)
+def _views(pays: str) -> dict[str, ProviderView]:
+    able = Capabilities(
+        spot=True,
+        on_demand=True,
+        can_rebid=True,
+        pauses_when_outbid=True,
+        keeps_disk_when_stopped=True,
+        bid_is_per_gpu=False,
+        reports_floor=True,
+        delivers_sigterm=False,
+        pays_bid=pays == "bid",
+    )
+    return {MARKET: ProviderView(able, known=True, credit=None)}
+
+
+class BidMapping:
+    def __init__(self, terms: BidTerms, told: BidJob, given: Given) -> None:
+        self._terms, self._told = terms, told
+        self._tick = timedelta(seconds=terms.tick_s)
+        own = {"bid_unit": BID_UNIT, "ceiling_of_on_demand": CEILING, "resume_s": terms.resume_s}
+        params = physics(told, given, terms.tick_s, terms.migrate_s, **own)
+        self._on_demand_rate = rate(terms.on_demand_rate)
+        self._storage_rate = rate(terms.storage_rate)
+        self._session = Session(
+            told,
+            params,
+            disk_gb=GB_MONTH,
+            max_bid=(self._on_demand_rate * CEILING).quantize(BID_UNIT),
+            checkpoint_interval=timedelta(seconds=terms.checkpoint_s),
+        )
+        self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_rate, self._storage_rate)
+        self._numbers = {machine: number for number, machine in enumerate(terms.machines)}
+        self._auction: AuctionShape | None = None
+
+    def choose(self, view: BidView) -> Choice | SpotAt:
+        now = ORIGIN + self._tick * view.tick
+        session = self._session
+        self._auction = self._auction or self._shape(view)
+        held = self._held(view, now)
+        if held is not None:
+            self._see(view, held, now)
+        session.told_progress(view.work_left_s, view.spent)
+        saved = session.estimate - timedelta(seconds=view.safe_left_s)
+        session.job = replace(session.job, checkpoint=Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now))
+        market = Market(_views(self._told.pays), self._offers(view), now, outlook=Outlook(auction=self._auction))
+        answer: Choice | SpotAt = view.running
+        if view.machine is not None:
+            answer = SpotAt(view.machine, view.bid)
+        for action in session.decided(market, now):
+            match action:
+                case Acquire():
+                    session.rent(action, now)
+                    is_spot = action.capacity_type is CapacityType.SPOT
+                    machine = action.offer.machine_id
+                    answer = SpotAt(self._numbers[machine], float(action.rate)) if is_spot else Choice.ON_DEMAND
+                case ChangeBid(_, bid):
+                    assert view.machine is not None
+                    answer = SpotAt(view.machine, float(bid))
+                case Release() | SaveAndStop(_, Reason.WAITING_FOR_PRICE):
+                    # A planned stop loses no work on suites.
+                    session.lose(now)
+                    answer = Choice.NONE
+                case SaveAndStop() | SetStatus():
+                    return Choice.PARK
+                case _:
+                    raise TypeError(f"not on such a market: {action}")
+        return answer
+
+    def _held(self, view: BidView, now: datetime) -> Lease | None:
+        """What is held by the view; the job is brought to it where a move was refused."""
+        session = self._session
+        held = session.job.main
+        name = ON_DEMAND_MACHINE if view.running is Choice.ON_DEMAND else ""
+        if view.machine is not None:
+            name = self._terms.machines[view.machine]
+        if held is None or held.machine_id == name:
+            return held
+        session.lose(now)
+        return session.before if session.before is not None and session.before.machine_id == name else None
+
+    def _see(self, view: BidView, held: Lease, now: datetime) -> None:
+        if view.is_set_up and not held.agent_boot:
+            held = replace(held, agent_boot=1)
+        if view.running is Choice.KEEP:
+            self._session.see(held, InstanceStatus.STOPPED, rate(view.bid), "", now)
+            return
+        state = "pulling" if view.pending_s > 0 else "running"
+        billed = rate(view.bid) if held.is_spot else self._on_demand_rate
+        self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
+
+    def _offers(self, view: BidView) -> tuple[Offer, ...]:
+        machines = zip(self._terms.machines, view.floors, strict=True)
+        shown = (offer(name, rate(floor), None, self._storage_rate) for name, floor in machines if not isinf(floor))
+        return (*shown, self._always)
+
+    def _shape(self, view: BidView) -> AuctionShape:
+        """The tables' shape from the floors before the run; the tables are made here, before the first decision."""
+        terms, told, params = self._terms, self._told, self._session.params
+        rows = (view.history(number, view.ticks_seen) for number in range(len(terms.machines)))
+        floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
+        outlook = estimate(
+            dict(zip(terms.machines, floors, strict=True)), terms.tick_s, terms.on_demand_rate, FloorFit()
+        )
+        reserve_ticks = 1 + told.lag_ticks + vanishing_ticks(told.vanish)
+        shape = AuctionShape(
+            outlook,
+            longest_work_s=told.work_s,
+            on_demand_rate=terms.on_demand_rate,
+            storage_rate=terms.storage_rate,
+            ceiling=float(params.ceiling_of_on_demand) * terms.on_demand_rate,
+            pays_bid=told.pays == "bid",
+            migrate_s=terms.migrate_s,
+            resume_s=terms.resume_s,
+            checkpoint_s=terms.checkpoint_s,
+            reserve_s=reserve_ticks * terms.tick_s,
+        )
+        auction_tables(shape)
+        return shape

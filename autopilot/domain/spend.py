@@ -1,0 +1,274 @@
+"""Spend reports: what was spent by day, job, GPU and so on, and what the same hours would have cost on demand.
+
+A report is made of the ledger's sums per lease, kind and UTC day. In another time zone a UTC day's sum is shared out
+over the zone's days as the machine's own spans say when it was spent; what has no time of its own (traffic, fees,
+corrections) goes with the hours that the machine ran. Shares add up to the sum to the nano-dollar.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
+from typing import Literal
+
+from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.lease import Span
+from autopilot.domain.money import ZERO, accrued, to_nano
+from autopilot.domain.time import MICROSECOND, start_of_day
+from autopilot.domain.zones import DAY, local_days, midnight, share_out
+
+SpendKey = Literal["month", "day", "job", "label", "provider", "gpu", "kind", "instance"]
+
+
+COLUMNS = ("compute", "storage", "bandwidth", "fees")
+_COLUMN_OF = {
+    CostKind.COMPUTE: "compute",
+    CostKind.STORAGE_RUNNING: "storage",
+    CostKind.STORAGE_STOPPED: "storage",
+    CostKind.BANDWIDTH: "bandwidth",
+    CostKind.FEE: "fees",
+    CostKind.CREDIT: "fees",
+}
+_SPENT_FOR_SPOT = (CostKind.COMPUTE, CostKind.STORAGE_STOPPED)
+"""On demand the hours would have cost another price, and no disk would have waited; all else would be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """What a report needs to know of a lease."""
+
+    id: str
+    job_id: str | None
+    label: str | None
+    """The job's name: a label that jobs may share."""
+    provider: str
+    instance_id: str | None
+    gpu: str
+    num_gpus: int
+    on_demand_rate: Decimal | None
+    """$/h on demand: of the same machine when it was rented, else the lowest that its market showed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The sum of what was posted for one lease and kind on one UTC day; ``day`` None: on all days of the period."""
+
+    lease_id: str
+    day: date | None
+    kind: CostKind
+    amount: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class SpendSource:
+    leases: Mapping[str, LeaseFacts]
+    cells: Sequence[Cell]
+    ran: Mapping[str, Sequence[tuple[datetime, datetime | None]]]
+    """By lease: from when to when it ran; None: it still does."""
+    spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    """By lease, where the cells are to be shared out over a zone's days."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpendRow:
+    """One line of a report. ``fees`` holds fees and credits; a credit is negative."""
+
+    key: str
+    compute: Decimal
+    storage: Decimal
+    bandwidth: Decimal
+    fees: Decimal
+    leases: frozenset[str] = frozenset()
+    name: str | None = None
+    """The job's, where lines are jobs."""
+    running: timedelta = timedelta(0)
+    on_demand: Decimal | None = None
+    """What the running hours would have cost on demand, as far as prices are known; None: not known at all."""
+    compared: Decimal = ZERO
+    """What was spent, in place of ``on_demand``, on computing and on keeping disks of paused machines."""
+    gpu_hours: Mapping[str, tuple[timedelta, Decimal]] = field(default_factory=dict)
+    """By GPU: hours times GPUs, and what was spent on them (as in ``compared``)."""
+
+    @property
+    def instances(self) -> int:
+        return len(self.leases)
+
+    @property
+    def total(self) -> Decimal:
+        return self.compute + self.storage + self.bandwidth + self.fees
+
+    @property
+    def saved(self) -> Decimal | None:
+        return None if self.on_demand is None else self.on_demand - self.compared
+
+
+def total_row(rows: Iterable[SpendRow]) -> SpendRow:
+    """The sum of all rows."""
+    made = _Sum()
+    for row in rows:
+        made.add_row(row)
+    return made.row("total", None)
+
+
+def report(
+    source: SpendSource,
+    by: SpendKey,
+    *,
+    now: datetime,
+    zone: tzinfo = UTC,
+    first: date | None = None,
+    after: date | None = None,
+) -> tuple[SpendRow, ...]:
+    """Lines ordered by key, over the zone's days from ``first`` up to but without ``after``.
+
+    What lies outside the period in another zone than UTC is left out: ``zones.window`` says which cells it takes.
+    """
+    sums: dict[str, _Sum] = defaultdict(_Sum)
+    for cell in source.cells:
+        lease = source.leases[cell.lease_id]
+        if zone is UTC or cell.day is None:
+            sums[_key(by, lease, cell.kind, cell.day)].add(lease, cell.kind, cell.amount)
+            continue
+        for day, amount in _by_local_day(cell, cell.day, source.spans.get(cell.lease_id, ()), zone, now):
+            if (first is None or day >= first) and (after is None or day < after):
+                sums[_key(by, lease, cell.kind, day)].add(lease, cell.kind, amount)
+    if by != "kind":
+        _add_hours(sums, source, by, now, zone, first, after)
+    return tuple(sums[key].row(key, by) for key in sorted(sums))
+
+
+class _Sum:
+    """A line in the making."""
+
+    def __init__(self) -> None:
+        self.columns: dict[str, Decimal] = dict.fromkeys(COLUMNS, ZERO)
+        self.leases: set[str] = set()
+        self.name: str | None = None
+        self.running = timedelta(0)
+        self.on_demand: Decimal | None = None
+        self.compared = ZERO
+        self.gpu_hours: dict[str, tuple[timedelta, Decimal]] = {}
+
+    def add(self, lease: LeaseFacts, kind: CostKind, amount: Decimal) -> None:
+        self.columns[_COLUMN_OF[kind]] += amount
+        self.leases.add(lease.id)
+        self.name = lease.label
+        if kind in _SPENT_FOR_SPOT:
+            hours, spent = self.gpu_hours.get(lease.gpu, (timedelta(0), ZERO))
+            self.gpu_hours[lease.gpu] = hours, spent + amount
+            if lease.on_demand_rate is not None:
+                self.compared += amount
+
+    def add_hours(self, lease: LeaseFacts, ran: timedelta) -> None:
+        self.running += ran
+        hours, spent = self.gpu_hours.get(lease.gpu, (timedelta(0), ZERO))
+        self.gpu_hours[lease.gpu] = hours + ran * lease.num_gpus, spent
+        if lease.on_demand_rate is not None:
+            self.on_demand = (self.on_demand or ZERO) + accrued(lease.on_demand_rate, ran)
+
+    def add_row(self, row: SpendRow) -> None:
+        for column in self.columns:
+            self.columns[column] += getattr(row, column)
+        self.leases |= row.leases
+        self.running += row.running
+        self.compared += row.compared
+        if row.on_demand is not None:
+            self.on_demand = (self.on_demand or ZERO) + row.on_demand
+        for gpu, (hours, spent) in row.gpu_hours.items():
+            before = self.gpu_hours.get(gpu, (timedelta(0), ZERO))
+            self.gpu_hours[gpu] = before[0] + hours, before[1] + spent
+
+    def row(self, key: str, by: SpendKey | None) -> SpendRow:
+        return SpendRow(
+            key=key,
+            **self.columns,
+            leases=frozenset(self.leases),
+            name=self.name if by == "job" else None,
+            running=self.running,
+            on_demand=self.on_demand,
+            compared=self.compared,
+            gpu_hours=self.gpu_hours,
+        )
+
+
+def _add_hours(
+    sums: Mapping[str, _Sum],
+    source: SpendSource,
+    by: SpendKey,
+    now: datetime,
+    zone: tzinfo,
+    first: date | None,
+    after: date | None,
+) -> None:
+    begin = None if first is None else midnight(first, zone)
+    finish = now if after is None else min(now, midnight(after, zone))
+    for lease_id, stretches in source.ran.items():
+        lease = source.leases[lease_id]
+        hours: dict[date | None, timedelta] = defaultdict(timedelta)
+        for started_at, ended_at in stretches:
+            start = started_at if begin is None else max(started_at, begin)
+            end = finish if ended_at is None else min(ended_at, finish)
+            if by not in ("day", "month"):
+                hours[None] += max(end - start, timedelta(0))
+                continue
+            for day, since, until in local_days(start, end, zone):
+                hours[day] += until - since
+        for each, ran in hours.items():
+            line = sums.get(_key(by, lease, CostKind.COMPUTE, each))
+            if line is not None:  # hours of which nothing is posted yet have no line to stand in
+                line.add_hours(lease, ran)
+
+
+def _by_local_day(
+    cell: Cell, utc_day: date, spans: Sequence[Span], zone: tzinfo, now: datetime
+) -> Sequence[tuple[date, Decimal]]:
+    start = start_of_day(utc_day)
+    parts = list(local_days(start, start + DAY, zone))
+    weights = [_weight(spans, cell.kind, since, until, now) for _, since, until in parts]
+    if not any(weights):
+        weights = [_weight(spans, None, since, until, now) for _, since, until in parts]
+    if not any(weights):
+        weights = [(until - since) // MICROSECOND for _, since, until in parts]
+    shares = zip(parts, share_out(cell.amount, weights), strict=True)
+    return [(day, share) for (day, _, _), share in shares if share]
+
+
+def _weight(spans: Sequence[Span], kind: CostKind | None, since: datetime, until: datetime, now: datetime) -> int:
+    """What the spans cost of ``kind`` in that time, in nano-dollar-microseconds; else how long they ran."""
+    weight = 0
+    for span in spans:
+        overlap = min(until, span.ended_at or now) - max(since, span.started_at)
+        if overlap <= timedelta(0):
+            continue
+        if kind is CostKind.COMPUTE:
+            factor = to_nano(span.rate)
+        elif kind is not None and kind.is_storage:
+            is_stopped = span.status is InstanceStatus.STOPPED
+            factor = to_nano(span.storage_rate) if is_stopped is (kind is CostKind.STORAGE_STOPPED) else 0
+        else:
+            factor = int(span.status is InstanceStatus.RUNNING)
+        weight += factor * (overlap // MICROSECOND)
+    return weight
+
+
+def _key(by: SpendKey, lease: LeaseFacts, kind: CostKind, day: date | None) -> str:
+    match by:
+        case "month":
+            return "" if day is None else f"{day:%Y-%m}"
+        case "day":
+            return "" if day is None else day.isoformat()
+        case "job":
+            return lease.job_id or ""
+        case "label":
+            return lease.label or ""
+        case "provider":
+            return lease.provider
+        case "gpu":
+            return lease.gpu
+        case "kind":
+            return kind.value
+        case "instance":
+            return lease.instance_id or lease.id

@@ -1,0 +1,280 @@
+"""What each way to go on costs where spot machines are auctioned off: one step on the floors of now, then the tables.
+
+The floors, the work and what a pause would throw back are taken as they are; what follows the next step is read from
+the tables, at the levels that the floors are expected to be at then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+
+from autopilot.domain.floors import RATIO_EDGES
+from autopilot.policy.auction_tables import AuctionTables, LevelOdds, MachineTable
+
+UNSEEN_MARKUP = 1.1
+"""A machine that runs although nothing was ever seen of its floor is taken to be won by so much."""
+
+
+class Held(Enum):
+    NOTHING = "nothing"
+    PAUSED = "paused"
+    RUNNING = "running"
+    ON_DEMAND = "on_demand"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A spot machine that may be bid on, or is."""
+
+    machine: str
+    floor: float | None
+    """$/h; None where it is not known: such a machine is not bid on, but a held one may be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a job stands. Seconds, dollars."""
+
+    left_s: float
+    """Until the deadline."""
+    work_s: float
+    thrown_back_s: float = 0.0
+    """Work that a pause now would throw back."""
+    worst_extra_s: float = 0.0
+    """Work that there may be beyond the estimate."""
+    held: Held = Held.NOTHING
+    machine: str = ""
+    """The spot machine that is held."""
+    is_set_up: bool = False
+    """Whether a held machine needs but a resume to run again."""
+    pending_s: float = 0.0
+    """Set-up or resume time that what runs still has to serve."""
+    bid: float = 0.0
+    """The bid on the machine that is held, $/h."""
+    won_at: float | None = None
+    """The floor over which that bid was placed: what is known of a running machine whose floor is not shown, for it
+    echoes our own bid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """One way to go on, and the expected dollars from here to the end."""
+
+    cost: float
+    machine: str = ""
+    """Of a bid; empty for the others."""
+    bid: float = 0.0
+    price: float = 0.0
+    """$/h while it runs, disk included; of a bid: at the present floor or, where bids are paid, the bid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotes:
+    on_demand: Quote
+    release: Quote
+    """Hold nothing for now."""
+    keep: Quote | None
+    """Keep the machine paused, or pause it."""
+    stay: Quote | None
+    """Leave the bid on the held machine as it is."""
+    bids: tuple[Quote, ...]
+    """The best bid at or above the floor of each machine."""
+    patient: tuple[Quote, ...]
+    """The best bid below the floor of each machine: it wins when the floor falls."""
+    is_forced: bool
+    """The deadline guard: on-demand capacity now, or it may not finish in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """By how much an expectation must be better before it is acted on, as shares of what a step costs that runs.
+
+    Each comparison is one of estimates, and the least of several estimates is too low at the mean.
+    """
+
+    move: float = 0.5
+    """To another machine."""
+    wait: float = 0.5
+    """From running to not running."""
+    rebid: float = 0.0
+    """To another bid on the same machine while it runs."""
+
+
+def quotes(tables: AuctionTables, standing: Standing, spots: Sequence[Spot]) -> Quotes:
+    """The price of each way from here; pure, some microseconds for each machine.
+
+    ``spots`` are those that may be rented and, first or anywhere among them, the one that is held.
+    """
+    return _Pricing(tables, standing, spots).quotes()
+
+
+def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) -> Quote:
+    """The way to take: the cheapest, but for the margins by which it must be cheaper."""
+    if quoted.is_forced:
+        return quoted.on_demand
+    step_h = step_s / 3600
+    is_held = standing.held is not Held.NOTHING
+    best, least = quoted.on_demand, quoted.on_demand.cost
+    own = [quote for quote in quoted.bids if quote.machine == standing.machine and quote.machine]
+    if quoted.stay is not None and standing.held is Held.RUNNING:
+        best, least = _lower(best, least, quoted.stay, 0.0)
+        own_margin = margins.rebid * quoted.stay.price * step_h
+    else:
+        own_margin = 0.0
+    for quote in own:
+        best, least = _lower(best, least, quote, own_margin)
+    for quote in quoted.bids:
+        if quote.machine != standing.machine:
+            best, least = _lower(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
+    idle = [(quote, quote.cost) for quote in (quoted.release, quoted.keep) if quote is not None]
+    for quote in quoted.patient:
+        is_other = is_held and quote.machine != standing.machine
+        idle.append((quote, quote.cost + (margins.move * quote.price * step_h if is_other else 0.0)))
+    waiting, cost = min(idle, key=lambda each: each[1])
+    margin = 0.0
+    if best is not quoted.on_demand or standing.held is Held.ON_DEMAND:
+        margin = margins.wait * step_h * min((quote.price for quote in quoted.bids), default=quoted.on_demand.price)
+    return waiting if cost < least - margin else best
+
+
+def _lower(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quote, float]:
+    return (quote, quote.cost) if quote.cost < least - margin else (best, least)
+
+
+class _Pricing:
+    def __init__(self, tables: AuctionTables, standing: Standing, spots: Sequence[Spot]) -> None:
+        self.tables, self.standing, self.spots = tables, standing, spots
+        shape, step_s = tables.shape, tables.step_s
+        self.step_h = step_s / 3600
+        self.storage = shape.storage_rate * self.step_h
+        self.migrate, self.resume = shape.migrate_s / step_s, shape.resume_s / step_s
+        self.next = int(standing.left_s / step_s + 1e-6) - 1
+        """Whole steps left after this one."""
+        self.work = max(standing.work_s / step_s, 1e-3)
+        self.thrown_back = standing.thrown_back_s / step_s
+        self.pending = standing.pending_s / step_s
+        self.is_on_demand = standing.held is Held.ON_DEMAND
+        self._gains: dict[tuple[int, int, int, bool], tuple[list[float], float]] = {}
+        floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor is not None)
+        first = floors[0] if floors else (inf, "")
+        self.cheapest_machine, self.cheapest = first[1], tables.elsewhere(first[0])
+        self.second = tables.elsewhere(floors[1][0] if len(floors) > 1 else inf)
+
+    def quotes(self) -> Quotes:
+        standing = self.standing
+        bids: list[Quote] = []
+        patient: list[Quote] = []
+        keep = stay = None
+        for spot in self.spots:
+            mine = spot.machine == standing.machine and standing.held in (Held.PAUSED, Held.RUNNING)
+            floor = spot.floor
+            is_echo = mine and standing.held is Held.RUNNING and floor is None
+            if is_echo:
+                floor = min(standing.bid, standing.won_at or standing.bid / UNSEEN_MARKUP)
+            if floor is None:
+                if mine:
+                    keep = Quote(self._gone(spot.machine) + self.storage)
+                continue
+            table = self.tables.of(spot.machine)
+            level = self.tables.level(floor)
+            gain, paused = self._gain(table, level, self._elsewhere(spot.machine), mine)
+            above, below = self._best(spot.machine, floor, table.odds[level], gain, paused)
+            # Without a word of its floor a raise would be followed by the next: then the bid stays, or the job leaves.
+            if above is not None and not (is_echo and standing.won_at is None):
+                bids.append(above)
+            if below is not None and not is_echo:
+                patient.append(below)
+            if mine:
+                keep = Quote(paused)
+                stay = self._staying(floor, table.odds[level], gain, paused)
+        return Quotes(self._on_demand(), self._release(), keep, stay, tuple(bids), tuple(patient), self._forced())
+
+    def _forced(self) -> bool:
+        standing, step_s = self.standing, self.tables.step_s
+        worst = standing.work_s + standing.worst_extra_s
+        worst += standing.pending_s if self.is_on_demand else standing.thrown_back_s + self.tables.shape.migrate_s
+        return self.next * step_s < worst + self.tables.shape.reserve_s - 1e-6
+
+    def _elsewhere(self, machine: str) -> int:
+        """The class of the cheapest floor but for this machine's."""
+        return self.second if machine == self.cheapest_machine else self.cheapest
+
+    def _gain(self, table: MachineTable, level: int, elsewhere: int, mine: bool) -> tuple[list[float], float]:
+        """[ratio bin] → what winning against all up to that bin is worth; and $ where nothing is won, storage paid."""
+        key = (id(table), level, elsewhere, mine)
+        found = self._gains.get(key)
+        if found is None:
+            found = self._gains[key] = self._new_gain(table, level, elsewhere, mine)
+        return found
+
+    def _new_gain(self, table: MachineTable, level: int, elsewhere: int, mine: bool) -> tuple[list[float], float]:
+        work, standing = self.work, self.standing
+        if mine and standing.held is Held.RUNNING:
+            to_run, to_pause = work + self.pending - 1, work + self.thrown_back
+        elif mine and standing.is_set_up:
+            to_run, to_pause = work + self.resume - 1, work
+        else:
+            to_run, to_pause = work + self.migrate - 1, work + self.migrate - self.resume
+        run = self.tables.levels_row(table.run, self.next, to_run, elsewhere)
+        paused = self.tables.levels_row(table.paused, self.next, to_pause, elsewhere)
+        better = [a - b for a, b in zip(run, paused, strict=True)]
+        odds = table.odds[level]
+        total, gains = 0.0, []
+        for row in odds.bins:
+            for to, share in row:
+                total += share * better[to]
+            gains.append(total)
+        return gains, sum(share * paused[to] for to, share in odds.moves) + self.storage
+
+    def _best(
+        self, machine: str, floor: float, odds: LevelOdds, gain: list[float], paused: float
+    ) -> tuple[Quote | None, Quote | None]:
+        """The best bid at or above the floor, and the best below it."""
+        pays_bid, step_h = self.tables.shape.pays_bid, self.step_h
+        shares = odds.won if pays_bid else odds.cleared
+        above = below = float("inf")
+        bid_above = bid_below = 0.0
+        for edge, won, share in zip(RATIO_EDGES, gain, shares, strict=True):
+            bid = floor * edge
+            if bid >= self.tables.shape.ceiling:
+                break
+            cost = won + share * (bid if pays_bid else floor) * step_h
+            if edge < 1.0:
+                if cost < below:
+                    below, bid_below = cost, bid
+            elif cost < above - 1e-9:
+                above, bid_above = cost, bid
+        storage = self.tables.shape.storage_rate
+        price = floor + storage
+        return (
+            Quote(paused + above, machine, bid_above, price) if bid_above else None,
+            Quote(paused + below, machine, bid_below, price) if bid_below else None,
+        )
+
+    def _staying(self, floor: float, odds: LevelOdds, gain: list[float], paused: float) -> Quote:
+        bid = self.standing.bid
+        reached = [number for number, edge in enumerate(RATIO_EDGES) if floor * edge <= bid * (1 + 1e-9)]
+        price = floor + self.tables.shape.storage_rate
+        if not reached:
+            return Quote(paused, self.standing.machine, bid, price)
+        last = reached[-1]
+        paid = odds.won[last] * bid if self.tables.shape.pays_bid else odds.cleared[last] * floor
+        return Quote(paused + gain[last] + paid * self.step_h, self.standing.machine, bid, price)
+
+    def _gone(self, machine: str) -> float:
+        """A held, paused machine of which nothing is seen: as at the highest level."""
+        table = self.tables.of(machine)
+        return self.tables.levels_row(table.paused, self.next, self.work, self.cheapest)[-1]
+
+    def _on_demand(self) -> Quote:
+        shape = self.tables.shape
+        rate = shape.on_demand_rate + shape.storage_rate
+        start = self.pending if self.is_on_demand else self.migrate
+        after = self.tables.cost(self.tables.on_demand, self.next, self.work + start - 1, self.cheapest)
+        return Quote(rate * self.step_h + after, price=rate)
+
+    def _release(self) -> Quote:
+        return Quote(self.tables.cost(self.tables.start, self.next, self.work, self.cheapest))

@@ -1,0 +1,188 @@
+"""Decisions where spot machines are auctioned off and enough of their floors was recorded: the bid is part of the way.
+
+The prices of all ways come from ``auction``; here they become actions, within what the market can do and the job file
+and the budget allow. Bids change while a machine runs, up and down, but not more often than ``rebid_gap_s``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
+from math import inf
+
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Note, Release, SaveAndStop
+from autopilot.domain.floors import AuctionShape
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease, LeaseState, Slot
+from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+from autopilot.policy import budget
+from autopilot.policy.auction import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
+from autopilot.policy.auction_tables import auction_tables
+from autopilot.policy.bidding import ceiling
+from autopilot.policy.cost import Candidate, best
+from autopilot.policy.deadline import Pressure, is_at_work
+from autopilot.policy.params import Params
+from autopilot.policy.ways import is_affordable, way_note
+
+NOTED_BIDS = 3
+Answer = tuple[tuple[Action, ...], tuple[Note, ...]]
+
+
+def is_auctioned(job: Job, force: Pressure, market: Market) -> bool:
+    """Whether this job's ways can be priced as an auction now."""
+    return market.outlook.auction is not None and force.slack is not None and not force.is_past and job.spec.fall_back
+
+
+def by_auction(
+    job: Job, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params
+) -> Answer:
+    """The cheapest way from where the job stands: nothing, a machine that works or loads, or one that is paused."""
+    shape = market.outlook.auction
+    assert shape is not None
+    return _Auctioned(job, found, force, market, shape, now, params).answer()
+
+
+@dataclass(slots=True)
+class _Auctioned:
+    job: Job
+    found: list[Candidate]
+    force: Pressure
+    market: Market
+    shape: AuctionShape
+    now: datetime
+    params: Params
+
+    def answer(self) -> Answer:
+        tables, main = auction_tables(self.shape), self.job.main
+        bids = {way.offer.machine_id: way for way in self.found if way.capacity_type is CapacityType.SPOT}
+        spots = [Spot(machine, float(way.offer.floor or 0)) for machine, way in bids.items()]
+        if main is not None and main.is_spot:
+            spots.append(Spot(main.machine_id, self._own_floor(main)))
+        standing = self._standing(main)
+        quoted = self._possible(quotes(tables, standing, spots), main)
+        margins = Margins(self.params.move_margin, self.params.wait_margin, self.params.rebid_margin)
+        chosen = choice(quoted, standing, margins, tables.step_s)
+        return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
+
+    def _standing(self, main: Lease | None) -> Standing:
+        job, force = self.job, self.force
+        saved = job.checkpoint.work_done if job.checkpoint else timedelta(0)
+        held, pending_s = Held.NOTHING, 0.0
+        if main is not None:
+            is_paused = main.state is LeaseState.PAUSED
+            held = Held.ON_DEMAND if not main.is_spot else Held.PAUSED if is_paused else Held.RUNNING
+            if not is_paused and not is_at_work(main):
+                started = main.running_since or main.acquired_at or main.intended_at
+                whole = self.shape.resume_s if main.agent_boot > 1 else self.shape.migrate_s
+                pending_s = max(whole - (self.now - started).total_seconds(), 0.0)
+        return Standing(
+            left_s=force.left_s,
+            work_s=force.work_s,
+            thrown_back_s=max((job.work_done - saved).total_seconds(), 0.0) if held is Held.RUNNING else 0.0,
+            worst_extra_s=force.upper_work_s - force.work_s,
+            held=held,
+            machine=main.machine_id if main is not None and main.is_spot else "",
+            is_set_up=main is not None and main.agent_boot > 0,
+            pending_s=pending_s,
+            bid=float(main.rate) if main is not None and main.is_spot else 0.0,
+        )
+
+    def _own_floor(self, main: Lease) -> float | None:
+        """Of the machine that we hold, where the market's floor of it does not echo our own bid."""
+        for offer in self.market.offers:
+            if (offer.provider, offer.machine_id) == (main.provider, main.machine_id):
+                return None if offer.floor is None else float(offer.floor)
+        return None
+
+    def _possible(self, quoted: Quotes, main: Lease | None) -> Quotes:
+        """Without what this market cannot do or the budget does not reach."""
+        mine = main.machine_id if main is not None and main.is_spot else ""
+        if main is not None and main.state is not LeaseState.PAUSED:
+            quoted = replace(quoted, keep=None)  # nothing pauses a machine that we want to keep
+        quoted = replace(quoted, patient=tuple(quote for quote in quoted.patient if quote.machine == mine))
+        choice_of_it = best(self.found, CapacityType.ON_DEMAND)
+        holds_it = main is not None and not main.is_spot
+        if not holds_it and (choice_of_it is None or not self._can_pay(choice_of_it)):
+            quoted = replace(quoted, on_demand=Quote(inf), is_forced=False)
+        return quoted
+
+    def _can_pay(self, on_demand: Candidate) -> bool:
+        """A start and a stop of it; and, when it would be for good, all the rest."""
+        left = budget.left(self.job, self.params)
+        if left is None:
+            return True
+        if not is_affordable(self.job, on_demand, self.params):
+            return False
+        burn = float(on_demand.price + on_demand.offer.storage_rate(self.job.spec.disk_gb))
+        return float(left) >= burn * (self.force.work_s + self.force.to_on_demand_s) / 3600
+
+    def _actions(
+        self, quoted: Quotes, chosen: Quote, main: Lease | None, bids: dict[str, Candidate]
+    ) -> tuple[Action, ...]:
+        if chosen is quoted.keep or chosen is quoted.stay:
+            return ()
+        if chosen is quoted.release:
+            return () if main is None else self._leave(main, Reason.WAITING_FOR_PRICE)
+        if chosen is quoted.on_demand:
+            on_demand = best(self.found, CapacityType.ON_DEMAND)
+            if on_demand is None or (main is not None and not main.is_spot):
+                return ()
+            reason = Reason.DEADLINE if quoted.is_forced else Reason.CHEAPEST
+            return self._take(main, on_demand, on_demand.rate, reason)
+        unit = self.params.bid_unit
+        bid = Decimal(chosen.bid).quantize(unit, ROUND_CEILING)
+        if main is not None and main.is_spot and chosen.machine == main.machine_id:
+            return self._rebid(main, bid)
+        way = bids[chosen.machine]
+        highest = ceiling(self.job.spec, way.offer.on_demand_rate, self.params)
+        reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
+        return self._take(main, way, min(bid, highest or bid), reason)
+
+    def _take(self, main: Lease | None, way: Candidate, rate: Decimal, reason: Reason) -> tuple[Action, ...]:
+        """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one."""
+        if main is None:
+            return (Acquire(Slot.MAIN, way.offer, way.capacity_type, rate, reason),)
+        if main.state is LeaseState.PAUSED:
+            take = Acquire(Slot.MAIN, way.offer, way.capacity_type, rate, reason)
+            return (Release(main.id, main.pause_cause or Reason.UNKNOWN), take)
+        return (Acquire(Slot.NEXT, way.offer, way.capacity_type, rate, reason),)
+
+    def _leave(self, main: Lease, reason: Reason) -> tuple[Action, ...]:
+        """Nothing unsaved is given up: a machine at work saves first."""
+        return (SaveAndStop(main.id, reason),) if is_at_work(main) else (Release(main.id, reason),)
+
+    def _rebid(self, main: Lease, bid: Decimal) -> tuple[Action, ...]:
+        view = self.market.providers.get(main.provider)
+        highest = ceiling(self.job.spec, main.on_demand_rate, self.params)
+        if view is None or not view.capabilities.can_rebid or highest is None:
+            return ()
+        bid = min(bid, highest)
+        since = main.bid_changed_at
+        too_soon = since is not None and self.now - since < timedelta(seconds=self.params.rebid_gap_s)
+        if bid == main.rate or too_soon:
+            return ()
+        return (ChangeBid(main.id, bid, Reason.OUTBID if main.state is LeaseState.PAUSED else Reason.FLOOR_MOVED),)
+
+    def _notes(self, quoted: Quotes, chosen: Quote, main: Lease | None) -> tuple[Note, ...]:
+        provider = main.provider if main is not None else None
+        rows = [("on_demand", quoted.on_demand), ("wait", quoted.release), ("keep", quoted.keep), ("stay", quoted.stay)]
+        cheapest = sorted((*quoted.bids, *quoted.patient), key=lambda quote: quote.cost)[:NOTED_BIDS]
+        rows += [("spot", quote) for quote in cheapest]
+        if chosen not in [quote for _, quote in rows]:
+            rows.append(("spot", chosen))
+        return tuple(
+            way_note(
+                name,
+                None if quote.cost == inf else quote.cost,
+                rate=quote.bid or None,
+                provider=provider,
+                machine=quote.machine or None,
+                refused="deadline" if quoted.is_forced and quote is not quoted.on_demand else "",
+                chosen=quote is chosen,
+            )
+            for name, quote in rows
+            if quote is not None
+        )

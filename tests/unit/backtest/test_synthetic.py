@@ -1,0 +1,103 @@
+"""Synthetic markets have the traits that they are made for, and listings hide what they must."""
+
+from __future__ import annotations
+
+from array import array
+from math import inf, isinf
+from statistics import median
+
+import pytest
+
+from autopilot.backtest.bid_session import start_on_bids
+from autopilot.backtest.bids import BidView, play_bids
+from autopilot.backtest.choices import Choice, Spot
+from autopilot.backtest.play import Conditions, play
+from autopilot.backtest.suite import BidJob, BidRun, BidSuite, BidTerms, Listing
+from autopilot.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
+
+
+@pytest.fixture(scope="module")
+def vast() -> BidSuite:
+    return synthetic_suite("vast", 1, starts=2)
+
+
+@pytest.mark.parametrize("kind", ["vast", "three-machines"])
+def test_a_seed_makes_one_suite(kind: Kind) -> None:
+    one, same, other = (synthetic_suite(kind, seed, starts=1) for seed in (3, 3, 4))
+    assert one == same
+    assert one.floors != other.floors
+
+
+def test_runs_have_every_deadline_after_a_recorded_history(vast: BidSuite) -> None:
+    assert sorted({run.deadline_s / run.work_s for run in vast.runs}) == pytest.approx([1.1, 1.25, 1.5, 2.0, 3.0])
+    assert min(run.start for run in vast.runs) >= 2000
+    assert all(run.start + run.deadline_s / 300 < len(vast.floors[0]) for run in vast.runs)
+
+
+def test_the_median_machine_is_seldom_seen() -> None:
+    shares = []
+    for seed in range(4):
+        listing = synthetic_suite("vast", seed, starts=1).listing
+        assert listing is not None
+        shares += [sum(not isinf(floor) for floor in row) / len(row) for row in listing.shown]
+    assert 0.12 < median(shares) < 0.28
+    assert min(shares) < 0.08
+
+
+def test_no_bid_wins_a_machine_that_is_rented_on_demand_or_gone(vast: BidSuite) -> None:
+    gone = [sum(map(isinf, row)) / len(row) for row in vast.floors]
+    assert 0.2 < median(gone) < 0.8
+
+
+def test_on_demand_costs_some_more_than_a_usual_floor() -> None:
+    usual = []
+    for seed in range(6):
+        suite = synthetic_suite("vast", seed, starts=1)
+        usual += [min(row) for row in suite.floors]
+    assert suite.terms.on_demand_rate / median(usual) == pytest.approx(ON_DEMAND_SPREAD, rel=0.25)
+
+
+def test_some_of_what_is_shown_is_late(vast: BidSuite) -> None:
+    assert vast.listing is not None
+    late = seen = 0
+    for shown, true in zip(vast.listing.shown, vast.floors, strict=True):
+        for read, floor in zip(shown, true, strict=True):
+            seen += not isinf(read)
+            late += not isinf(read) and read != floor
+    assert 0.001 < late / seen < 0.1
+
+
+TERMS = BidTerms(300.0, 1.0, 0.01, 0.0, 0.0, 300.0, ("a", "b", "c"))
+
+
+def views(choices: list[Choice | Spot]) -> list[tuple[float, ...]]:
+    """What is shown in each tick while those answers are given; a and b share a host, c is never listed."""
+    ticks = len(choices) + 3
+    floors = tuple(array("d", [floor] * ticks) for floor in (0.1, 0.2, 0.3))
+    listing = Listing((floors[0], floors[1], array("d", [inf] * ticks)), (0, 0, 1))
+    shown: list[tuple[float, ...]] = []
+
+    def choose(view: BidView) -> Choice | Spot:
+        shown.append(tuple(view.floors))
+        return choices[view.tick] if view.tick < len(choices) else Choice.NONE
+
+    run = BidRun(0, 3000.0, 300.0 * len(choices), "bid")
+    play_bids(TERMS, run, floors, choose, BidJob(3000.0, run.deadline_s, "bid"), listing=listing)
+    return shown
+
+
+def test_a_machine_that_runs_for_us_hides_its_host() -> None:
+    assert views([Spot(0, 0.1), Spot(0, 0.1)])[:2] == [(0.1, 0.2, inf), (inf, inf, inf)]
+
+
+def test_a_paused_machine_shows_its_floor() -> None:
+    assert views([Spot(2, 0.1), Choice.KEEP])[1] == (0.1, 0.2, 0.3)
+
+
+@pytest.mark.parametrize("kind", ["vast", "three-machines"])
+def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> None:
+    suite = synthetic_suite(kind, 5, work_h=3.0, stretches=(1.3, 2.0), starts=2)
+    for run in suite.runs:
+        outcome = play(suite, run, lambda terms, job: start_on_bids(terms, job, {}), Conditions())  # type: ignore[arg-type]
+        assert outcome.status == "finished"
+        assert outcome.cost < 3.5 * suite.terms.on_demand_rate

@@ -1,0 +1,151 @@
+"""Ways are priced as the floors, the time and the work have it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autopilot.domain.floors import AuctionShape
+from autopilot.policy.auction import Held, Margins, Quotes, Spot, Standing, choice, quotes
+from autopilot.policy.auction_tables import AuctionTables, auction_tables
+from autopilot.policy.floors import FloorFit, estimate
+
+STEP_S = 300.0
+WORK_S = 40 * STEP_S
+STEP_H = STEP_S / 3600
+ON_DEMAND = 1.0
+
+
+def floors(seed: int) -> list[float]:
+    luck = random.Random(seed)
+    row, floor = [], 0.2
+    for _ in range(800):
+        if luck.random() < 0.1:
+            floor = 0.2 * luck.choice((1.0, 1.0, 1.0, 1.1, 1.5, 4.0))
+        row.append(floor)
+    return row
+
+
+@pytest.fixture(scope="module")
+def shape() -> AuctionShape:
+    outlook = estimate({"a": floors(1), "b": floors(2)}, STEP_S, ON_DEMAND, FloorFit(own_steps=100.0, most_own=1))
+    return AuctionShape(
+        outlook,
+        longest_work_s=WORK_S,
+        on_demand_rate=ON_DEMAND,
+        storage_rate=0.01,
+        ceiling=0.9 * ON_DEMAND,
+        pays_bid=True,
+        migrate_s=600.0,
+        resume_s=120.0,
+        checkpoint_s=600.0,
+        reserve_s=STEP_S,
+    )
+
+
+def priced(shape: AuctionShape, left_steps: float, work_steps: float, *spots: Spot, **standing: object) -> Quotes:
+    standing_now = Standing(left_steps * STEP_S, work_steps * STEP_S, **standing)  # type: ignore[arg-type]
+    return quotes(auction_tables(shape), standing_now, spots or (Spot("a", 0.2), Spot("b", 0.2)))
+
+
+def least(quoted: Quotes) -> float:
+    ways = (quoted.on_demand, quoted.release, *quoted.bids)
+    return min(way.cost for way in ways)
+
+
+def test_a_job_costs_less_than_on_demand_and_more_than_the_calm_floor(shape: AuctionShape) -> None:
+    cost = least(priced(shape, 80, 40))
+    assert 40 * STEP_H * 0.2 < cost < 42 * STEP_H * (ON_DEMAND + 0.01)
+
+
+@settings(max_examples=40, deadline=None)
+@given(left=st.integers(50, 120), work=st.integers(2, 38))
+def test_more_time_never_costs_more_and_more_work_never_less(shape: AuctionShape, left: int, work: int) -> None:
+    cost = least(priced(shape, left, work))
+    assert least(priced(shape, left + 5, work)) <= cost + 1e-4
+    assert least(priced(shape, left, work + 2)) >= cost - 1e-4
+
+
+@settings(max_examples=40, deadline=None)
+@given(floor=st.floats(0.01, 2.0), left=st.integers(42, 100), share=st.floats(0.3, 0.99))
+def test_no_bid_reaches_the_ceiling(shape: AuctionShape, floor: float, left: int, share: float) -> None:
+    lower = replace(shape, ceiling=0.9)
+    quoted = priced(lower, left, 40 * share, Spot("a", floor), Spot("b", 0.3))
+    assert all(0.0 < quote.bid < 0.9 for quote in (*quoted.bids, *quoted.patient))
+
+
+def test_the_cheaper_of_two_alike_is_cheaper_to_finish_on(shape: AuctionShape) -> None:
+    quoted = priced(shape, 80, 40, Spot("x", 0.2), Spot("y", 0.24))
+    assert quoted.bids[0].cost < quoted.bids[1].cost
+
+
+def test_the_guard_forces_on_demand_when_time_runs_out(shape: AuctionShape) -> None:
+    # A start of two steps, the reserve of one, and the step that would pass meanwhile.
+    assert not priced(shape, 44, 40).is_forced
+    assert priced(shape, 43, 40).is_forced
+    running = {"held": Held.RUNNING, "machine": "a", "bid": 0.2, "is_set_up": True}
+    assert priced(shape, 44, 40, thrown_back_s=STEP_S, **running).is_forced
+    assert priced(shape, 44, 40, worst_extra_s=STEP_S).is_forced
+    assert not priced(shape, 42, 40, held=Held.ON_DEMAND).is_forced
+
+
+def test_forced_means_on_demand_whatever_it_costs(shape: AuctionShape) -> None:
+    quoted = priced(shape, 42, 40)
+    assert choice(quoted, Standing(42 * STEP_S, 40 * STEP_S), Margins(), STEP_S) is quoted.on_demand
+
+
+def test_the_less_time_there_is_the_higher_the_bid(shape: AuctionShape) -> None:
+    running = {"held": Held.RUNNING, "machine": "a", "bid": 0.2, "is_set_up": True, "thrown_back_s": STEP_S}
+    bids = [priced(shape, 40 + slack, 40, Spot("a", 0.2), **running).bids[0].bid for slack in (60, 20, 6)]
+    assert bids == sorted(bids)
+    assert bids[0] < bids[-1]
+
+
+def test_a_floor_that_is_paid_costs_no_more_than_a_bid_that_is(shape: AuctionShape) -> None:
+    clearing = replace(shape, pays_bid=False)
+    assert least(priced(clearing, 60, 40)) <= least(priced(shape, 60, 40)) + 1e-6
+
+
+def test_a_machine_whose_floor_is_not_known_is_not_bid_on(shape: AuctionShape) -> None:
+    quoted = priced(shape, 80, 40, Spot("a", None))
+    assert quoted.bids == quoted.patient == ()
+    assert quoted.on_demand.cost > 0
+
+
+def test_the_echo_of_our_own_bid_is_not_chased(shape: AuctionShape) -> None:
+    """Step after step without a word of the floor, and the bid stays where it was placed."""
+    bid = 0.22
+    for _ in range(5):
+        standing = Standing(
+            80 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="a", is_set_up=True, bid=bid, won_at=0.2
+        )
+        quoted = quotes(auction_tables(shape), standing, (Spot("a", None),))
+        bid = choice(quoted, standing, Margins(), STEP_S).bid
+    assert bid <= 0.22
+
+
+def test_a_held_machine_that_is_gone_can_be_kept_or_left(shape: AuctionShape) -> None:
+    quoted = priced(shape, 80, 40, Spot("a", None), held=Held.PAUSED, machine="a", is_set_up=True)
+    assert quoted.keep is not None
+    assert quoted.stay is None
+
+
+def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
+    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="x", is_set_up=True, bid=0.26, won_at=0.26)
+    quoted = quotes(auction_tables(shape), standing, (Spot("x", 0.26), Spot("y", 0.2)))
+    assert choice(quoted, standing, Margins(move=0.0), STEP_S).machine == "y"
+    assert choice(quoted, standing, Margins(move=1000.0), STEP_S).machine == "x"
+
+
+def test_the_risk_that_no_bid_averts_makes_spot_dearer(shape: AuctionShape) -> None:
+    assert least(priced(replace(shape, lost_per_h=0.5), 60, 40)) > least(priced(shape, 60, 40))
+
+
+def test_equal_shapes_share_one_table_and_equal_tables_agree(shape: AuctionShape) -> None:
+    again = replace(shape)
+    assert auction_tables(again) is auction_tables(shape)
+    assert AuctionTables(again).start == auction_tables(shape).start

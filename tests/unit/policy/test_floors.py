@@ -1,0 +1,99 @@
+"""Floors become odds of the next floor."""
+
+from __future__ import annotations
+
+import random
+from math import isnan, nan
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
+from autopilot.policy.floors import FloorFit, estimate, sampled
+
+STEP_S = 300.0
+FIT = FloorFit(own_steps=100.0)
+
+
+def walk(seed: int, jump_chance: float, steps: int = 600, base: float = 0.1) -> list[float]:
+    """A floor that doubles now and then for one step."""
+    luck = random.Random(seed)
+    return [base * 2 if luck.random() < jump_chance else base for _ in range(steps)]
+
+
+def chance_of_rise(jumps: Jumps, outlook: FloorOutlook, floor: float) -> float:
+    level = sum(edge < floor for edge in outlook.edges)
+    return sum(share for edge, row in zip(RATIO_EDGES, jumps[level], strict=True) if edge > 1.01 for _, share in row)
+
+
+def test_changes_are_sampled_at_equal_steps() -> None:
+    floors = sampled([(0.0, 0.1), (700.0, None), (1000.0, 0.2)], 0.0, 1500.0, STEP_S)
+    assert floors[:3] == [0.1, 0.1, 0.1]
+    assert isnan(floors[3])
+    assert floors[4:] == [0.2]
+
+
+def test_nothing_is_known_before_the_first_change() -> None:
+    assert isnan(sampled([(400.0, 0.1)], 0.0, 600.0, STEP_S)[0])
+
+
+def test_the_odds_of_each_level_sum_to_one() -> None:
+    outlook = estimate({"a": walk(1, 0.05), "b": walk(2, 0.2)}, STEP_S, 1.0, FIT)
+    for jumps in (outlook.pooled, *(own for _, own in outlook.own)):
+        for bins in jumps:
+            assert sum(share for row in bins for _, share in row) == pytest.approx(1.0)
+    for row in (*outlook.moves, *outlook.others):
+        assert sum(row) == pytest.approx(1.0)
+
+
+def test_a_restless_machine_is_told_from_a_calm_one() -> None:
+    outlook = estimate({"calm": walk(1, 0.02), "restless": walk(2, 0.3)}, STEP_S, 1.0, FIT)
+    own = dict(outlook.own)
+    calm, pool, restless = (
+        chance_of_rise(jumps, outlook, 0.1) for jumps in (own["calm"], outlook.pooled, own["restless"])
+    )
+    assert calm < pool < restless
+
+
+def test_the_pool_weighs_more_the_less_is_known() -> None:
+    rows = {"calm": walk(1, 0.02), "restless": walk(2, 0.3)}
+
+    def of_calm(weight: float) -> float:
+        outlook = estimate(rows, STEP_S, 1.0, FloorFit(own_steps=100.0, pool_weight=weight))
+        return chance_of_rise(dict(outlook.own)["calm"], outlook, 0.1)
+
+    assert of_calm(1.0) < of_calm(100.0) < of_calm(10000.0)
+
+
+def test_a_machine_that_was_hardly_seen_has_no_odds_of_its_own() -> None:
+    hardly: list[float] = [nan] * 590 + [0.1] * 10
+    outlook = estimate({"often": walk(1, 0.05), "hardly": hardly}, STEP_S, 1.0, FIT)
+    assert [name for name, _ in outlook.own] == ["often"]
+
+
+def test_newer_jumps_weigh_more() -> None:
+    late_calm = walk(1, 0.3, 300) + walk(2, 0.01, 300)
+    late_storm = walk(2, 0.01, 300) + walk(1, 0.3, 300)
+    fit = FloorFit(half_life_h=5.0)
+    calm, storm = (estimate({"a": row}, STEP_S, 1.0, fit) for row in (late_calm, late_storm))
+    assert chance_of_rise(calm.pooled, calm, 0.1) < chance_of_rise(storm.pooled, storm, 0.1)
+
+
+def test_a_gap_is_no_jump() -> None:
+    gap = [0.1] * 50 + [nan] * 5 + [0.2] * 50
+    outlook = estimate({"a": gap}, STEP_S, 1.0, FloorFit(prior_weight=1e-6))
+    assert chance_of_rise(outlook.pooled, outlook, 0.1) == pytest.approx(0.0)
+
+
+def test_floors_never_seen_twice_in_a_row_are_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        estimate({"a": [0.1, nan, 0.1, nan]}, STEP_S, 1.0, FIT)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0.01, 3.0), min_size=2, max_size=60))
+def test_equal_floors_make_equal_outlooks(row: list[float]) -> None:
+    one, other = (estimate({"a": row}, STEP_S, 1.0, FIT) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
