@@ -17,6 +17,7 @@ from pathlib import Path
 
 import commands
 import deciding
+import ledger
 import rebid
 import structlog
 import ticks
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "commands": commands.measure,
     "decide": lambda root: deciding.measure(),
     "tick": lambda root: asyncio.run(ticks.measure(root)),
+    "ledger": lambda root: asyncio.run(ledger.measure(root)),
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
 }
 

@@ -4,7 +4,8 @@ from alembic import context
 from sqlalchemy import Connection, create_engine
 
 from autopilot.store.schema import metadata
-from autopilot.store.views import create_views_and_triggers, drop_views
+from autopilot.store.triggers import create_triggers
+from autopilot.store.views import create_views, drop_views
 
 
 def migrate(connection: Connection) -> None:
@@ -17,7 +18,8 @@ def migrate(connection: Connection) -> None:
     with context.begin_transaction():
         drop_views(connection)
         context.run_migrations()
-        create_views_and_triggers(connection)
+        create_views(connection)
+        create_triggers(connection)
 
 
 given = context.config.attributes.get("connection")

@@ -15,21 +15,23 @@ from aiohttp import web
 
 from autopilot import __version__
 from autopilot.api import render
+from autopilot.api.books import instance, reconciliation
+from autopilot.api.budget import budget
 from autopilot.api.jobs import Jobs, NotFound
 from autopilot.api.plan import OverBudget, ranked_offers
+from autopilot.api.prices import prices
+from autopilot.api.prospects import LEAST_PROBABILITY, Unlikely
+from autopilot.api.spend import spend
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
-from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
-from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
 from autopilot.ports.clock import Clock
-from autopilot.ports.store import SpendKey, Store, StoreUnavailable
+from autopilot.ports.store import Store, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 256 * 1024
-SPEND_KEYS: tuple[SpendKey, ...] = ("month", "day", "job", "provider", "gpu", "kind", "instance")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -49,6 +51,10 @@ def create_app(jobs: Jobs, engine: Engine, store: Store, clock: Clock) -> web.Ap
             web.get("/v1/events", routes.events),
             web.post("/v1/offers", routes.offers),
             web.get("/v1/spend", routes.spend),
+            web.get("/v1/budget", routes.budget),
+            web.get("/v1/reconcile", routes.reconcile),
+            web.get("/v1/instances/{ref}", routes.instance),
+            web.get("/v1/prices", routes.prices),
         ]
     )
     return app
@@ -82,7 +88,10 @@ class _Routes:
     async def submit(self, request: web.Request) -> web.Response:
         body = await _body(request)
         dry_run = _flag(body, "dry_run")
-        answer = await self._jobs.submit(_text(body, "toml"), _text(body, "source"), dry_run=dry_run)
+        least = _share(body, "min_probability", LEAST_PROBABILITY)
+        answer = await self._jobs.submit(
+            _text(body, "toml"), _text(body, "source"), dry_run=dry_run, least_probability=least
+        )
         return web.json_response(answer, status=200 if dry_run else 201)
 
     async def list_jobs(self, request: web.Request) -> web.Response:
@@ -121,26 +130,19 @@ class _Routes:
         return web.json_response({"offers": rows, "markets": self._markets()})
 
     async def spend(self, request: web.Request) -> web.Response:
-        by = next((key for key in SPEND_KEYS if key == request.query.get("by", "month")), None)
-        if by is None:
-            raise UserError(f"cannot group spend by {request.query['by']!r}", hint=f"one of: {', '.join(SPEND_KEYS)}")
-        now = self._clock.now()
-        async with self._store.snapshot() as uow:
-            rows = await uow.spend(by, month=request.query.get("month"))
-            leases = [lease for job in await uow.open_jobs() for lease in job.leases]
-            posted = await uow.posted([lease.id for lease in leases])
-        estimate = ZERO
-        for lease in leases:
-            due, unposted = accruals(lease, posted.get(lease.id, {}), now)
-            estimate += unposted + sum((entry.amount for entry in due), ZERO)
-        return web.json_response(
-            {
-                "rows": [render.spend_row(row) for row in rows],
-                "total": render.plain(sum((row.total for row in rows), ZERO)),
-                "open_estimate": render.plain(estimate),
-                "currency": "USD",
-            }
-        )
+        return web.json_response(await spend(self._store, request.query, self._clock.now()))
+
+    async def budget(self, request: web.Request) -> web.Response:
+        return web.json_response(await budget(self._engine, self._store, self._clock.now()))
+
+    async def reconcile(self, request: web.Request) -> web.Response:
+        return web.json_response(await reconciliation(self._store, request.query, self._clock.now()))
+
+    async def instance(self, request: web.Request) -> web.Response:
+        return web.json_response(await instance(self._store, request.match_info["ref"], self._clock.now()))
+
+    async def prices(self, request: web.Request) -> web.Response:
+        return web.json_response(await prices(self._store, request.query, self._clock.now()))
 
     def _spec_of(self, body: dict[str, Any]) -> JobSpec:
         if "toml" in body:
@@ -171,7 +173,7 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except NotFound as problem:
         return _error(problem.message, problem.hint, 404)
-    except OverBudget as problem:
+    except (OverBudget, Unlikely) as problem:
         return _error(problem.message, problem.hint, 402)
     except UserError as problem:
         return _error(problem.message, problem.hint, 422)
@@ -224,6 +226,13 @@ def _flag(body: dict[str, Any], key: str) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"{key} must be true or false")
     return value
+
+
+def _share(body: dict[str, Any], key: str, default: float) -> float:
+    value = body.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        raise UserError(f"{key} must be a number from 0 to 1")
+    return float(value)
 
 
 def _whole(text: str, key: str) -> int:

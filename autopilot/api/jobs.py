@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from autopilot.api import render
 from autopilot.api.plan import plan
+from autopilot.api.prospects import LEAST_PROBABILITY, Unlikely
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
+from autopilot.domain.spend import COLUMNS, report
 from autopilot.engine.accrue import accruals
 from autopilot.engine.chronicle import Chronicle
 from autopilot.engine.engine import Engine
@@ -57,14 +60,20 @@ class Jobs:
         """Raises ``UserError``."""
         return self._parse(text, source, self._clock.now())
 
-    async def submit(self, text: str, source: str, *, dry_run: bool) -> render.Json:
-        """Accept a job file; with ``dry_run`` only say what would happen. Raises ``UserError``."""
+    async def submit(
+        self, text: str, source: str, *, dry_run: bool, least_probability: float = LEAST_PROBABILITY
+    ) -> render.Json:
+        """Accept a job file; with ``dry_run`` only say what would happen.
+
+        Raises ``UserError``; ``Unlikely`` where a job with a deadline would be done in time and within its budget with
+        less than that probability.
+        """
         now = self._clock.now()
         job = Job(self._ids.new(), self._parse(text, source, now), JobStatus.PENDING, Reason.SUBMITTED, now)
         self._check_markets()
         offers = await self._engine.offers(job.spec.query)
         market = self._engine.market_view(offers, None, self._clock.now())
-        planned = plan(job, market, now, self._engine.config.params)
+        planned = await asyncio.to_thread(plan, job, market, now, self._engine.config.params, least_probability)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
             for name, watch in self._engine.watches.items()
@@ -72,6 +81,8 @@ class Jobs:
         ]
         if dry_run:
             return {"job": None, "plan": planned}
+        if planned["refusal"] is not None:
+            raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
         async with self._store.transaction() as uow:
             await uow.save(job)
             await uow.add_events([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
@@ -88,8 +99,8 @@ class Jobs:
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
             leases = await uow.leases_of(job.id)
-            spend = await uow.spend("kind", job_id=job.id)
-            totals = {row.key: row.total for row in spend}
+            rows = report(await uow.spend_source(job_id=job.id), "job", now=now)
+            spend = rows[0] if rows else None
             shown = await self._render(uow, job)
             return {
                 "job": shown,
@@ -108,7 +119,7 @@ class Jobs:
                 "events": [render.event(record) for record in await uow.events_of(job.id)],
                 "spend": {
                     "total": shown["spent"],
-                    **{kind: render.plain(totals.get(kind, ZERO)) for kind in ("compute", "storage", "bandwidth")},
+                    **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
                     "on_demand_equivalent": render.plain(render.on_demand_equivalent(leases, now)),
                 },
             }
@@ -176,10 +187,10 @@ class Jobs:
     async def _render(self, uow: UnitOfWork, job: Job) -> render.Json:
         """With what has accrued since the last posting."""
         now = self._clock.now()
-        posted = await uow.posted([lease.id for lease in job.leases])
+        books = await uow.books_of([lease.id for lease in job.leases])
         spent = job.spent
         for lease in job.leases:
-            due, unposted = accruals(lease, posted.get(lease.id, {}), now)
+            due, unposted = accruals(lease, books[lease.id].accrued, now)
             spent += unposted + sum((entry.amount for entry in due), ZERO)
         answer = render.job(job, now, self._engine.config.params, spent)
         if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):

@@ -6,12 +6,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
+from autopilot.api.list_prices import hyperscaler_price
+from autopilot.api.prospects import LEAST_PROBABILITY, Prospects, prospects
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
-from autopilot.policy.budget import create_reserve
+from autopilot.policy.budget import create_reserve, traffic_cost
 from autopilot.policy.cost import Candidate, best, candidates
 from autopilot.policy.deadline import Verdict, pressure
 from autopilot.policy.eligibility import eligible
@@ -25,35 +27,73 @@ class OverBudget(UserError):
     """The money does not suffice for what is asked."""
 
 
-def plan(job: Job, market: Market, now: datetime, params: Params) -> render.Json:
-    """The choices as the policy ranks them, the expected cost, and the verdict on the deadline.
+def plan(
+    job: Job, market: Market, now: datetime, params: Params, least_probability: float = LEAST_PROBABILITY
+) -> render.Json:
+    """The choices as the policy ranks them, what the job will probably cost, and the verdict on deadline and budget.
 
-    Raises ``UserError`` for a budget with which the job could not even start: less than one hour on the cheapest
-    offer, or less than a safe start and stop there.
+    Takes a second or two for a job with a deadline: not on the event loop, please. Raises ``UserError`` for work that
+    does not fit before the deadline, and for a budget with which the job could not even start: less than one hour on
+    the cheapest offer, or less than a safe start and stop there.
     """
     found = candidates(job, market, eligible(job, market, now, params), params)
     choice = best(found)
     on_demand = best(found, CapacityType.ON_DEMAND)
     if choice is not None and job.spec.budget is not None:
         _check_budget(job, min(found, key=lambda c: c.rate), job.spec.budget, params)
-    verdict = pressure(job, now, params).verdict
-    if verdict is Verdict.WILL_MISS:
+    if pressure(job, now, params).verdict is Verdict.WILL_MISS:
         raise UserError(
             "the work does not fit before the deadline, not even on demand from now on",
             hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
         )
-    notes = [f"{len(found)} ways to rent, from {len(market.offers)} offers that the markets showed"]
+    likely = prospects(job, found, market, now, params, least_probability)
+    notes = [f"{len(found)} ways to rent, from {len(market.offers)} offers that the markets showed", *likely.notes]
     if choice is None:
         notes.append("nothing fits at the moment: the job would wait")
+    expected = choice.cost if choice else None
+    if likely.forecast is not None:
+        expected = _dollars(likely.forecast.mean)
     return {
         "offers": [_row(c, job) for c in found[:ROWS]],
-        "expected_cost": render.plain(choice.cost) if choice else None,
+        "expected_cost": render.plain(expected),
         "on_demand_cost": render.plain(on_demand.cost) if on_demand else None,
+        **_list_price(job, choice),
         "budget": render.plain(job.spec.budget),
         "deadline": render.plain(job.spec.deadline),
-        "verdict": verdict,
+        "forecast": _forecast(job, likely),
+        "verdict": likely.verdict,
+        "min_probability": least_probability,
+        "refusal": likely.refusal,
+        "ways_out": list(likely.ways_out),
         "notes": notes,
     }
+
+
+def _forecast(job: Job, likely: Prospects) -> render.Json | None:
+    found = likely.forecast
+    if found is None:
+        return None
+    dollars = {name: render.plain(_dollars(getattr(found, name))) for name in ("mean", "p10", "p50", "p90")}
+    return dollars | {
+        "on_time": None if job.spec.deadline is None else round(found.on_time, 3),
+        "finished": round(found.finished, 3),
+        "parked": round(found.parked, 3),
+        "preemptions": round(found.preemptions, 1),
+    }
+
+
+def _list_price(job: Job, choice: Candidate | None) -> render.Json:
+    """What the same work would cost by a hyperscaler's on-demand price list, where it has such a GPU."""
+    price = hyperscaler_price(choice.offer.gpu) if choice else None
+    if price is None or choice is None or choice.work is None:
+        return {"list_price_cost": None, "list_price": None}
+    hours = Decimal(str(choice.work / timedelta(hours=1)))
+    cost = (price.low * choice.offer.num_gpus * hours).quantize(SHOWN)
+    return {"list_price_cost": render.plain(cost), "list_price": price.source}
+
+
+def _dollars(amount: float) -> Decimal:
+    return Decimal(amount).quantize(SHOWN)
 
 
 def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]:
@@ -81,7 +121,8 @@ def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]
 def _check_budget(job: Job, cheapest: Candidate, budget: Decimal, params: Params) -> None:
     storage = cheapest.offer.storage_rate(job.spec.disk_gb)
     hour = cheapest.rate + storage
-    needed = max(hour, create_reserve(cheapest.rate, storage, params))
+    reserve = create_reserve(cheapest.rate, storage, params, traffic_cost(cheapest.offer, job, params))
+    needed = max(hour, reserve)
     if budget < needed:
         raise OverBudget(
             f"a budget of {show(budget)} does not cover one hour of the cheapest offer"

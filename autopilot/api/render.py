@@ -10,7 +10,6 @@ from typing import Any
 from autopilot.domain.actions import Note
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, cost_by_day, time_running
-from autopilot.domain.ledger import SpendRow
 from autopilot.domain.money import ZERO, accrued
 from autopilot.domain.offer import Offer
 from autopilot.policy.deadline import pressure
@@ -164,15 +163,4 @@ def offer(found: Offer, state: Job | None, disk_gb: Decimal) -> Json:
         "location": found.location,
         "eligible": problem is None,
         "why_not": problem,
-    }
-
-
-def spend_row(row: SpendRow) -> Json:
-    return {
-        "key": row.key,
-        "compute": plain(row.compute),
-        "storage": plain(row.storage),
-        "bandwidth": plain(row.bandwidth),
-        "total": plain(row.total),
-        "instances": row.instances,
     }

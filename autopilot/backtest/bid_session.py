@@ -22,8 +22,8 @@ HELD = {
     Choice.ON_DEMAND: Held.ON_DEMAND,
 }
 DEFAULTS: Params = {
-    "half_life_h": 120.0, "pool_weight": 50.0, "prior_weight": 2.0, "own_steps": 500.0, "most_own": 3,
-    "history_h": inf, "move": 0.5, "wait": 0.5, "rebid": 0.0, "reserve_ticks": 1.0, "lost_per_h": 0.0,
+    "half_life_h": 60.0, "pool_weight": 50.0, "prior_weight": 2.0, "own_steps": 500.0, "most_own": 3,
+    "history_h": inf, "move": 1.0, "wait": 0.5, "rebid": 0.0, "reserve_ticks": 1.0, "lost_per_h": 0.06,
     "ceiling_of_on_demand": 0.999,
 }  # fmt: skip
 
@@ -52,8 +52,9 @@ class BidSession:
             int(given["most_own"]),
         )
         ticks = int(min(given["history_h"] * HOUR_S / terms.tick_s, view.ticks_seen))
-        rows = (view.history(number, ticks) for number in range(len(terms.machines)))
-        floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
+        floors = [list(view.history(number, ticks)) for number in range(len(terms.machines))]
+        is_partly_shown = any(isinf(floor) for row in floors for floor in row)
+        floors = [[nan if isinf(floor) else floor for floor in row] for row in floors]
         outlook = estimate(dict(zip(terms.machines, floors, strict=True)), terms.tick_s, terms.on_demand_rate, fit)
         vanishing, risk = 0, told.vanish
         while risk > NEVER_VANISHES:
@@ -71,7 +72,8 @@ class BidSession:
                 resume_s=terms.resume_s,
                 checkpoint_s=terms.checkpoint_s,
                 reserve_s=reserve_ticks * terms.tick_s,
-                lost_per_h=given["lost_per_h"],
+                # Where all floors are shown, what is taken is seen in them.
+                lost_per_h=given["lost_per_h"] if is_partly_shown else 0.0,
             )
         )
 

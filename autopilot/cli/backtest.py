@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from autopilot.cli import text
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import console, print_json, table
 from autopilot.domain.errors import UserError
@@ -26,7 +27,7 @@ Place = Literal["processes", "ray"]
 
 def backtest(
     *,
-    suite: Path,
+    suite: Path | None = None,
     policy: str | None = None,
     fit: Path | None = None,
     runs: str | None = None,
@@ -38,6 +39,7 @@ def backtest(
     on: Place = "processes",
     json: Annotated[bool, Flag] = False,
     report: Path | None = None,
+    replay: Path | None = None,
 ) -> int:
     """Play policies over a recorded market and score them against on-demand and the offline optimum.
 
@@ -69,7 +71,13 @@ def backtest(
         Print the scores as JSON.
     report
         Write an HTML report with plots that opens offline.
+    replay
+        In place of a suite: take every decision of this recording again (autopilot serve --record) and compare.
     """
+    if replay is not None:
+        return _replay(replay, json)
+    if suite is None:
+        raise UserError("which market?", hint="give --suite FILE, or a recording with --replay FILE")
     from autopilot.backtest.perturbation import Perturbation
     from autopilot.backtest.play import Conditions
     from autopilot.backtest.policies import default_policies, fit_models, parse_policies
@@ -100,6 +108,24 @@ def backtest(
     else:
         _print_table(market, scores, len(results))
     return Exit.OK
+
+
+def _replay(path: Path, json: bool) -> int:
+    """1 when a decision is another one today."""
+    from autopilot.backtest.replay import replay
+
+    done = replay(path)
+    other = done.difference
+    if json:
+        first = other and {"number": other.number, "recorded": other.recorded, "today": other.today}
+        print_json({"decisions": done.decisions, "difference": first})
+    elif other is None:
+        print(f"{done.decisions} decisions, all equal")
+    else:
+        job = text.plain(other.scene.job.spec.name)
+        print(f"decision {other.number} (job {job}, {other.scene.now:%Y-%m-%d %H:%M:%S} UTC) is another one today")
+        print(f"recorded: {other.recorded}\ntoday:    {other.today}")
+    return Exit.OK if other is None else Exit.FAILED
 
 
 def _check_share(option: str, value: float | None, low: float, high: float) -> None:

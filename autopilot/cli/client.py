@@ -30,6 +30,10 @@ _EXIT_OF_STATUS = {
 """What the daemon's answer means for a script; any other error is a failed operation."""
 
 
+class NotFound(CommandError):
+    """The daemon knows no such thing."""
+
+
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path, timeout_s: float) -> None:
         super().__init__("localhost", timeout=timeout_s)
@@ -100,6 +104,11 @@ def job_path(ref: str, *rest: str) -> str:
     return "/".join(["/v1/jobs", quote(ref, safe=""), *rest])
 
 
+def instance_path(ref: str) -> str:
+    """``/v1/instances/<ref>`` for a lease's id, the market's id of an instance, or a label."""
+    return f"/v1/instances/{quote(ref, safe='')}"
+
+
 def _answer(status: int, raw: bytes) -> Json:
     try:
         body = json.loads(raw)
@@ -112,7 +121,8 @@ def _answer(status: int, raw: bytes) -> Json:
             hint="are the command line and the daemon of one version? see autopilot version",
         )
     if status >= 400:
-        raise CommandError(
+        kind = NotFound if status == 404 else CommandError
+        raise kind(
             _EXIT_OF_STATUS.get(status, Exit.FAILED),
             str(body.get("error") or f"the daemon answered HTTP {status}"),
             hint=str(body.get("hint") or ""),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from autopilot.cli import text, views
-from autopilot.cli.client import Client, job_path
-from autopilot.cli.exits import Exit
-from autopilot.cli.files import JobFile, read_job_file
+from autopilot.cli import money_views, plan, text, views
+from autopilot.cli.client import Client, NotFound, instance_path, job_path
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.files import JobFile
 from autopilot.cli.output import console, print_json
 from autopilot.domain.errors import UserError
 
@@ -24,7 +24,14 @@ WATCH_INTERVAL_S = 2.0
 FOLLOW_INTERVAL_S = 1.0
 
 
-def submit(file: JobFile, /, *, dry_run: Annotated[bool, Flag] = False, json: Annotated[bool, Flag] = False) -> int:
+def submit(
+    file: JobFile,
+    /,
+    *,
+    dry_run: Annotated[bool, Flag] = False,
+    min_probability: float = 0.8,
+    json: Annotated[bool, Flag] = False,
+) -> int:
     """Hand a job to the daemon, which runs it as cheaply as its deadline allows.
 
     Parameters
@@ -33,24 +40,23 @@ def submit(file: JobFile, /, *, dry_run: Annotated[bool, Flag] = False, json: An
         The job file, or - for standard input.
     dry_run
         Show the plan and its cost; submit nothing.
+    min_probability
+        A job with a deadline is refused when it is less likely than this to be done in time and within its budget.
     json
         Print the answer as JSON.
     """
-    toml, source = read_job_file(file)
     client = Client()
-    body = client.post("/v1/jobs", {"toml": toml, "source": source, "dry_run": dry_run})
+    body = plan.ask(client, file, min_probability, dry_run=dry_run)
     if json:
         print_json(body)
-        return Exit.OK
-    out = console()
-    for part in views.plan(body["plan"], client.market_now()):
-        out.print(part)
+        return plan.exit_of(body)
+    plan.show(client, body)
     if job := body.get("job"):
         name = text.plain(job["name"])
-        out.print(f"\nsubmitted {name} ({text.plain(job['id'])}); follow it: autopilot logs {name} -f")
+        print(f"\nsubmitted {name} ({text.plain(job['id'])}); follow it: autopilot logs {name} -f")
     else:
-        out.print("\nnothing was submitted (dry run)")
-    return Exit.OK
+        print("\nnothing was submitted (dry run)")
+    return plan.exit_of(body)
 
 
 def ps(
@@ -103,23 +109,48 @@ def _watch(render: Any) -> None:
 
 
 def show(job: str, /, *, json: Annotated[bool, Flag] = False) -> int:
-    """Show one job: where it stands, its machines, its events and what it has cost.
+    """Show one job: where it stands, its machines, its events and what it has cost. Or the whole life of one machine.
 
     Parameters
     ----------
     job
-        The job's id or name.
+        The job's id or name; or a machine by its lease's id, the market's id of it, or its label.
     json
         Print the answer as JSON.
     """
     client = Client()
-    body = client.get(job_path(job))
+    try:
+        body = client.get(job_path(job))
+    except NotFound:
+        return _show_instance(client, job, json)
     if json:
         print_json(body)
         return Exit.OK
     out = console()
     for part in views.job_detail(body, client.market_now()):
         out.print(part)
+    return Exit.OK
+
+
+def _show_instance(client: Client, ref: str, json: bool) -> int:
+    try:
+        body = client.get(instance_path(ref))
+    except NotFound:
+        raise CommandError(
+            Exit.USAGE,
+            f"no job or machine {ref!r}",
+            hint="autopilot ps -a lists all jobs, autopilot spend --by instance all machines",
+        ) from None
+    if json:
+        print_json(body)
+        return Exit.OK
+    out = console()
+    now = client.market_now()
+    for number, life in enumerate(body["instances"]):
+        if number:
+            out.print("")
+        for part in money_views.instance(life, now):
+            out.print(part)
     return Exit.OK
 
 

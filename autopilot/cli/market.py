@@ -1,9 +1,8 @@
-"""Commands about the market and money: offers, spend."""
+"""Commands about the market: offers."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -15,7 +14,6 @@ from autopilot.cli.output import console, print_json
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
-By = Literal["job", "provider", "gpu", "kind", "day", "month", "instance"]
 
 
 def offers(file: JobFile | None = None, /, *, gpu: str | None = None, json: Annotated[bool, Flag] = False) -> int:
@@ -50,29 +48,4 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, json: Anno
                 out.print(f"{text.plain(market['name'])}: {stands}, {text.plain(market['spot_note'])}")
     if body["markets"] and not any(market["known"] for market in body["markets"]):
         raise CommandError(Exit.UNREACHABLE, "no market could be read", hint="autopilot doctor looks into it")
-    return Exit.OK
-
-
-def spend(*, month: str | None = None, by: By = "job", json: Annotated[bool, Flag] = False) -> int:
-    """Show what was spent, to the cent and below, from the ledger.
-
-    Parameters
-    ----------
-    month
-        A UTC month as YYYY-MM; all time when left out.
-    by
-        What each line stands for.
-    json
-        Print the answer as JSON.
-    """
-    if month is not None and not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", month):
-        raise UserError(f"not a month: {month!r}", hint="write it as 2026-01")
-    body = Client().get("/v1/spend", by=by, month=month)
-    if json:
-        print_json(body)
-        return Exit.OK
-    out = console()
-    out.print(views.spend_table(body, by))
-    if body.get("open_estimate") is not None:
-        out.print(f"running now, not settled yet: about {text.money(body['open_estimate'], 4)}")
     return Exit.OK

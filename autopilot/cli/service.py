@@ -20,6 +20,7 @@ def serve(
     config: Path | None = None,
     paper: Annotated[bool, Flag] = False,
     i_accept_unproven: Annotated[bool, Flag] = False,
+    record: Path | None = None,
 ) -> int:
     """Run the daemon until SIGTERM or Ctrl-C.
 
@@ -31,10 +32,12 @@ def serve(
         Real offers and prices, simulated machines: spends nothing, and has a ledger and a socket of its own.
     i_accept_unproven
         Rent on real markets, although this version has not been proven with real money.
+    record
+        Write every decision with all that it saw into this new file, for autopilot backtest --replay.
     """
     from autopilot.service.main import serve as run
 
-    return run(config, i_accept_unproven, paper)
+    return run(config, i_accept_unproven, paper, record)
 
 
 def doctor(*, config: Path | None = None, json: Annotated[bool, Flag] = False) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autopilot.cli import text
 from autopilot.cli.output import facts, table
+from autopilot.cli.plan_views import WAY, ways_weighed
 from autopilot.domain.time import show_duration
 
 if TYPE_CHECKING:
@@ -123,7 +124,11 @@ def _savings(spend: Row) -> str:
 
 
 def _kinds(spend: Row) -> str:
-    return ", ".join(f"{kind} {text.money(spend.get(kind), 4)}" for kind in ("compute", "storage", "bandwidth"))
+    return ", ".join(
+        f"{kind} {text.money(spend.get(kind), 4)}"
+        for kind in ("compute", "storage", "bandwidth", "fees")
+        if kind in spend
+    )
 
 
 def lease_list(leases: list[Row], now: datetime) -> RenderableType:
@@ -158,10 +163,15 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for decision in decisions:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
+        notes = decision.get("notes") or []
+        weighed = [note for note in notes if isinstance(note, dict) and note.get("topic") == WAY]
+        told = decision | {"notes": [note for note in notes if note not in weighed]}
         for kind in ("actions", "vetoes", "notes"):
-            for item in decision.get(kind) or []:
+            for item in told.get(kind) or []:
                 label = {"actions": "did", "vetoes": "refused", "notes": "saw"}[kind]
                 lines.append(Text(f"  {label:<8}{_topic(item)}"))
+        if weighed:
+            lines.append(ways_weighed(weighed))
     return lines
 
 
@@ -188,56 +198,6 @@ def offer_list(offers: list[Row]) -> RenderableType:
         for offer in offers
     ]
     return table(columns, rows, right=("FLOOR", "ON DEMAND", "$/WORK H", "RELIABLE"))
-
-
-def plan(body: Row, now: datetime) -> list[RenderableType]:
-    parts: list[RenderableType] = []
-    if ways := body.get("offers"):
-        parts += [_ways_to_rent(ways), ""]
-    parts.append(
-        facts(
-            [
-                ("expected cost", text.money(body.get("expected_cost"))),
-                ("on demand", text.money(body.get("on_demand_cost"))),
-                ("budget", text.money(body.get("budget"))),
-                ("time left", _time_left(body, now)),
-                *[("note", text.plain(note)) for note in body.get("notes") or []],
-            ]
-        )
-    )
-    return parts
-
-
-def _ways_to_rent(ways: list[Row]) -> RenderableType:
-    columns = ("MARKET", "MACHINE", "GPU", "TYPE", "RATE", "DISK", "COST", "WHERE")
-    rows = [
-        (
-            text.plain(way["provider"]),
-            text.plain(way["machine_id"]),
-            text.gpu(way),
-            _words(way["capacity_type"]),
-            text.rate(way["rate"]),
-            text.rate(way.get("storage_rate")),
-            text.money(way.get("cost")),
-            text.plain(way.get("location")),
-        )
-        for way in ways
-    ]
-    return table(columns, rows, right=("RATE", "DISK", "COST"))
-
-
-def spend_table(body: Row, by: str) -> RenderableType:
-    columns = (by.upper(), "COMPUTE", "STORAGE", "BANDWIDTH", "TOTAL", "INSTANCES")
-    rows = [
-        (
-            text.plain(row["key"]),
-            *(text.money(row.get(kind), 4) for kind in ("compute", "storage", "bandwidth", "total")),
-            text.plain(row.get("instances")),
-        )
-        for row in body["rows"]
-    ]
-    rows.append(("total", "", "", "", text.money(body["total"], 4), ""))
-    return table(columns, rows, right=columns[1:])
 
 
 def check_list(checks: list[Row]) -> RenderableType:

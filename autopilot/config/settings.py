@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -100,6 +100,12 @@ class Permit(_Section):
     ttl: Duration = timedelta(minutes=15)
 
 
+class History(_Section):
+    raw_days: PositiveInt = 14
+    keep_days: PositiveInt = 365
+    events_days: PositiveInt = 90
+
+
 class Paper(_Section):
     credit: Money | None = None
     set_up: Duration = timedelta(minutes=4)
@@ -145,6 +151,7 @@ class Settings(BaseSettings):
     engine: Engine = Engine()
     limits: Limits = Limits()
     permit: Permit = Permit()
+    history: History = History()
     paper: Paper = Paper()
     log: Log = Log()
     providers: dict[str, ProviderSettings] = {}
@@ -209,9 +216,10 @@ class Settings(BaseSettings):
         return SecretStr(read_key(settings.api_key_file))
 
     def secret_values(self) -> tuple[str, ...]:
-        """Every key of an enabled market, for the log's scrubbing. Raises ``UserError``."""
+        """Every key of an enabled market, and the ledger's password, for the log's scrubbing. Raises ``UserError``."""
         keys = (self.key_for(name) for name in self.markets)
-        return tuple(key.get_secret_value() for key in keys if key is not None)
+        password = unquote(urlsplit(self.ledger_url).password or "")
+        return (*(key.get_secret_value() for key in keys if key is not None), *filter(None, [password]))
 
     def check_clock(self) -> None:
         """Raises ``UserError`` when a scaled clock would run against a real market: its bills know no scale."""

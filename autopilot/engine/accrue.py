@@ -1,21 +1,22 @@
-"""Posting what leases cost: totals by our own clock less what is posted, in steps worth a row."""
+"""Posting what leases cost and what is set aside for them: totals less what the ledger holds, in steps worth a row."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import Lease, cost_by_day
-from autopilot.domain.ledger import EntryType, LedgerEntry
+from autopilot.domain.ledger import EntryType, KindAndDay, LeaseBooks, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
+from autopilot.policy.budget import commitment
+from autopilot.policy.params import Params
+from autopilot.ports.store import UnitOfWork
 
-Posted = Mapping[tuple[CostKind, date], Decimal]
 
-
-def accruals(lease: Lease, posted: Posted, now: datetime) -> tuple[list[LedgerEntry], Decimal]:
-    """Entries due now, and what has accrued beyond them (dollars).
+def accruals(lease: Lease, accrued: Mapping[KindAndDay, Decimal], now: datetime) -> tuple[list[LedgerEntry], Decimal]:
+    """Entries due now, and what has accrued beyond them (dollars). ``accrued``: posted so far by our own clock alone.
 
     An entry is due once it is worth a cent, when its day is over, and when the lease is over. Its id is made of the
     running total, so the same accrual is never posted twice.
@@ -23,7 +24,7 @@ def accruals(lease: Lease, posted: Posted, now: datetime) -> tuple[list[LedgerEn
     entries: list[LedgerEntry] = []
     unposted = ZERO
     for (kind, day), total in cost_by_day(lease, now).items():
-        amount = total - posted.get((kind, day), ZERO)
+        amount = total - accrued.get((kind, day), ZERO)
         if amount <= ZERO:
             continue
         if amount >= CENT or lease.is_over or day < now.date():
@@ -33,15 +34,48 @@ def accruals(lease: Lease, posted: Posted, now: datetime) -> tuple[list[LedgerEn
     return entries, unposted
 
 
-def reserve(lease: Lease, now: datetime) -> LedgerEntry:
-    return entry(EntryType.RESERVE, lease, CostKind.COMPUTE, now.date(), lease.reserved, now)
+async def post_accruals(uow: UnitOfWork, leases: Sequence[Lease], now: datetime) -> dict[str, tuple[Decimal, Decimal]]:
+    """Post what is due; by lease what that was, and what has accrued beyond it (dollars)."""
+    books = await uow.books_of([lease.id for lease in leases])
+    due: list[LedgerEntry] = []
+    accrued: dict[str, tuple[Decimal, Decimal]] = {}
+    for lease in leases:
+        entries, unposted = accruals(lease, books[lease.id].accrued, now)
+        due += entries
+        accrued[lease.id] = sum((entry.amount for entry in entries), ZERO), unposted
+    await uow.post(due)
+    return accrued
 
 
-def void(lease: Lease, now: datetime) -> LedgerEntry:
-    """Ends the reserve of a lease that is over."""
-    day = lease.intended_at.date()
-    opened = f"{lease.id}:{EntryType.RESERVE}:{CostKind.COMPUTE}:{day}"
-    return entry(EntryType.VOID, lease, CostKind.COMPUTE, day, -lease.reserved, now, corrects=opened)
+def reserve_change(lease: Lease, books: LeaseBooks, params: Params, now: datetime) -> LedgerEntry | None:
+    """What brings the open reserve to what the lease commits us to; None when nothing is worth a row.
+
+    More is set aside to the last nano-dollar and before anything is sent; less is given back from a cent on.
+    """
+    change = commitment(lease, params) - books.reserved
+    if change == ZERO or (-CENT < change < ZERO and not lease.is_over):
+        return None
+    number = books.reserve_rows + 1
+    return LedgerEntry(
+        id=_reserve_id(lease, number),
+        type=EntryType.RESERVE if change > ZERO else EntryType.VOID,
+        kind=CostKind.COMPUTE,
+        lease_id=lease.id,
+        job_id=lease.job_id,
+        provider=lease.provider,
+        day=lease.intended_at.date(),
+        amount=change,
+        posted_at=now,
+        corrects=_reserve_id(lease, number - 1) if number > 1 else None,
+    )
+
+
+async def hold_reserves(uow: UnitOfWork, leases: Iterable[Lease], params: Params, now: datetime) -> None:
+    """Post every change of what is set aside for these leases."""
+    held = {lease.id: lease for lease in leases}
+    books = await uow.books_of(list(held))
+    changes = (reserve_change(lease, books[lease.id], params, now) for lease in held.values())
+    await uow.post([change for change in changes if change is not None])
 
 
 def entry(
@@ -52,8 +86,11 @@ def entry(
     amount: Decimal,
     now: datetime,
     *,
-    mark: str = "",
-    corrects: str | None = None,
+    mark: str,
 ) -> LedgerEntry:
-    name = f"{lease.id}:{type_}:{kind}:{day}" + (f":{mark}" if mark else "")
-    return LedgerEntry(name, type_, kind, lease.id, lease.job_id, lease.provider, day, amount, now, corrects)
+    name = f"{lease.id}:{type_}:{kind}:{day}:{mark}"
+    return LedgerEntry(name, type_, kind, lease.id, lease.job_id, lease.provider, day, amount, now)
+
+
+def _reserve_id(lease: Lease, number: int) -> str:
+    return f"{lease.id}:reserve:{number}"

@@ -19,7 +19,7 @@ from autopilot.domain.actions import (
 )
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
-from autopilot.policy.budget import create_reserve
+from autopilot.policy.budget import checkpoint_gb, create_reserve, traffic_cost
 from autopilot.policy.params import Params
 from autopilot.ports.ids import Ids, label_for
 
@@ -33,6 +33,7 @@ def intended_lease(
     """The lease that an Acquire asks for: unique label, worst-case reserve, absolute lifetime."""
     offer, spec = action.offer, job.spec
     storage_rate = offer.storage_rate(spec.disk_gb)
+    restored_gb = checkpoint_gb(job)
     lease_id = ids.new()
     ends = [now + LONGEST_LIFE]
     if spec.deadline is not None and now < spec.deadline < now + LONGEST_LIFE:
@@ -56,11 +57,15 @@ def intended_lease(
         rate=action.rate,
         storage_rate=storage_rate,
         on_demand_rate=offer.on_demand_rate,
-        reserved=create_reserve(action.rate, storage_rate, params),
+        reserved=create_reserve(action.rate, storage_rate, params, traffic_cost(offer, job, params)),
         intended_at=now,
         not_after=min(ends),
         reason=action.reason,
         decision_id=decision_id,
+        upload_price=offer.upload_price,
+        download_price=offer.download_price,
+        download_gb=params.image_gb + restored_gb,
+        upload_gb=max(params.upload_gb, restored_gb),
         role=Role.WAIT if action.slot is Slot.NEXT else Role.RUN,
     )
 

@@ -17,8 +17,9 @@ from autopilot.domain import events as e
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
-from autopilot.engine.accrue import void
+from autopilot.engine.accrue import hold_reserves
 from autopilot.engine.chronicle import Chronicle, evolve_stray
+from autopilot.policy.params import Params
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import CreateRequest, Done, Provider, RefusalCode, Refused, Unknown
@@ -33,13 +34,20 @@ DESTROY_ALARM_AFTER = timedelta(minutes=5)
 
 class Calls:
     def __init__(
-        self, providers: Mapping[str, Provider], store: Store, bootstrap: Bootstrap, clock: Clock, avoid: Avoid
+        self,
+        providers: Mapping[str, Provider],
+        store: Store,
+        bootstrap: Bootstrap,
+        clock: Clock,
+        avoid: Avoid,
+        params: Params,
     ) -> None:
         self._providers = providers
         self._store = store
         self._bootstrap = bootstrap
         self._clock = clock
         self._avoid = avoid
+        self._params = params
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._last_destroy: dict[str, datetime] = {}
 
@@ -174,9 +182,7 @@ class Calls:
                     chronicle.apply(event)
                 await uow.save(chronicle.job)
                 await uow.add_events(chronicle.records)
-                await uow.post(
-                    void(held, self._clock.now()) for held in chronicle.job.leases if held.is_over and held.reserved
-                )
+                await hold_reserves(uow, chronicle.job.leases, self._params, self._clock.now())
                 if bid is not None:
                     record, outcome = bid
                     await uow.add_bid(

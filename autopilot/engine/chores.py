@@ -1,24 +1,25 @@
-"""What a tick does last and may do late: settle bills, delete surplus checkpoints, keep the market's history."""
+"""What a tick does last and may do late: take over bills, delete surplus checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
 
 from autopilot.domain.job import Job
-from autopilot.domain.offer import Offer, OfferQuery
-from autopilot.engine.settle import due, settlement, window
+from autopilot.domain.lease import Lease
+from autopilot.engine.invoices import LATEST_BILL, is_due, take_over, window
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import MarketUnknown, PriceObservation, Provider
-from autopilot.ports.store import Store, UnitOfWork
+from autopilot.ports.provider import MarketUnknown, Provider
+from autopilot.ports.store import Store
 
 log = structlog.get_logger(__name__)
 
-PRICES_EVERY = timedelta(minutes=5)
+NIGHTLY_FROM_HOUR = 1
+"""UTC: the bills of the day before have had an hour to come in."""
+NIGHTLY_NOTE = "reconciled_on"
 FEWEST_KEPT = 2
 """Checkpoints that are always kept, whatever the job file says: the newest may yet prove bad to restore."""
 
@@ -37,36 +38,41 @@ class Chores:
         self._blobs = blobs
         self._clock = clock
         self._settle_delay = settle_delay
-        self._settled_at: datetime | None = None
-        self._prices_at: datetime | None = None
+        self._looked_at: datetime | None = None
         self._tidied: dict[str, tuple[int, int]] = {}
 
-    async def settle(self) -> None:
-        """Take over the market's own figures for instances that are gone."""
+    async def reconcile(self) -> None:
+        """Take over the market's own figures: of instances that are gone soon after that and again a day and three days
+        later, and every night of all that lately were rented."""
         now = self._clock.now()
-        if self._settled_at is not None and now - self._settled_at < self._settle_delay / 4:
+        if self._looked_at is not None and now - self._looked_at < self._settle_delay / 4:
             return
-        self._settled_at = now
+        self._looked_at = now
         async with self._store.snapshot() as uow:
-            waiting = due(await uow.unsettled_leases(), self._clock.now(), self._settle_delay)
-        for name, leases in waiting.items():
-            provider = self._providers.get(name)
-            if provider is None:
-                continue
-            try:
-                charges = await provider.charges(*window(leases, self._clock.now()))
-            except MarketUnknown as problem:
-                log.warning("charges.unavailable", provider=name, reason=str(problem))
-                continue
+            leases = await uow.leases_to_reconcile(now - LATEST_BILL)
+            tonight = await uow.note(NIGHTLY_NOTE) != str(now.date()) and now.hour >= NIGHTLY_FROM_HOUR
+        if not tonight:
+            leases = tuple(lease for lease in leases if is_due(lease, self._settle_delay, now))
+        asked = [await self._reconcile_with(name, leases) for name in sorted({lease.provider for lease in leases})]
+        if tonight and all(asked):
             async with self._store.transaction() as uow:
-                now = self._clock.now()
-                posted = await uow.posted([lease.id for lease in leases])
-                for lease in leases:
-                    entries = settlement(lease, posted.get(lease.id, {}), charges, now)
-                    if entries is not None:
-                        await uow.post(entries)
-                        await uow.save_lease(replace(lease, settled_at=now))
-                        log.info("lease.settled", lease=lease.id, entries=len(entries))
+                await uow.set_note(NIGHTLY_NOTE, str(now.date()))
+
+    async def _reconcile_with(self, name: str, leases: Sequence[Lease]) -> bool:
+        """False: the market did not show its bill and is to be asked again."""
+        provider = self._providers.get(name)
+        if provider is None:
+            return True
+        of_market = [lease for lease in leases if lease.provider == name]
+        try:
+            charges = await provider.charges(*window(of_market, self._clock.now()))
+        except MarketUnknown as problem:
+            log.warning("charges.unavailable", provider=name, reason=str(problem))
+            return False
+        async with self._store.transaction() as uow:
+            for lease in of_market:
+                await take_over(uow, lease, charges, self._clock.now())
+        return True
 
     async def delete_surplus_checkpoints(self, jobs: Sequence[Job]) -> None:
         """Keep the newest few of each job; what cannot be deleted now is tried again when the next one comes."""
@@ -84,15 +90,3 @@ class Chores:
                 async with self._store.transaction() as uow:
                     await uow.remove_checkpoint(checkpoint)
             self._tidied[job.id] = job.checkpoint.order
-
-    async def record_prices(
-        self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], now: datetime
-    ) -> None:
-        if self._prices_at is not None and now - self._prices_at < PRICES_EVERY:
-            return
-        seen = {offer.key: offer for found in offers.values() for offer in found}
-        await uow.add_prices(
-            PriceObservation(o.provider, o.machine_id, o.gpu, o.num_gpus, o.floor, o.on_demand_rate, now)
-            for o in seen.values()
-        )
-        self._prices_at = now

@@ -21,27 +21,32 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Veto
 from autopilot.domain.job import Job, JobSpec
-from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
-from autopilot.engine.accrue import accruals, reserve, void
+from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.chores import Chores
 from autopilot.engine.chronicle import Chronicle
+from autopilot.engine.history import History, Retention
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.observe import Reading, Watch
+from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import lease_events
 from autopilot.engine.strays import Strays
+from autopilot.policy.budget import burn, left, permit_ttl_s, unseen
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.params import Params
+from autopilot.policy.prior import PHASES
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.provider import Provider
+from autopilot.ports.recording import Recorder, Scene
 from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -63,6 +68,7 @@ class EngineConfig:
     """From GONE to the first look at the market's bill for it."""
     poll_intervals: Mapping[str, timedelta] = field(default_factory=dict)
     """Least time between two lists of a market; each tick where none is set."""
+    retention: Retention = field(default_factory=Retention)
 
 
 @dataclass(slots=True)
@@ -83,8 +89,10 @@ class Engine:
         bootstrap: Bootstrap,
         clock: Clock,
         ids: Ids,
+        recorder: Recorder | None = None,
     ) -> None:
         self.config = config
+        self._recorder = recorder
         self.watches = {
             name: Watch(provider, clock, config.poll_intervals.get(name, timedelta(0)))
             for name, provider in providers.items()
@@ -95,11 +103,13 @@ class Engine:
         self._clock = clock
         self._ids = ids
         self._avoid = Avoid()
-        self.calls = Calls(providers, store, bootstrap, clock, self._avoid)
+        self.calls = Calls(providers, store, bootstrap, clock, self._avoid, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s)
         self._strays = Strays(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
         self._chores = Chores(providers, store, blobs, clock, config.settle_delay)
+        self._history = History(store, clock, config.retention)
+        self.outlooks = Outlooks(store, PHASES, config.params)
         self._known_jobs: tuple[Job, ...] = ()
 
     async def tick(self) -> None:
@@ -127,8 +137,11 @@ class Engine:
         self._destroy_due(jobs, strays)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
         self._mailbox.forget(frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over))
-        await self._chores.settle()
+        await self._chores.reconcile()
         await self._chores.delete_surplus_checkpoints(jobs)
+        await self._history.tidy()
+        await self.outlooks.refresh(self._clock.now())
+        self.outlooks.forget(job.id for job in jobs)
         self.last_tick_at = self._clock.now()
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
@@ -192,11 +205,13 @@ class Engine:
                 if chronicle.is_broken:
                     continue
                 exposure = await self._decide(uow, chronicle, offers, exposure, recent, outbox, now)
-                self._renew_permits(chronicle, now)
+                self._renew_permits(chronicle, exposure, now)
                 if chronicle.changed:
                     await uow.save(replace(chronicle.job, spent=chronicle.original.spent))
                 await uow.add_events(chronicle.records)
-            await self._chores.record_prices(uow, offers, now)
+            leases = [*(lease for c in chronicles for lease in c.job.leases), *strays]
+            await hold_reserves(uow, leases, self.config.params, now)
+            await self._history.record_prices(uow, offers, now)
         return tuple(chronicle.job for chronicle in chronicles), outbox, strays
 
     def _evolve(
@@ -216,24 +231,15 @@ class Engine:
         self, uow: UnitOfWork, chronicles: Sequence[Chronicle], strays: Sequence[Lease], now: datetime
     ) -> Exposure:
         """Post what is due, give each job its spend to the moment, and sum up where the account stands."""
+        params = self.config.params
         leases = [*(lease for c in chronicles for lease in c.job.leases), *strays]
-        posted = await uow.posted([lease.id for lease in leases])
-        entries, unposted_all = [], ZERO
+        accrued = await post_accruals(uow, leases, now)
+        upper = {lease.id: accrued[lease.id][1] + unseen(lease, now, params) for lease in leases}
         for chronicle in chronicles:
-            job, spent = chronicle.job, chronicle.job.spent
-            for lease in job.leases:
-                due_now, unposted = accruals(lease, posted.get(lease.id, {}), now)
-                entries += due_now
-                unposted_all += unposted
-                spent += unposted + sum((entry.amount for entry in due_now), ZERO)
-                if lease.is_over and lease.reserved:
-                    entries.append(void(lease, now))
-            chronicle.job = replace(job, spent=spent)
-        for lease in strays:
-            due_now, unposted = accruals(lease, posted.get(lease.id, {}), now)
-            entries += due_now
-            unposted_all += unposted
-        await uow.post(entries)
+            job = chronicle.job
+            more = sum((accrued[lease.id][0] + upper[lease.id] for lease in job.leases), ZERO)
+            chronicle.job = replace(job, spent=job.spent + more)
+        unposted_all = sum(upper.values(), ZERO)
         totals = await uow.totals(now.date())
         return Exposure(
             leases=tuple(lease for lease in leases if not lease.is_over),
@@ -262,7 +268,10 @@ class Engine:
         market = replace(market, avoid=market.avoid | taken, allowance=allowance(exposure, limits, params))
         allowed: tuple[Action, ...] = ()
         with _contained(chronicle):
+            market = replace(market, outlook=self.outlooks.of(job, market, now))
             decision = decide(job, market, now, params)
+            if self._recorder is not None:
+                self._recorder.record(Scene(job, market, now, params, decision))
             wanted = tuple(a for a in decision.actions if getattr(a, "lease_id", None) not in self.calls.busy)
             allowed, vetoes = guard(job, replace(decision, actions=wanted), market, exposure, limits, now, params)
             for event in action_events(allowed, now):
@@ -290,7 +299,6 @@ class Engine:
                         chronicle.job, action, decision_id, self.config.install_id, self._ids, now, params
                     )
                     chronicle.apply(e.LeaseIntended(lease, now))
-                    await uow.post([reserve(lease, now)])
                     lease = next(held for held in chronicle.job.leases if held.id == lease.id)
                     outbox.creates.append((job.spec, lease))
                     exposure = replace(
@@ -311,8 +319,11 @@ class Engine:
                     pass
         return exposure
 
-    def _renew_permits(self, chronicle: Chronicle, now: datetime) -> None:
-        """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up."""
+    def _renew_permits(self, chronicle: Chronicle, exposure: Exposure, now: datetime) -> None:
+        """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
+
+        One that was told to save and stop gets no more: if we are gone before it has, it stops itself soon.
+        """
         for lease in chronicle.job.leases:
             watch = self.watches.get(lease.provider)
             in_sight = watch is not None and watch.known_at is not None and now - watch.known_at < SIGHT_LASTS
@@ -320,8 +331,17 @@ class Engine:
                 continue
             renewed = lease.permit_renewed_at
             told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
-            if renewed is None or now - renewed >= PERMIT_EVERY or told_to_stop:
-                chronicle.apply(e.PermitRenewed(lease.id, lease.permit_seq + 1, now))
+            is_due = renewed is None or (now - renewed >= PERMIT_EVERY and lease.role is not Role.SAVE_AND_STOP)
+            if is_due or told_to_stop:
+                ttl_s = self._permit_ttl_s(chronicle.job, exposure)
+                chronicle.apply(e.PermitRenewed(lease.id, lease.permit_seq + 1, now, ttl_s))
+
+    def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
+        params = self.config.params
+        over_all = allowance(exposure, self.config.limits, params)
+        all_burn = burn(exposure.leases)
+        lefts = ((left(job, params), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn))
+        return permit_ttl_s(lefts, self.config.permit_ttl_s, params)
 
     def _destroy_due(self, jobs: Sequence[Job], strays: Sequence[Lease]) -> None:
         for lease in [*(lease for job in jobs for lease in job.leases), *strays]:

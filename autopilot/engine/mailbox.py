@@ -98,7 +98,7 @@ class Mailbox:
             lease_id=lease.id,
             run_epoch=lease.run_epoch,
             seq=lease.permit_seq,
-            permit_ttl_s=self._permit_ttl_s,
+            permit_ttl_s=lease.permit_ttl_s or self._permit_ttl_s,
             role=lease.role.value,
             checkpoint_interval_s=max(1, round(spec.checkpoint_interval.total_seconds())),
             work=Work(
@@ -198,6 +198,7 @@ def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e
             log_count=beat.next_log_n,
             saved=beat.saved and stop_heard,
             at=now,
+            sent_bytes=beat.bytes_sent,
         )
     if mail.checkpoint is not None:
         yield e.CheckpointVerified(mail.checkpoint, now)

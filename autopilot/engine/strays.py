@@ -40,7 +40,8 @@ class Strays:
         busy: Collection[str],
         now: datetime,
     ) -> tuple[Lease, ...]:
-        """Advance the leases that belong to no open job, and take in what the sweep found. Returns those not over."""
+        """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
+        that are over now: their last cost is yet to be posted."""
         strays: dict[str, Lease] = {}
         for lease in await uow.stray_leases():
             reading = readings.get(lease.provider)
@@ -60,7 +61,7 @@ class Strays:
                     lease=holder.id if holder else None,
                 )
                 await self._take_in(uow, found, holder, chronicles, strays, now)
-        return tuple(lease for lease in strays.values() if not lease.is_over)
+        return tuple(strays.values())
 
     async def _swept(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
         sweep = self._sweeps.setdefault(reading.provider, Sweep())

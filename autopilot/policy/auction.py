@@ -95,7 +95,7 @@ class Margins:
     Each comparison is one of estimates, and the least of several estimates is too low at the mean.
     """
 
-    move: float = 0.5
+    move: float = 1.0
     """To another machine."""
     wait: float = 0.5
     """From running to not running."""
@@ -151,7 +151,8 @@ class _Pricing:
         self.step_h = step_s / 3600
         self.storage = shape.storage_rate * self.step_h
         self.migrate, self.resume = shape.migrate_s / step_s, shape.resume_s / step_s
-        self.next = int(standing.left_s / step_s + 1e-6) - 1
+        # Time for work that there may be beyond the estimate is not there to be waited in: as the guard has it.
+        self.next = int((standing.left_s - standing.worst_extra_s) / step_s + 1e-6) - 1
         """Whole steps left after this one."""
         self.work = max(standing.work_s / step_s, 1e-3)
         self.thrown_back = standing.thrown_back_s / step_s
@@ -194,9 +195,8 @@ class _Pricing:
 
     def _forced(self) -> bool:
         standing, step_s = self.standing, self.tables.step_s
-        worst = standing.work_s + standing.worst_extra_s
-        worst += standing.pending_s if self.is_on_demand else standing.thrown_back_s + self.tables.shape.migrate_s
-        return self.next * step_s < worst + self.tables.shape.reserve_s - 1e-6
+        start_s = standing.pending_s if self.is_on_demand else standing.thrown_back_s + self.tables.shape.migrate_s
+        return self.next * step_s < standing.work_s + start_s + self.tables.shape.reserve_s - 1e-6
 
     def _elsewhere(self, machine: str) -> int:
         """The class of the cheapest floor but for this machine's."""

@@ -36,7 +36,7 @@ CLASS_WEIGHT = 5.0
 class FloorFit:
     """How floors are fitted; fitted in turn on synthetic markets (``backtest.fit_auction``)."""
 
-    half_life_h: float = 120.0
+    half_life_h: float = 60.0
     """After so long a jump counts half: regimes change."""
     pool_weight: float = 50.0
     """κ: the pool weighs as much as so many steps of a machine's own."""

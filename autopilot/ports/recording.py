@@ -10,7 +10,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Protocol
 
-from autopilot.domain import actions, instance, job, lease, market, offer, reasons
+from autopilot.domain import actions, instance, job, lease, market, offer, outlook, reasons
 from autopilot.domain.actions import Decision
 from autopilot.domain.codec import Codec
 from autopilot.domain.job import Job
@@ -47,13 +47,21 @@ def _is_value(kind: type) -> bool:
 _CODEC = Codec(
     Scene,
     Params,
-    *{kind for module in (actions, deadline, instance, job, lease, market, offer, reasons) for kind in _values_of(module)},
+    *{
+        kind
+        for module in (actions, deadline, instance, job, lease, market, offer, outlook, reasons)
+        for kind in _values_of(module)
+    },
 )
 
 
 def scene_to_json(scene: Scene) -> str:
     """One line of JSON; equal scenes give equal text."""
     return json.dumps(_CODEC.encode(scene), separators=(",", ":"), allow_nan=False)
+
+
+def decision_to_json(decision: Decision) -> str:
+    return json.dumps(_CODEC.encode(decision), separators=(",", ":"), allow_nan=False)
 
 
 def scene_from_json(text: str) -> Scene:

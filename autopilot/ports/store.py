@@ -12,21 +12,33 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Literal, Protocol
+from typing import Protocol
 
 from autopilot.domain.actions import Note
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease
-from autopilot.domain.ledger import LedgerEntry, SpendRow
+from autopilot.domain.ledger import InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.money import Number
+from autopilot.domain.reconciliation import ReconciliationRow
+from autopilot.domain.spend import SpendSource
 from autopilot.ports.provider import PriceObservation
-
-SpendKey = Literal["month", "day", "job", "provider", "gpu", "kind", "instance"]
 
 
 class StoreUnavailable(Exception):
     """The database cannot serve now; the message says why."""
+
+
+class CommitUnknown(StoreUnavailable):
+    """The connection broke while the database committed: all of the transaction was written, or nothing of it."""
+
+
+class LeadershipLost(StoreUnavailable):
+    """Another daemon has taken the ledger over: this one may neither write nor act any more."""
+
+
+class ConstraintViolated(Exception):
+    """A write breaks a rule of the ledger (a slot held twice, an entry changed, a row that names nothing): a defect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +122,10 @@ class UnitOfWork(Protocol):
         """GONE, once rented, and not yet settled against the market's charges."""
         ...
 
+    async def spot_leases_since(self, at: datetime) -> tuple[Lease, ...]:
+        """Spot leases intended since then that were rented, with their spans, oldest first."""
+        ...
+
     async def launches_since(self, at: datetime) -> Mapping[str | None, int]:
         """Leases intended since then, by job id."""
         ...
@@ -131,10 +147,6 @@ class UnitOfWork(Protocol):
         ...
 
     async def totals(self, day: date) -> Totals: ...
-
-    async def spend(self, by: SpendKey, *, month: str | None = None, job_id: str | None = None) -> tuple[SpendRow, ...]:
-        """Ordered by key. ``month``: "YYYY-MM" (UTC)."""
-        ...
 
     async def entries_of(self, lease_id: str) -> tuple[LedgerEntry, ...]: ...
 
@@ -163,6 +175,82 @@ class UnitOfWork(Protocol):
         ...
 
     async def set_note(self, key: str, value: str) -> None: ...
+
+    # The ledger of record: reserves, the market's own lines, and how they compare.
+
+    async def books_of(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
+        """What is accrued and reserved, by lease; every lease asked for has its own, empty where nothing is posted."""
+        ...
+
+    async def add_invoice_lines(self, lines: Iterable[InvoiceLine]) -> None:
+        """Append; an id that is there already is left alone."""
+        ...
+
+    async def invoice_lines_of(self, lease_ids: Sequence[str]) -> tuple[InvoiceLine, ...]:
+        """Every revision, ordered by lease, day, kind and revision."""
+        ...
+
+    async def leases_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
+        """Leases that have or had an instance, and are not over or were gone since then; oldest first."""
+        ...
+
+    async def reconciliation(self, month: str) -> tuple[ReconciliationRow, ...]:
+        """Every lease with spend or a line in the UTC month "YYYY-MM", oldest first.
+
+        Raises ``UserError`` when ``month`` is not of that form.
+        """
+        ...
+
+    # --- reports and market history
+
+    async def spend_source(
+        self,
+        since: date | None = None,
+        before: date | None = None,
+        *,
+        job_id: str | None = None,
+        by_day: bool = False,
+        with_spans: bool = False,
+    ) -> SpendSource:
+        """What was spent on the UTC days from ``since`` up to but without ``before``, summed per lease and kind.
+
+        ``by_day``: per day as well. ``with_spans``: with all that the leases were, for another zone's days.
+        """
+        ...
+
+    async def leases_found(self, reference: str) -> tuple[Lease, ...]:
+        """By id, by the market's id of the instance (which two markets may share), or by label; newest first."""
+        ...
+
+    async def bids_on(self, lease_id: str) -> tuple[BidRecord, ...]:
+        """Oldest first."""
+        ...
+
+    async def events_about(self, lease_id: str) -> tuple[EventRecord, ...]:
+        """In order of ``seq``."""
+        ...
+
+    async def price_history(
+        self, gpu: str, since: datetime, until: datetime, *, provider: str | None = None
+    ) -> tuple[PriceObservation, ...]:
+        """Of one GPU by its name, from ``since`` up to but without ``until``, oldest first."""
+        ...
+
+    async def thin_prices(self, before: datetime, *, hours: int) -> int:
+        """Put the observations of each whole hour that ended by ``before`` into one per machine, at most so many hours
+        at once, oldest first; returns how many hours were done.
+        """
+        ...
+
+    async def forget_prices(self, before: datetime) -> int:
+        """Remove the observations before then; returns how many."""
+        ...
+
+    async def forget_history(self, before: datetime) -> int:
+        """Remove decisions and events of jobs that were over by then, and events of no job that are older; returns how
+        many. What was spent, bid and rented is never removed.
+        """
+        ...
 
 
 class Store(Protocol):

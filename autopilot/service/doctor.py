@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sqlite3
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from autopilot.ports.clock import SystemClock
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.service.identity import prepare_state_dir
 from autopilot.service.wiring import connect_markets
-from autopilot.store.database import database_path
+from autopilot.store.health import examine
 from autopilot.telemetry.logging import configure_logging
 
 LOW_DISK_BYTES = 1 << 30
@@ -61,19 +60,14 @@ def _state_dir(settings: Settings) -> Check:
 
 
 def _ledger(settings: Settings) -> Check:
-    """Reads only: the daemon may be writing at this moment."""
+    """What is worst of all that can be checked without writing: the daemon may be writing at this moment."""
     try:
-        path = database_path(settings.ledger_url)
+        found = asyncio.run(examine(settings.ledger_url))
     except UserError as problem:
         return Check("ledger", False, problem.message, problem.hint)
-    if not path.exists():
-        return Check("ledger", True, f"{path} will be made at the first start")
-    try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5) as ledger:
-            verdict = ledger.execute("PRAGMA quick_check").fetchone()[0]
-    except sqlite3.Error as problem:
-        return Check("ledger", False, f"{path}: {problem}", "restore it from a backup")
-    return Check("ledger", verdict == "ok", f"{path}: {verdict}", "restore it from a backup")
+    worst = min(found, key=lambda finding: (finding.ok is not False, finding.ok is not None))
+    is_first_start = worst.ok is None and len(found) == 1
+    return Check("ledger", True if is_first_start else worst.ok, worst.detail, worst.hint)
 
 
 def _mailbox(settings: Settings) -> Check:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from datetime import UTC
 from pathlib import Path
 
@@ -15,18 +18,22 @@ from autopilot.config.settings import Settings, load_settings
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.sd_notify import notify
 from autopilot.service.wiring import Daemon, daemon
+from autopilot.store.urls import shown
 from autopilot.telemetry.logging import configure_logging
 
 log = structlog.get_logger(__name__)
 
+LOST = 1
+"""The exit code when another daemon has taken over: the service manager starts this one anew, as a standby."""
 CREATE_GRACE_REAL_S = 90.0
 """How long a stop waits for calls on their way: a create that is cut off would cost a settle window."""
 
 
-def serve(config: Path | None, accept_unproven: bool, paper: bool = False) -> int:
+def serve(config: Path | None, accept_unproven: bool, paper: bool = False, record: Path | None = None) -> int:
     """Run the daemon; returns the exit code. Raises ``UserError`` for what the user must mend before a start.
 
-    ``paper``: with simulated instances, which need no consent and no address that machines can reach.
+    ``paper``: with simulated instances, which need no consent and no address that machines can reach. ``record``: a new
+    file for every decision with all that it saw.
     """
     settings = load_settings(config)
     if paper:
@@ -35,15 +42,18 @@ def serve(config: Path | None, accept_unproven: bool, paper: bool = False) -> in
     if not paper:
         settings.check_unproven(accept_unproven)
         settings.check_mailbox()
-    return asyncio.run(_serve(settings))
+    return asyncio.run(_serve(settings, record))
 
 
-async def _serve(settings: Settings) -> int:
+async def _serve(settings: Settings, record: Path | None) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
-    async with daemon(settings) as running:
+    async with AsyncExitStack() as stack:
+        running = await _unless(stopping, stack.enter_async_context(daemon(settings, record)))
+        if running is None:
+            return 0
         scheduler = AsyncIOScheduler(
             timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
         )
@@ -60,7 +70,7 @@ async def _serve(settings: Settings) -> int:
             version=__version__,
             install_id=running.engine.config.install_id,
             markets=sorted(running.engine.watches),
-            ledger=settings.ledger_url.partition("@")[2] or settings.ledger_url,
+            ledger=shown(settings.ledger_url),
             socket=str(settings.socket_path),
             speed=running.clock.speed,
         )
@@ -73,20 +83,38 @@ async def _serve(settings: Settings) -> int:
             log.info("daemon.stopping", calls_on_their_way=len(running.engine.calls.busy))
             await running.engine.calls.settle_for(CREATE_GRACE_REAL_S)
     log.info("daemon.stopped")
-    return 0
+    return LOST if running.lost.is_set() else 0
+
+
+async def _unless(stopping: asyncio.Event, starting: Coroutine[None, None, Daemon]) -> Daemon | None:
+    """The daemon, once it leads; None when it was told to stop while it waited."""
+    start, stop = asyncio.create_task(starting), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+        if start.done():
+            return start.result()
+        start.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            return await start
+        return None
+    finally:
+        stop.cancel()
 
 
 async def _tick_until(stopping: asyncio.Event, running: Daemon) -> None:
-    stop = asyncio.create_task(stopping.wait())
-    while not stopping.is_set():
+    stop, lost = asyncio.create_task(stopping.wait()), asyncio.create_task(running.lost.wait())
+    while not (stopping.is_set() or running.lost.is_set()):
         wake = asyncio.create_task(running.wake.wait())
-        await asyncio.wait({stop, wake}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({stop, lost, wake}, return_when=asyncio.FIRST_COMPLETED)
         wake.cancel()
-        if stopping.is_set():
+        if stopping.is_set() or running.lost.is_set():
             break
         running.wake.clear()
         await _tick(running)
     stop.cancel()
+    lost.cancel()
+    if running.lost.is_set():
+        log.error("daemon.superseded", consequence="another daemon leads this ledger; this one ends")
 
 
 async def _tick(running: Daemon) -> None:

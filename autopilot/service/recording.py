@@ -15,13 +15,19 @@ log = structlog.get_logger(__name__)
 
 
 class FileRecorder:
-    """Appends to ``path``. When that fails it says so once and records no more."""
+    """Writes a new file at ``path``. When that fails it says so once and records no more.
+
+    What was recorded is in the file at once: a daemon that is killed loses none of it.
+    """
 
     def __init__(self, path: Path) -> None:
+        """Raises ``UserError`` for a file that is there already, or cannot be made."""
         try:
-            self._file: TextIO | None = cast(TextIO, gzip.open(path, "at", encoding="utf-8"))
+            self._file: TextIO | None = cast(TextIO, gzip.open(path, "xt", encoding="utf-8"))  # noqa: SIM115
         except OSError as problem:
-            raise UserError(f"cannot record to {path}: {problem.strerror}", hint="give --record a writable file") from None
+            # Never appended to: behind what a killed daemon left, nothing could be read.
+            hint = "give --record a new file in a directory that can be written"
+            raise UserError(f"cannot record to {path}: {problem.strerror}", hint=hint) from None
         self._path = path
 
     def record(self, scene: Scene) -> None:
@@ -29,8 +35,9 @@ class FileRecorder:
             return
         try:
             self._file.write(scene_to_json(scene) + "\n")
-        except OSError as problem:
-            log.error("recording.stopped", path=str(self._path), reason=problem.strerror)
+            self._file.flush()
+        except (OSError, TypeError, ValueError) as problem:
+            log.error("recording.stopped", path=str(self._path), reason=str(problem))
             self._file = None
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.engine.engine import Engine, EngineConfig
+from autopilot.engine.history import Retention
 from autopilot.policy.guard import Limits
 from autopilot.policy.params import Params
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
@@ -38,8 +39,9 @@ from autopilot.providers import registry
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.service.identity import install_id, open_clock, prepare_state_dir
-from autopilot.store.database import database_path, open_store
-from autopilot.store.lock import single_writer
+from autopilot.service.leadership import CREATE_TIMEOUT_REAL_S, FencedProvider, shared_install_id, stand_by
+from autopilot.service.recording import FileRecorder
+from autopilot.store.leader import leading
 
 log = structlog.get_logger(__name__)
 
@@ -55,15 +57,21 @@ class Daemon:
     clock: Clock
     wake: asyncio.Event
     """Set it and a tick runs at once."""
+    lost: asyncio.Event
+    """Set once another daemon has taken the ledger over: this one must end."""
 
 
 @asynccontextmanager
-async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
-    """A daemon whose sockets answer and whose first tick has not run. Raises ``UserError``."""
+async def daemon(settings: Settings, record: Path | None = None) -> AsyncIterator[Daemon]:
+    """A daemon whose sockets answer and whose first tick has not run. Raises ``UserError``.
+
+    On a ledger that another daemon leads this waits, as a standby, until its turn comes. ``record``: a new file for
+    every decision with all that it saw.
+    """
     prepare_state_dir(settings.state_dir)
     async with AsyncExitStack() as stack:
         try:
-            joined = await _joined(settings, stack)
+            joined = await _joined(settings, record, stack)
         except (StoreUnavailable, BlobUnavailable) as problem:
             raise UserError(str(problem), hint=MEND_DISK) from None
         except OSError as problem:
@@ -71,24 +79,34 @@ async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
         yield joined
 
 
-async def _joined(settings: Settings, stack: AsyncExitStack) -> Daemon:
+async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack) -> Daemon:
     """All parts, each closed by ``stack``."""
-    stack.enter_context(single_writer(database_path(settings.ledger_url)))
-    clock = open_clock(settings)
-    store = await open_store(settings.ledger_url)
-    stack.push_async_callback(store.close)
+    lead = await stack.enter_async_context(leading(settings.ledger_url, on_standby=stand_by))
+    clock, store, shared = open_clock(settings), lead.store, lead.shared
     await _check_markets_held(store, settings)
     providers = connect_markets(settings, clock)
     for provider in providers.values():
         stack.push_async_callback(provider.close)
+    own_id = install_id(settings.state_dir)
+    if shared is not None:
+        own_id = await shared_install_id(store, own_id, shared.home)
+        hold_s = CREATE_TIMEOUT_REAL_S if shared.is_takeover else 0.0
+        providers = {
+            name: FencedProvider(provider, store, hold_creates_real_s=hold_s) for name, provider in providers.items()
+        }
     blobs = await _serve_blobs(settings, stack)
     ids = UlidIds(clock)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
-    engine = Engine(engine_config(settings), providers, store, blobs, bootstrap, clock, ids)
+    recorder = None
+    if record is not None:
+        recorder = FileRecorder(record)
+        stack.callback(recorder.close)
+    config = engine_config(settings, own_id)
+    engine = Engine(config, providers, store, blobs, bootstrap, clock, ids, recorder=recorder)
     wake = asyncio.Event()
     jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
-    return Daemon(settings, engine, clock, wake)
+    return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
 
 
 async def _check_markets_held(store: Store, settings: Settings) -> None:
@@ -123,10 +141,10 @@ def connect_markets(settings: Settings, clock: Clock) -> dict[str, Provider]:
     return providers
 
 
-def engine_config(settings: Settings) -> EngineConfig:
+def engine_config(settings: Settings, own_id: str) -> EngineConfig:
     limits = settings.limits
     return EngineConfig(
-        install_id=install_id(settings.state_dir),
+        install_id=own_id,
         limits=Limits(
             day=limits.day,
             month=limits.month,
@@ -143,6 +161,11 @@ def engine_config(settings: Settings) -> EngineConfig:
             for name, market in settings.markets.items()
             if market.poll_interval_s is not None
         },
+        retention=Retention(
+            raw=timedelta(days=settings.history.raw_days),
+            prices=timedelta(days=settings.history.keep_days),
+            events=timedelta(days=settings.history.events_days),
+        ),
     )
 
 

@@ -14,16 +14,26 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from sqlalchemy import BigInteger, Boolean, Column, Date, Text
+from sqlalchemy import BigInteger, Boolean, Column, Date
 from sqlalchemy.types import TypeEngine
 
 from autopilot.domain.actions import Note
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import Number
-from autopilot.store.types import Code, Duration, ExactNumber, Instant, NanoUSD, NotesJson, NumbersJson, SpecJson
+from autopilot.store.types import (
+    Code,
+    Duration,
+    ExactNumber,
+    Instant,
+    NanoUSD,
+    NotesJson,
+    NumbersJson,
+    PlainText,
+    SpecJson,
+)
 
 _TYPES: dict[Any, type[TypeEngine[Any]]] = {
-    str: Text,
+    str: PlainText,
     int: BigInteger,
     bool: Boolean,
     date: Date,

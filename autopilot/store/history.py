@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 from sqlalchemy import insert, select
 
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import bids, decisions, events, leases, notes, price_observations
+from autopilot.store.schema import bids, decisions, events, leases, notes
 from autopilot.store.statements import Statements
 
 
@@ -39,10 +38,6 @@ class HistoryStatements(Statements):
         if job_id is not None:
             chosen = chosen.where(events.c.job_id == job_id)
         return tuple(record_of(EventRecord, events, row) for row in await self._all(chosen))
-
-    async def add_prices(self, observations: Iterable[PriceObservation]) -> None:
-        """One per machine, size and instant; a second is left out."""
-        await self._append(price_observations, [values_of(price_observations, seen) for seen in observations])
 
     async def note(self, key: str) -> str | None:
         row = await self._first(select(notes.c.value).where(notes.c.key == key))

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 
 from autopilot.domain.lease import OVER, Lease, LeaseState, Span
+from autopilot.domain.offer import CapacityType
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import lease_spans, leases
 from autopilot.store.statements import Statements
@@ -37,6 +38,16 @@ class LeaseStatements(Statements):
         return await self._leases(
             leases.c.state == LeaseState.GONE, leases.c.instance_id.is_not(None), leases.c.settled_at.is_(None)
         )
+
+    async def spot_leases_since(self, at: datetime) -> tuple[Lease, ...]:
+        return await self._leases(
+            leases.c.intended_at >= at, leases.c.capacity_type == CapacityType.SPOT, leases.c.instance_id.is_not(None)
+        )
+
+    async def leases_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
+        still_here = leases.c.state.in_(LIVE)
+        gone_lately = and_(leases.c.state == LeaseState.GONE, leases.c.gone_at >= gone_since)
+        return await self._leases(leases.c.instance_id.is_not(None), or_(still_here, gone_lately))
 
     async def launches_since(self, at: datetime) -> Mapping[str | None, int]:
         count = select(leases.c.job_id, func.count()).where(leases.c.intended_at >= at).group_by(leases.c.job_id)

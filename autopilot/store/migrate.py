@@ -39,6 +39,22 @@ def current_revision(connection: Connection) -> str | None:
     return found
 
 
+def known_revisions() -> frozenset[str]:
+    from alembic.script import ScriptDirectory
+
+    return frozenset(script.revision for script in ScriptDirectory.from_config(alembic_config()).walk_revisions())
+
+
+def check_revision(connection: Connection) -> None:
+    """Raises ``UserError`` when the database is not of this program's schema."""
+    found = current_revision(connection)
+    if found != REVISION:
+        raise UserError(
+            f"the ledger's schema is {found or 'not there'}, this program's is {REVISION}",
+            hint="autopilot db upgrade, or a newer autopilot",
+        )
+
+
 def upgrade(connection: Connection) -> None:
     """To ``REVISION``, within the connection's open transaction: an interrupted upgrade leaves nothing behind.
 
@@ -48,7 +64,6 @@ def upgrade(connection: Connection) -> None:
     if found == REVISION:
         return
     from alembic import command
-    from alembic.script import ScriptDirectory
 
     config = alembic_config()
     if found is None:
@@ -56,12 +71,12 @@ def upgrade(connection: Connection) -> None:
         if foreign:
             raise UserError(
                 f"the database holds other tables ({', '.join(foreign[:3])}), not a ledger",
-                hint="point ledger.url at a file of its own",
+                hint="point ledger.url at a file or a database of its own",
             )
-    elif found not in {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}:
+    elif found not in known_revisions():
         raise UserError(
             f"a newer autopilot has written this ledger (schema {found}, this one knows {REVISION})",
-            hint="upgrade autopilot, or point ledger.url at another file",
+            hint="upgrade autopilot, or point ledger.url at another ledger",
         )
     config.attributes["connection"] = connection
     command.upgrade(config, REVISION)

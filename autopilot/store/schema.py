@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    Date,
     ForeignKeyConstraint,
     Index,
     Integer,
@@ -20,14 +21,16 @@ from sqlalchemy import (
     and_,
 )
 
+from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import WANTED, Lease, Span
-from autopilot.domain.ledger import LedgerEntry
+from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import columns_of
+from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0001"
+REVISION = "0004"
 
 metadata = MetaData(
     naming_convention={
@@ -64,7 +67,9 @@ jobs = Table(
 leases = Table(
     "leases",
     metadata,
-    *columns_of(Lease, key=("id",), not_money=("disk_gb", "anchor_progress"), leave_out=("spans",)),
+    *columns_of(
+        Lease, key=("id",), not_money=("disk_gb", "anchor_progress", "download_gb", "upload_gb"), leave_out=("spans",)
+    ),
     _refers("job_id", "jobs.id"),
     Index(None, "job_id"),
     Index(None, "state"),
@@ -122,10 +127,38 @@ ledger_entries = Table(
     Index(None, "day", "type", "amount"),
 )
 
+# What the market billed, as it said at each time: append-only too.
+invoice_lines = Table(
+    "invoice_lines",
+    metadata,
+    *columns_of(InvoiceLine, key=("id",)),
+    _refers("lease_id", "leases.id"),
+    Index(None, "lease_id"),
+    Index(None, "day"),
+)
+
 price_observations = Table(
     "price_observations",
     metadata,
-    *columns_of(PriceObservation, key=("provider", "machine_id", "num_gpus", "observed_at")),
+    *columns_of(
+        PriceObservation, key=("provider", "machine_id", "num_gpus", "observed_at"), not_money=("reliability",)
+    ),
+    Index(None, "gpu", "observed_at"),
+    Index(None, "observed_at"),
+    sqlite_with_rowid=False,
+)
+
+# The sums of spend entries, so that a report need not add them up (store.rollup).
+spend_daily = Table(
+    "spend_daily",
+    metadata,
+    Column("day", Date, nullable=False),
+    Column("lease_id", Text, nullable=False),
+    Column("kind", Code(CostKind), nullable=False),
+    Column("amount_nano", NanoUSD, key="amount", nullable=False),
+    PrimaryKeyConstraint("day", "lease_id", "kind"),
+    _refers("lease_id", "leases.id"),
+    Index(None, "lease_id"),
     sqlite_with_rowid=False,
 )
 
@@ -149,3 +182,14 @@ events = Table(
 )
 
 notes = Table("notes", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+
+# One row: who leads on a server that several daemons share. Not part of what a ledger holds, so never copied.
+leader = Table(
+    "leader",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),
+    Column("taken_at", Instant, nullable=False),
+    Column("renewed_at", Instant, nullable=True),
+)

@@ -53,9 +53,13 @@ class Statements:
 
     async def _append(self, table: Table, rows: Sequence[Values]) -> int:
         """Insert those whose primary key is new; returns how many that were."""
+        return len(await self._append_new(table, rows))
+
+    async def _append_new(self, table: Table, rows: Sequence[Values]) -> Sequence[Sequence[Any]]:
+        """Insert those whose primary key is new; returns these keys."""
         if not rows:
-            return 0
-        return len((await self._run(_append_to(table, self._connection.dialect.name), rows)).all())
+            return ()
+        return (await self._run(_append_to(table, self._connection.dialect.name), rows)).all()
 
 
 # Kept, because building a wide statement costs more than running it.

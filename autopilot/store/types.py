@@ -38,6 +38,18 @@ class NanoUSD(TypeDecorator[Decimal]):
         return None if value is None else from_nano(int(value))
 
 
+class PlainText(TypeDecorator[str]):
+    """Text as it is; PostgreSQL alone cannot keep a NUL (a market's message may hold one) and gets U+FFFD for it."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        if value is None or dialect.name == "sqlite":
+            return value
+        return value.replace("\0", "\ufffd")
+
+
 class ExactNumber(TypeDecorator[Decimal]):
     """A Decimal that is not money (gigabytes, a share), as its digits."""
 

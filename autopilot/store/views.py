@@ -1,22 +1,28 @@
-"""What stands beside the tables: views for reading spend by hand, and the triggers that keep the ledger append-only.
+"""Views for reading spend by hand.
 
 They hold no data, so they are not part of any migration: each upgrade drops the views first and makes the current
 ones at its end. A changed view therefore needs a new revision, which may be empty.
 
-Views give dollars. Months are UTC; reserves are not spend and appear nowhere here:
+Views give dollars; reserves are not spend and appear nowhere here. Months and days are UTC.
 
-- ``spend_by_month(month, provider, compute_usd, storage_usd, bandwidth_usd, total_usd)``
-- ``spend_by_job(job_id, job, status, leases, compute_usd, storage_usd, bandwidth_usd, total_usd)``
-- ``spend_by_instance(provider, instance_id, lease_id, job_id, gpu, capacity_type, first_day, last_day,
-  compute_usd, storage_usd, bandwidth_usd, total_usd)``
+- ``spend_by_month(month, provider, …)``, ``spend_by_day(day, provider, …)``
+- ``spend_by_job(job_id, job, status, leases, …)``
+- ``spend_by_gpu(month, gpu, capacity_type, leases, …)``
+- ``spend_by_instance(provider, instance_id, lease_id, job_id, gpu, capacity_type, first_day, last_day, …)``
+- ``reconciliation(month, provider, instance_id, lease_id, estimate_usd, posted_usd, invoiced_usd)``: our own clock, all
+  that is posted, and the newest figures that the market billed (NULL: it has billed nothing)
+
+where … stands for ``compute_usd, storage_usd, bandwidth_usd, fees_usd, total_usd``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection
 
 from autopilot.domain.instance import CostKind
-from autopilot.domain.ledger import SPEND_TYPES
+from autopilot.domain.ledger import SPEND_TYPES, EntryType
 
 
 def _dollars(amount: str) -> str:
@@ -24,56 +30,78 @@ def _dollars(amount: str) -> str:
     return f"round(sum({amount}) / 1000000000.0, 9)"
 
 
-def _dollars_for(kind: CostKind) -> str:
-    return _dollars(f"CASE WHEN e.kind = '{kind}' THEN e.amount_nano ELSE 0 END")
+def _dollars_for(kinds: Sequence[CostKind]) -> str:
+    listed = ", ".join(f"'{kind}'" for kind in kinds)
+    return _dollars(f"CASE WHEN d.kind IN ({listed}) THEN d.amount_nano ELSE 0 END")
 
 
-_MONTH = "substr(CAST(e.day AS VARCHAR), 1, 7)"
+def _month(day: str) -> str:
+    return f"substr(CAST({day} AS VARCHAR), 1, 7)"
+
+
+_COLUMNS = {
+    "compute": [CostKind.COMPUTE],
+    "storage": [kind for kind in CostKind if kind.is_storage],
+    "bandwidth": [CostKind.BANDWIDTH],
+    "fees": [CostKind.FEE, CostKind.CREDIT],
+}
 _AMOUNTS = ", ".join(
-    [*(f"{_dollars_for(kind)} AS {kind}_usd" for kind in CostKind), f"{_dollars('e.amount_nano')} AS total_usd"]
+    [
+        *(f"{_dollars_for(kinds)} AS {name}_usd" for name, kinds in _COLUMNS.items()),
+        f"{_dollars('d.amount_nano')} AS total_usd",
+    ]
 )
+_SPEND = "FROM spend_daily AS d JOIN leases AS l ON l.id = d.lease_id"
 _IS_SPEND = "e.type IN ({})".format(", ".join(f"'{entry_type}'" for entry_type in SPEND_TYPES))
 
 # Built of this module's own constants only.
 VIEWS = {
     "spend_by_month": f"""
-        SELECT {_MONTH} AS month, e.provider, {_AMOUNTS}
-        FROM ledger_entries AS e
-        WHERE {_IS_SPEND}
-        GROUP BY {_MONTH}, e.provider
-        ORDER BY {_MONTH}, e.provider""",  # noqa: S608
+        SELECT {_month("d.day")} AS month, l.provider, {_AMOUNTS}
+        {_SPEND}
+        GROUP BY {_month("d.day")}, l.provider
+        ORDER BY {_month("d.day")}, l.provider""",
+    "spend_by_day": f"""
+        SELECT d.day, l.provider, {_AMOUNTS}
+        {_SPEND}
+        GROUP BY d.day, l.provider
+        ORDER BY d.day, l.provider""",
     "spend_by_job": f"""
-        SELECT e.job_id, j.name AS job, j.status, count(DISTINCT e.lease_id) AS leases, {_AMOUNTS}
-        FROM ledger_entries AS e LEFT JOIN jobs AS j ON j.id = e.job_id
-        WHERE {_IS_SPEND}
-        GROUP BY e.job_id, j.name, j.status, j.submitted_at
-        ORDER BY j.submitted_at, e.job_id""",  # noqa: S608
+        SELECT l.job_id, j.name AS job, j.status, count(DISTINCT l.id) AS leases, {_AMOUNTS}
+        {_SPEND} LEFT JOIN jobs AS j ON j.id = l.job_id
+        GROUP BY l.job_id, j.name, j.status, j.submitted_at
+        ORDER BY j.submitted_at, l.job_id""",
+    "spend_by_gpu": f"""
+        SELECT {_month("d.day")} AS month, l.gpu, l.capacity_type, count(DISTINCT l.id) AS leases, {_AMOUNTS}
+        {_SPEND}
+        GROUP BY {_month("d.day")}, l.gpu, l.capacity_type
+        ORDER BY {_month("d.day")}, l.gpu, l.capacity_type""",
     "spend_by_instance": f"""
         SELECT l.provider, l.instance_id, l.id AS lease_id, l.job_id, l.gpu, l.capacity_type,
-            min(e.day) AS first_day, max(e.day) AS last_day, {_AMOUNTS}
-        FROM ledger_entries AS e JOIN leases AS l ON l.id = e.lease_id
-        WHERE {_IS_SPEND}
+            min(d.day) AS first_day, max(d.day) AS last_day, {_AMOUNTS}
+        {_SPEND}
         GROUP BY l.provider, l.instance_id, l.id, l.job_id, l.gpu, l.capacity_type, l.intended_at
-        ORDER BY l.intended_at, l.id""",  # noqa: S608
+        ORDER BY l.intended_at, l.id""",
+    "reconciliation": f"""
+        SELECT f.month, l.provider, l.instance_id, l.id AS lease_id,
+            {_dollars("f.estimate_nano")} AS estimate_usd, {_dollars("f.posted_nano")} AS posted_usd,
+            {_dollars("f.invoiced_nano")} AS invoiced_usd
+        FROM (
+            SELECT {_month("e.day")} AS month, e.lease_id, e.amount_nano AS posted_nano,
+                CASE WHEN e.type = '{EntryType.ACCRUE}' THEN e.amount_nano ELSE 0 END AS estimate_nano,
+                NULL AS invoiced_nano
+            FROM ledger_entries AS e WHERE {_IS_SPEND}
+            UNION ALL
+            SELECT {_month("i.day")}, i.lease_id, 0, 0, i.amount_nano
+            FROM invoice_lines AS i
+            WHERE i.revision = (
+                SELECT max(n.revision) FROM invoice_lines AS n
+                WHERE n.lease_id = i.lease_id AND n.kind = i.kind AND n.day = i.day
+            )
+        ) AS f JOIN leases AS l ON l.id = f.lease_id
+        GROUP BY f.month, l.provider, l.instance_id, l.id, l.intended_at
+        ORDER BY f.month, l.intended_at, l.id""",  # noqa: S608
 }
-
-_REFUSAL = "ledger entries are append-only: post a correction instead"
-
-# INSERT OR REPLACE fires no delete trigger on SQLite: the third one keeps the row that was there first.
-_SQLITE_TRIGGERS = {
-    "ledger_entries_refuse_update": f"BEFORE UPDATE ON ledger_entries BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END",
-    "ledger_entries_refuse_delete": f"BEFORE DELETE ON ledger_entries BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END",
-    "ledger_entries_keep_first": (
-        "BEFORE INSERT ON ledger_entries WHEN EXISTS (SELECT 1 FROM ledger_entries WHERE id = NEW.id)"
-        " BEGIN SELECT RAISE(IGNORE); END"
-    ),
-}
-_POSTGRES_TRIGGER = (
-    "CREATE OR REPLACE FUNCTION ledger_entries_refuse() RETURNS trigger LANGUAGE plpgsql AS"
-    f" $$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$",
-    "CREATE OR REPLACE TRIGGER ledger_entries_refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_entries"
-    " FOR EACH STATEMENT EXECUTE FUNCTION ledger_entries_refuse()",
-)
 
 
 def drop_views(connection: Connection) -> None:
@@ -82,13 +110,6 @@ def drop_views(connection: Connection) -> None:
         connection.exec_driver_sql(f"DROP VIEW IF EXISTS {name}")
 
 
-def create_views_and_triggers(connection: Connection) -> None:
+def create_views(connection: Connection) -> None:
     for name, query in VIEWS.items():
         connection.exec_driver_sql(f"CREATE VIEW {name} AS {query}")
-    if connection.dialect.name == "sqlite":
-        for name, body in _SQLITE_TRIGGERS.items():
-            connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {name}")
-            connection.exec_driver_sql(f"CREATE TRIGGER {name} {body}")
-    else:
-        for statement in _POSTGRES_TRIGGER:
-            connection.exec_driver_sql(statement)

@@ -79,7 +79,7 @@ class PaperHarness:
         for span in json.loads(self._state_file.read_text())[instance_id]["spans"]:
             start, end = (datetime.fromisoformat(span[key]) for key in ("started_at", "ended_at"))
             assert utc_day(start) == utc_day(end), "the test is to be kept within one day"
-            for kind, rate in ((CostKind.COMPUTE, span["rate"]), (CostKind.STORAGE, span["storage_rate"])):
+            for kind, rate in ((CostKind.COMPUTE, span["rate"]), (CostKind.STORAGE_RUNNING, span["storage_rate"])):
                 key = kind, utc_day(start)
                 totals[key] = totals.get(key, ZERO) + accrued(Decimal(rate), end - start)
         return sum(totals.values(), ZERO)

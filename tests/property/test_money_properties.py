@@ -130,11 +130,11 @@ def cut(lease: Lease, now: datetime) -> Lease:
 def test_a_life_costs_its_spans(life: tuple[Lease, datetime]) -> None:
     lease, end = life
     costs = cost_by_day(lease, end)
-    for kind in (CostKind.COMPUTE, CostKind.STORAGE):
+    for is_disk in (False, True):
         exact, pieces = Fraction(0), 0
         for span in lease.spans:
-            rate, ended = span.rate if kind is CostKind.COMPUTE else span.storage_rate, span.ended_at or end
+            rate, ended = span.storage_rate if is_disk else span.rate, span.ended_at or end
             exact += exact_nano(rate, ended - span.started_at)
             pieces += len(list(split_by_day(span.started_at, ended)))
-        posted = sum(to_nano(amount) for (found, _), amount in costs.items() if found is kind)
+        posted = sum(to_nano(amount) for (kind, _), amount in costs.items() if kind.is_storage is is_disk)
         assert abs(posted - exact) <= Fraction(pieces, 2)

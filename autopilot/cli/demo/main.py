@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopilot.cli import text, views
+from autopilot.cli import money_views, text
 from autopilot.cli.client import Json, job_path
 from autopilot.cli.demo.script import Script, set_stage
 from autopilot.cli.demo.theatre import Theatre
@@ -131,8 +131,8 @@ def _report(out: Console, theatre: Theatre, body: Json, results: list[Check], to
         if event["name"] not in ("checkpoint.verified", "agent.reported"):
             out.print(_line(event, began), no_wrap=True, overflow="ellipsis")
     out.print(Rule("spend", align="left"))
-    out.print(views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"))
-    out.print(views.spend_table(theatre.client.get("/v1/spend", by="month"), "month"))
+    out.print(money_views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"))
+    out.print(money_views.spend_table(theatre.client.get("/v1/spend", by="month"), "month"))
     out.print(_savings(body["spend"]))
     out.print(Rule("checks", align="left"))
     for check in results:

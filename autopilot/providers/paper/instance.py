@@ -107,7 +107,7 @@ class PaperInstance:
         totals: dict[tuple[date, CostKind], Decimal] = {}
         for span in self.spans:
             for day, start, end in split_by_day(span.started_at, span.ended_at or now):
-                for kind, rate in ((CostKind.COMPUTE, span.rate), (CostKind.STORAGE, span.storage_rate)):
+                for kind, rate in ((CostKind.COMPUTE, span.rate), (CostKind.STORAGE_RUNNING, span.storage_rate)):
                     if rate:
                         totals[day, kind] = totals.get((day, kind), ZERO) + accrued(rate, end - start)
         return (Charge(self.instance_id, day, kind, amount) for (day, kind), amount in totals.items())

@@ -151,7 +151,7 @@ def charges(rows: Iterable[BillRow], since: date, until: date) -> tuple[Charge, 
     for row in rows:
         if not since <= row.day <= until:
             continue
-        for kind, amount in ((CostKind.COMPUTE, row.compute), (CostKind.STORAGE, row.storage)):
+        for kind, amount in ((CostKind.COMPUTE, row.compute), (CostKind.STORAGE_RUNNING, row.storage)):
             key = row.pod_id, row.day, kind
             totals[key] = totals.get(key, ZERO) + amount
     return tuple(Charge(*key, amount) for key, amount in sorted(totals.items()) if amount)

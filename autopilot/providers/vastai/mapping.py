@@ -23,7 +23,7 @@ HIGHEST_BID = Decimal(128)
 _NOT_YET_UP = frozenset({"", "created", "loading"})
 _SILENT = frozenset({"offline", "unknown"})
 _RELEASED = frozenset({"stopped", "unloaded"})
-_KINDS = {"gpu": CostKind.COMPUTE, "disk": CostKind.STORAGE, "bwd": CostKind.BANDWIDTH, "bwu": CostKind.BANDWIDTH}
+_KINDS = {"gpu": CostKind.COMPUTE, "disk": CostKind.STORAGE_RUNNING, "bwd": CostKind.BANDWIDTH, "bwu": CostKind.BANDWIDTH}
 
 
 def bid_for(rate: Decimal, num_gpus: int | None) -> Decimal:
@@ -115,13 +115,14 @@ def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_rate: Decimal | No
 
 
 def charges(rows: Iterable[ChargeRow], since: date, until: date) -> tuple[Charge, ...]:
-    """One charge per instance, day and kind, in that order. A type that is not known counts as compute: it was paid."""
+    """One charge per instance, day and kind, in that order. What is of no known type is a fee, or a credit where it is negative."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
     for row in rows:
         day = utc_day(row.start)
         if not since <= day <= until:
             continue
         for item_type, amount in row.items:
-            key = row.instance_id, day, _KINDS.get(item_type, CostKind.COMPUTE)
+            other = CostKind.CREDIT if amount < ZERO else CostKind.FEE
+            key = row.instance_id, day, _KINDS.get(item_type, other)
             totals[key] = totals.get(key, ZERO) + amount
     return tuple(Charge(*key, amount) for key, amount in sorted(totals.items()))

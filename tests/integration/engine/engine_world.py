@@ -25,12 +25,14 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.spend import report
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.policy.guard import Limits
 from autopilot.policy.params import Params
 from autopilot.ports.clock import ManualClock
 from autopilot.ports.ids import UlidIds
 from autopilot.ports.provider import CreateRequest, Done
+from autopilot.ports.recording import Recorder
 from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider
@@ -84,18 +86,29 @@ class World:
         self.agents = Agents(self.blobs, self.market)
         self.wrap = wrap
         self.timeout_s = 5.0
+        self.ledger_url = str(root / "ledger.db")
         self.api_key = "sandbox-key"
+        self.recorder: Recorder | None = None
         self._ids = UlidIds(clock)
         self._made_by_hand: list[str] = []
 
     async def start(self) -> None:
         """A new daemon on whatever the last one left in store, blobs and market."""
-        self.store = await open_store(str(self.root / "ledger.db"))
+        self.store = await open_store(self.ledger_url)
         self.provider = self.connect()
         config = EngineConfig(INSTALL_ID, LIMITS, Params(), settle_delay=timedelta(seconds=30))
         bootstrap = await AgentBootstrap.prepare(self.blobs)
         store = self.wrap(self.store)
-        self.engine = Engine(config, {"vastai": self.provider}, store, self.blobs, bootstrap, self.clock, self._ids)
+        self.engine = Engine(
+            config,
+            {"vastai": self.provider},
+            store,
+            self.blobs,
+            bootstrap,
+            self.clock,
+            self._ids,
+            recorder=self.recorder,
+        )
         self.jobs = Jobs(
             self.engine,
             self.store,
@@ -273,7 +286,8 @@ class World:
     async def spend(self) -> dict[str, Decimal]:
         """Posted, by instance."""
         async with self.store.snapshot() as uow:
-            return {row.key: row.total for row in await uow.spend("instance")}
+            source = await uow.spend_source()
+        return {row.key: row.total for row in report(source, "instance", now=self.clock.now())}
 
     async def story(self) -> str:
         job = await self.job()
@@ -317,11 +331,14 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(root: Path, wrap: WrapStore = lambda store: store, **market: Any) -> AsyncIterator[World]:
+async def a_world(
+    root: Path, wrap: WrapStore = lambda store: store, *, ledger_url: str | None = None, **market: Any
+) -> AsyncIterator[World]:
     clock = QuickClock()
     config = SandboxConfig(state_dir=root / "market", real_processes=False, **market)
     async with running_sandbox(config, clock) as sandbox, ClientSession() as http:
         world = World(root, clock, sandbox, http, wrap)
+        world.ledger_url = ledger_url or world.ledger_url
         await world.start()
         try:
             yield world

@@ -18,7 +18,7 @@ def with_budget(total: str, more: str = "") -> str:
 
 async def until_parked(world: World) -> Job:
     """The job works until its budget of $0.50 is used up, about two hours; finer steps towards the end."""
-    while (await world.job()).spent < D("0.38"):
+    while (await world.job()).spent < D("0.28"):
         await world.tick(apart_s=300)
     return await world.until(lambda job: not job.status.wants_capacity, "the job is parked")
 
@@ -40,7 +40,10 @@ async def test_a_budget_that_runs_out_saves_stops_and_parks(world: World) -> Non
 
 
 async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world: World) -> None:
+    """What was set aside to stop the dear machine starts a cheap one."""
     world.agents.total_steps = 10_800
+    for machine in world.market.machines.values():
+        world.market.set_floor(machine.spec.machine_id, machine.spec.on_demand * D("0.75"))
     await world.running(with_budget("$0.50"))
     job = await until_parked(world)
     assert job.checkpoint is not None
@@ -48,7 +51,7 @@ async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world:
     await world.tick(12)
     assert world.creates() == 1, "a parked job rents nothing"
     for machine in world.market.machines.values():
-        world.market.set_floor(machine.spec.machine_id, D("0.02"))
+        world.market.set_floor(machine.spec.machine_id, D("0.005"))
     world.clock.advance(60)
     world.agents.total_steps = done + 60
     await world.jobs.resume("train")

@@ -160,7 +160,7 @@ async def test_the_bill_is_the_market_s_own_book(bench: Bench) -> None:
     billed = {kind: sum((charge.amount for charge in charges if charge.kind is kind), Decimal(0)) for kind in CostKind}
     cost = {kind: Decimal(amount) for kind, amount in book["cost"].items()}
     assert abs(billed[CostKind.COMPUTE] - cost["gpu"]) < Decimal("1e-8")
-    assert abs(billed[CostKind.STORAGE] - cost["disk"]) < Decimal("1e-8")
+    assert abs(billed[CostKind.STORAGE_RUNNING] - cost["disk"]) < Decimal("1e-8")
     assert cost["gpu"] > 0
     assert cost["disk"] > 0
 

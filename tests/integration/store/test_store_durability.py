@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import Pool
-from store_records import a_job, a_lease, an_entry
 
 from autopilot.domain.errors import UserError
-from autopilot.ports.store import StoreUnavailable
-from autopilot.store.database import SqlStore, database_path, open_store
+from autopilot.ports.store import ConstraintViolated, StoreUnavailable
+from autopilot.store.database import SqlStore, open_store
+from autopilot.store.urls import database_path
+from tests.store_records import a_job, a_lease, an_entry
 
 NOBODY = 65534
 
@@ -81,12 +81,12 @@ async def test_a_failure_that_the_caller_swallows_still_ends_the_transaction(sto
     async def swallow() -> None:
         async with store.transaction() as work:
             await work.save(a_job(leases=(a_lease("l1"),)))
-            with pytest.raises(IntegrityError):
+            with pytest.raises(ConstraintViolated):
                 await work.save_lease(a_lease("l2"))
-            with pytest.raises(IntegrityError):
+            with pytest.raises(ConstraintViolated):
                 await work.set_note("half", "written")
 
-    with pytest.raises(IntegrityError):
+    with pytest.raises(ConstraintViolated):
         await swallow()
     assert await job_ids(store) == []
 

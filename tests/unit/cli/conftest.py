@@ -27,6 +27,10 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
             "POST /v1/jobs/bert-qa/resume": (200, {"job": sample("job")["job"] | {"status": "pending"}}),
             "POST /v1/offers": (200, sample("offers")),
             "GET /v1/spend": (200, sample("spend")),
+            "GET /v1/budget": (200, sample("budget")),
+            "GET /v1/reconcile": (200, sample("reconcile")),
+            "GET /v1/prices": (200, sample("prices")),
+            "GET /v1/instances/47848147": (200, sample("instance")),
         },
     )
     monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(daemon.socket))

@@ -94,7 +94,8 @@ def test_submit_sends_the_text_and_shows_the_plan(daemon: Daemon, capsys: Captur
     file = tmp_path / "job.toml"
     file.write_text('name = "é"')
     out = printed(capsys, "submit", str(file))
-    assert daemon.requests[0] == ("POST /v1/jobs", "", {"toml": 'name = "é"', "source": str(file), "dry_run": False})
+    asked = {"toml": 'name = "é"', "source": str(file), "dry_run": False, "min_probability": 0.8}
+    assert daemon.requests[0] == ("POST /v1/jobs", "", asked)
     assert "submitted bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X)" in out
     assert "$0.311/h" in out
     assert "on demand" in out
@@ -107,7 +108,8 @@ def test_submit_sends_the_text_and_shows_the_plan(daemon: Daemon, capsys: Captur
 def test_submit_reads_standard_input(daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'name = "x"')))
     printed(capsys, "submit", "-")
-    assert daemon.requests[0][2] == {"toml": 'name = "x"', "source": "standard input", "dry_run": False}
+    asked = {"toml": 'name = "x"', "source": "standard input", "dry_run": False, "min_probability": 0.8}
+    assert daemon.requests[0][2] == asked
 
 
 def test_files_that_are_no_job_file(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
@@ -157,16 +159,7 @@ def test_offers(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
     assert "vastai is unknown: HTTP 503" in printed(capsys, "offers", "--gpu", "x", code=3)
 
 
-def test_spend(daemon: Daemon, capsys: Capture) -> None:
-    out = printed(capsys, "spend", "--month", "2026-01", "--by", "provider")
-    assert daemon.requests[0] == ("GET /v1/spend", "by=provider&month=2026-01", None)
-    assert "$0.2937" in out
-    assert "about $0.0012" in out
-    assert "not a month" in printed(capsys, "spend", "--month", "2026-13", code=2)
-    assert "Choose from" in printed(capsys, "spend", "--by", "moon", code=2)
-
-
-@pytest.mark.parametrize(("status", "code"), [(404, 2), (422, 2), (402, 4), (403, 4), (503, 3), (500, 1), (409, 1)])
+@pytest.mark.parametrize(("status", "code"), [(422, 2), (402, 4), (403, 4), (503, 3), (500, 1), (409, 1)])
 def test_the_daemon_s_errors_become_one_line_a_hint_and_a_code(
     daemon: Daemon, capsys: Capture, status: int, code: int
 ) -> None:

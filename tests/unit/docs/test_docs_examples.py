@@ -1,9 +1,8 @@
-"""What the documentation tells people to type works: commands, job files, settings, SQL."""
+"""What the documentation tells people to type works: commands, job files, settings."""
 
 from __future__ import annotations
 
 import re
-import sqlite3
 import tomllib
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -17,11 +16,9 @@ from autopilot.config.job_file import parse_job
 from autopilot.config.settings import Settings
 from autopilot.policy.guard import Limits
 from autopilot.policy.params import Params
-from autopilot.store.database import open_store
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SQL_PAGE = (ROOT / "docs/how-to/read-the-ledger-with-sql.md").read_text()
 ELSEWHERE_PAGE = (ROOT / "docs/how-to/point-it-elsewhere.md").read_text()
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -83,26 +80,6 @@ def test_variables_are_settings(variable: str) -> None:
         assert path[1] in field.annotation.model_fields  # type: ignore[union-attr]
 
 
-@pytest.fixture
-async def ledger(tmp_path: Path) -> Path:
-    path = tmp_path / "ledger.db"
-    store = await open_store(str(path))
-    await store.close()
-    return path
-
-
-@pytest.mark.parametrize("statement", re.findall(r"```sql\n(.*?)```", SQL_PAGE, re.DOTALL))
-def test_sql_runs_against_a_fresh_ledger(ledger: Path, statement: str) -> None:
-    with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as database:
-        assert database.execute(statement).description
-
-
-def test_the_shell_s_sql_runs(ledger: Path) -> None:
-    (statement,) = re.findall(r"ledger\.db '(select [^']+)'", SQL_PAGE)
-    with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as database:
-        assert database.execute(statement).description
-
-
 def test_money_page_states_the_defaults() -> None:
     text = (ROOT / "docs/explanation/money.md").read_text()
     limits, params = Settings().limits, Params()
@@ -137,7 +114,8 @@ def test_policy_page_states_the_numbers() -> None:
         f"(1 + {params.preemptions_per_hour:g}/h ×",
         f"wait, at most {params.paused_wait_s / 60:g} minutes",
         f"come to nothing ({params.max_fruitless})",
-        f"remaining × {1 + params.work_error:g} − restart",
+        f"remaining + {params.work_error:g} × the estimate) − restart",
+        f"with an estimate that is {params.work_error * 100:g} % too low",
         f"lag {params.tick_lag_s:g} s + detection {params.detect_s:g} s",
         f"after {params.move_least_s / 60:g} minutes on the machine",
         f"a saving of at least {params.move_saving * 100:.0f} %",

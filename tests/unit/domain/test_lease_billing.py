@@ -12,7 +12,7 @@ from autopilot.domain.evolve import evolve_lease
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day, time_running
 from autopilot.domain.reasons import Reason
-from tests.builders import HOUR, START, D, a_lease, a_paused_lease, an_intent, at, seen
+from tests.builders import HOUR, MINUTE, START, D, a_lease, a_paused_lease, an_intent, at, seen
 
 RUNNING, STOPPED = InstanceStatus.RUNNING, InstanceStatus.STOPPED
 PROVISIONING, OFFLINE = InstanceStatus.PROVISIONING, InstanceStatus.OFFLINE
@@ -90,22 +90,36 @@ def test_the_market_has_the_last_word_on_a_bid_whose_call_was_never_answered() -
 
 def test_a_host_that_does_not_answer_bills_nothing() -> None:
     lease = a_lease()
-    lease = lived(lease, seen(lease, OFFLINE, at(60)), seen(lease, RUNNING, at(3660)))
+    lease = lived(lease, *(seen(lease, OFFLINE, at(seconds)) for seconds in range(60, 3660, 60)))
+    lease = lived(lease, seen(lease, RUNNING, at(3660)))
     costs = cost_by_day(lease, at(3720))
     assert costs == {
         (CostKind.COMPUTE, START.date()): D("0.3") * 120 / 3600,
-        (CostKind.STORAGE, START.date()): (D("0.004") * 60 / 3600).quantize(D("1e-9")) * 2,
+        (CostKind.STORAGE_RUNNING, START.date()): (D("0.004") * 60 / 3600).quantize(D("1e-9")) * 2,
     }
 
 
-def test_a_vanished_instance_bills_until_it_was_last_seen() -> None:
+def test_a_machine_that_nobody_saw_for_long_is_taken_to_have_run_until_the_bill_tells() -> None:
+    lease = a_paused_lease()
+    hidden = timedelta(hours=2)
+    watched = lived(lease, *(seen(lease, STOPPED, START + n * MINUTE) for n in range(1, 121)))
+    assert cost_by_day(watched, START + hidden) == {(CostKind.STORAGE_STOPPED, START.date()): D("0.008")}
+    for back in (seen(lease, STOPPED, START + hidden), e.LeaseAbsent(lease.id, START + hidden)):
+        costs = cost_by_day(lived(lease, back), START + hidden)
+        assert costs == {
+            (CostKind.COMPUTE, START.date()): D("0.6"),
+            (CostKind.STORAGE_STOPPED, START.date()): D("0.008"),
+        }
+
+
+def test_a_vanished_instance_bills_until_it_was_last_found_missing() -> None:
     lease = a_lease()
     lease = lived(
         lease, seen(lease, RUNNING, at(100)), e.LeaseAbsent(lease.id, at(130)), e.LeaseAbsent(lease.id, at(160))
     )
     lease = lived(lease, e.LeaseGone(lease.id, at(160)))
     assert (lease.state, lease.reason) == (LeaseState.GONE, Reason.VANISHED)
-    assert bill(lease)[-1][-1] == 100
+    assert bill(lease)[-1][-1] == 160
 
 
 def test_a_destroy_that_the_market_ignored_bills_without_a_gap() -> None:
@@ -142,13 +156,13 @@ def test_cost_is_cut_at_midnight(started: datetime) -> None:
     next_day: date = (started + 5 * HOUR).date()
     assert costs == {
         (CostKind.COMPUTE, started.date()): D("0.72"),
-        (CostKind.STORAGE, started.date()): D("0.024"),
+        (CostKind.STORAGE_RUNNING, started.date()): D("0.024"),
         (CostKind.COMPUTE, next_day): D("1.08"),
-        (CostKind.STORAGE, next_day): D("0.036"),
+        (CostKind.STORAGE_RUNNING, next_day): D("0.036"),
     }
 
 
 def test_time_running_leaves_pauses_out() -> None:
     lease = a_paused_lease()
-    lease = lived(lease, seen(lease, RUNNING, at(100)), seen(lease, STOPPED, at(160)), seen(lease, RUNNING, at(200)))
+    lease = lived(lease, seen(lease, RUNNING, at(80)), seen(lease, STOPPED, at(140)), seen(lease, RUNNING, at(200)))
     assert time_running(lease, at(230)) == timedelta(seconds=90)

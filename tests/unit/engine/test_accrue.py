@@ -6,13 +6,17 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
+from autopilot.domain.evolve import FASTEST_LINK_BYTES_PER_S, evolve_lease
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, cost_by_day
-from autopilot.domain.ledger import EntryType, LedgerEntry
-from autopilot.engine.accrue import accruals, reserve, void
-from tests.builders import START, D, a_lease, an_intent, at
+from autopilot.domain.ledger import EntryType, LeaseBooks, LedgerEntry
+from autopilot.domain.money import NANO
+from autopilot.engine.accrue import accruals, reserve_change
+from autopilot.policy.budget import commitment
+from autopilot.policy.params import Params
+from tests.builders import START, D, a_lease, an_intent, at, heartbeat
 
-COMPUTE, STORAGE = CostKind.COMPUTE, CostKind.STORAGE
+COMPUTE, STORAGE = CostKind.COMPUTE, CostKind.STORAGE_RUNNING
 TODAY = START.date()
 
 
@@ -115,12 +119,54 @@ def test_ticks_of_any_length_post_the_same_total() -> None:
     assert total(posted) == cost_by_day(over, end)
 
 
-def test_a_void_takes_back_the_whole_reserve_and_names_it() -> None:
-    lease = a_lease(intended_at=datetime(2026, 11, 20, 23, 59, tzinfo=UTC))
-    opened = reserve(lease, lease.intended_at)
-    closed = void(lease, lease.intended_at + timedelta(days=3))
-    assert (opened.type, closed.type) == (EntryType.RESERVE, EntryType.VOID)
-    assert closed.corrects == opened.id
-    assert opened.amount + closed.amount == 0
-    assert opened.day == closed.day
-    assert void(lease, lease.intended_at + timedelta(days=9)).id == closed.id
+def test_traffic_that_agents_report_is_accrued_on_the_day_on_which_it_was_heard_of() -> None:
+    lease = a_lease(upload_price=D("0.02"), download_price=D("0.004"), download_gb=D(10))
+    lease = evolve_lease(lease, heartbeat(lease, at(60), sent_bytes=3_000_000_000))
+    lease = evolve_lease(lease, heartbeat(lease, at(120), sent_bytes=2_000_000_000))
+    lease = evolve_lease(lease, heartbeat(lease, at(180), boot=2, seq=0, sent_bytes=1_000_000_000))
+    tomorrow = START + timedelta(days=1)
+    lease = evolve_lease(lease, heartbeat(lease, tomorrow, boot=2, sent_bytes=2_500_000_000))
+    entries, _ = accruals(lease, {}, tomorrow)
+    traffic = {entry.day: entry.amount for entry in entries if entry.kind is CostKind.BANDWIDTH}
+    assert traffic == {TODAY: D("0.04") + 4 * D("0.02"), tomorrow.date(): D("0.03")}
+
+
+def test_an_agent_that_claims_more_than_any_link_carries_is_not_believed() -> None:
+    lease = evolve_lease(a_lease(), heartbeat(a_lease(), at(10), sent_bytes=10**17))
+    assert dict(lease.sent_bytes) == {TODAY.isoformat(): 10 * FASTEST_LINK_BYTES_PER_S}
+
+
+def test_a_disk_is_told_apart_by_whether_its_machine_is_stopped() -> None:
+    lease = running().billed_as(InstanceStatus.STOPPED, D("0.36"), D("0.0036"), at(3600))
+    entries, _ = accruals(replace(lease.unbilled(at(10_800)), state=LeaseState.GONE), {}, at(10_800))
+    assert total(entries) == {
+        (COMPUTE, TODAY): D("0.36"),
+        (STORAGE, TODAY): D("0.0036"),
+        (CostKind.STORAGE_STOPPED, TODAY): D("0.0072"),
+    }
+
+
+def test_what_is_set_aside_follows_what_the_lease_commits_to() -> None:
+    books, posted = LeaseBooks(), list[LedgerEntry]()
+    intent = an_intent(reserved=D("0.50"))
+    live = a_lease()
+    raised, gone = replace(live, rate=D("0.6")), replace(live, state=LeaseState.GONE)
+    for lease in (intent, intent, live, live, raised, live, gone, gone):
+        entry = reserve_change(lease, books, Params(), at(len(posted)))
+        if entry is not None:
+            books, posted = books.with_entry(entry), [*posted, entry]
+        assert books.reserved == commitment(lease, Params())
+    kinds = [EntryType.RESERVE, EntryType.VOID, EntryType.RESERVE, EntryType.VOID, EntryType.VOID]
+    assert [entry.type for entry in posted] == kinds
+    assert [entry.corrects for entry in posted] == [None, *(entry.id for entry in posted[:-1])]
+    assert len({entry.id for entry in posted}) == len(posted)
+    assert {entry.day for entry in posted} == {TODAY}
+
+
+def test_less_than_a_cent_is_not_given_back_while_the_lease_lives_and_more_is_always_set_aside() -> None:
+    books = LeaseBooks(reserved=commitment(a_lease(), Params()) + D("0.009"), reserve_rows=1)
+    assert reserve_change(a_lease(), books, Params(), START) is None
+    books = replace(books, reserved=commitment(a_lease(), Params()) - NANO)
+    entry = reserve_change(a_lease(), books, Params(), START)
+    assert entry is not None
+    assert (entry.type, entry.amount) == (EntryType.RESERVE, NANO)

@@ -128,6 +128,13 @@ def test_the_echo_of_our_own_bid_is_not_chased(shape: AuctionShape) -> None:
     assert bid <= 0.22
 
 
+def test_where_nothing_is_known_of_its_floor_a_bid_stays(shape: AuctionShape) -> None:
+    quoted = priced(shape, 80, 40, Spot("a", None), held=Held.RUNNING, machine="a", is_set_up=True, bid=0.22)
+    assert quoted.bids == ()
+    assert quoted.stay is not None
+    assert quoted.stay.bid == 0.22
+
+
 def test_a_held_machine_that_is_gone_can_be_kept_or_left(shape: AuctionShape) -> None:
     quoted = priced(shape, 80, 40, Spot("a", None), held=Held.PAUSED, machine="a", is_set_up=True)
     assert quoted.keep is not None

@@ -11,11 +11,13 @@ from autopilot.domain.job import SpotPolicy
 from autopilot.domain.lease import Slot
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
-from tests.builders import D
+from autopilot.policy.decide import decide
+from tests.builders import START, D
 from tests.unit.policy.table_market import (
     ON_DEMAND,
     SPOT,
     WORK,
+    P,
     decision,
     job_due,
     loading_on_spot,
@@ -33,13 +35,31 @@ SPARE = [CapacityType.SPOT]
 # From nothing.
 
 
-def test_it_waits_while_waiting_is_cheapest_and_safe_and_escalates_at_the_guard() -> None:
+def test_it_waits_while_waiting_is_cheapest() -> None:
     off = market(is_on=False)
-    for due in range(WORK + 4, WORK + 30):
+    for due in range(WORK + 5, WORK + 36):
         assert taken(job_due(due), off) == [], f"{due} steps"
-    (bought,) = decision(job_due(WORK + 1), off).actions
-    assert bought == Acquire(Slot.MAIN, ON_DEMAND, CapacityType.ON_DEMAND, D(1), Reason.DEADLINE)
-    assert taken(job_due(WORK + 1.99), off) == DEDICATED, "a step later it would be late"
+    (bought,) = decision(job_due(WORK + 2), off).actions
+    # A start on spot would be too late by then: a bit of on-demand now keeps the slack for it.
+    assert bought == Acquire(Slot.MAIN, ON_DEMAND, CapacityType.ON_DEMAND, D(1), Reason.CHEAPEST)
+
+
+@pytest.mark.parametrize(("due", "bought"), [(WORK + 8, []), (WORK + 7.99, DEDICATED), (WORK + 6, DEDICATED)])
+def test_the_guard_ends_a_wait_that_would_still_be_the_cheapest(due: float, bought: list[CapacityType]) -> None:
+    """The estimate may be a quarter, six steps, too low."""
+    found = decide(job_due(due), market(is_on=False), START, replace(P, work_error=0.25))
+    told = notes_of_ways(found)
+    assert told["wait"]["cost"] < told["on_demand"]["cost"]
+    assert [action.capacity_type for action in found.actions if isinstance(action, Acquire)] == bought
+    assert all(isinstance(action, Acquire) and action.reason is Reason.DEADLINE for action in found.actions)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("due", range(WORK + 1, WORK + 8))
+def test_the_cheapest_open_way_is_taken(due: int, is_on: bool) -> None:
+    told = notes_of_ways(decision(job_due(due), market(is_on=is_on)))
+    cheapest = min((numbers["cost"], name) for name, numbers in told.items() if not numbers["refused"])
+    assert [name for name, numbers in told.items() if numbers["chosen"]] == [cheapest[1]]
 
 
 def test_spot_is_taken_as_soon_as_it_is_there() -> None:

@@ -162,10 +162,10 @@ def test_charges_by_instance_day_and_kind() -> None:
     rows = [row for raw in body("charges")["results"] if (row := wire.charge_row(raw)) is not None]
     first, second = date(2026, 11, 20), date(2026, 11, 19)
     assert mapping.charges(rows, second, first) == (
-        Charge("47841147", second, CostKind.STORAGE, Decimal("0.011")),
+        Charge("47841147", second, CostKind.STORAGE_RUNNING, Decimal("0.011")),
         Charge("47848147", first, CostKind.BANDWIDTH, Decimal("0.020")),
         Charge("47848147", first, CostKind.COMPUTE, Decimal("0.248")),
-        Charge("47848147", first, CostKind.STORAGE, Decimal("0.162")),
+        Charge("47848147", first, CostKind.STORAGE_RUNNING, Decimal("0.162")),
     )
     assert {charge.day for charge in mapping.charges(rows, first, first)} == {first}
 
@@ -176,7 +176,12 @@ def test_an_unknown_kind_of_charge_is_not_lost() -> None:
     row = wire.charge_row(raw)
     assert row is not None
     (charge,) = mapping.charges([row], date(2026, 11, 1), date(2026, 11, 30))
-    assert (charge.kind, charge.amount) == (CostKind.COMPUTE, Decimal("0.011"))
+    assert (charge.kind, charge.amount) == (CostKind.FEE, Decimal("0.011"))
+    raw["items"][0]["amount"] = Decimal("-0.011")
+    row = wire.charge_row(raw)
+    assert row is not None
+    (charge,) = mapping.charges([row], date(2026, 11, 1), date(2026, 11, 30))
+    assert (charge.kind, charge.amount) == (CostKind.CREDIT, Decimal("-0.011"))
 
 
 def test_charges_of_other_things_are_passed_over() -> None:

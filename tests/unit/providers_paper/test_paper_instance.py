@@ -63,7 +63,7 @@ def test_it_runs_from_the_instant_at_which_it_is_loaded() -> None:
     assert (late.status, late.booted_at, late.boots) == (RUNNING, at(240), 1)
     assert late.grown(at(2000)) == late
     assert cost(late, 240 + 3600, CostKind.COMPUTE) == D("0.30")
-    assert cost(late, 3600, CostKind.STORAGE) == D("0.01")
+    assert cost(late, 3600, CostKind.STORAGE_RUNNING) == D("0.01")
 
 
 def test_outbid_it_pauses_and_only_its_disk_bills() -> None:
@@ -71,7 +71,7 @@ def test_outbid_it_pauses_and_only_its_disk_bills() -> None:
     assert paused.status is STOPPED
     assert not paused.shown("paper-x").intended_running
     assert cost(paused, 240 + 7200, CostKind.COMPUTE) == D("0.30")
-    assert cost(paused, 7200, CostKind.STORAGE) == D("0.02")
+    assert cost(paused, 7200, CostKind.STORAGE_RUNNING) == D("0.02")
 
 
 def test_a_bid_at_the_floor_still_runs() -> None:

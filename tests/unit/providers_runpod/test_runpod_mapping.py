@@ -274,7 +274,7 @@ def test_the_recorded_bill() -> None:
     day = date(2026, 6, 1)
     assert mapping.charges(rows, day, day) == (
         Charge("7h9k2m4n6p", day, CostKind.COMPUTE, Decimal("11.10")),
-        Charge("7h9k2m4n6p", day, CostKind.STORAGE, Decimal("1.24")),
+        Charge("7h9k2m4n6p", day, CostKind.STORAGE_RUNNING, Decimal("1.24")),
     )
     assert mapping.charges(rows, DAY, DAY) == ()
 

@@ -21,8 +21,7 @@ from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
-from autopilot.store.database import SqlStore
-from autopilot.store.unit_of_work import SqlUnitOfWork
+from autopilot.ports.store import Store, UnitOfWork
 
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 DAY = START.date()
@@ -33,7 +32,7 @@ class Forget(Exception):
 
 
 @asynccontextmanager
-async def forgotten(store: SqlStore) -> AsyncIterator[SqlUnitOfWork]:
+async def forgotten(store: Store) -> AsyncIterator[UnitOfWork]:
     try:
         async with store.transaction() as work:
             yield work
@@ -102,9 +101,10 @@ def a_checkpoint(number: int = 0, *, lease_id: str = "lease-1", run_epoch: int =
 integers = st.integers(-(2**63), 2**63 - 1)
 money = integers.map(from_nano)
 floats = st.floats(allow_nan=False)  # a NaN does not equal itself
-numbers: st.SearchStrategy[Number] = st.one_of(st.decimals(allow_nan=False), integers, floats, st.text(), st.none())
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))  # PostgreSQL keeps no NUL
+numbers: st.SearchStrategy[Number] = st.one_of(st.decimals(allow_nan=False), integers, floats, texts, st.none())
 _plain: dict[Any, st.SearchStrategy[Any]] = {
-    str: st.text(),
+    str: texts,
     int: integers,
     bool: st.booleans(),
     date: st.dates(),

@@ -1,0 +1,136 @@
+"""What a GPU has cost on the markets, from the recorded observations, in as many steps as a plot has columns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.api import render
+from autopilot.domain.errors import UserError
+from autopilot.domain.money import floor_nano
+from autopilot.domain.time import parse_duration
+from autopilot.ports.provider import PriceObservation
+from autopilot.ports.store import Store
+
+STEPS = 60
+MOST_STEPS = 1000
+LONGEST = timedelta(days=3660)
+
+
+@dataclass(slots=True)
+class _Step:
+    floors: list[tuple[Decimal, int]] = field(default_factory=list)
+    lows: list[Decimal] = field(default_factory=list)
+    highs: list[Decimal] = field(default_factory=list)
+    on_demand: list[Decimal] = field(default_factory=list)
+    machines: set[tuple[str, int]] = field(default_factory=set)
+
+    def add(self, seen: PriceObservation) -> None:
+        """All per GPU, so that machines of several sizes compare."""
+        self.machines.add((seen.machine_id, seen.num_gpus))
+        if seen.floor is not None:
+            self.floors.append((seen.floor / seen.num_gpus, seen.samples))
+            self.lows.append((seen.floor if seen.floor_low is None else seen.floor_low) / seen.num_gpus)
+            self.highs.append((seen.floor if seen.floor_high is None else seen.floor_high) / seen.num_gpus)
+        if seen.on_demand_rate is not None:
+            self.on_demand.append(seen.on_demand_rate / seen.num_gpus)
+
+    def as_json(self, at: datetime) -> render.Json:
+        samples = sum(weight for _, weight in self.floors)
+        mean = sum((price * weight for price, weight in self.floors), Decimal(0)) / samples if samples else None
+        return {
+            "at": render.plain(at),
+            "low": _money(min(self.lows, default=None)),
+            "mean": _money(mean),
+            "high": _money(max(self.highs, default=None)),
+            "on_demand": _money(min(self.on_demand, default=None)),
+            "machines": len(self.machines),
+        }
+
+
+async def prices(store: Store, query: Mapping[str, str], now: datetime) -> render.Json:
+    """Raises ``UserError``."""
+    gpu = query.get("gpu", "").strip()
+    if not gpu:
+        raise UserError("prices of what?", hint='name a GPU, like "RTX 4090"')
+    since, until = _instant(query, "since", now - timedelta(days=7), now), _instant(query, "until", now, now)
+    if since >= until:
+        raise UserError("the period ends before it begins")
+    steps = _steps(query.get("steps"))
+    async with store.snapshot() as uow:
+        seen = await uow.price_history(gpu, since, until, provider=query.get("provider"))
+    by_market: dict[str, list[PriceObservation]] = defaultdict(list)
+    for each in seen:
+        by_market[each.provider].append(each)
+    return {
+        "gpu": gpu,
+        "since": render.plain(since),
+        "until": render.plain(until),
+        "step_s": render.plain((until - since) / steps),
+        "unit": "USD per GPU-hour",
+        "markets": [
+            {"provider": name, **_summary(found), "steps": _in_steps(found, since, until, steps)}
+            for name, found in sorted(by_market.items())
+        ],
+    }
+
+
+def _summary(seen: Sequence[PriceObservation]) -> render.Json:
+    whole = _Step()
+    for each in seen:
+        whole.add(each)
+    body = whole.as_json(seen[-1].observed_at)
+    latest = [each for each in seen if each.observed_at == seen[-1].observed_at]
+    now = min((each.floor / each.num_gpus for each in latest if each.floor is not None), default=None)
+    return {
+        "observations": sum(each.samples for each in seen),
+        "machines": body["machines"],
+        "low": body["low"],
+        "mean": body["mean"],
+        "high": body["high"],
+        "on_demand": body["on_demand"],
+        "last_low": _money(now),
+        "last_seen_at": body["at"],
+    }
+
+
+def _in_steps(seen: Sequence[PriceObservation], since: datetime, until: datetime, count: int) -> list[render.Json]:
+    made = [_Step() for _ in range(count)]
+    width = (until - since) / count
+    for each in seen:
+        made[min(int((each.observed_at - since) / width), count - 1)].add(each)
+    return [step.as_json(since + width * number) for number, step in enumerate(made)]
+
+
+def _money(amount: Decimal | None) -> str | None:
+    return None if amount is None else str(render.plain(floor_nano(amount)))
+
+
+def _instant(query: Mapping[str, str], key: str, default: datetime, now: datetime) -> datetime:
+    """An instant in ISO 8601 with its zone, or how long ago."""
+    text = query.get(key)
+    if text is None:
+        return default
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        ago = parse_duration(text)
+        if ago > LONGEST:
+            raise UserError(f"{key}: longer ago than any ledger is old: {text}") from None
+        return now - ago
+    if at.tzinfo is None:
+        raise UserError(
+            f"{key}: an instant without its zone: {text}", hint='write it as "2026-11-01T00:00:00Z", or "7d"'
+        )
+    return at
+
+
+def _steps(text: str | None) -> int:
+    if text is None:
+        return STEPS
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_STEPS:
+        raise UserError(f"steps must be a whole number from 1 to {MOST_STEPS}")
+    return int(text)

@@ -1,0 +1,193 @@
+"""How a job will probably fare, before it is accepted: its forecast, the verdict, and the ways out of a bad one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import Job
+from autopilot.domain.market import Market
+from autopilot.domain.money import show
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.outlook import Shape
+from autopilot.domain.time import show_duration
+from autopilot.policy.budget import create_reserve, traffic_cost
+from autopilot.policy.cost import Candidate, best
+from autopilot.policy.deadline import Verdict, pressure
+from autopilot.policy.forecast import Forecast, forecast, refusal
+from autopilot.policy.hazard import hazard
+from autopilot.policy.params import Params
+from autopilot.policy.played_markets import Rule
+from autopilot.policy.prior import PHASES
+from autopilot.policy.shape import LONGEST_S, shape_of
+
+LEAST_PROBABILITY = 0.8
+FINE_FROM = 0.95
+"""A job less likely than this to be done in time is tight, whatever its slack."""
+INFEASIBLE = "infeasible"
+LATER = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""Deadlines that are tried as a way out, as multiples of the time that is left."""
+
+
+class Unlikely(UserError):
+    """The job would probably not be done in time for its money."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prospects:
+    forecast: Forecast | None
+    verdict: str | None
+    """``fine``, ``tight``, ``infeasible``; None without a deadline."""
+    refusal: str | None = None
+    ways_out: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """The arguments of one forecast."""
+
+    shape: Shape
+    left_s: float
+    work_s: float
+    on_demand_burn: float
+    spot_burn: float
+    budget: float | None
+    is_on: bool
+    belief: tuple[float, ...]
+    work_error: float
+    rule: Rule
+
+    def answer(self) -> Forecast:
+        return forecast(
+            self.shape,
+            left_s=self.left_s,
+            work_s=self.work_s,
+            on_demand_burn=self.on_demand_burn,
+            budget=self.budget,
+            is_on=self.is_on,
+            belief=self.belief,
+            work_error=self.work_error,
+            spot_burn=self.spot_burn,
+            rule=self.rule,
+        )
+
+
+def prospects(
+    job: Job, found: list[Candidate], market: Market, now: datetime, params: Params, least_probability: float
+) -> Prospects:
+    """``found``: the ways to rent, cheapest first. Takes a second or two: not on the event loop, please."""
+    verdict = pressure(job, now, params).verdict
+    notes = _unknowns(job, found)
+    asked = _question(job, found, market, now, params)
+    if asked is None:
+        return Prospects(None, verdict, notes=notes)
+    likely = asked.answer()
+    if job.spec.deadline is None:
+        if job.spec.budget is not None:
+            notes += (f"the budget suffices in {likely.finished:.0%} of the markets that were played through",)
+        return Prospects(likely, None, notes=notes)
+    limit = None if job.spec.budget is None else float(job.spec.budget)
+    refused = refusal(likely, limit, least_probability)
+    if refused is not None:
+        return Prospects(likely, INFEASIBLE, refused, _ways_out(job, asked, least_probability), notes)
+    is_fine = verdict is Verdict.FINE and likely.on_time >= FINE_FROM
+    return Prospects(likely, Verdict.FINE if is_fine else Verdict.TIGHT, notes=notes)
+
+
+def _unknowns(job: Job, found: list[Candidate]) -> tuple[str, ...]:
+    notes: list[str] = []
+    if job.spec.work_estimate is None:
+        notes.append("without [work] estimate nothing can be said of its whole cost, nor of when it is done")
+    elif job.spec.deadline is None:
+        notes.append("without a [deadline] nothing can be said of being in time")
+    if found and best(found, CapacityType.SPOT) is None:
+        notes.append("no spot that fits can be had now: planned on demand")
+    return tuple(notes)
+
+
+def _question(job: Job, found: list[Candidate], market: Market, now: datetime, params: Params) -> _Question | None:
+    """None where nothing fits, or nothing is known of the job's length."""
+    spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
+    any_way = spot or on_demand
+    if any_way is None or any_way.work is None:
+        return None
+    left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
+    work_s = any_way.work.total_seconds()
+    on_demand_burn = _burn(job, on_demand or any_way)
+    spot_burn = _burn(job, any_way)
+    shape = shape_of(job, found, market.outlook, now, PHASES, params)
+    rule: Rule = "table"
+    if shape is None:
+        rule = "any" if on_demand else "spot"
+        losses = 0.0
+        if spot is not None:
+            offer = spot.offer
+            losses = hazard(market.outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
+        shape = Shape(
+            PHASES,
+            longest_s=left_s,
+            most_slack_s=max(left_s - work_s, 0.0),
+            restart_s=any_way.setup.total_seconds(),
+            spot_ratio=spot_burn / on_demand_burn,
+            hazard_per_h=losses,
+            lost_s=job.spec.checkpoint_interval.total_seconds() / 2,
+        )
+    if spot is None:
+        rule = "on_demand"
+    budget = None if job.spec.budget is None else max(float(job.spec.budget - _set_aside(job, any_way, params)), 0.0)
+    belief = market.outlook.belief if len(market.outlook.belief) == len(PHASES.on) else ()
+    return _Question(
+        shape,
+        left_s,
+        work_s,
+        on_demand_burn,
+        spot_burn,
+        budget,
+        is_on=spot is not None,
+        belief=belief,
+        work_error=params.work_error,
+        rule=rule,
+    )
+
+
+def _burn(job: Job, choice: Candidate) -> float:
+    return float(choice.price + choice.offer.storage_rate(job.spec.disk_gb))
+
+
+def _set_aside(job: Job, choice: Candidate, params: Params) -> Decimal:
+    """What of a budget is never spent on work: stopping safely, and traffic."""
+    storage, traffic = choice.offer.storage_rate(job.spec.disk_gb), traffic_cost(choice.offer, job, params)
+    return create_reserve(choice.rate, storage, params, traffic)
+
+
+def _ways_out(job: Job, asked: _Question, least_probability: float) -> tuple[str, ...]:
+    """More money, more time, or cheaper hours, each with a number that would do."""
+    ways: list[str] = []
+    if job.spec.budget is not None and asked.budget is not None:
+        unlimited = replace(asked, budget=None).answer()
+        needed = job.spec.budget + Decimal(unlimited.p90 - asked.budget)
+        if unlimited.on_time >= least_probability and needed > job.spec.budget:
+            ways.append(f"more budget: {show(needed)} is enough in 9 markets of 10")
+    if asked.is_on:
+        ways += _later(asked, least_probability)
+    if asked.budget is not None and unlimited.p90 > asked.budget:
+        ways.append(
+            f"a cheaper GPU, or less work: the budget pays for {asked.budget / unlimited.p90:.0%} of it"
+            f" at ${asked.spot_burn:.3f}/h on spot and ${asked.on_demand_burn:.3f}/h on demand"
+        )
+    if asked.rule == "spot":
+        ways.append('spot and on demand: [spot] policy = "auto", on an offer that is there on demand as well')
+    return tuple(ways)
+
+
+def _later(asked: _Question, least_probability: float) -> list[str]:
+    """The nearest deadline that spot alone would probably meet."""
+    for factor in LATER:
+        likely = replace(asked, left_s=asked.left_s * factor, rule="spot").answer()
+        if likely.on_time >= least_probability:
+            span = show_duration(timedelta(seconds=asked.left_s * factor))
+            return [f"a later deadline: in {span}, {likely.on_time:.0%} likely for about ${likely.mean:.2f}"]
+    return []

@@ -1,0 +1,124 @@
+"""Spend reports: lines, their sum, and what the same hours would have cost elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import get_args
+
+from autopilot.api import render
+from autopilot.api.list_prices import ListPrice, cloud_price, hyperscaler_price
+from autopilot.api.periods import Period, period_of
+from autopilot.domain.errors import UserError
+from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.spend import SpendKey, SpendRow, SpendSource, report, total_row
+from autopilot.domain.zones import window
+from autopilot.engine.accrue import accruals
+from autopilot.ports.store import Store, UnitOfWork
+
+SPEND_KEYS: tuple[SpendKey, ...] = get_args(SpendKey)
+
+
+async def spend(store: Store, query: Mapping[str, str], now: datetime) -> render.Json:
+    """Raises ``UserError`` for a key, month, day or zone that makes no sense."""
+    by, period = _key_of(query), period_of(query)
+    async with store.snapshot() as uow:
+        source = await spend_source(uow, by, period)
+        estimate = await open_estimate(uow, now)
+    rows = report(source, by, now=now, zone=period.zone, first=period.first, after=period.after)
+    total = total_row(rows)
+    # Kinds have no hours of their own; the same spend by GPU has.
+    compared = total if by != "kind" else total_row(_by_gpu(source, period, now))
+    return {
+        "by": by,
+        "since": render.plain(period.first and period.first.isoformat()),
+        "until": render.plain(period.last and period.last.isoformat()),
+        "zone": period.zone_name,
+        "rows": [spend_row(row) for row in rows],
+        "total": render.plain(total.total),
+        "total_row": spend_row(compared if by == "kind" else total),
+        "comparisons": _comparisons(compared),
+        "open_estimate": render.plain(estimate),
+        "currency": "USD",
+    }
+
+
+async def spend_source(uow: UnitOfWork, by: SpendKey, period: Period) -> SpendSource:
+    in_zone = period.zone is not UTC
+    since, before = window(period.zone, period.first, period.after)
+    return await uow.spend_source(since, before, by_day=in_zone or by in ("day", "month"), with_spans=in_zone)
+
+
+async def open_estimate(uow: UnitOfWork, now: datetime) -> Decimal:
+    """What the machines of open jobs have cost beyond what is posted."""
+    leases = [lease for job in await uow.open_jobs() for lease in job.leases]
+    books = await uow.books_of([lease.id for lease in leases])
+    estimate = ZERO
+    for lease in leases:
+        due, unposted = accruals(lease, books[lease.id].accrued, now)
+        estimate += unposted + sum((entry.amount for entry in due), ZERO)
+    return estimate
+
+
+def spend_row(row: SpendRow) -> render.Json:
+    return {
+        "key": row.key,
+        "name": row.name,
+        "compute": render.plain(row.compute),
+        "storage": render.plain(row.storage),
+        "bandwidth": render.plain(row.bandwidth),
+        "fees": render.plain(row.fees),
+        "total": render.plain(row.total),
+        "instances": row.instances,
+        "running_s": render.plain(row.running),
+        "on_demand": render.plain(row.on_demand),
+        "saved": render.plain(row.saved),
+    }
+
+
+def _key_of(query: Mapping[str, str]) -> SpendKey:
+    asked = query.get("by", "month")
+    by = next((key for key in SPEND_KEYS if key == asked), None)
+    if by is None:
+        raise UserError(f"cannot group spend by {asked!r}", hint=f"one of: {', '.join(SPEND_KEYS)}")
+    return by
+
+
+def _by_gpu(source: SpendSource, period: Period, now: datetime) -> tuple[SpendRow, ...]:
+    return report(source, "gpu", now=now, zone=period.zone, first=period.first, after=period.after)
+
+
+def _comparisons(total: SpendRow) -> list[render.Json]:
+    """On demand, then by price lists; none where nothing is known of any GPU."""
+    made = []
+    if total.on_demand is not None:
+        sources = ["on-demand prices of the same machines when they were rented, else the lowest seen at their market"]
+        made.append(_comparison("on_demand", total.on_demand, total.compared, sources))
+    for name, price_of in (("hyperscaler_list", hyperscaler_price), ("cloud_list", cloud_price)):
+        if (compared := _by_list(name, total, price_of)) is not None:
+            made.append(compared)
+    return made
+
+
+def _by_list(name: str, total: SpendRow, price_of: Callable[[str], ListPrice | None]) -> render.Json | None:
+    cost, spent, sources = ZERO, ZERO, []
+    for gpu, (gpu_hours, spent_on_it) in sorted(total.gpu_hours.items()):
+        price = price_of(gpu)
+        if price is None or gpu_hours == timedelta(0):
+            continue
+        cost, spent = cost + accrued(price.low, gpu_hours), spent + spent_on_it
+        sources.append(price.source)
+    return _comparison(name, cost, spent, sources) if sources else None
+
+
+def _comparison(name: str, cost: Decimal, spent: Decimal, sources: list[str]) -> render.Json:
+    share = (cost - spent) / cost if cost else None
+    return {
+        "name": name,
+        "cost": render.plain(cost),
+        "spent": render.plain(spent),
+        "saved": render.plain(cost - spent),
+        "saved_share": render.plain(None if share is None else share.quantize(Decimal("0.0001"))),
+        "sources": sources,
+    }

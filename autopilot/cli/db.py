@@ -1,0 +1,59 @@
+"""``autopilot db``: care for the ledger's database, without the daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from autopilot.cli.exits import Exit
+from autopilot.cli.output import console, print_json
+from autopilot.domain.errors import UserError
+
+Flag = Parameter(negative="")
+Action = Literal["check", "upgrade", "backup", "export", "move"]
+
+
+def db(
+    action: Action,
+    file: Path | None = None,
+    /,
+    *,
+    to: str | None = None,
+    config: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> int:
+    """Care for the ledger's database: check, upgrade, backup, export or move it.
+
+    check reads only, and backup and export read one snapshot, so the daemon may go on; upgrade and move need it
+    stopped. A move copies to an empty database, reads every row back and leaves the old one as it is.
+
+    Parameters
+    ----------
+    action
+        check, upgrade, backup, export or move.
+    file
+        For backup a SQLite file, for export a file of JSON lines (gzipped if it ends in .gz); never written over.
+    to
+        For move: a file, or postgresql://user@host/database.
+    config
+        A configuration file, read after the system's and the user's own.
+    json
+        Print the outcome as JSON.
+    """
+    from autopilot.cli.views import check_list
+    from autopilot.service import ledger
+
+    if (file is None) is (action in ("backup", "export")):
+        raise UserError(f"db {action} takes {'a' if file is None else 'no'} file", hint="see autopilot db --help")
+    if (to is None) is (action == "move"):
+        raise UserError(f"db {action} takes {'a' if to is None else 'no'} --to", hint="see autopilot db --help")
+    outcome = ledger.run(action, config, file=file, to=to)
+    if json:
+        print_json(outcome.as_json())
+    elif outcome.checks:
+        console().print(check_list(outcome.checks))
+    else:
+        print("\n".join(outcome.lines))
+    return Exit.FAILED if any(check["ok"] is False for check in outcome.checks) else Exit.OK

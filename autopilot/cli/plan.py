@@ -1,0 +1,59 @@
+"""``autopilot plan``: what a job would probably cost and whether it would be done in time; nothing is submitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from autopilot.cli import plan_views
+from autopilot.cli.client import Client, Json
+from autopilot.cli.exits import Exit
+from autopilot.cli.files import JobFile, read_job_file
+from autopilot.cli.output import console, print_json
+from autopilot.domain.errors import UserError
+
+Flag = Parameter(negative="")
+
+
+def plan(file: JobFile, /, *, min_probability: float = 0.8, json: Annotated[bool, Flag] = False) -> int:
+    """Show what a job would cost, how likely it is to be done in time, and what else it could cost; submit nothing.
+
+    Exits with 4 for a job that submit would refuse.
+
+    Parameters
+    ----------
+    file
+        The job file, or - for standard input.
+    min_probability
+        A job with a deadline is refused when it is less likely than this to be done in time and within its budget.
+    json
+        Print the answer as JSON.
+    """
+    client = Client()
+    body = ask(client, file, min_probability, dry_run=True)
+    if json:
+        print_json(body)
+    else:
+        show(client, body)
+    return exit_of(body)
+
+
+def ask(client: Client, file: Path, min_probability: float, *, dry_run: bool) -> Json:
+    """The daemon's answer to a job file: its plan, and the job unless ``dry_run``."""
+    if not 0 <= min_probability <= 1:
+        raise UserError(f"--min-probability must be from 0 to 1, not {min_probability:g}")
+    toml, source = read_job_file(file)
+    asked = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
+    return client.post("/v1/jobs", asked)
+
+
+def show(client: Client, body: Json) -> None:
+    out = console()
+    for part in plan_views.plan(body["plan"], client.market_now()):
+        out.print(part)
+
+
+def exit_of(body: Json) -> int:
+    return Exit.REFUSED if body["plan"].get("refusal") else Exit.OK

@@ -1,0 +1,106 @@
+"""What a plan looks like on a terminal, and the ways that a decision weighed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from autopilot.cli import text
+from autopilot.cli.output import facts, table
+from autopilot.domain.time import show_duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Row = dict[str, Any]
+
+WAY = "way"
+"""Topic of the notes that weigh one way to go on."""
+
+
+def plan(body: Row, now: datetime) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if ways := body.get("offers"):
+        parts += [_ways_to_rent(ways), ""]
+    parts.append(
+        facts(
+            [
+                ("verdict", _verdict(body)),
+                *[("way out", text.plain(way)) for way in body.get("ways_out") or []],
+                ("expected cost", _expected(body)),
+                *_likely(body.get("forecast")),
+                ("on demand", text.money(body.get("on_demand_cost"))),
+                ("list price", _list_price(body)),
+                ("budget", text.money(body.get("budget"))),
+                ("time left", _time_left(body, now)),
+                *[("note", text.plain(note)) for note in body.get("notes") or []],
+            ]
+        )
+    )
+    return parts
+
+
+def _verdict(body: Row) -> str:
+    if body.get("refusal"):
+        return f"{text.plain(body['verdict'])}: {text.plain(body['refusal'])}"
+    return text.plain(body.get("verdict")) if body.get("verdict") else "none: the job has no deadline"
+
+
+def _expected(body: Row) -> str:
+    expected, likely = text.money(body.get("expected_cost")), body.get("forecast")
+    if not likely:
+        return expected
+    return f"{expected} ({text.money(likely['p10'])} to {text.money(likely['p90'])} in 8 of 10 markets)"
+
+
+def _likely(likely: Row | None) -> list[tuple[str, str]]:
+    if not likely:
+        return []
+    in_time = [] if likely["on_time"] is None else [("done in time", f"{text.percent(likely['on_time'])} likely")]
+    return [*in_time, ("preemptions", f"{likely['preemptions']:g} expected")]
+
+
+def _list_price(body: Row) -> str:
+    if body.get("list_price_cost") is None:
+        return text.NONE
+    return f"{text.money(body['list_price_cost'])} ({text.plain(body.get('list_price'))})"
+
+
+def _time_left(body: Row, now: datetime) -> str:
+    deadline = text.instant(body.get("deadline"))
+    return text.NONE if deadline is None else show_duration(deadline - now)
+
+
+def _ways_to_rent(ways: list[Row]) -> RenderableType:
+    columns = ("MARKET", "MACHINE", "GPU", "TYPE", "RATE", "DISK", "COST", "WHERE")
+    rows = [
+        (
+            text.plain(way["provider"]),
+            text.plain(way["machine_id"]),
+            text.gpu(way),
+            text.plain(way["capacity_type"]).replace("_", " "),
+            text.rate(way["rate"]),
+            text.rate(way.get("storage_rate")),
+            text.money(way.get("cost")),
+            text.plain(way.get("location")),
+        )
+        for way in ways
+    ]
+    return table(columns, rows, right=("RATE", "DISK", "COST"))
+
+
+def ways_weighed(notes: list[Row]) -> RenderableType:
+    """The notes with topic ``way`` of one decision: what each way would have cost, and why it was or was not taken."""
+    columns = ("  WAY", "EXPECTED COST", "AT", "WHERE", "")
+    return table(columns, [_way(note["numbers"]) for note in notes], right=("EXPECTED COST", "AT"))
+
+
+def _way(way: Row) -> tuple[str, ...]:
+    answer = f"refused: {text.plain(way['refused'])}" if way.get("refused") else ""
+    return (
+        f"  {text.plain(way['way']).replace('_', ' ')}",
+        text.money(way.get("cost"), 4),
+        text.rate(way.get("rate")),
+        f"{text.plain(way['provider'])} {text.plain(way['machine_id'])}" if way.get("provider") else text.NONE,
+        "chosen" if way.get("chosen") else answer,
+    )

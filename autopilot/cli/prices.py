@@ -1,0 +1,53 @@
+"""``autopilot prices``: what a GPU has cost, as a plot."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from autopilot.cli import price_plot
+from autopilot.cli.client import Client
+from autopilot.cli.exits import Exit
+from autopilot.cli.output import console, print_json
+
+MARGIN = 10
+"""Columns beside the plot, for its scale."""
+
+
+def prices(
+    gpu: str,
+    /,
+    *,
+    since: str = "7d",
+    until: str | None = None,
+    provider: str | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Plot what a GPU has cost per hour on each market, from the prices that were recorded while jobs could use it.
+
+    Parameters
+    ----------
+    gpu
+        The GPU by its name, like "RTX 4090".
+    since
+        How long back, like 7d or 12h, or an instant like 2026-11-01T00:00:00Z.
+    until
+        The end, written alike; now when left out.
+    provider
+        One market only.
+    json
+        Print the answer as JSON.
+    """
+    width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+    columns = max(20, min(width, 120) - MARGIN)
+    body = Client().get("/v1/prices", gpu=gpu, since=since, until=until, provider=provider, steps=columns)
+    if json:
+        print_json(body)
+        return Exit.OK
+    out = console()
+    for part in price_plot.render(body):
+        out.print(part)
+    return Exit.OK

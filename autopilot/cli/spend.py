@@ -1,0 +1,128 @@
+"""``autopilot spend``: what was spent, as a table, JSON, CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from autopilot.cli import money_views, periods, text
+from autopilot.cli.client import Client
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.output import console, print_json
+from autopilot.domain.errors import UserError
+
+Flag = Parameter(negative="")
+By = Literal["job", "label", "provider", "gpu", "kind", "day", "month", "instance"]
+
+MONEY = ("compute", "storage", "bandwidth", "fees", "total", "on_demand", "saved")
+COLUMNS = ("key", "name", *MONEY[:5], "instances", "running_s", *MONEY[5:])
+"""Of a file; the last two are empty where no price on demand is known."""
+NANO_DIGITS = 9
+
+
+def spend(
+    *,
+    month: str | None = None,
+    since: str | None = None,
+    until: str | None = None,
+    by: By = "job",
+    zone: str = "UTC",
+    json: Annotated[bool, Flag] = False,
+    csv: Annotated[bool, Flag] = False,
+    parquet: Path | None = None,
+) -> int:
+    """Show what was spent, to the cent and below, from the ledger, and what the same hours would have cost elsewhere.
+
+    Parameters
+    ----------
+    month
+        A month as YYYY-MM; all time when left out.
+    since
+        The first day as YYYY-MM-DD, or how long ago, like 7d.
+    until
+        The last day, which is included.
+    by
+        What each line stands for; a label is a job's name.
+    zone
+        Time zone of days and months, like Europe/Berlin; sums per UTC day are shared out by each machine's hours.
+    json
+        Print the answer as JSON.
+    csv
+        Print the lines as CSV.
+    parquet
+        Write the lines into this file; needs the extra "parquet".
+    """
+    if sum((json, csv, parquet is not None)) > 1:
+        raise UserError("--json, --csv and --parquet exclude each other")
+    if month is not None and (since is not None or until is not None):
+        raise UserError("--month and --since or --until exclude each other")
+    write_parquet = None if parquet is None else _parquet_writer()
+    client = Client()
+    body = client.get(
+        "/v1/spend",
+        by=by,
+        month=periods.month(month),
+        since=periods.day(since, client, zone),
+        until=periods.day(until, client, zone),
+        zone=None if zone == "UTC" else zone,
+    )
+    if json:
+        print_json(body)
+    elif csv:
+        _print_csv(body["rows"])
+    elif parquet is not None and write_parquet is not None:
+        write_parquet(body["rows"], parquet)
+        print(f"{len(body['rows'])} lines written to {parquet}")
+    else:
+        out = console()
+        for part in money_views.spend(body, by):
+            out.print(part)
+        if body.get("open_estimate") is not None:
+            out.print(f"running now, not posted yet: about {text.money(body['open_estimate'], 4)}")
+    return Exit.OK
+
+
+def _print_csv(rows: list[dict[str, Any]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow(["" if row.get(name) is None else _cell(row[name]) for name in COLUMNS])
+
+
+def _cell(value: object) -> object:
+    """Text that a spreadsheet would run as a formula is kept text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+@\t\r") else value
+
+
+def _parquet_writer() -> Callable[[list[dict[str, Any]], Path], None]:
+    """Raises ``UserError`` where the library for it is missing, before anything is asked for."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise UserError(
+            "Parquet needs a library that is not installed",
+            hint="pip install 'gpu-autopilot[parquet]', or use --csv",
+        ) from None
+    amount = arrow.decimal128(38, NANO_DIGITS)
+    types = dict.fromkeys(MONEY, amount) | {"instances": arrow.int64(), "running_s": arrow.float64()}
+    schema = arrow.schema([(name, types.get(name, arrow.string())) for name in COLUMNS])
+
+    def write(rows: list[dict[str, Any]], path: Path) -> None:
+        columns = {name: [_exact(name, row.get(name)) for row in rows] for name in COLUMNS}
+        try:
+            parquet.write_table(arrow.table(columns, schema=schema), str(path))
+        except OSError as problem:
+            raise CommandError(Exit.FAILED, f"cannot write {path}: {problem.strerror or problem}") from None
+
+    return write
+
+
+def _exact(name: str, value: Any) -> Any:
+    return Decimal(value) if name in MONEY and value is not None else value

@@ -1,0 +1,84 @@
+"""The market's history: prices written down every few minutes, thinned out and in the end forgotten as time goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import PriceObservation
+from autopilot.ports.store import Store, UnitOfWork
+
+log = structlog.get_logger(__name__)
+
+PRICES_EVERY = timedelta(minutes=5)
+TIDY_EVERY = timedelta(hours=1)
+HOURS_AT_ONCE = 6
+"""So many hours of prices are put together in one transaction: others wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long what is not money is kept."""
+
+    raw: timedelta = timedelta(days=14)
+    """Prices as they were seen; older ones are put together by the hour."""
+    prices: timedelta = timedelta(days=365)
+    events: timedelta = timedelta(days=90)
+    """Decisions and events of a job, after its end."""
+
+
+class History:
+    def __init__(self, store: Store, clock: Clock, retention: Retention) -> None:
+        self._store = store
+        self._clock = clock
+        self._retention = retention
+        self._prices_at: datetime | None = None
+        self._tidied_at: datetime | None = None
+
+    async def record_prices(
+        self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], now: datetime
+    ) -> None:
+        if self._prices_at is not None and now - self._prices_at < PRICES_EVERY:
+            return
+        seen = {offer.key: offer for found in offers.values() for offer in found}
+        if seen:
+            await uow.add_prices(observation(offer, now) for offer in seen.values())
+            self._prices_at = now
+
+    async def tidy(self) -> None:
+        """Thin out and forget what is old. Much of it is done in several ticks."""
+        now = self._clock.now()
+        if self._tidied_at is not None and now - self._tidied_at < TIDY_EVERY:
+            return
+        async with self._store.transaction() as uow:
+            thinned = await uow.thin_prices(now - self._retention.raw, hours=HOURS_AT_ONCE)
+            forgotten = await uow.forget_prices(now - self._retention.prices)
+            forgotten += await uow.forget_history(now - self._retention.events)
+        if thinned or forgotten:
+            log.info("history.tidied", hours_thinned=thinned, rows_forgotten=forgotten)
+        if thinned < HOURS_AT_ONCE:
+            self._tidied_at = now
+
+
+def observation(offer: Offer, now: datetime) -> PriceObservation:
+    return PriceObservation(
+        provider=offer.provider,
+        machine_id=offer.machine_id,
+        gpu=offer.gpu,
+        num_gpus=offer.num_gpus,
+        floor=offer.floor,
+        on_demand_rate=offer.on_demand_rate,
+        observed_at=now,
+        host_id=offer.host_id,
+        storage_price=offer.storage_price,
+        upload_price=offer.upload_price,
+        download_price=offer.download_price,
+        reliability=offer.reliability,
+        verified=offer.verified,
+        ends_at=offer.ends_at,
+    )

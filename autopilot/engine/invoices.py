@@ -1,0 +1,246 @@
+"""Reconciliation: the ledger takes over what the market billed, line by line, each into the day it belongs to.
+
+A line is kept as it was seen (``InvoiceLine``); a new figure for the same instance, kind and day is a new revision.
+The ledger's entry for it names the line, brings the sum of that kind and day to the market's figure, and is
+
+- ``settle`` while the whole instance differs by no more than rounding and the line is the first of its kind and day,
+- ``adjust`` otherwise. A drift beyond the tolerance is an alert as well: nothing is evened out in silence.
+
+Bills lag. One that lacks lines, or is well below what was accrued, counts as unfinished for a day; silence alone never
+takes anything back. Our own figure for traffic is an upper bound: a lower bill for it, or none, is no drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+
+import structlog
+
+from autopilot.domain.instance import Charge, CostKind
+from autopilot.domain.lease import Lease
+from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
+from autopilot.domain.money import CENT, ZERO, to_nano
+from autopilot.domain.reconciliation import newest
+from autopilot.domain.time import start_of_day
+from autopilot.ports.store import EventRecord, UnitOfWork
+
+log = structlog.get_logger(__name__)
+
+SHOWS_UP = Decimal("0.001")
+"""No more than this per kind and day may round to nothing on the market's bill."""
+UNFINISHED_FOR = timedelta(hours=24)
+"""From the end of the instance, or of the day: a bill that lacks lines or is too low is waited for so long."""
+UNFINISHED_BELOW = Decimal("0.9")
+GIVE_UP_AFTER = timedelta(hours=72)
+"""A market that shows no line for so long will not; our own accrual stands."""
+LOOKS = (UNFINISHED_FOR, GIVE_UP_AFTER)
+"""After the end of an instance its bill is compared again, for corrections."""
+LATEST_BILL = timedelta(days=45)
+"""Bills older than this are no longer asked for."""
+TOLERANCE_SHARE = Decimal("0.001")
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What one look at the bill of one instance brings."""
+
+    lines: tuple[InvoiceLine, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
+    is_final: bool = False
+    """The bill is complete as far as can be told: the lease counts as settled."""
+    drift: Decimal = ZERO
+    """Market less estimate over what it has billed by now; counted only where something changed."""
+    estimate: Decimal = ZERO
+
+    @property
+    def has_drifted(self) -> bool:
+        return bool(self.entries) and abs(self.drift) > tolerance(self.estimate)
+
+
+def tolerance(estimate: Decimal) -> Decimal:
+    """Dollars by which a bill may differ from our clock: max($0.01, 0.1 %)."""
+    return max(CENT, abs(estimate) * TOLERANCE_SHARE)
+
+
+def reconcile(
+    lease: Lease, entries: Iterable[LedgerEntry], known: Iterable[InvoiceLine], charges: Iterable[Charge], now: datetime
+) -> Reconciled:
+    """Compare what the market billed for ``lease`` with what the ledger holds for it.
+
+    ``entries``, ``known``: all of the lease's entries and lines so far. ``charges``: of any instances, any days.
+    """
+    book = _Book(entries)
+    latest = {(kind, day): line for (_, kind, day), line in newest(known).items()}
+    billed = _billed(lease, charges)
+    if lease.gone_at is None:
+        billed = _certain(billed, book.estimate, now)
+        is_final = False
+    else:
+        waited = now - lease.gone_at
+        if not _is_believed(book.estimate, billed, waited):
+            return Reconciled(is_final=waited >= GIVE_UP_AFTER)
+        missing = {key: amount for key, amount in book.estimate.items() if key not in billed and key not in latest}
+        silent = {key for key, amount in missing.items() if waited >= _patience(key[0], amount)}
+        billed |= dict.fromkeys(silent, ZERO) if billed or latest else {}
+        is_final = all(
+            key in silent or key[0] is CostKind.BANDWIDTH or amount <= SHOWS_UP for key, amount in missing.items()
+        )
+    lines: list[InvoiceLine] = []
+    for (kind, day), amount in sorted(billed.items()):
+        before = latest.get((kind, day))
+        if before is None or before.amount != amount:
+            line = _line(lease, kind, day, amount, before.revision + 1 if before else 1, now)
+            latest[kind, day] = line
+            lines.append(line)
+    estimate = sum((book.estimate.get(key, ZERO) for key in latest), ZERO)
+    drift = sum((_drift(key[0], line.amount - book.estimate.get(key, ZERO)) for key, line in latest.items()), ZERO)
+    within = abs(drift) <= tolerance(estimate)
+    corrections = (
+        book.correction(lease, line, within and line.revision == 1, now) for _, line in sorted(latest.items())
+    )
+    posted = tuple(correction for correction in corrections if correction is not None)
+    return Reconciled(tuple(lines), posted, is_final, drift, estimate)
+
+
+async def take_over(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge], now: datetime) -> None:
+    """Bring the ledger to the bill. ``asked``: the lease as it was before the market was asked."""
+    lease = await uow.lease(asked.id) or asked
+    if lease.gone_at != asked.gone_at:
+        return  # it came back to life, or to its end, meanwhile
+    lines = await uow.invoice_lines_of([lease.id])
+    found = reconcile(lease, await uow.entries_of(lease.id), lines, charges, now)
+    await uow.add_invoice_lines(found.lines)
+    await uow.post(found.entries)
+    if found.has_drifted:
+        numbers = (("drift", found.drift), ("estimate", found.estimate), ("instance_id", lease.instance_id))
+        await uow.add_events([EventRecord(now, "invoice.drifted", lease.job_id, lease.id, numbers)])
+        log.warning("invoice.drifted", lease=lease.id, **dict(numbers))
+    if lease.gone_at is None:
+        return
+    if found.is_final and lease.settled_at is None:
+        log.info("lease.settled", lease=lease.id, entries=len(found.entries))
+        lease = replace(lease, settled_at=now)
+    await uow.save_lease(replace(lease, reconciled_at=now))
+
+
+class _Book:
+    """The entries of one lease by the kind and day under which bills are compared."""
+
+    def __init__(self, entries: Iterable[LedgerEntry]) -> None:
+        self.estimate: dict[KindAndDay, Decimal] = {}
+        self._posted: dict[KindAndDay, Decimal] = {}
+        self._last: dict[KindAndDay, LedgerEntry] = {}
+        for entry in entries:
+            key = entry.kind.as_billed, entry.day
+            if entry.type is EntryType.ACCRUE:
+                self.estimate[key] = self.estimate.get(key, ZERO) + entry.amount
+            if entry.type in SPEND_TYPES:
+                self._posted[key] = self._posted.get(key, ZERO) + entry.amount
+                self._last[key] = entry
+
+    def correction(self, lease: Lease, line: InvoiceLine, is_settling: bool, now: datetime) -> LedgerEntry | None:
+        """The entry that brings the ledger to ``line``.
+
+        Its id is made of the line and of what had accrued: both only ever grow, so that it never comes back.
+        """
+        key = line.kind, line.day
+        amount = line.amount - self._posted.get(key, ZERO)
+        if amount == ZERO:
+            return None
+        last = self._last.get(key)
+        return LedgerEntry(
+            id=f"{line.id}:{to_nano(self.estimate.get(key, ZERO))}",
+            type=EntryType.SETTLE if is_settling else EntryType.ADJUST,
+            kind=last.kind if last else line.kind,
+            lease_id=lease.id,
+            job_id=lease.job_id,
+            provider=lease.provider,
+            day=line.day,
+            amount=amount,
+            posted_at=now,
+            corrects=last.id if last else None,
+            line_id=line.id,
+        )
+
+
+def _billed(lease: Lease, charges: Iterable[Charge]) -> dict[KindAndDay, Decimal]:
+    billed: dict[KindAndDay, Decimal] = {}
+    for charge in charges:
+        if charge.instance_id == lease.instance_id:
+            key = charge.kind.as_billed, charge.day
+            billed[key] = billed.get(key, ZERO) + charge.amount
+    return billed
+
+
+def _certain(
+    billed: Mapping[KindAndDay, Decimal], estimate: Mapping[KindAndDay, Decimal], now: datetime
+) -> dict[KindAndDay, Decimal]:
+    """Of the bill of an instance that lives on: days that are over, and of the last one only what is not too low."""
+    certain: dict[KindAndDay, Decimal] = {}
+    for (kind, day), amount in billed.items():
+        since = now - start_of_day(day + timedelta(days=1))
+        if since >= UNFINISHED_FOR or (since >= timedelta(0) and amount >= estimate.get((kind, day), ZERO)):
+            certain[kind, day] = amount
+    return certain
+
+
+def _is_believed(
+    estimate: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, Decimal], waited: timedelta
+) -> bool:
+    """Whether the bill of an instance that is gone looks complete."""
+    metered = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
+    ours, theirs = sum(metered.values(), ZERO), sum(billed.values(), ZERO)
+    if not billed and ours > CENT:
+        return False
+    if waited >= UNFINISHED_FOR:
+        return True
+    lacks_lines = any(amount > SHOWS_UP and key not in billed for key, amount in metered.items())
+    return not lacks_lines and (theirs >= ours * UNFINISHED_BELOW or ours <= CENT)
+
+
+def _patience(kind: CostKind, amount: Decimal) -> timedelta:
+    """How long after the end a line that a believed bill lacks may still come, before it counts as not billed.
+
+    Traffic was never more than our upper bound, and stands on the same bill as the hours when it is billed at all.
+    """
+    if kind is CostKind.BANDWIDTH:
+        return timedelta(0)
+    return UNFINISHED_FOR if amount <= CENT else GIVE_UP_AFTER
+
+
+def _drift(kind: CostKind, difference: Decimal) -> Decimal:
+    return max(difference, ZERO) if kind is CostKind.BANDWIDTH else difference
+
+
+def _line(lease: Lease, kind: CostKind, day: date, amount: Decimal, revision: int, now: datetime) -> InvoiceLine:
+    instance_id = lease.instance_id or ""
+    return InvoiceLine(
+        id=f"{lease.provider}:{instance_id}:{kind}:{day}:r{revision}",
+        provider=lease.provider,
+        instance_id=instance_id,
+        lease_id=lease.id,
+        kind=kind,
+        day=day,
+        amount=amount,
+        revision=revision,
+        seen_at=now,
+    )
+
+
+def window(leases: Sequence[Lease], now: datetime) -> tuple[date, date]:
+    """The UTC days whose charges cover the whole life of these leases."""
+    return min((lease.intended_at for lease in leases), default=now).date(), now.date()
+
+
+def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
+    """Whether the end of the lease calls for a look at its bill: soon after, until it is settled, and at ``LOOKS``."""
+    if lease.gone_at is None:
+        return False
+    since = now - lease.gone_at
+    if lease.settled_at is None:
+        return since >= delay
+    looked = lease.reconciled_at or lease.settled_at
+    return any(since >= look and looked < lease.gone_at + look for look in LOOKS)

@@ -1,0 +1,163 @@
+"""What each job's decisions know beyond the moment: lives of machines, the belief about spot, tables that are ready.
+
+Tables are made in threads, so the loop goes on; until a job's table is ready its decisions go without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market
+from autopilot.domain.outlook import Belief, Lives, LivesKey, Outlook, PhaseModel, Shape
+from autopilot.domain.reasons import Reason
+from autopilot.policy.bidding import first_bid
+from autopilot.policy.cost import candidates
+from autopilot.policy.eligibility import eligible
+from autopilot.policy.params import Params
+from autopilot.policy.phases import first_belief, next_belief
+from autopilot.policy.shape import shape_of, still_serves
+from autopilot.policy.value import MOST_TABLES, cost_to_go
+from autopilot.ports.store import Store
+
+log = structlog.get_logger(__name__)
+
+LIVES_FROM = timedelta(days=60)
+LIVES_EVERY = timedelta(minutes=15)
+SHAPE_EVERY = timedelta(minutes=2)
+LOSSES = frozenset({Reason.OUTBID, Reason.DISPLACED, Reason.HOST_LOST, Reason.VANISHED, Reason.UNKNOWN})
+
+
+class Outlooks:
+    """One per engine. ``of`` is asked once a tick for each job; everything else happens beside the tick."""
+
+    def __init__(self, store: Store, phases: PhaseModel, params: Params) -> None:
+        self._store = store
+        self._phases = phases
+        self._params = params
+        self._lives: dict[LivesKey, Lives] = {}
+        self._lives_at: datetime | None = None
+        self._beliefs: dict[str, tuple[Belief, datetime]] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._shaped_at: dict[str, datetime] = {}
+        self._making: dict[Shape, asyncio.Task[None]] = {}
+        self._made: set[Shape] = set()
+
+    def of(self, job: Job, market: Market, now: datetime) -> Outlook:
+        outlook = Outlook(lives=self._lives)
+        if not job.status.wants_capacity or job.spec.deadline is None or job.remaining_work is None:
+            return outlook
+        belief = self._believed(job, market, now)
+        since = self._shaped_at.get(job.id)
+        if since is None or now - since >= SHAPE_EVERY:
+            self._shaped_at[job.id] = now
+            self._shape(job, replace(market, outlook=outlook), now)
+        shape = self._shapes.get(job.id)
+        return replace(outlook, shape=shape if shape in self._made else None, belief=belief)
+
+    def forget(self, open_jobs: Iterable[str]) -> None:
+        """Keep nothing of jobs that are over."""
+        kept = set(open_jobs)
+        for job_id in self._shaped_at.keys() | self._beliefs.keys():
+            if job_id not in kept:
+                self._beliefs.pop(job_id, None)
+                self._shapes.pop(job_id, None)
+                self._shaped_at.pop(job_id, None)
+        self._made &= set(self._shapes.values())
+
+    async def refresh(self, now: datetime) -> None:
+        """Learn from the ledger how long machines lasted, now and then."""
+        if self._lives_at is not None and now - self._lives_at < LIVES_EVERY:
+            return
+        self._lives_at = now
+        async with self._store.snapshot() as uow:
+            leases = await uow.spot_leases_since(now - LIVES_FROM)
+        self._lives = lives_of(leases, now)
+
+    async def close(self) -> None:
+        """Wait for the tables that are being made: a thread cannot be cancelled."""
+        await asyncio.gather(*self._making.values(), return_exceptions=True)
+
+    def _believed(self, job: Job, market: Market, now: datetime) -> Belief:
+        main = job.main
+        is_on = (main is not None and main.is_spot and main.running_since is not None) or any(
+            market.providers[offer.provider].capabilities.spot and first_bid(job.spec, offer, self._params) is not None
+            for offer in eligible(job, market, now, self._params)
+        )
+        before = self._beliefs.get(job.id)
+        if before is None:
+            belief = first_belief(self._phases, is_on)
+        elif now - before[1] < timedelta(seconds=1):
+            return before[0]
+        else:
+            belief = next_belief(self._phases, before[0], round((now - before[1]).total_seconds()), is_on)
+        self._beliefs[job.id] = (belief, now)
+        return belief
+
+    def _shape(self, job: Job, market: Market, now: datetime) -> None:
+        found = candidates(job, market, eligible(job, market, now, self._params), self._params)
+        wanted = shape_of(job, found, market.outlook, now, self._phases, self._params)
+        if wanted is None:
+            return
+        present = self._shapes.get(job.id)
+        if present is not None and still_serves(present, wanted) and present in self._made:
+            return
+        near = next((shape for shape in self._made if still_serves(shape, wanted)), None)
+        if near is not None:
+            self._shapes[job.id] = near
+            return
+        self._make(wanted)
+        if wanted in self._made or present is None or present not in self._made:
+            self._shapes[job.id] = wanted
+
+    def _make(self, shape: Shape) -> None:
+        if shape in self._making or shape in self._made:
+            return
+        if len(self._made) + len(self._making) >= MOST_TABLES - 2:
+            log.warning("table.refused", tables=len(self._made), consequence="the job is decided without one")
+            return
+
+        async def make() -> None:
+            try:
+                await asyncio.to_thread(cost_to_go, shape)
+                self._made.add(shape)
+            except Exception:
+                log.exception("table.failed")
+            finally:
+                del self._making[shape]
+
+        self._making[shape] = asyncio.create_task(make())
+
+
+def lives_of(leases: Iterable[Lease], now: datetime) -> dict[LivesKey, Lives]:
+    """How long spot machines ran, by kind, host and machine: each stretch of running is one life."""
+    lives: dict[LivesKey, Lives] = {}
+    for lease in leases:
+        for hours, lost in _stretches(lease, now):
+            for kind, name in (("gpu", lease.gpu), ("host", lease.host_id), ("machine", lease.machine_id)):
+                key = (lease.provider, kind, name)
+                lives[key] = lives.get(key, Lives()).with_run(hours, lost=lost)
+    return lives
+
+
+def _stretches(lease: Lease, now: datetime) -> Iterable[tuple[float, bool]]:
+    started: datetime | None = None
+    for number, span in enumerate(lease.spans):
+        if span.status is not InstanceStatus.RUNNING:
+            continue
+        started = started or span.started_at
+        following = lease.spans[number + 1] if number + 1 < len(lease.spans) else None
+        if following is not None and following.status is InstanceStatus.RUNNING:
+            continue  # only its price changed
+        end = span.ended_at or now
+        stopped = following is not None and following.status in (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
+        lost = stopped or (following is None and span.ended_at is not None and lease.reason in LOSSES)
+        yield (end - started).total_seconds() / 3600, lost
+        started = None

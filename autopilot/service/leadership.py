@@ -1,0 +1,116 @@
+"""Leading a ledger that several daemons share: waiting for a turn, one identity for all, no call once it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import date
+from decimal import Decimal
+
+import structlog
+
+from autopilot.domain.errors import UserError
+from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, Provider, Refused, Unknown
+from autopilot.ports.store import LeadershipLost, Store, StoreUnavailable
+from autopilot.service.sd_notify import notify
+from autopilot.store.leader import HOME_NOTE
+
+log = structlog.get_logger(__name__)
+
+CREATE_TIMEOUT_REAL_S = 120.0
+"""A create that the leader before had sent may take effect this late: until then nothing is rented anew."""
+_INSTALL_ID = "install_id"
+
+
+def stand_by(leader: str) -> None:
+    """Tell the service manager, again and again, that all is well although nothing is done here."""
+    notify("READY=1", "WATCHDOG=1", f"STATUS=standby: {leader} leads")
+
+
+async def shared_install_id(store: Store, own: str, home: str) -> str:
+    """The id that all daemons on one server put into labels: that of the first one, kept in the ledger.
+
+    ``home`` names the database itself. Raises ``UserError`` for a copy of it: a daemon there would take the machines
+    of the original for its own and end them.
+    """
+    async with store.transaction() as uow:
+        known_home = await uow.note(HOME_NOTE)
+        if known_home not in (None, home):
+            raise UserError(
+                "this ledger is a copy of another one, whose machines a daemon here would end",
+                hint=f"if the other one is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
+            )
+        await uow.set_note(HOME_NOTE, home)
+        known = await uow.note(_INSTALL_ID)
+        if known is None:
+            await uow.set_note(_INSTALL_ID, own)
+        return known or own
+
+
+class FencedProvider:
+    """A market to which only the leader of the ledger speaks, looked up anew before each change.
+
+    While the ledger cannot be read nothing is rented or bid; what is to be ended still is.
+    """
+
+    def __init__(self, inner: Provider, store: Store, *, hold_creates_real_s: float) -> None:
+        self.name = inner.name
+        self.capabilities = inner.capabilities
+        self._inner = inner
+        self._store = store
+        self._creates_from = asyncio.get_running_loop().time() + hold_creates_real_s
+
+    async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
+        if asyncio.get_running_loop().time() < self._creates_from:
+            raise MarketUnknown("a machine that the daemon before this one asked for may still appear")
+        return await self._inner.offers(query)
+
+    async def instances(self) -> tuple[Instance, ...]:
+        return await self._inner.instances()
+
+    async def instance(self, instance_id: str) -> Instance | None:
+        return await self._inner.instance(instance_id)
+
+    async def account(self) -> Account:
+        return await self._inner.account()
+
+    async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
+        return await self._inner.charges(since, until)
+
+    async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
+        await self._check_lead()
+        return await self._inner.create(request)
+
+    async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
+        await self._check_lead()
+        return await self._inner.change_bid(instance_id, bid)
+
+    async def start(self, instance_id: str) -> Done[None] | Refused | Unknown:
+        await self._check_lead()
+        return await self._inner.start(instance_id)
+
+    async def stop(self, instance_id: str) -> Done[None] | Refused | Unknown:
+        await self._check_not_lost()
+        return await self._inner.stop(instance_id)
+
+    async def destroy(self, instance_id: str) -> Done[None] | Refused | Unknown:
+        await self._check_not_lost()
+        return await self._inner.destroy(instance_id)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _check_lead(self) -> None:
+        """Raises ``StoreUnavailable``."""
+        async with self._store.snapshot():
+            pass
+
+    async def _check_not_lost(self) -> None:
+        """Raises ``LeadershipLost``."""
+        try:
+            await self._check_lead()
+        except LeadershipLost:
+            raise
+        except StoreUnavailable as problem:
+            log.warning("leadership.unclear", reason=str(problem))

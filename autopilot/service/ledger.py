@@ -1,0 +1,63 @@
+"""``autopilot db``: what is asked of the ledger's database, and what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autopilot.config.settings import Settings, load_settings
+from autopilot.domain.errors import UserError
+from autopilot.ports.store import StoreUnavailable
+from autopilot.service.identity import prepare_state_dir
+from autopilot.store import care
+from autopilot.store.health import examine
+from autopilot.store.urls import shown
+from autopilot.telemetry.logging import configure_logging
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``rows`` by table, where rows were copied; ``checks`` as ``doctor`` tells its own."""
+
+    lines: Sequence[str] = ()
+    rows: dict[str, int] = field(default_factory=dict)
+    checks: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"checks": self.checks} if self.checks else {"done": list(self.lines), "rows": self.rows}
+
+
+def run(action: str, config: Path | None, *, file: Path | None, to: str | None) -> Outcome:
+    """Raises ``UserError``."""
+    settings = load_settings(config)
+    configure_logging(settings.log.format, "warning", settings.secret_values())
+    try:
+        return asyncio.run(_run(action, settings, file, to))
+    except StoreUnavailable as problem:
+        raise UserError(str(problem), hint="autopilot db check says more") from None
+
+
+async def _run(action: str, settings: Settings, file: Path | None, to: str | None) -> Outcome:
+    url = settings.ledger_url
+    match action:
+        case "check":
+            found = await examine(url)
+            return Outcome(checks=[{"name": f.name, "ok": f.ok, "detail": f.detail, "hint": f.hint} for f in found])
+        case "upgrade":
+            prepare_state_dir(settings.state_dir)
+            return Outcome([f"{shown(url)} is at revision {await care.upgrade(url)}"])
+        case "backup" if file is not None:
+            await care.back_up(url, file)
+            return Outcome([f"{file} is a copy of {shown(url)}"])
+        case "export" if file is not None:
+            counts = await care.export(url, file)
+            return Outcome([f"{sum(counts.values())} rows of {len(counts)} tables written to {file}"], counts)
+        case "move" if to is not None:
+            copied = await care.move(url, to)
+            rows = {each.table: each.rows for each in copied}
+            proof = [f"{each.table}: {each.rows} rows, {each.digest[:16]}" for each in copied]
+            return Outcome([*proof, f"all read back the same; now set ledger.url to {shown(to)}"], rows)
+    raise UserError(f"not an action: {action}", hint="see autopilot db --help")

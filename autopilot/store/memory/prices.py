@@ -1,0 +1,86 @@
+"""The market's history in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from autopilot.ports.provider import PriceObservation
+from autopilot.store.memory.queries import Queries
+from autopilot.store.memory.tables import PriceKey, Tables
+from autopilot.store.thinning import HOUR, THINNED_UNTIL, by_the_hour, hour_of
+
+
+class PriceQueries(Queries):
+    async def add_prices(self, observations: Iterable[PriceObservation]) -> None:
+        with self._writing() as tables:
+            for seen in observations:
+                if tables.prices.get(_key(seen)) is None:
+                    tables.prices.put(_key(seen), seen)
+
+    async def price_history(
+        self, gpu: str, since: datetime, until: datetime, *, provider: str | None = None
+    ) -> tuple[PriceObservation, ...]:
+        found = [
+            seen
+            for seen in self._reading().prices.values()
+            if seen.gpu == gpu and since <= seen.observed_at < until and provider in (None, seen.provider)
+        ]
+        return tuple(sorted(found, key=lambda seen: (seen.observed_at, seen.provider, seen.machine_id, seen.num_gpus)))
+
+    async def thin_prices(self, before: datetime, *, hours: int) -> int:
+        with self._writing() as tables:
+            end = hour_of(before)
+            note = tables.notes.get(THINNED_UNTIL)
+            done = None if note is None else datetime.fromisoformat(note)
+            waiting = {
+                hour
+                for seen in tables.prices.values()
+                if (hour := hour_of(seen.observed_at)) < end and (done is None or hour >= done)
+            }
+            chosen = sorted(waiting)[:hours]
+            for hour in chosen:
+                _thin(tables, hour)
+                tables.notes.put(THINNED_UNTIL, (hour + HOUR).isoformat())
+            return len(chosen)
+
+    async def forget_prices(self, before: datetime) -> int:
+        with self._writing() as tables:
+            return _remove(tables, [seen for seen in tables.prices.values() if seen.observed_at < before])
+
+    async def forget_history(self, before: datetime) -> int:
+        with self._writing() as tables:
+            over = {
+                job.id
+                for job in tables.jobs.values()
+                if job.status.is_final and job.finished_at is not None and job.finished_at < before
+            }
+            decisions = [record.id for record in tables.decisions.values() if record.job_id in over]
+            for record_id in decisions:
+                tables.decisions.remove(record_id)
+            events = [
+                event.seq
+                for event in tables.events.values()
+                if (event.job_id in over or (event.job_id is None and event.at < before))
+                and event.seq < (tables.last_seq.get("events") or 0)
+            ]
+            for seq in events:
+                tables.events.remove(seq)
+            return len(decisions) + len(events)
+
+
+def _key(seen: PriceObservation) -> PriceKey:
+    return seen.provider, seen.machine_id, seen.num_gpus, seen.observed_at
+
+
+def _thin(tables: Tables, hour: datetime) -> None:
+    in_hour = [seen for seen in tables.prices.values() if hour <= seen.observed_at < hour + HOUR]
+    _remove(tables, in_hour)
+    for seen in by_the_hour(sorted(in_hour, key=lambda seen: seen.observed_at)):
+        tables.prices.put(_key(seen), seen)
+
+
+def _remove(tables: Tables, seen: list[PriceObservation]) -> int:
+    for each in seen:
+        tables.prices.remove(_key(each))
+    return len(seen)

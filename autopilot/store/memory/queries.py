@@ -1,0 +1,37 @@
+"""How the parts of a unit of work in memory come to their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autopilot.ports.store import StoreUnavailable
+from autopilot.store.memory.tables import Tables
+
+
+class Queries:
+    """The first failed write ends the transaction for good, as a database's would."""
+
+    def __init__(self, tables: Tables, *, is_read_only: bool) -> None:
+        self._tables = tables
+        self._is_read_only = is_read_only
+        self._failure: Exception | None = None
+
+    def raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    @contextmanager
+    def _writing(self) -> Iterator[Tables]:
+        self.raise_failure()
+        try:
+            if self._is_read_only:
+                raise StoreUnavailable("the ledger is unavailable: a snapshot is read-only")
+            yield self._tables
+        except Exception as failure:
+            self._failure = failure
+            raise
+
+    def _reading(self) -> Tables:
+        self.raise_failure()
+        return self._tables

@@ -1,0 +1,117 @@
+"""What reports read: spend from the rollup, and the whole life of one lease."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select
+
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import Lease, Span
+from autopilot.domain.spend import Cell, LeaseFacts, SpendSource
+from autopilot.ports.store import BidRecord, EventRecord
+from autopilot.store.leases import LeaseStatements
+from autopilot.store.rows import record_of
+from autopilot.store.schema import bids, events, jobs, lease_spans, leases, price_observations, spend_daily
+
+_sum = spend_daily.c
+_span = lease_spans.c
+_price = price_observations.c
+
+
+class ReportStatements(LeaseStatements):
+    async def spend_source(
+        self,
+        since: date | None = None,
+        before: date | None = None,
+        *,
+        job_id: str | None = None,
+        by_day: bool = False,
+        with_spans: bool = False,
+    ) -> SpendSource:
+        chosen = _within(since, before)
+        if job_id is not None:
+            chosen.append(_sum.lease_id.in_(select(leases.c.id).where(leases.c.job_id == job_id)))
+        cells = await self._cells(chosen, by_day)
+        concerned = select(_sum.lease_id).where(*chosen).distinct()
+        facts = await self._facts(concerned)
+        return SpendSource(facts, cells, await self._ran(concerned), await self._spans(concerned) if with_spans else {})
+
+    async def leases_found(self, reference: str) -> tuple[Lease, ...]:
+        named = or_(*(column == reference for column in (leases.c.id, leases.c.instance_id, leases.c.label)))
+        return (await self._leases(named))[::-1]
+
+    async def bids_on(self, lease_id: str) -> tuple[BidRecord, ...]:
+        chosen = select(bids).where(bids.c.lease_id == lease_id).order_by(bids.c.at, bids.c.id)
+        return tuple(record_of(BidRecord, bids, row) for row in await self._all(chosen))
+
+    async def events_about(self, lease_id: str) -> tuple[EventRecord, ...]:
+        chosen = select(events).where(events.c.lease_id == lease_id).order_by(events.c.seq)
+        return tuple(record_of(EventRecord, events, row) for row in await self._all(chosen))
+
+    async def _cells(self, chosen: list[ColumnElement[bool]], by_day: bool) -> list[Cell]:
+        if by_day:
+            rows = await self._all(select(_sum.lease_id, _sum.day, _sum.kind, _sum.amount).where(*chosen))
+            return [Cell(*row) for row in rows]
+        key = (_sum.lease_id, _sum.kind)
+        sums = select(*key, func.sum(_sum.amount, type_=_sum.amount.type)).where(*chosen).group_by(*key)
+        return [Cell(lease_id, None, kind, amount) for lease_id, kind, amount in await self._all(sums)]
+
+    async def _facts(self, concerned: Any) -> dict[str, LeaseFacts]:
+        lease = leases.c
+        columns = (lease.id, lease.job_id, jobs.c.name, lease.provider, lease.instance_id, lease.gpu, lease.num_gpus)
+        joined = select(*columns, lease.on_demand_rate).outerjoin(jobs, jobs.c.id == lease.job_id)
+        rows = await self._all(joined.where(lease.id.in_(concerned)))
+        facts = {row[0]: LeaseFacts(*row) for row in rows}
+        unknown = [lease_id for lease_id, fact in facts.items() if fact.on_demand_rate is None]
+        if not unknown:
+            return facts
+        lowest = await self._lowest_on_demand(concerned)
+        return facts | {
+            lease_id: replace(facts[lease_id], on_demand_rate=lowest[lease_id])
+            for lease_id in unknown
+            if lease_id in lowest
+        }
+
+    async def _lowest_on_demand(self, concerned: Any) -> dict[str, Any]:
+        """By lease: the least that its market asked on demand for as many of its GPUs while it was rented."""
+        lease = leases.c
+        alike = (
+            (_price.gpu == lease.gpu)
+            & (_price.provider == lease.provider)
+            & (_price.num_gpus == lease.num_gpus)
+            & (_price.observed_at >= lease.intended_at)
+            & or_(lease.gone_at.is_(None), _price.observed_at <= lease.gone_at)
+        )
+        lowest = select(lease.id, func.min(_price.on_demand_rate, type_=_price.on_demand_rate.type))
+        lowest = lowest.join(price_observations, alike).group_by(lease.id)
+        rows = await self._all(
+            lowest.where(lease.id.in_(concerned), lease.on_demand_rate.is_(None), _price.on_demand_rate.is_not(None))
+        )
+        return {lease_id: rate for lease_id, rate in rows}
+
+    async def _ran(self, concerned: Any) -> dict[str, list[tuple[datetime, datetime | None]]]:
+        ran = select(_span.lease_id, _span.started_at, _span.ended_at).where(_span.lease_id.in_(concerned))
+        found: dict[str, list[tuple[datetime, datetime | None]]] = defaultdict(list)
+        for lease_id, started_at, ended_at in await self._all(ran.where(_span.status == InstanceStatus.RUNNING)):
+            found[lease_id].append((started_at, ended_at))
+        return dict(found)
+
+    async def _spans(self, concerned: Any) -> dict[str, list[Span]]:
+        chosen = select(lease_spans).where(_span.lease_id.in_(concerned)).order_by(_span.lease_id, _span.seq)
+        found: dict[str, list[Span]] = defaultdict(list)
+        for row in await self._all(chosen):
+            found[row[0]].append(record_of(Span, lease_spans, row))
+        return dict(found)
+
+
+def _within(since: date | None, before: date | None) -> list[ColumnElement[bool]]:
+    bounds = []
+    if since is not None:
+        bounds.append(_sum.day >= since)
+    if before is not None:
+        bounds.append(_sum.day < before)
+    return bounds

@@ -1,0 +1,541 @@
+"""What every store does: the cases that SQLite, PostgreSQL and the twin in memory are held to, word for word.
+
+Each method of ``UnitOfWork`` has its case here or in one of the modules that add to this class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autopilot.domain.actions import Note
+from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.job import Checkpoint, Job, JobStatus
+from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
+from autopilot.domain.ledger import LedgerEntry
+from autopilot.domain.money import from_nano
+from autopilot.ports.provider import PriceObservation
+from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
+from tests.contract.store_invoices import WhatReconciliationReads
+from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
+from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_entry, forgotten, money, records, texts
+
+HOUR = timedelta(hours=1)
+OCT_31, NOV_1, NOV_30, DEC_1 = date(2026, 10, 31), date(2026, 11, 1), date(2026, 11, 30), date(2026, 12, 1)
+
+many = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+live_states = st.sampled_from(sorted(set(LeaseState) - OVER))
+
+
+@st.composite
+def whole_jobs(draw: st.DrawFn) -> Job:
+    id = draw(texts.filter(bool))
+    leases = [
+        draw(records(Lease, id=f"{slot}-{id}", job_id=id, slot=slot, state=live_states))
+        for slot in draw(st.lists(st.sampled_from(Slot), unique=True))
+    ]
+    ordered = tuple(sorted(leases, key=lambda lease: (lease.intended_at, lease.id)))
+    checkpoint = draw(st.none() | records(Checkpoint, job_id=id, lease_id=ordered[0].id)) if ordered else None
+    return draw(records(Job, id=id, leases=ordered, checkpoint=checkpoint, spent=money if ordered else Decimal(0)))
+
+
+class WhatAStoreKeeps:
+    """Whatever a record holds comes back equal."""
+
+    @many
+    @given(job=whole_jobs())
+    async def test_a_job_with_all_that_belongs_to_it(self, store: Store, job: Job) -> None:
+        async with forgotten(store) as work:
+            await work.save(job)
+            if job.leases:
+                await work.post([an_entry("spent", job.spent, lease=job.leases[0])])
+            if job.checkpoint:
+                await work.add_checkpoint(job.checkpoint)
+            assert await work.job(job.id) == job
+
+    @many
+    @given(before=records(Lease, id="lease-1", job_id=None), after=records(Lease, id="lease-1", job_id=None))
+    async def test_a_lease_saved_again(self, store: Store, before: Lease, after: Lease) -> None:
+        after = replace(after, spans=before.spans + after.spans)
+        async with forgotten(store) as work:
+            await work.save_lease(before)
+            await work.save_lease(after)
+            assert await work.lease("lease-1") == after
+
+    async def test_spans_that_a_lease_no_longer_tells_stay(self, store: Store) -> None:
+        lease = a_lease().billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), START)
+        lease = lease.billed_as(InstanceStatus.STOPPED, Decimal(1), Decimal(0), START + HOUR)
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(lease,)))
+            await work.save_lease(replace(lease, spans=lease.spans[:1]))
+            assert await work.lease("lease-1") == lease
+
+    @many
+    @given(
+        entries=st.lists(
+            records(LedgerEntry, lease_id="lease-1", job_id=None, corrects=None, line_id=None),
+            unique_by=lambda entry: entry.id,
+        )
+    )
+    async def test_ledger_entries(self, store: Store, entries: list[LedgerEntry]) -> None:
+        async with forgotten(store) as work:
+            await work.save_lease(a_lease(job_id=None))
+            assert await work.post(entries) == len(entries)
+            assert set(await work.entries_of("lease-1")) == set(entries)
+
+    @many
+    @given(
+        bid=records(BidRecord, lease_id="lease-1"),
+        decision=records(DecisionRecord, job_id="job-000001"),
+        event=records(EventRecord),
+    )
+    async def test_history(self, store: Store, bid: BidRecord, decision: DecisionRecord, event: EventRecord) -> None:
+        async with forgotten(store) as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            await work.add_bid(bid)
+            await work.add_decision(decision)
+            await work.add_events([event])
+            assert await work.bids_of("job-000001") == (bid,)
+            assert await work.decisions_of("job-000001", limit=2) == (decision,)
+            (seen,) = await work.events_of(None)
+            assert replace(seen, seq=event.seq) == event
+
+    async def test_numbers_keep_their_type(self, store: Store) -> None:
+        """1, 1.0 and Decimal(1) are equal, so equality alone would not show a lost type."""
+        numbers = (("a", Decimal("1.10")), ("b", 1), ("c", 1.0), ("d", "1"), ("e", None), ("f", float("inf")))
+        async with store.transaction() as work:
+            await work.save(a_job())
+            await work.add_decision(DecisionRecord("d1", "job-000001", START, (), (), (Note("floor", numbers),)))
+        async with store.snapshot() as work:
+            ((note,),) = [decision.notes for decision in await work.decisions_of("job-000001", limit=1)]
+        assert [repr(value) for _, value in note.numbers] == [repr(value) for _, value in numbers]
+
+    @many
+    @given(nanos=st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=50))
+    async def test_sums_are_exact_to_the_nano_dollar(self, store: Store, nanos: list[int]) -> None:
+        exact = from_nano(sum(nanos))
+        async with forgotten(store) as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            await work.post(an_entry(f"e{number}", from_nano(nano)) for number, nano in enumerate(nanos))
+            assert (await work.totals(DAY)).month == exact
+            assert (await work.posted(["lease-1"]))["lease-1"] == {(CostKind.COMPUTE, DAY): exact}
+            assert [job.spent for job in await work.open_jobs()] == [exact]
+
+    async def test_an_amount_finer_than_a_nano_dollar_is_refused(self, store: Store) -> None:
+        async with forgotten(store) as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            with pytest.raises(Exception, match="nano"):
+                await work.post([an_entry("fine", "0.0000000001")])
+
+
+class WhatAStoreAnswers:
+    """Each question of the port, by its docstring."""
+
+    async def test_a_job_by_id_prefix_or_name(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.save(a_job("abcdef-1", name="train"))
+            await work.save(a_job("abcdef-2", name="train", submitted_at=START + HOUR))
+            await work.save(a_job("ABCDEF-3", name="abcdef-1", submitted_at=START - HOUR))
+            found = {
+                reference: job and job.id
+                for reference in ("abcdef-1", "abcdef", "abcdef-", "abcde", "ABCDEF", "ABCDE", "train", "%bcdef-1", "")
+                for job in [await work.job(reference)]
+            }
+        assert found == {
+            "abcdef-1": "abcdef-1",  # an id goes before a name
+            "abcdef": None,  # two have this prefix
+            "abcdef-": None,
+            "abcde": None,
+            "ABCDEF": "ABCDEF-3",
+            "ABCDE": None,  # too short for a prefix
+            "train": "abcdef-2",  # the newest
+            "%bcdef-1": None,
+            "": None,
+        }
+
+    async def test_open_jobs_are_those_not_final_or_still_holding_a_lease(self, store: Store) -> None:
+        late_release = a_lease("l-late", "late", state=LeaseState.DESTROY_SENT)
+        over = a_lease("l-over", "over", state=LeaseState.GONE)
+        async with store.transaction() as work:
+            await work.save(a_job("open", submitted_at=START + 2 * HOUR))
+            await work.save(a_job("late", status=JobStatus.SUCCEEDED, leases=(late_release,)))
+            await work.save(a_job("over", status=JobStatus.FAILED, leases=(over,)))
+            await work.save(a_job("parked", status=JobStatus.PARKED, submitted_at=START + HOUR))
+        async with store.snapshot() as work:
+            jobs = await work.open_jobs()
+            assert [job.id for job in jobs] == ["late", "parked", "open"]
+            assert jobs[0].leases == (late_release,)
+            assert [job.id for job in await work.jobs(limit=3)] == ["open", "parked", "over"]
+            finished = await work.job("over")
+            assert finished is not None
+            assert finished.leases == ()
+            assert await work.leases_of("over") == (over,)
+        async with store.transaction() as work:
+            await work.save_lease(replace(late_release, state=LeaseState.GONE))
+            await work.save(a_job("open", status=JobStatus.CANCELLED))
+            assert [job.id for job in await work.open_jobs()] == ["parked"]
+
+    async def test_leases_by_label_stray_and_unsettled(self, store: Store) -> None:
+        stray = a_lease("stray", None, state=LeaseState.DESTROY_REQUESTED)
+        leases = (
+            a_lease("gone", instance_id="7", state=LeaseState.GONE),
+            a_lease("gone-settled", instance_id="8", state=LeaseState.GONE, settled_at=START),
+            a_lease("gone-never-rented", state=LeaseState.GONE),
+            a_lease("abandoned", instance_id="9", state=LeaseState.ABANDONED),
+        )
+        async with store.transaction() as work:
+            await work.save(a_job(leases=leases))
+            await work.save_lease(stray)
+            await work.save_lease(a_lease("stray-over", None, state=LeaseState.GONE))
+        async with store.snapshot() as work:
+            assert [lease.id for lease in await work.unsettled_leases()] == ["gone"]
+            assert await work.stray_leases() == (stray,)
+            assert [lease.id for lease in await work.spot_leases_since(START)] == ["abandoned", "gone", "gone-settled"]
+            assert await work.spot_leases_since(START + timedelta(seconds=1)) == ()
+            labels = {"ap1.install.stray", "ap1.install.abandoned", "ap1.install.nobody"}
+            assert {lease.id for lease in await work.leases_labelled(labels)} == {"stray", "abandoned"}
+            assert await work.leases_labelled(()) == ()
+            assert await work.lease("nobody") is None
+        async with store.transaction() as work:
+            await work.save_lease(replace(stray, state=LeaseState.GONE, label="ap1.install.other"))
+            assert await work.stray_leases() == ()
+            assert [lease.id for lease in await work.leases_labelled(["ap1.install.stray", "ap1.install.other"])] == [
+                "stray"
+            ]
+
+    async def test_launches_are_counted_by_job_from_an_instant_on(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.save(a_job())
+            for number, at in enumerate((START - timedelta(microseconds=1), START, START + HOUR)):
+                await work.save_lease(a_lease(f"l{number}", state=LeaseState.GONE, intended_at=at))
+            await work.save_lease(a_lease("stray", None))
+            assert await work.launches_since(START) == {"job-000001": 2, None: 1}
+            assert await work.launches_since(START + 2 * HOUR) == {}
+
+    async def test_the_newest_checkpoint_is_the_jobs(self, store: Store) -> None:
+        older, newer, newest = a_checkpoint(9), a_checkpoint(0, run_epoch=2, lease_id="lease-2"), a_checkpoint(10)
+        newest = replace(newest, run_epoch=2, lease_id="lease-2")
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease("lease-1"), a_lease("lease-2", slot=Slot.NEXT))))
+            for checkpoint in (newest, older, newer, newest):
+                await work.add_checkpoint(checkpoint)
+            assert await work.checkpoints_of("job-000001") == (newest, newer, older)
+            await work.remove_checkpoint(newest)
+            await work.remove_checkpoint(newest)
+            job = await work.job("job-000001")
+        assert job is not None
+        assert job.checkpoint == newer
+
+    async def test_a_bid_is_updated_by_its_outcome(self, store: Store) -> None:
+        bid = BidRecord("b1", "lease-1", START, Decimal("0.31"), "intended", "d1")
+        earlier = BidRecord("b2", "lease-1", START - HOUR, Decimal("0.30"), "done", None)
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            await work.add_bid(bid)
+            await work.add_bid(earlier)
+            await work.add_bid(replace(bid, outcome="refused"))
+            assert await work.bids_of("job-000001") == (earlier, replace(bid, outcome="refused"))
+            assert await work.bids_of("another") == ()
+
+    async def test_decisions_newest_first(self, store: Store) -> None:
+        decisions = [DecisionRecord(f"d{number}", "job-000001", START, (), (), ()) for number in range(12)]
+        async with store.transaction() as work:
+            await work.save(a_job())
+            for decision in decisions:
+                await work.add_decision(decision)
+            assert await work.decisions_of("job-000001", limit=2) == (decisions[11], decisions[10])
+
+    async def test_events_are_read_on_from_a_sequence_number(self, store: Store) -> None:
+        names = ("job.submitted", "lease.intended", "lease.acquired")
+        async with store.transaction() as work:
+            await work.add_events(EventRecord(START, name, "job-000001", None) for name in names)
+            await work.add_events([EventRecord(START, "orphan.found", None, "l9", (("rate", Decimal("0.1")),))])
+            await work.add_events([])
+        async with store.snapshot() as work:
+            everything = await work.events_of(None)
+            assert [event.name for event in everything] == [*names, "orphan.found"]
+            assert [event.seq for event in everything] == [1, 2, 3, 4]
+            assert await work.events_of("job-000001", after=1, limit=1) == (everything[1],)
+            assert await work.events_of(None, after=3) == (everything[3],)
+
+    async def test_a_price_seen_twice_is_kept_once(self, store: Store) -> None:
+        seen = PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)
+        later = replace(seen, observed_at=START + HOUR)
+        async with store.transaction() as work:
+            await work.add_prices([seen, replace(seen, floor=Decimal(9)), later])
+            await work.add_prices([replace(seen, floor=Decimal(8))])
+            assert await work.price_history("RTX 4090", START, START + 2 * HOUR) == (seen, later)
+
+    async def test_notes(self, store: Store) -> None:
+        async with store.transaction() as work:
+            assert await work.note("install_id") is None
+            await work.set_note("install_id", "a")
+            await work.set_note("install_id", "b")
+            assert await work.note("install_id") == "b"
+
+
+class HowAStoreCountsMoney:
+    async def test_an_id_is_posted_once(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            first = [an_entry("a1", "1"), an_entry("a2", "2")]
+            assert await work.post([*first, an_entry("a1", "999")]) == 2
+        async with store.transaction() as work:
+            again = [an_entry("a1", "999"), an_entry("new", "3"), an_entry("a2", "999")]
+            assert await work.post(again) == 1
+            assert await work.post(again) == 0
+            assert await work.post([]) == 0
+        async with store.snapshot() as work:
+            amounts = {entry.id: entry.amount for entry in await work.entries_of("lease-1")}
+            assert (await work.totals(DAY)).day == Decimal(6)
+        assert amounts == {"a1": Decimal(1), "a2": Decimal(2), "new": Decimal(3)}
+
+    async def test_entries_stand_in_the_order_of_posting(self, store: Store) -> None:
+        late, early = an_entry("a", "1", posted_at=START + HOUR), an_entry("z", "1", posted_at=START)
+        middle = an_entry("b", "1", posted_at=START + HOUR)
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            await work.post([middle, late, early])
+            assert await work.entries_of("lease-1") == (early, late, middle)
+
+    async def test_posted_by_lease_kind_and_day_and_in_total(self, store: Store) -> None:
+        first, second = a_lease("lease-1"), a_lease("lease-2", slot=Slot.NEXT)
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(first, second)))
+            await work.post(
+                [
+                    an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
+                    an_entry("v1", "-50", day=NOV_1, lease=first, type="void", corrects="r1"),
+                    an_entry("a1", "1", day=OCT_31, lease=first),
+                    an_entry("a2", "2", day=NOV_1, lease=first),
+                    an_entry("s1", "-0.000000001", day=NOV_1, lease=first, type="settle"),
+                    an_entry("b1", "0.25", day=NOV_30, lease=second, kind=CostKind.BANDWIDTH),
+                    an_entry("d1", "8", day=DEC_1, lease=second, type="adjust"),
+                ]
+            )
+        async with store.snapshot() as work:
+            assert await work.posted(["lease-1", "lease-2", "nobody"]) == {
+                "lease-1": {
+                    (CostKind.COMPUTE, OCT_31): Decimal(1),
+                    (CostKind.COMPUTE, NOV_1): Decimal("1.999999999"),
+                },
+                "lease-2": {(CostKind.BANDWIDTH, NOV_30): Decimal("0.25"), (CostKind.COMPUTE, DEC_1): Decimal(8)},
+                "nobody": {},
+            }
+            totals = {day: await work.totals(day) for day in (OCT_31, NOV_1, date(2026, 11, 15), DEC_1)}
+            job = await work.job("job-000001")
+        assert {day: (total.day, total.month) for day, total in totals.items()} == {
+            OCT_31: (Decimal(1), Decimal(1)),
+            NOV_1: (Decimal("1.999999999"), Decimal("2.249999999")),
+            date(2026, 11, 15): (Decimal(0), Decimal("2.249999999")),
+            DEC_1: (Decimal(8), Decimal(8)),
+        }
+        assert job is not None
+        assert job.spent == Decimal("11.249999999")
+
+
+class WhatAStoreRefuses:
+    async def test_two_wanted_leases_in_a_slot(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease("l1"), a_lease("l2", slot=Slot.NEXT))))
+            await work.save_lease(a_lease("stray-1", None))
+            await work.save_lease(a_lease("stray-2", None))  # strays hold no slot
+        for state in (LeaseState.INTENT, LeaseState.ACTIVE, LeaseState.PAUSED):
+            with pytest.raises(ConstraintViolated):
+                async with store.transaction() as work:
+                    await work.save_lease(a_lease("l3", state=state))
+        async with store.transaction() as work:
+            await work.save_lease(a_lease("l3", state=LeaseState.DESTROY_REQUESTED))
+            await work.save_lease(a_lease("l1", state=LeaseState.GONE))
+            await work.save_lease(a_lease("l4"))
+            assert [lease.id for lease in await work.leases_of("job-000001")] == ["l1", "l2", "l3", "l4"]
+
+    async def test_a_promotion_is_saved_whatever_the_order_of_the_leases(self, store: Store) -> None:
+        old, new = a_lease("l1"), a_lease("l2", slot=Slot.NEXT, intended_at=START - HOUR)
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(new, old)))
+        promoted = (replace(new, slot=Slot.MAIN), replace(old, state=LeaseState.DESTROY_REQUESTED))
+        async with store.transaction() as work:
+            await work.save(a_job(leases=promoted))
+        async with store.snapshot() as work:
+            assert await work.leases_of("job-000001") == promoted
+
+    async def test_rows_that_name_what_is_not_there(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease(),)))
+        for entry in (an_entry("x", "1", lease=a_lease("nobody")), an_entry("x", "1", corrects="nothing")):
+            with pytest.raises(ConstraintViolated):
+                async with store.transaction() as work:
+                    await work.post([entry])
+        for write in (
+            lambda work: work.save_lease(a_lease("l2", "no-such-job", slot=Slot.NEXT)),
+            lambda work: work.add_bid(BidRecord("b", "nobody", START, Decimal(1), "intended", None)),
+            lambda work: work.add_checkpoint(a_checkpoint(1, lease_id="nobody")),
+            lambda work: work.add_decision(DecisionRecord("d", "no-such-job", START, (), (), ())),
+        ):
+            with pytest.raises(ConstraintViolated):
+                async with store.transaction() as work:
+                    await write(work)
+        async with store.snapshot() as work:
+            assert await work.totals(DAY) == await work.totals(NOV_30)
+            assert len(await work.leases_of("job-000001")) == 1
+
+    async def test_references_are_looked_at_when_the_transaction_ends(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.add_checkpoint(a_checkpoint(3))
+            await work.post([an_entry("correction", "1", corrects="first"), an_entry("first", "1")])
+            await work.save(a_job(leases=(a_lease(),)))
+        async with store.snapshot() as work:
+            (job,) = await work.open_jobs()
+        assert (job.checkpoint, job.spent) == (a_checkpoint(3), Decimal(2))
+
+    async def test_a_decision_recorded_twice(self, store: Store) -> None:
+        decision = DecisionRecord("d1", "job-000001", START, (), (), ())
+        async with store.transaction() as work:
+            await work.save(a_job())
+            await work.add_decision(decision)
+        with pytest.raises(ConstraintViolated):
+            async with store.transaction() as work:
+                await work.add_decision(decision)
+
+    async def test_a_write_in_a_snapshot(self, store: Store) -> None:
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            async with store.snapshot() as work:
+                await work.set_note("key", "value")
+
+
+class WhatATransactionIs:
+    async def test_all_or_nothing(self, store: Store) -> None:
+        async def fail() -> None:
+            async with store.transaction() as work:
+                await work.save(a_job(leases=(a_lease(),)))
+                await work.post([an_entry("e1", "1")])
+                await work.add_events([EventRecord(START, "job.submitted", None, None)])
+                raise ZeroDivisionError
+
+        async with store.transaction() as work:
+            await work.set_note("before", "kept")
+        with pytest.raises(ZeroDivisionError):
+            await fail()
+        async with store.snapshot() as work:
+            assert (await work.open_jobs(), await work.entries_of("lease-1")) == ((), ())
+            assert (await work.totals(DAY)).month == 0
+            assert await work.events_of(None) == ()
+            assert await work.note("before") == "kept"
+
+    async def test_it_sees_its_own_writes_and_nobody_else_does(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            await work.post([an_entry("e1", "1")])
+            assert [job.spent for job in await work.open_jobs()] == [Decimal(1)]
+            async with store.snapshot() as other:
+                assert await other.open_jobs() == ()
+                assert await other.entries_of("lease-1") == ()
+
+    async def test_a_snapshot_stays_as_it_was(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            await work.post([an_entry("e1", "1")])
+            await work.set_note("count", "1")
+        async with store.snapshot() as before:
+            assert await before.note("count") == "1"
+            async with store.transaction() as work:
+                await work.save(a_job(leases=(replace(a_lease(), state=LeaseState.GONE),), status=JobStatus.FAILED))
+                await work.save(a_job("job-000002"))
+                await work.post([an_entry("e2", "1")])
+                await work.set_note("count", "2")
+            assert await before.note("count") == "1"
+            assert [(job.id, job.status, job.spent) for job in await before.open_jobs()] == [
+                ("job-000001", JobStatus.PENDING, Decimal(1))
+            ]
+            assert [entry.id for entry in await before.entries_of("lease-1")] == ["e1"]
+            assert (await before.totals(DAY)).day == 1
+            async with store.snapshot() as after:
+                assert [job.id for job in await after.open_jobs()] == ["job-000002"]
+                assert (await after.totals(DAY)).day == 2
+
+    async def test_writers_wait_for_each_other(self, store: Store) -> None:
+        async def count_up() -> None:
+            async with store.transaction() as work:
+                value = int(await work.note("count") or 0)
+                await asyncio.sleep(0)
+                await work.set_note("count", str(value + 1))
+
+        await asyncio.gather(*(count_up() for _ in range(20)))
+        async with store.snapshot() as work:
+            assert await work.note("count") == "20"
+
+    async def test_a_cancelled_one_leaves_nothing_and_the_store_usable(self, store: Store) -> None:
+        written = asyncio.Event()
+
+        async def write() -> None:
+            async with store.transaction() as work:
+                await work.save(a_job("cancelled"))
+                written.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(write())
+        await written.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with store.transaction() as work:
+            await work.save(a_job("after"))
+        async with store.snapshot() as work:
+            assert [job.id for job in await work.jobs(limit=10)] == ["after"]
+
+    async def test_a_failure_that_the_caller_swallows_still_ends_it(self, store: Store) -> None:
+        async def swallow() -> None:
+            async with store.transaction() as work:
+                await work.save(a_job(leases=(a_lease("l1"),)))
+                with pytest.raises(ConstraintViolated):
+                    await work.save_lease(a_lease("l2"))
+                with pytest.raises(ConstraintViolated):
+                    await work.set_note("half", "written")
+
+        with pytest.raises(ConstraintViolated):
+            await swallow()
+        async with store.snapshot() as work:
+            assert await work.jobs(limit=10) == ()
+
+    async def test_the_same_events_replayed_give_the_same_books(self, store: Store) -> None:
+        async def replay() -> None:
+            async with store.transaction() as work:
+                await work.save(a_job(leases=(a_lease(),)))
+                await work.add_checkpoint(a_checkpoint(1))
+                await work.post([an_entry("e1", "1"), an_entry("e2", "0.000000001", kind=CostKind.BANDWIDTH)])
+                await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
+
+        async def books() -> object:
+            async with store.snapshot() as work:
+                return (
+                    await work.open_jobs(),
+                    await work.entries_of("lease-1"),
+                    await work.bids_of("job-000001"),
+                    await work.totals(DAY),
+                )
+
+        await replay()
+        first = await books()
+        await replay()
+        assert await books() == first
+
+
+class StoreContract(
+    WhatAStoreKeeps,
+    WhatAStoreAnswers,
+    HowAStoreCountsMoney,
+    WhatAStoreRefuses,
+    WhatATransactionIs,
+    WhatReconciliationReads,
+    WhatReportsRead,
+    WhatAStoreKeepsOfPrices,
+    WhatAStoreForgets,
+):
+    """All of it; a subclass gives the fixture ``store``: empty and open."""

@@ -1,0 +1,259 @@
+"""What every store tells reports and keeps of the market's history."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import LeaseState
+from autopilot.domain.money import ZERO, from_nano
+from autopilot.domain.spend import SpendRow, report, total_row
+from autopilot.ports.provider import PriceObservation
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, Store
+from tests.store_records import DAY, START, a_job, a_lease, an_entry, forgotten, records
+
+HOUR = timedelta(hours=1)
+OCT_31, NOV_1, NOV_30, DEC_1 = date(2026, 10, 31), date(2026, 11, 1), date(2026, 11, 30), date(2026, 12, 1)
+NOW = datetime(2026, 12, 5, tzinfo=UTC)
+
+
+def row(key: str, compute: str, storage: str = "0", bandwidth: str = "0", instances: int = 1) -> tuple[object, ...]:
+    return key, Decimal(compute), Decimal(storage), Decimal(bandwidth), instances
+
+
+def short(rows: tuple[SpendRow, ...]) -> list[tuple[object, ...]]:
+    return [(r.key, r.compute, r.storage, r.bandwidth, r.instances) for r in rows]
+
+
+def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **changes: object) -> PriceObservation:
+    seen = PriceObservation("vastai", machine, "RTX 4090", 1, None if floor is None else Decimal(floor), None, at)
+    return replace(seen, **changes)  # type: ignore[arg-type]
+
+
+class WhatReportsRead:
+    @pytest.fixture
+    async def posted(self, store: Store) -> Store:
+        """Two jobs and a stray on two markets, around two month boundaries."""
+        first = a_lease("lease-1", state=LeaseState.GONE, instance_id="7001")
+        second = a_lease("lease-2", state=LeaseState.GONE, instance_id="7002", gpu="H100")
+        other = a_lease("lease-3", "job-000002", provider="runpod", intended_at=START)
+        stray = a_lease("lease-4", None, instance_id="7004")
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(first, second)))
+            await work.save(a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10)))
+            await work.save_lease(stray)
+            await work.post(
+                [
+                    an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
+                    an_entry("v1", "-50", day=NOV_1, lease=first, type="void", corrects="r1"),
+                    an_entry("a1", "1", day=OCT_31, lease=first),
+                    an_entry("a2", "2", day=NOV_1, lease=first),
+                    an_entry("a2", "999", day=NOV_1, lease=first),
+                    an_entry("a3", "0.25", day=NOV_1, lease=first, kind=CostKind.STORAGE_STOPPED),
+                    an_entry("s1", "-0.000000001", day=NOV_1, lease=first, type="settle"),
+                    an_entry("a4", "4", day=NOV_30, lease=second),
+                    an_entry("a5", "8", day=DEC_1, lease=other),
+                    an_entry("d1", "0.5", day=DEC_1, lease=other, type="adjust", kind=CostKind.BANDWIDTH),
+                    an_entry("a6", "16", day=DEC_1, lease=stray),
+                ]
+            )
+            await work.post([an_entry("a1", "999", day=OCT_31, lease=first)])
+        return store
+
+    async def test_spend_by_every_key(self, posted: Store) -> None:
+        async with posted.snapshot() as work:
+            source, daily = await work.spend_source(), await work.spend_source(by_day=True)
+        assert short(report(daily, "month", now=NOW)) == [
+            row("2026-10", "1"),
+            row("2026-11", "5.999999999", "0.25", instances=2),
+            row("2026-12", "24", "0", "0.5", instances=2),
+        ]
+        assert [r.key for r in report(daily, "day", now=NOW)] == [
+            "2026-10-31",
+            "2026-11-01",
+            "2026-11-30",
+            "2026-12-01",
+        ]
+        by_job = report(source, "job", now=NOW)
+        assert short(by_job) == [
+            row("", "16"),
+            row("job-000001", "6.999999999", "0.25", instances=2),
+            row("job-000002", "8", "0", "0.5"),
+        ]
+        assert [r.name for r in by_job] == [None, "train", "other"]
+        assert [(r.key, r.total) for r in report(source, "provider", now=NOW)] == [
+            ("runpod", Decimal("8.5")),
+            ("vastai", Decimal("23.249999999")),
+        ]
+        assert [(r.key, r.instances) for r in report(source, "gpu", now=NOW)] == [("H100", 1), ("RTX 4090", 3)]
+        assert [r.key for r in report(source, "label", now=NOW)] == ["", "other", "train"]
+        assert short(report(source, "kind", now=NOW)) == [
+            row("bandwidth", "0", "0", "0.5"),
+            row("compute", "30.999999999", instances=4),
+            row("storage_stopped", "0", "0.25"),
+        ]
+        assert [r.key for r in report(source, "instance", now=NOW)] == ["7001", "7002", "7004", "lease-3"]
+        assert total_row(by_job).instances == 4
+
+    async def test_spend_of_some_days_and_of_one_job(self, posted: Store) -> None:
+        async with posted.snapshot() as work:
+            november = await work.spend_source(NOV_1, DEC_1)
+            assert short(report(november, "job", now=NOW)) == [row("job-000001", "5.999999999", "0.25", instances=2)]
+            of_other = await work.spend_source(job_id="job-000002", by_day=True)
+            assert short(report(of_other, "month", now=NOW)) == [row("2026-12", "8", "0", "0.5")]
+            nothing = await work.spend_source(date(2025, 1, 1), date(2025, 2, 1))
+            assert (report(nothing, "job", now=NOW), nothing.ran, dict(nothing.leases)) == ((), {}, {})
+
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(nanos=st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=50))
+    async def test_reported_sums_are_exact(self, store: Store, nanos: list[int]) -> None:
+        exact = from_nano(sum(nanos))
+        async with forgotten(store) as work:
+            await work.save(a_job(leases=(a_lease(),)))
+            for number, nano in enumerate(nanos):
+                await work.post([an_entry(f"e{number}", from_nano(nano)), an_entry("once", "1", type="reserve")])
+            assert [cell.amount for cell in (await work.spend_source()).cells] == [exact]
+            assert [cell.amount for cell in (await work.spend_source(by_day=True)).cells] == [exact]
+
+    async def test_hours_and_what_they_would_have_cost_on_demand(self, store: Store) -> None:
+        rate = {"rate": Decimal("0.30"), "storage_rate": ZERO}
+        ran = a_lease("lease-1", on_demand_rate=Decimal("0.80"), instance_id="1")
+        ran = ran.billed_as(InstanceStatus.PROVISIONING, at=START - HOUR, **rate)
+        ran = ran.billed_as(InstanceStatus.RUNNING, at=START, **rate)
+        ran = ran.billed_as(InstanceStatus.STOPPED, at=START + 2 * HOUR, **rate).unbilled(START + 5 * HOUR)
+        seen = a_lease("lease-2", None, instance_id="2", gone_at=START + HOUR, state=LeaseState.GONE)
+        seen = seen.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
+        unseen = replace(seen, id="lease-3", instance_id="3", label="other", gpu="H100")
+        async with store.transaction() as work:
+            await work.save(a_job(leases=(ran,)))
+            for lease in (seen, unseen):
+                await work.save_lease(lease)
+            dear, cheap = Decimal("0.90"), Decimal("0.70")
+            await work.add_prices(
+                [
+                    a_price(START, on_demand_rate=dear, machine="m1"),
+                    a_price(START, on_demand_rate=cheap, machine="m2"),
+                    a_price(START, on_demand_rate=Decimal("0.01"), num_gpus=2),
+                    a_price(START + 2 * HOUR, on_demand_rate=Decimal("0.01"), machine="m3"),
+                ]
+            )
+            await work.post(an_entry(f"e-{lease.id}", "0.60", lease=lease) for lease in (ran, seen, unseen))
+        async with store.snapshot() as work:
+            source = await work.spend_source()
+            everything = await work.spend_source(with_spans=True)
+        rows = {r.key: r for r in report(source, "instance", now=NOW)}
+        assert (rows["1"].running, rows["1"].on_demand, rows["1"].saved) == (2 * HOUR, Decimal("1.60"), Decimal(1))
+        assert (rows["2"].running, rows["2"].on_demand) == (HOUR, cheap)
+        assert (rows["3"].running, rows["3"].on_demand, rows["3"].saved) == (HOUR, None, None)
+        assert {len(stretches) for stretches in source.ran.values()} == {1}
+        assert source.spans == {}
+        assert everything.ran == source.ran
+        assert len(everything.spans["lease-1"]) == 3
+        total = total_row(rows.values())
+        assert (total.on_demand, total.compared, total.total) == (Decimal("2.30"), Decimal("1.20"), Decimal("1.80"))
+
+    async def test_the_life_of_one_lease(self, posted: Store) -> None:
+        async with posted.transaction() as work:
+            twin = a_lease("lease-5", None, provider="runpod", instance_id="7001", intended_at=START + HOUR)
+            await work.save_lease(replace(twin, label="twin"))
+            await work.add_bid(BidRecord("b2", "lease-1", START + HOUR, Decimal(2), "done", None))
+            await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
+            await work.add_bid(BidRecord("b3", "lease-2", START, Decimal(1), "done", None))
+            about = EventRecord(START, "lease.active", "job-000001", "lease-1")
+            await work.add_events([about, replace(about, lease_id="lease-2"), replace(about, name="lease.gone")])
+        async with posted.snapshot() as work:
+            assert [lease.id for lease in await work.leases_found("lease-1")] == ["lease-1"]
+            assert [lease.id for lease in await work.leases_found("7001")] == ["lease-5", "lease-1"]
+            assert [lease.id for lease in await work.leases_found("twin")] == ["lease-5"]
+            assert await work.leases_found("nothing") == ()
+            assert [bid.id for bid in await work.bids_on("lease-1")] == ["b1", "b2"]
+            assert [event.name for event in await work.events_about("lease-1")] == ["lease.active", "lease.gone"]
+
+
+class WhatAStoreKeepsOfPrices:
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(seen=records(PriceObservation, gpu="RTX 4090", num_gpus=st.integers(1, 16)))
+    async def test_an_observation(self, store: Store, seen: PriceObservation) -> None:
+        async with forgotten(store) as work:
+            await work.add_prices([seen, replace(seen, floor=None)])
+            assert await work.price_history("RTX 4090", seen.observed_at, seen.observed_at + HOUR) == (seen,)
+
+    async def test_history_by_gpu_time_and_market(self, store: Store) -> None:
+        first, later = a_price(START), a_price(START + HOUR)
+        elsewhere = a_price(START, provider="runpod")
+        async with store.transaction() as work:
+            await work.add_prices([later, first, elsewhere, a_price(START, gpu="H100", machine="m9")])
+        async with store.snapshot() as work:
+            end = START + 2 * HOUR
+            assert await work.price_history("RTX 4090", START, end) == (elsewhere, first, later)
+            assert await work.price_history("RTX 4090", START, START + HOUR) == (elsewhere, first)
+            assert await work.price_history("RTX 4090", START, end, provider="vastai") == (first, later)
+            assert await work.price_history("RTX 3090", START, end) == ()
+
+    async def test_old_prices_are_put_together_by_the_hour_once(self, store: Store) -> None:
+        nine = START.replace(minute=0)
+        async with store.transaction() as work:
+            await work.add_prices(
+                [
+                    a_price(nine, "0.20", on_demand_rate=Decimal("0.50")),
+                    a_price(nine + 20 * timedelta(minutes=1), "0.50"),
+                    a_price(nine + 40 * timedelta(minutes=1), None, reliability=Decimal("0.99")),
+                    a_price(nine + 59 * timedelta(minutes=1), "0.20", machine="m2"),
+                    a_price(nine + HOUR, "0.30"),
+                    a_price(nine + 2 * HOUR, "0.40"),
+                ]
+            )
+        until = nine + 2 * HOUR + timedelta(minutes=30)
+        async with store.transaction() as work:
+            assert await work.thin_prices(until, hours=1) == 1
+            assert len(await work.price_history("RTX 4090", nine, until)) == 4
+            assert await work.thin_prices(until, hours=9) == 1
+        for _ in range(2):
+            async with store.transaction() as work:
+                assert await work.thin_prices(until, hours=9) == 0
+                at_nine, other, at_ten, at_eleven = await work.price_history("RTX 4090", nine, until)
+        assert (at_nine.observed_at, at_nine.samples, at_nine.floor) == (nine, 3, Decimal("0.35"))
+        assert (at_nine.floor_low, at_nine.floor_high) == (Decimal("0.20"), Decimal("0.50"))
+        assert (at_nine.on_demand_rate, at_nine.reliability) == (Decimal("0.50"), Decimal("0.99"))
+        assert (other.machine_id, other.observed_at, other.samples) == ("m2", nine, 1)
+        assert (at_ten.observed_at, at_ten.floor_low) == (nine + HOUR, Decimal("0.30"))
+        assert at_eleven == a_price(nine + 2 * HOUR, "0.40")
+
+    async def test_prices_are_forgotten(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.add_prices([a_price(START), a_price(START + HOUR)])
+            assert await work.forget_prices(START + HOUR) == 1
+            assert await work.forget_prices(START + HOUR) == 0
+            assert await work.price_history("RTX 4090", START, NOW) == (a_price(START + HOUR),)
+
+
+class WhatAStoreForgets:
+    async def test_decisions_and_events_of_jobs_long_over_and_nothing_of_money(self, store: Store) -> None:
+        over = a_job(status=JobStatus.SUCCEEDED, finished_at=START, leases=(a_lease(state=LeaseState.GONE),))
+        recent = a_job("job-000002", status=JobStatus.FAILED, finished_at=START + 2 * HOUR)
+        going = a_job("job-000003", status=JobStatus.RUNNING)
+        async with store.transaction() as work:
+            for job in (over, recent, going):
+                await work.save(job)
+                await work.add_decision(DecisionRecord(f"{job.id}-1", job.id, START, (), (), ()))
+                await work.add_events([EventRecord(START, "job.submitted", job.id, None)])
+            await work.add_events([EventRecord(START, "spot.became_absent", None, None)])
+            await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
+            await work.post([an_entry("e1", "1", day=DAY)])
+            assert await work.forget_history(START) == 0
+            assert await work.forget_history(START + HOUR) == 2  # the newest event of all always stays
+            await work.add_events([EventRecord(START + HOUR, "spot.became_absent", None, None)])
+            assert await work.forget_history(START + HOUR) == 1
+        async with store.snapshot() as work:
+            assert [event.job_id for event in await work.events_of(None)] == ["job-000002", "job-000003", None]
+            assert await work.decisions_of(over.id, limit=9) == ()
+            assert len(await work.decisions_of(recent.id, limit=9)) == 1
+            assert len(await work.entries_of("lease-1")) == len(await work.bids_on("lease-1")) == 1
+            assert len((await work.spend_source()).cells) == 1

@@ -1,0 +1,206 @@
+"""Two daemons, each a process of its own, on one PostgreSQL server: one acts, the other waits for its turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from autopilot.cli.client import Client
+from autopilot.cli.demo.theatre import Theatre
+from tests.acceptance.stage import a_theatre, is_settled, job_text, market_events, show, submit, until, without_settings
+from tests.pg import PostgresServer
+
+TAKEOVER_S = 30.0
+
+
+@dataclass
+class Ledger:
+    server: PostgresServer
+    url: str
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.server.execute(statement, self.url.partition("@/")[2].partition("?")[0])
+
+    def epoch(self) -> int:
+        found = self.rows("SELECT epoch FROM leader")
+        return int(found[0][0]) if found else 0
+
+
+class ADaemon:
+    """``autopilot serve`` on the theatre's market and a ledger that it shares."""
+
+    def __init__(self, theatre: Theatre, name: str, ledger: Ledger, **environment: str) -> None:
+        self.notify_path = theatre.root / f"{name}.notify"
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._notify.bind(str(self.notify_path))
+        self._notify.setblocking(False)
+        self.log_path = theatre.root / f"{name}.log"
+        self.client = Client(theatre.root / name, timeout_s=30)
+        given = theatre.daemon_environment() | {
+            "AUTOPILOT_LEDGER__URL": ledger.url,
+            "AUTOPILOT_API__SOCKET": str(theatre.root / name),
+            "NOTIFY_SOCKET": str(self.notify_path),
+        }
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "autopilot.cli.main", "serve"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=without_settings() | given | environment,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def is_standby(self) -> bool:
+        return any("READY=1" in said and "STATUS=standby" in said for said in self._heard())
+
+    def leads(self) -> bool:
+        assert self.process.poll() is None, self.log_path.read_text(errors="replace")[-2000:]
+        return any(line["event"] == "leadership.taken" for line in self.log())
+
+    def log(self) -> list[dict[str, Any]]:
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            os.kill(self.pid, signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+        self._notify.close()
+
+    def _heard(self) -> Iterator[str]:
+        while True:
+            try:
+                yield self._notify.recv(4096).decode()
+            except BlockingIOError:
+                return
+
+
+@pytest.fixture
+def theatre() -> Iterator[Theatre]:
+    with a_theatre() as made:
+        made.start_market()
+        yield made
+
+
+@pytest.fixture
+def ledger(postgres_server: PostgresServer, postgres_url: str) -> Ledger:
+    return Ledger(postgres_server, postgres_url)
+
+
+@pytest.fixture
+def daemons(theatre: Theatre) -> Iterator[list[ADaemon]]:
+    made: list[ADaemon] = []
+    yield made
+    for daemon in made:
+        daemon.end()
+
+
+def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
+    theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
+) -> None:
+    first = ADaemon(theatre, "one", ledger)
+    daemons.append(first)
+    until(first.leads, "the first daemon leads")
+    second = ADaemon(theatre, "two", ledger)
+    daemons.append(second)
+    until(second.is_standby, "the second stands by")
+
+    theatre.client = first.client
+    until(first.client.socket_path.is_socket, "the control socket")
+    job_id = submit(theatre, job_text(1200))
+    until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
+    assert not second.client.socket_path.exists()
+    assert not second.leads()
+
+    first.process.kill()
+    killed_at = time.monotonic()
+    until(second.leads, "the standby leads", within_s=TAKEOVER_S)
+    theatre.client = second.client
+    until(second.client.socket_path.is_socket, "its control socket", within_s=TAKEOVER_S)
+    until(lambda: second.client.get("/v1/status")["last_tick_at"], "its first tick", within_s=TAKEOVER_S)
+    assert time.monotonic() - killed_at < TAKEOVER_S
+    until(lambda: is_settled(theatre, show(theatre, job_id)), "the end of the job and its bill", within_s=90)
+    assert show(theatre, job_id)["job"]["status"] == "succeeded"
+    assert len(market_events(theatre, "instance.created")) == 1
+    assert ledger.rows("SELECT epoch FROM leader") == [(2,)]
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait(30) == 0
+    assert ledger.rows("SELECT renewed_at FROM leader") == [(None,)]
+
+
+def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
+    theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
+) -> None:
+    first = ADaemon(theatre, "one", ledger)
+    daemons.append(first)
+    until(first.leads, "the first daemon leads")
+    until(first.client.socket_path.is_socket, "the control socket")
+    theatre.client = first.client
+    job_id = submit(theatre, job_text(4000))
+    until(lambda: show(theatre, job_id)["job"]["status"] == "running", "the job runs")
+    second = ADaemon(theatre, "two", ledger, AUTOPILOT_STATE_DIR=str(theatre.root / "other"))
+    daemons.append(second)
+    until(second.is_standby, "the second stands by")
+    watch_writes(ledger)
+
+    os.kill(first.pid, signal.SIGSTOP)
+    until(lambda: ledger.epoch() == 2, "the standby leads", within_s=TAKEOVER_S)
+    until(second.client.socket_path.is_socket, "its control socket", within_s=TAKEOVER_S)
+    until(lambda: second.client.get("/v1/status")["last_tick_at"], "its first tick", within_s=TAKEOVER_S)
+    calls_before = stale_calls(first)
+    os.kill(first.pid, signal.SIGCONT)
+
+    assert first.process.wait(60) == 1
+    written = ledger.rows("SELECT who, count(*) FROM writes WHERE epoch = 2 GROUP BY who")
+    assert [who for who, _ in written if f":{first.pid}:" in who] == []
+    assert [who for who, _ in written if f":{second.pid}:" in who] != []
+    assert "daemon.superseded" in [line["event"] for line in first.log()]
+    assert stale_calls(first) == calls_before
+    assert len(market_events(theatre, "instance.created")) == 1
+    assert second.process.poll() is None
+
+
+def test_a_standby_ends_when_it_is_told_to(theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]) -> None:
+    first = ADaemon(theatre, "one", ledger)
+    daemons.append(first)
+    until(first.leads, "the first daemon leads")
+    second = ADaemon(theatre, "two", ledger)
+    daemons.append(second)
+    until(second.is_standby, "the second stands by")
+    second.process.send_signal(signal.SIGTERM)
+    assert second.process.wait(20) == 0
+    assert [line["event"] for line in second.log()] == ["leadership.awaited"]
+    assert first.leads()
+
+
+def watch_writes(ledger: Ledger) -> None:
+    """From now on each row that is written says by which session, and under which epoch."""
+    ledger.rows("CREATE TABLE writes (who text, epoch bigint)")
+    ledger.rows(
+        "CREATE FUNCTION watch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        " INSERT INTO writes SELECT current_setting('application_name'), epoch FROM leader; RETURN NULL; END $$"
+    )
+    for table in ("jobs", "leases", "lease_spans", "ledger_entries", "bids", "events", "decisions", "notes"):
+        ledger.rows(
+            f"CREATE TRIGGER watch AFTER INSERT OR UPDATE OR DELETE ON {table} FOR EACH ROW EXECUTE FUNCTION watch()"
+        )
+
+
+def stale_calls(daemon: ADaemon) -> int:
+    """How often its log tells of an outcome that it could not record: a call that it made without the right to."""
+    return sum(line["event"] == "outcome.unrecorded" for line in daemon.log())

@@ -1,0 +1,95 @@
+"""What a ledger must say, worked out the plain way: whole nano-dollars, whole microseconds, no code of the program.
+
+A machine has cost, on each UTC day and for each thing that is billed, either what its rates come to or, once the
+market's bill for that day is in, what the bill says. Nothing else enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+
+MICROSECONDS_PER_HOUR = 3_600_000_000
+MICROSECONDS_PER_DAY = 24 * MICROSECONDS_PER_HOUR
+FIRST_DAY = date(1970, 1, 1)
+
+Line = tuple[str, date]
+"""What is billed ("compute", "disk", "traffic", "fee") on which day."""
+
+
+def rounded(numerator: int, denominator: int) -> int:
+    """Half to even, of what is not negative."""
+    whole, rest = divmod(numerator, denominator)
+    if 2 * rest > denominator or (2 * rest == denominator and whole % 2):
+        whole += 1
+    return whole
+
+
+@dataclass
+class Stretch:
+    """Microseconds since 1970, and nano-dollars an hour of computing and of the disk."""
+
+    start: int
+    status: str
+    compute: int
+    disk: int
+    end: int | None = None
+
+
+@dataclass
+class Machine:
+    stretches: list[Stretch] = field(default_factory=list)
+    traffic: dict[date, int] = field(default_factory=dict)
+    """Nano-dollars."""
+    bills: dict[Line, int] = field(default_factory=dict)
+    """Nano-dollars that count from now on, whatever the clock says."""
+    clock_at_bill: dict[Line, int] = field(default_factory=dict)
+
+    def change(self, at: int, status: str, compute: int, disk: int) -> None:
+        """Each stretch in one status at one price is rounded by itself."""
+        if self.stretches and self.stretches[-1].end is None:
+            last = self.stretches[-1]
+            if (last.status, last.compute, last.disk) == (status, compute, disk):
+                return
+            last.end = at
+        self.stretches.append(Stretch(at, status, compute, disk))
+
+    def stop(self, at: int) -> None:
+        if self.stretches and self.stretches[-1].end is None:
+            self.stretches[-1].end = at
+
+    def clock(self, now: int) -> dict[Line, int]:
+        """Nano-dollars by our own clock."""
+        totals: dict[Line, int] = {}
+        for stretch in self.stretches:
+            for day, elapsed in _days(stretch.start, now if stretch.end is None else stretch.end):
+                for what, rate in (("compute", stretch.compute), ("disk", stretch.disk)):
+                    if rate:
+                        cost = rounded(rate * elapsed, MICROSECONDS_PER_HOUR)
+                        totals[what, day] = totals.get((what, day), 0) + cost
+        for day, cost in self.traffic.items():
+            totals["traffic", day] = totals.get(("traffic", day), 0) + cost
+        return totals
+
+    def bill(self, lines: dict[Line, int], now: int) -> None:
+        self.bills |= lines
+        clock = self.clock(now)
+        for line in self.bills:
+            self.clock_at_bill[line] = clock.get(line, 0)
+
+    def owed(self, now: int) -> dict[Line, int]:
+        """The bill where there is one, and what the clock has counted since it came; else the clock."""
+        clock = self.clock(now)
+        owed = dict(clock)
+        for line, billed in self.bills.items():
+            owed[line] = billed + clock.get(line, 0) - self.clock_at_bill[line]
+        return owed
+
+
+def _days(start: int, end: int) -> Iterator[tuple[date, int]]:
+    while start < end:
+        number = start // MICROSECONDS_PER_DAY
+        until = min(end, (number + 1) * MICROSECONDS_PER_DAY)
+        yield FIRST_DAY + timedelta(days=number), until - start
+        start = until

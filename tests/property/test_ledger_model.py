@@ -1,0 +1,352 @@
+"""The ledger against a plain reference: any order of events, crash, replay, late or corrected bill gives its totals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from autopilot.domain import events as e
+from autopilot.domain.evolve import evolve_lease
+from autopilot.domain.instance import Charge, CostKind, InstanceStatus
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.ledger import RESERVE_TYPES
+from autopilot.domain.money import from_nano, to_nano
+from autopilot.domain.spend import report, total_row
+from autopilot.engine.accrue import accruals, hold_reserves, post_accruals
+from autopilot.engine.invoices import UNFINISHED_FOR, take_over
+from autopilot.policy.budget import commitment
+from autopilot.policy.params import Params
+from autopilot.ports.store import CommitUnknown, Store, UnitOfWork
+from autopilot.store.memory.store import MemoryStore
+from tests.builders import an_instance, an_intent, heartbeat
+from tests.property.reference_ledger import MICROSECONDS_PER_DAY, Line, Machine
+
+KINDS = {"compute": CostKind.COMPUTE, "disk": CostKind.STORAGE_RUNNING, "traffic": CostKind.BANDWIDTH}
+NAMES = {kind: name for name, kind in KINDS.items()} | {CostKind.FEE: "fee"}
+STARTS = (
+    datetime(2028, 2, 28, 22, 30, tzinfo=UTC),  # before a leap day
+    datetime(2026, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    datetime(2027, 1, 30, 12, tzinfo=UTC),  # 31 days, then 28
+    datetime(2026, 3, 28, 23, 45, tzinfo=UTC),  # clocks go forward in Europe
+    datetime(2026, 10, 31, 20, tzinfo=UTC),  # and back in America
+)
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Kiritimati")
+UPLOAD_PRICE = 12_345_678
+"""Nano-dollars per gigabyte."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+rates = st.integers(0, 5_000_000_000)
+fee_comes: st.SearchStrategy[Any] = st.booleans()
+crashes = st.sampled_from([None, None, "before", "kept", "lost"])
+
+
+class Crash(Exception):
+    pass
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    live = Bundle("live")
+    gone = Bundle("gone")
+
+    @initialize(start=st.sampled_from(STARTS))
+    def open(self, start: datetime) -> None:
+        self.runner = asyncio.Runner()
+        self.store: Any = self.new_store()
+        self.now = start
+        self.machines: dict[str, Machine] = {}
+        self.sent: dict[str, int] = {}
+        self.sent_by_day: dict[tuple[str, date], int] = {}
+        self.market: dict[tuple[str, CostKind, date], int] = {}
+
+    def new_store(self) -> Store:
+        return MemoryStore()
+
+    def teardown(self) -> None:
+        if hasattr(self, "runner"):
+            self.runner.run(self.store.close())
+            self.runner.close()
+
+    @property
+    def micros(self) -> int:
+        return (self.now - EPOCH) // timedelta(microseconds=1)
+
+    # What happens
+
+    @rule(seconds=st.one_of(st.integers(1, 10_000), st.sampled_from([1, 3600, 86_400, 129_600, 12 * 86_400])))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(short_us=st.integers(0, 1))
+    def midnight_comes(self, short_us: int) -> None:
+        left = MICROSECONDS_PER_DAY - self.micros % MICROSECONDS_PER_DAY
+        self.now += timedelta(microseconds=left - short_us)
+
+    @rule(target=live, rate=rates, disk=rates)
+    def rent(self, rate: int, disk: int) -> str:
+        lease_id = f"lease-{len(self.machines) + 1}"
+        lease = an_intent(
+            lease_id,
+            job_id=None,
+            state=LeaseState.INTENT,
+            storage_rate=from_nano(disk),
+            upload_price=from_nano(UPLOAD_PRICE),
+            intended_at=self.now,
+        )
+        self.machines[lease_id] = Machine()
+        self.machines[lease_id].change(self.micros, "provisioning", 0, disk)
+        self.save(evolve_lease(lease, e.LeaseAcquired(lease_id, f"i-{lease_id}", self.now)))
+        self.now += timedelta(seconds=100)
+        self.see(lease_id, InstanceStatus.RUNNING, rate, disk)
+        self.now += timedelta(hours=1)
+        return lease_id
+
+    @rule(lease_id=live, status=st.sampled_from(InstanceStatus), rate=rates, disk=rates)
+    def see(self, lease_id: str, status: InstanceStatus, rate: int, disk: int) -> None:
+        lease = self.lease(lease_id)
+        shown = an_instance(lease, status=status, rate=from_nano(rate), storage_rate=from_nano(disk))
+        compute = rate if status is InstanceStatus.RUNNING else 0
+        kept = 0 if status is InstanceStatus.OFFLINE else disk
+        if self.now - lease.observed_at > timedelta(seconds=90):
+            unseen_since = max((lease.observed_at - EPOCH) // timedelta(microseconds=1), self.began(lease_id))
+            before = to_nano(lease.rate), to_nano(lease.storage_rate)
+            self.machines[lease_id].change(unseen_since, lease.spans[-1].status, *before)
+        self.machines[lease_id].change(self.micros, status, compute, kept)
+        self.save(evolve_lease(lease, e.LeaseObserved(lease_id, shown, self.now)))
+
+    @rule(lease_id=live, sent=st.integers(0, 10**9))
+    def hear(self, lease_id: str, sent: int) -> None:
+        self.now += timedelta(seconds=1)
+        self.sent[lease_id] = self.sent.get(lease_id, 0) + sent
+        lease = self.lease(lease_id)
+        beat = heartbeat(lease, self.now, seq=lease.agent_seq + 1, sent_bytes=self.sent[lease_id])
+        day = self.now.date()
+        self.sent_by_day[lease_id, day] = self.sent_by_day.get((lease_id, day), 0) + sent
+        self.machines[lease_id].traffic[day] = -(-self.sent_by_day[lease_id, day] * UPLOAD_PRICE // 10**9)
+        self.save(evolve_lease(lease, beat))
+
+    @rule(target=gone, lease_id=consumes(live), crash=crashes)
+    def end(self, lease_id: str, crash: str | None) -> str:
+        lease = evolve_lease(self.lease(lease_id), e.LeaseGone(lease_id, self.now))
+        self.machines[lease_id].stop(self.micros)
+
+        async def over(work: UnitOfWork) -> None:
+            await work.save_lease(lease)
+            await post_accruals(work, [lease], self.now)
+            await hold_reserves(work, [lease], Params(), self.now)
+
+        self.commit(over, crash)
+        return lease_id
+
+    @rule(target=live, lease_id=consumes(gone))
+    def come_back(self, lease_id: str) -> str:
+        lease = self.lease(lease_id)
+        self.machines[lease_id].change(self.micros, "stopped", 0, to_nano(lease.storage_rate))
+        self.save(evolve_lease(lease, e.InstanceFound(lease_id, f"i-{lease_id}", self.now)))
+        return lease_id
+
+    @rule(lease_id=live, crash=crashes)
+    def tick(self, lease_id: str, crash: str | None) -> None:
+        lease = self.lease(lease_id)
+
+        async def tick(work: UnitOfWork) -> None:
+            await post_accruals(work, [lease], self.now)
+            await hold_reserves(work, [lease], Params(), self.now)
+
+        self.commit(tick, crash)
+
+    # What the market bills
+
+    @rule(lease_id=st.one_of(live, gone), data=st.data(), crash=crashes, again=st.booleans())
+    def bill_comes(self, lease_id: str, data: st.DataObject, crash: str | None, again: bool) -> None:
+        lease, machine = self.lease(lease_id), self.machines[lease_id]
+        if not lease.is_over:
+            self.tick(lease_id, None)
+        clock = {line: nano for line, nano in machine.clock(self.micros).items() if self.is_billable(lease, line[1])}
+        figures: dict[Line, int] = {}
+        for (what, day), nano in sorted(clock.items()):
+            lowest = 0 if self.is_certain(lease, day) else -(-nano // 10**6) * 10**6
+            figures[what, day] = data.draw(st.integers(lowest // 10**6, nano // 10**6 + 50)) * 10**6
+        if clock and data.draw(fee_comes, label="fee"):
+            figures["fee", max(day for _, day in clock)] = data.draw(st.integers(1, 10**9))
+        if not figures:
+            return
+        machine.bill(figures, self.micros)
+        for (what, day), nano in figures.items():
+            self.market[lease_id, KINDS.get(what, CostKind.FEE), day] = nano
+        self.look(lease, crash)
+        if again:
+            self.look(lease, None)
+
+    @rule(lease_id=gone, days=st.integers(1, 4), crash=crashes)
+    def bill_is_looked_at_again(self, lease_id: str, days: int, crash: str | None) -> None:
+        """It shows what it showed before; what it still does not name was not billed."""
+        self.now += timedelta(days=days)
+        machine, lease = self.machines[lease_id], self.lease(lease_id)
+        if machine.bills:
+            assert lease.gone_at is not None
+            missing = {line: nano for line, nano in machine.clock(self.micros).items() if line not in machine.bills}
+            given_up = self.now - lease.gone_at >= timedelta(days=3)
+            silent = [line for line, nano in missing.items() if given_up or line[0] == "traffic" or nano <= 10**7]
+            machine.bill(dict.fromkeys(silent, 0), self.micros)
+        self.look(lease, crash)
+
+    @rule(lease_id=gone, crash=crashes)
+    def half_a_bill_comes(self, lease_id: str, crash: str | None) -> None:
+        """Its dearest line is not there yet."""
+        lease, machine = self.lease(lease_id), self.machines[lease_id]
+        metered = {line: nano for line, nano in machine.clock(self.micros).items() if line[0] != "traffic"}
+        assert lease.gone_at is not None
+        if not metered or max(metered.values()) <= 10**6 or self.now - lease.gone_at >= UNFINISHED_FOR:
+            return
+        dearest = max(metered, key=lambda line: (metered[line], line))
+        charges = [
+            self.charge(lease_id, KINDS[w], day, nano) for (w, day), nano in metered.items() if (w, day) != dearest
+        ]
+        self.look(lease, crash, charges)
+
+    def is_billable(self, lease: Lease, day: date) -> bool:
+        return lease.is_over or day < self.now.date()
+
+    def is_certain(self, lease: Lease, day: date) -> bool:
+        ended = lease.gone_at or datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)
+        return self.now - ended >= UNFINISHED_FOR
+
+    def look(self, lease: Lease, crash: str | None, charges: list[Charge] | None = None) -> None:
+        if charges is None:
+            charges = [self.charge(*key, nano) for key, nano in sorted(self.market.items())]
+        bill = charges
+
+        async def look(work: UnitOfWork) -> None:
+            await take_over(work, lease, bill, self.now)
+
+        self.commit(look, crash)
+
+    def charge(self, lease_id: str, kind: CostKind, day: date, nano: int) -> Charge:
+        return Charge(f"i-{lease_id}", day, kind, from_nano(nano))
+
+    # What must hold
+
+    @invariant()
+    def the_ledger_says_what_the_reference_says(self) -> None:
+        if not hasattr(self, "machines"):
+            return
+        for lease_id, machine in self.machines.items():
+            expected = {line: nano for line, nano in machine.owed(self.micros).items() if nano}
+            assert self.ledger_of(lease_id) == expected, lease_id
+
+    @invariant()
+    def reserves_are_what_is_committed(self) -> None:
+        if not hasattr(self, "machines"):
+            return
+        for lease_id in self.machines:
+            lease, books = self.lease(lease_id), self.ask("books_of", [lease_id])[lease_id]
+            entries = self.ask("entries_of", lease_id)
+            reserves = sum((entry.amount for entry in entries if entry.type in RESERVE_TYPES), Decimal(0))
+            assert reserves == books.reserved >= 0
+            if lease.is_over:
+                assert books.reserved == commitment(lease, Params()) == 0
+
+    @rule(zone=st.sampled_from(ZONES))
+    def reports_agree(self, zone: str) -> None:
+        """Months, reconciliation and every time zone add up to the same nano-dollar."""
+        whole = self.ask("spend_source", by_day=True, with_spans=True)
+        by_zone = report(whole, "day", now=self.now, zone=ZoneInfo(zone))
+        posted = self.ask("posted", list(self.machines))
+        spent = sum((amount for sums in posted.values() for amount in sums.values()), Decimal(0))
+        assert total_row(by_zone).total == spent
+        months = {day.replace(day=1) for sums in posted.values() for _, day in sums}
+        of_months = [self.ask("totals", month).month for month in sorted(months)]
+        assert sum(of_months, Decimal(0)) == spent
+        for month, total in zip(sorted(months), of_months, strict=True):
+            rows = self.ask("reconciliation", f"{month:%Y-%m}")
+            assert sum((row.posted for row in rows), Decimal(0)) == total
+            for row in rows:
+                bills = [
+                    nano
+                    for (what, day), nano in self.machines[row.lease_id].bills.items()
+                    if day.replace(day=1) == month
+                ]
+                assert row.invoiced == (from_nano(sum(bills)) if bills else None)
+
+    # How it is looked up and written
+
+    def began(self, lease_id: str) -> int:
+        return self.machines[lease_id].stretches[-1].start
+
+    def ledger_of(self, lease_id: str) -> dict[Line, int]:
+        lease = self.lease(lease_id)
+        posted = self.ask("posted", [lease_id])[lease_id]
+        accrued = self.ask("books_of", [lease_id])[lease_id].accrued
+        due, _ = accruals(lease, accrued, self.now)
+        totals: dict[Line, int] = {}
+        for kind, day, amount in (
+            *((kind, day, amount) for (kind, day), amount in posted.items()),
+            *((entry.kind, entry.day, entry.amount) for entry in due),
+            *self.below_a_cent(lease, accrued),
+        ):
+            line = NAMES[kind.as_billed], day
+            totals[line] = totals.get(line, 0) + to_nano(amount)
+        return {line: nano for line, nano in totals.items() if nano}
+
+    def below_a_cent(self, lease: Lease, accrued: Any) -> list[tuple[CostKind, date, Decimal]]:
+        """As if the lease were over: every nano-dollar is due."""
+        due, _ = accruals(lease, accrued, self.now)
+        shown = {(entry.kind, entry.day) for entry in due}
+        whole, _ = accruals(replace(lease, state=LeaseState.GONE), accrued, self.now)
+        return [(entry.kind, entry.day, entry.amount) for entry in whole if (entry.kind, entry.day) not in shown]
+
+    def lease(self, lease_id: str) -> Lease:
+        found = self.ask("lease", lease_id)
+        assert isinstance(found, Lease)
+        return found
+
+    def save(self, lease: Lease) -> None:
+        self.commit(lambda work: work.save_lease(lease), None)
+
+    def ask(self, what: str, *of: Any, **how: Any) -> Any:
+        async def reading() -> Any:
+            async with self.store.snapshot() as work:
+                return await getattr(work, what)(*of, **how)
+
+        return self.runner.run(reading())
+
+    def commit(self, write: Callable[[UnitOfWork], Awaitable[None]], crash: str | None) -> None:
+        """Write; after a crash, or a commit whose outcome is not known, the same is done once more."""
+
+        async def writing(fails: bool) -> None:
+            async with self.store.transaction() as work:
+                await write(work)
+                if fails:
+                    raise Crash
+
+        if crash == "before":
+            with suppress(Crash):
+                self.runner.run(writing(fails=True))
+        elif crash is not None:
+            self.break_commit(crash)
+            with suppress(CommitUnknown):
+                self.runner.run(writing(fails=False))
+        self.runner.run(writing(fails=False))
+
+    def break_commit(self, crash: str) -> None:
+        self.store.break_next_commit(is_kept=crash == "kept")
+
+
+LedgerMachine.TestCase.settings = settings(
+    max_examples=100,
+    stateful_step_count=40,
+    phases=[Phase.generate],
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+test_the_ledger_agrees_with_the_reference = LedgerMachine.TestCase

@@ -1,0 +1,113 @@
+"""Answers about money, made from a ledger in memory: spend with comparisons, prices in steps, budgets that run out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from autopilot.api.budget import burning, lasts
+from autopilot.api.prices import prices
+from autopilot.api.spend import spend
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import LeaseState
+from autopilot.ports.provider import PriceObservation
+from autopilot.store.memory.store import MemoryStore
+from tests.store_records import START, a_job, a_lease, an_entry
+
+HOUR = timedelta(hours=1)
+NOW = START + timedelta(days=3)
+
+
+@pytest.fixture
+async def store() -> MemoryStore:
+    """Ten hours of four RTX 4090 for $3, and one of an H100 whose price on demand nobody knows."""
+    rate = {"rate": Decimal("0.30"), "storage_rate": Decimal(0)}
+    many = a_lease(state=LeaseState.GONE, num_gpus=4, on_demand_rate=Decimal("1.60"), instance_id="1")
+    many = many.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + 10 * HOUR)
+    one = a_lease("lease-2", None, gpu="H100 SXM", state=LeaseState.GONE, label="x", instance_id="2")
+    one = one.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
+    made = MemoryStore()
+    async with made.transaction() as work:
+        await work.save(a_job(leases=(many,)))
+        await work.save_lease(one)
+        await work.post([an_entry("a", "3", lease=many), an_entry("b", "1", lease=one)])
+    return made
+
+
+@pytest.mark.parametrize("by", ["job", "kind", "day", "instance"])
+async def test_comparisons_say_what_they_compare(store: MemoryStore, by: str) -> None:
+    body = await spend(store, {"by": by}, NOW)
+    assert body["total"] == "4"
+    found = {each["name"]: each for each in body["comparisons"]}
+    assert (found["on_demand"]["cost"], found["on_demand"]["spent"], found["on_demand"]["saved"]) == ("16", "3", "13")
+    assert found["on_demand"]["saved_share"] == "0.8125"
+    # Per GPU-hour: H100 SXM at 2.49; and 40 hours of RTX 4090 at 0.37 with one of H100 SXM at 1.79.
+    assert (found["hyperscaler_list"]["cost"], found["hyperscaler_list"]["spent"]) == ("2.49", "1")
+    assert (found["cloud_list"]["cost"], found["cloud_list"]["spent"]) == ("16.59", "4")
+    assert len(found["cloud_list"]["sources"]) == 2
+    assert all("20" in source for source in found["cloud_list"]["sources"])
+
+
+async def test_nothing_spent_compares_with_nothing() -> None:
+    body = await spend(MemoryStore(), {}, NOW)
+    assert (body["rows"], body["total"], body["comparisons"]) == ([], "0", [])
+
+
+async def test_months_of_another_zone(store: MemoryStore) -> None:
+    async with store.transaction() as work:
+        night = datetime(2026, 11, 30, 22, tzinfo=UTC)
+        lease = a_lease("lease-3", None, label="y", instance_id="3", state=LeaseState.GONE)
+        lease = lease.billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), night).unbilled(night + 2 * HOUR)
+        await work.save_lease(lease)
+        await work.post([an_entry("c", "2", day=night.date(), lease=lease)])
+    utc = await spend(store, {"month": "2026-12"}, NOW + timedelta(days=20))
+    berlin = await spend(store, {"month": "2026-12", "zone": "Europe/Berlin"}, NOW + timedelta(days=20))
+    assert (utc["total"], berlin["total"]) == ("0", "1")
+    assert (berlin["since"], berlin["until"]) == ("2026-12-01", "2026-12-31")
+    assert berlin["total_row"]["running_s"] == 3600
+
+
+async def test_prices_are_per_gpu_in_steps() -> None:
+    store = MemoryStore()
+    seen = PriceObservation("vastai", "m1", "RTX 4090", 2, Decimal("0.40"), Decimal("1.00"), NOW - 4 * HOUR)
+    async with store.transaction() as work:
+        await work.add_prices(
+            [
+                seen,
+                replace(seen, machine_id="m2", num_gpus=1, floor=Decimal("0.30"), on_demand_rate=None),
+                replace(seen, observed_at=NOW - HOUR, floor=None),
+                replace(
+                    seen,
+                    observed_at=NOW - 2 * HOUR,
+                    floor_low=Decimal("0.10"),
+                    floor_high=Decimal("0.90"),
+                    samples=9,
+                ),
+            ]
+        )
+    body = await prices(store, {"gpu": "RTX 4090", "since": "4h", "steps": "4"}, NOW)
+    (market,) = body["markets"]
+    first, second, third, fourth = market["steps"]
+    assert (first["low"], first["mean"], first["high"], first["machines"]) == ("0.2", "0.25", "0.3", 2)
+    assert (second["low"], second["machines"]) == (None, 0)
+    assert (third["low"], third["mean"], third["high"]) == ("0.05", "0.2", "0.45")
+    assert (fourth["low"], fourth["on_demand"]) == (None, "0.5")
+    assert (market["observations"], market["last_low"], market["low"]) == (12, None, "0.05")
+    assert (await prices(store, {"gpu": "RTX 4090", "provider": "runpod"}, NOW))["markets"] == []
+
+
+def test_how_long_money_lasts() -> None:
+    assert lasts(Decimal(3), Decimal("1.5")) == 2 * HOUR
+    assert lasts(Decimal(-1), Decimal(1)) == timedelta(0)
+    assert lasts(None, Decimal(1)) is None
+    assert lasts(Decimal(1), Decimal(0)) is None
+    assert lasts(Decimal(10**9), Decimal("1e-9")) is None
+
+
+def test_what_burns_is_what_is_billed_now() -> None:
+    running = a_lease().billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal("0.1"), START)
+    stopped = running.billed_as(InstanceStatus.STOPPED, Decimal(1), Decimal("0.2"), START + HOUR)
+    assert burning([running, stopped, stopped.unbilled(NOW), a_lease()]) == Decimal("1.3")

@@ -1,0 +1,168 @@
+"""Spend reports: sums by local day, hours, and what they are compared with."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.lease import Span
+from autopilot.domain.money import ZERO, from_nano
+from autopilot.domain.spend import Cell, LeaseFacts, SpendSource, report, total_row
+from autopilot.domain.zones import local_days, share_out, window
+
+BERLIN, CHATHAM, CAIRO = ZoneInfo("Europe/Berlin"), ZoneInfo("Pacific/Chatham"), ZoneInfo("Africa/Cairo")
+ZONES = [UTC, BERLIN, CHATHAM, CAIRO, ZoneInfo("America/New_York"), ZoneInfo("Asia/Kolkata"), ZoneInfo("Pacific/Apia")]
+LATER = datetime(2030, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+instants = st.integers(0, 3 * 365 * 24 * 60).map(lambda n: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=n))
+
+
+def a_source(cells: list[Cell], spans: list[Span], rate: str | None = None) -> SpendSource:
+    facts = LeaseFacts("l", "j", "train", "vastai", "7", "RTX 4090", 2, None if rate is None else Decimal(rate))
+    ran = [(span.started_at, span.ended_at) for span in spans if span.status is InstanceStatus.RUNNING]
+    return SpendSource({"l": facts}, cells, {"l": ran} if ran else {}, {"l": spans} if spans else {})
+
+
+def running(start: datetime, end: datetime | None, rate: str = "1", storage: str = "0") -> Span:
+    return Span(InstanceStatus.RUNNING, Decimal(rate), Decimal(storage), start, end)
+
+
+def by_day(source: SpendSource, zone: object, **period: date) -> dict[str, Decimal]:
+    return {row.key: row.total for row in report(source, "day", now=LATER, zone=zone, **period)}  # type: ignore[arg-type]
+
+
+def test_a_utc_day_is_shared_out_where_the_money_was_spent() -> None:
+    start = datetime(2026, 11, 20, 20, tzinfo=UTC)  # 21:00 in Berlin
+    source = a_source([Cell("l", date(2026, 11, 20), CostKind.COMPUTE, Decimal(4))], [running(start, start + 4 * HOUR)])
+    assert by_day(source, BERLIN) == {"2026-11-20": Decimal(3), "2026-11-21": Decimal(1)}
+    assert by_day(source, UTC) == {"2026-11-20": Decimal(4)}
+    assert by_day(source, BERLIN, first=date(2026, 11, 21)) == {"2026-11-21": Decimal(1)}
+    assert by_day(source, BERLIN, after=date(2026, 11, 21)) == {"2026-11-20": Decimal(3)}
+
+
+def test_a_dearer_hour_takes_the_greater_share() -> None:
+    start = datetime(2026, 11, 20, 22, tzinfo=UTC)
+    spans = [running(start, start + HOUR, "1"), running(start + HOUR, start + 2 * HOUR, "3")]
+    source = a_source([Cell("l", date(2026, 11, 20), CostKind.COMPUTE, Decimal(4))], spans)
+    assert by_day(source, BERLIN) == {"2026-11-20": Decimal(1), "2026-11-21": Decimal(3)}
+
+
+def test_disks_are_shared_out_by_what_the_machine_did() -> None:
+    start = datetime(2026, 11, 20, 22, tzinfo=UTC)
+    stopped = Span(InstanceStatus.STOPPED, ZERO, Decimal(1), start, start + HOUR)
+    spans = [stopped, running(start + HOUR, start + 2 * HOUR, "1", "1")]
+    day = date(2026, 11, 20)
+    cells = [Cell("l", day, CostKind.STORAGE_STOPPED, Decimal(1)), Cell("l", day, CostKind.STORAGE_RUNNING, Decimal(2))]
+    assert by_day(a_source(cells, spans), BERLIN) == {"2026-11-20": Decimal(1), "2026-11-21": Decimal(2)}
+    traffic = a_source([Cell("l", day, CostKind.BANDWIDTH, Decimal(5))], spans)
+    assert by_day(traffic, BERLIN) == {"2026-11-21": Decimal(5)}
+
+
+def test_what_no_span_tells_is_shared_out_evenly() -> None:
+    source = a_source([Cell("l", date(2026, 11, 20), CostKind.CREDIT, Decimal(-24))], [])
+    assert by_day(source, BERLIN) == {"2026-11-20": Decimal(-23), "2026-11-21": Decimal(-1)}
+
+
+@pytest.mark.parametrize(
+    ("day", "hours"),
+    [
+        pytest.param(date(2026, 3, 29), 23, id="spring"),
+        pytest.param(date(2026, 10, 25), 25, id="autumn"),
+        pytest.param(date(2028, 2, 29), 24, id="leap-day"),
+    ],
+)
+def test_a_day_has_as_many_hours_as_its_zone_gives_it(day: date, hours: int) -> None:
+    start = datetime(day.year, day.month, 1, tzinfo=UTC)
+    source = a_source(
+        [Cell("l", day + timedelta(days=n), CostKind.COMPUTE, Decimal(24)) for n in (-1, 0, 1)],
+        [running(start, LATER)],
+    )
+    assert by_day(source, BERLIN)[day.isoformat()] == hours
+    ran = {row.key: row.running for row in report(source, "day", now=LATER, zone=BERLIN)}
+    assert ran[day.isoformat()] == hours * HOUR
+
+
+@given(
+    zone=st.sampled_from(ZONES),
+    starts=st.lists(instants, min_size=1, max_size=4),
+    lengths=st.lists(st.timedeltas(timedelta(minutes=1), timedelta(days=40)), min_size=4, max_size=4),
+    amounts=st.lists(st.integers(-(10**12), 10**12), min_size=1, max_size=6),
+    kinds=st.lists(st.sampled_from(CostKind), min_size=6, max_size=6),
+)
+def test_whatever_the_zone_not_a_nano_dollar_is_lost_or_gained(
+    zone: object,
+    starts: list[datetime],
+    lengths: list[timedelta],
+    amounts: list[int],
+    kinds: list[CostKind],
+) -> None:
+    spans = [running(at, at + length, "0.31", "0.002") for at, length in zip(starts, lengths, strict=False)]
+    days = [starts[0].date() + timedelta(days=n) for n in range(len(amounts))]
+    cells = [Cell("l", day, kind, from_nano(amount)) for day, kind, amount in zip(days, kinds, amounts, strict=False)]
+    source = a_source(cells, spans)
+    exact = from_nano(sum(amounts))
+    daily = by_day(source, zone)
+    months: dict[str, Decimal] = {}
+    for day, amount in daily.items():
+        months[day[:7]] = months.get(day[:7], ZERO) + amount
+    reported = {row.key: row.total for row in report(source, "month", now=LATER, zone=zone)}  # type: ignore[arg-type]
+    assert sum(daily.values(), ZERO) == exact
+    assert reported == months
+    # A month's own report, made of the cells of the UTC days that it touches, says the same.
+    for month, amount in months.items():
+        first = date.fromisoformat(f"{month}-01")
+        after = (first + timedelta(days=31)).replace(day=1)
+        since, before = window(zone, first, after)  # type: ignore[arg-type]
+        assert since is not None
+        assert before is not None
+        some = SpendSource(
+            source.leases, [c for c in cells if c.day and since <= c.day < before], source.ran, source.spans
+        )
+        rows = report(some, "job", now=LATER, zone=zone, first=first, after=after)  # type: ignore[arg-type]
+        assert sum((row.total for row in rows), ZERO) == amount
+
+
+@given(
+    zone=st.sampled_from(ZONES),
+    start=instants,
+    length=st.timedeltas(timedelta(0), timedelta(days=400)),
+)
+def test_local_days_follow_each_other_without_gap(zone: object, start: datetime, length: timedelta) -> None:
+    parts = list(local_days(start, start + length, zone))  # type: ignore[arg-type]
+    assert sum(((until - since) for _, since, until in parts), timedelta(0)) == length
+    assert [until for _, _, until in parts][:-1] == [since for _, since, _ in parts][1:]
+    assert [day for day, _, _ in parts] == sorted({day for day, _, _ in parts})
+
+
+@given(amount=st.integers(-(10**15), 10**15), weights=st.lists(st.integers(0, 10**18), min_size=1).filter(any))
+def test_shares_add_up_and_follow_the_weights(amount: int, weights: list[int]) -> None:
+    shares = share_out(from_nano(amount), weights)
+    assert sum(shares, ZERO) == from_nano(amount)
+    for share, weight in zip(shares, weights, strict=True):
+        assert abs(share - from_nano(amount) * weight / sum(weights)) <= Decimal("1e-9") * 2
+
+
+def test_hours_of_a_period_end_with_it() -> None:
+    start = datetime(2026, 10, 31, 22, tzinfo=UTC)
+    cells = [Cell("l", None, CostKind.COMPUTE, Decimal(5)), Cell("l", None, CostKind.STORAGE_STOPPED, Decimal(1))]
+    source = a_source(cells, [running(start, None)], rate="4")
+    (row,) = report(source, "gpu", now=start + 10 * HOUR, first=date(2026, 11, 1), after=date(2026, 12, 1))
+    assert (row.running, row.on_demand, row.saved) == (8 * HOUR, Decimal(32), Decimal(26))
+    assert row.gpu_hours == {"RTX 4090": (16 * HOUR, Decimal(6))}
+    assert total_row([row, row]).on_demand == Decimal(64)
+
+
+def test_columns() -> None:
+    amounts = {kind: Decimal(number) for number, kind in enumerate(CostKind, 1)}
+    source = a_source([Cell("l", None, kind, amount) for kind, amount in amounts.items()], [])
+    (row,) = report(source, "label", now=LATER)
+    assert (row.key, row.total) == ("train", sum(amounts.values()))
+    assert row.storage == amounts[CostKind.STORAGE_RUNNING] + amounts[CostKind.STORAGE_STOPPED]
+    assert row.fees == amounts[CostKind.FEE] + amounts[CostKind.CREDIT]
+    assert (row.on_demand, row.saved) == (None, None)

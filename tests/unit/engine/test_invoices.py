@@ -1,0 +1,254 @@
+"""Reconciliation: the ledger takes the market's figures, line by line, and says so when they drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+
+from autopilot.domain.instance import Charge, CostKind
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, LedgerEntry
+from autopilot.engine.invoices import (
+    GIVE_UP_AFTER,
+    UNFINISHED_FOR,
+    Reconciled,
+    is_due,
+    reconcile,
+    tolerance,
+    window,
+)
+from tests.builders import HOUR, START, D, a_lease, at
+
+COMPUTE, DISK, STOPPED, BANDWIDTH = (
+    *(CostKind.COMPUTE, CostKind.STORAGE_RUNNING, CostKind.STORAGE_STOPPED, CostKind.BANDWIDTH),
+)
+TODAY, NEXT_DAY = START.date(), START.date() + timedelta(days=1)
+LEASE = a_lease(state=LeaseState.GONE, gone_at=at(3600), instance_id="77")
+NOW = at(7200)
+JUST_BEFORE = timedelta(seconds=-1)
+
+
+def charge(kind: CostKind, amount: str, day: date = TODAY, instance_id: str = "77") -> Charge:
+    return Charge(instance_id, day, kind, D(amount))
+
+
+class Book:
+    """A ledger of one lease: what was accrued, and every look at the bill since."""
+
+    def __init__(self, accrued: dict[tuple[CostKind, date], str], lease: Lease = LEASE) -> None:
+        self.lease = lease
+        self.lines: dict[str, InvoiceLine] = {}
+        self.entries: dict[str, LedgerEntry] = {}
+        for (kind, day), amount in accrued.items():
+            self.accrue(kind, day, amount)
+
+    def accrue(self, kind: CostKind, day: date, amount: str) -> None:
+        number = len(self.entries)
+        entry = LedgerEntry(f"a{number}", EntryType.ACCRUE, kind, "lease-1", "job-1", "vastai", day, D(amount), START)
+        self.entries[entry.id] = entry
+
+    def look(self, charges: Iterable[Charge], after: timedelta = HOUR) -> Reconciled:
+        """``after``: the end of the lease."""
+        now = (self.lease.gone_at or START) + after
+        found = reconcile(self.lease, self.entries.values(), self.lines.values(), charges, now)
+        for line in found.lines:
+            self.lines.setdefault(line.id, line)
+        for entry in found.entries:
+            assert entry.id not in self.entries, "an id came back"
+            self.entries[entry.id] = entry
+        return found
+
+    def spent(self, kind: CostKind | None = None, day: date | None = None) -> Decimal:
+        return sum(
+            (
+                entry.amount
+                for entry in self.entries.values()
+                if entry.type in SPEND_TYPES and kind in (None, entry.kind) and day in (None, entry.day)
+            ),
+            D(0),
+        )
+
+
+def test_the_difference_is_posted_into_the_day_it_belongs_to() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004", (COMPUTE, NEXT_DAY): "0.10"})
+    found = book.look([charge(COMPUTE, "0.355"), charge(DISK, "0.004"), charge(COMPUTE, "0.101", NEXT_DAY)])
+    assert [(entry.kind, entry.day, entry.amount) for entry in found.entries] == [
+        (COMPUTE, TODAY, D("-0.005")),
+        (COMPUTE, NEXT_DAY, D("0.001")),
+    ]
+    assert found.is_final
+
+
+def test_within_rounding_it_settles_beyond_it_adjusts_and_is_an_alert() -> None:
+    near = Book({(COMPUTE, TODAY): "0.36"}).look([charge(COMPUTE, "0.35")])
+    assert ([e.type for e in near.entries], near.has_drifted) == ([EntryType.SETTLE], False)
+    far = Book({(COMPUTE, TODAY): "0.36"}).look([charge(COMPUTE, "0.349")])
+    assert ([e.type for e in far.entries], far.has_drifted, far.drift) == ([EntryType.ADJUST], True, D("-0.011"))
+    assert tolerance(D(20)) == D("0.02")
+    large = Book({(COMPUTE, TODAY): "20"}).look([charge(COMPUTE, "20.02")])
+    assert ([e.type for e in large.entries], large.has_drifted) == ([EntryType.SETTLE], False)
+
+
+def test_an_entry_names_the_line_that_it_takes_over_and_the_entry_that_it_corrects() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    (entry,) = book.look([charge(COMPUTE, "0.30")], UNFINISHED_FOR).entries
+    (line,) = book.lines.values()
+    assert (entry.line_id, entry.corrects, entry.day) == (line.id, "a0", TODAY)
+    assert (line.id, line.amount, line.revision) == (f"vastai:77:compute:{TODAY}:r1", D("0.30"), 1)
+
+
+def test_a_later_figure_is_a_new_revision_and_an_adjustment_of_the_day_it_belongs_to() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    book.look([charge(COMPUTE, "0.36")])
+    (entry,) = book.look([charge(COMPUTE, "0.363")], timedelta(days=20)).entries
+    assert (entry.type, entry.amount, entry.day) == (EntryType.ADJUST, D("0.003"), TODAY)
+    assert entry.posted_at == at(3600) + timedelta(days=20)
+    assert book.look([charge(COMPUTE, "0.36")], timedelta(days=30)).entries[0].amount == D("-0.003")
+    assert [line.revision for line in book.lines.values()] == [1, 2, 3]
+    assert book.spent() == D("0.36")
+
+
+def test_a_look_repeated_posts_nothing() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    book.look([charge(COMPUTE, "0.355")])
+    again = book.look([charge(COMPUTE, "0.355")], 2 * HOUR)
+    assert (again.lines, again.entries, again.is_final) == ((), (), True)
+
+
+def test_a_look_replayed_after_a_crash_makes_the_same_ids() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    first = reconcile(LEASE, book.entries.values(), (), [charge(COMPUTE, "0.355")], NOW)
+    again = reconcile(LEASE, book.entries.values(), (), [charge(COMPUTE, "0.355")], NOW + HOUR)
+    assert [e.id for e in first.entries] == [e.id for e in again.entries]
+    assert [line.id for line in first.lines] == [line.id for line in again.lines]
+
+
+def test_more_accrual_after_a_settlement_is_corrected_again() -> None:
+    """The market brought the instance back, we accrued, and it billed nothing for that."""
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    book.look([charge(COMPUTE, "0.355")])
+    book.accrue(COMPUTE, TODAY, "0.005")
+    book.look([charge(COMPUTE, "0.355")])
+    book.accrue(COMPUTE, TODAY, "0.005")
+    book.look([charge(COMPUTE, "0.355")])
+    assert book.spent() == D("0.355")
+
+
+def test_both_storages_are_compared_with_the_one_line_for_the_disk() -> None:
+    book = Book({(DISK, TODAY): "0.02", (STOPPED, TODAY): "0.03"})
+    book.look([charge(DISK, "0.045")])
+    assert (book.spent(DISK), book.spent(STOPPED)) == (D("0.02"), D("0.025"))
+
+
+def test_lines_of_one_kind_and_day_add_up_and_those_of_other_instances_do_not_count() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    book.look([charge(COMPUTE, "0.20"), charge(COMPUTE, "0.15"), charge(COMPUTE, "9", instance_id="7")])
+    assert book.spent() == D("0.35")
+
+
+def test_fees_and_credits_that_our_clock_never_saw_are_taken_over() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    found = book.look([charge(COMPUTE, "0.36"), charge(CostKind.FEE, "0.05"), charge(CostKind.CREDIT, "-0.02")])
+    assert (book.spent(CostKind.FEE), book.spent(CostKind.CREDIT)) == (D("0.05"), D("-0.02"))
+    assert found.has_drifted
+
+
+def test_less_traffic_than_was_allowed_for_is_no_drift_but_more_is() -> None:
+    accrued = {(COMPUTE, TODAY): "0.36", (BANDWIDTH, TODAY): "0.20"}
+    less = Book(accrued)
+    assert not less.look([charge(COMPUTE, "0.36"), charge(BANDWIDTH, "0.02")]).has_drifted
+    assert less.spent(BANDWIDTH) == D("0.02")
+    assert Book(accrued).look([charge(COMPUTE, "0.36"), charge(BANDWIDTH, "0.22")]).has_drifted
+
+
+def test_traffic_that_a_whole_bill_does_not_name_was_not_billed() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.01", (BANDWIDTH, TODAY): "0.20"})
+    book.look([charge(COMPUTE, "0.36")])
+    assert book.spent(BANDWIDTH) == D("0.20"), "the disk is not there yet: the bill is unfinished"
+    found = book.look([charge(COMPUTE, "0.36"), charge(DISK, "0.01")])
+    assert (book.spent(BANDWIDTH), found.is_final, found.has_drifted) == (D(0), True, False)
+    book.look([charge(COMPUTE, "0.36"), charge(DISK, "0.01"), charge(BANDWIDTH, "0.02")], UNFINISHED_FOR)
+    assert book.spent(BANDWIDTH) == D("0.02")
+
+
+@pytest.mark.parametrize(
+    ("accrued", "charges"),
+    [
+        ({(COMPUTE, TODAY): "0.36"}, ()),
+        ({(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004"}, (charge(COMPUTE, "0.36"),)),
+        ({(COMPUTE, TODAY): "0.36", (COMPUTE, NEXT_DAY): "0.10"}, (charge(COMPUTE, "0.36"),)),
+        ({(COMPUTE, TODAY): "0.36"}, (charge(COMPUTE, "0.323"),)),
+    ],
+    ids=["no line", "a kind is missing", "a day is missing", "less than nine tenths"],
+)
+def test_an_unfinished_bill_is_waited_for(
+    accrued: dict[tuple[CostKind, date], str], charges: tuple[Charge, ...]
+) -> None:
+    book = Book(accrued)
+    assert book.look(charges, UNFINISHED_FOR + JUST_BEFORE) == Reconciled()
+
+
+def test_a_low_bill_is_believed_after_a_day() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    found = book.look([charge(COMPUTE, "0.10")], UNFINISHED_FOR)
+    assert (book.spent(), found.is_final, found.has_drifted) == (D("0.10"), True, True)
+
+
+def test_a_small_line_that_does_not_come_was_not_billed_and_a_large_one_is_waited_for() -> None:
+    small = Book({(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004"})
+    assert small.look([charge(COMPUTE, "0.36")], UNFINISHED_FOR).is_final
+    assert small.spent() == D("0.36")
+    large = Book({(COMPUTE, TODAY): "0.36", (COMPUTE, NEXT_DAY): "0.10"})
+    assert not large.look([charge(COMPUTE, "0.36")], GIVE_UP_AFTER + JUST_BEFORE).is_final
+    assert large.spent() == D("0.46")
+    assert large.look([charge(COMPUTE, "0.36")], GIVE_UP_AFTER).is_final
+    assert large.spent() == D("0.36")
+    large.look([charge(COMPUTE, "0.36"), charge(COMPUTE, "0.10", NEXT_DAY)], timedelta(days=40))
+    assert large.spent() == D("0.46")
+
+
+def test_silence_never_takes_back_what_was_accrued_or_billed() -> None:
+    book = Book({(COMPUTE, TODAY): "0.36"})
+    assert not book.look((), GIVE_UP_AFTER + JUST_BEFORE).is_final
+    assert book.look((), GIVE_UP_AFTER) == Reconciled(is_final=True)
+    book.look([charge(COMPUTE, "0.35")], timedelta(days=20))
+    book.look((), timedelta(days=21))
+    book.look([charge(COMPUTE, "0.01", NEXT_DAY)], timedelta(days=22))
+    assert (book.spent(day=TODAY), book.spent(day=NEXT_DAY)) == (D("0.35"), D("0.01"))
+
+
+def test_an_instance_that_lives_on_is_reconciled_for_days_that_are_over() -> None:
+    living = replace(LEASE, state=LeaseState.ACTIVE, gone_at=None, intended_at=START)
+    book = Book({(COMPUTE, TODAY): "5", (COMPUTE, NEXT_DAY): "1"}, living)
+    until_midnight = timedelta(hours=14, minutes=30)
+    assert book.look([charge(COMPUTE, "5.2")], until_midnight + JUST_BEFORE) == Reconciled()
+    assert not book.look([charge(COMPUTE, "4")], until_midnight).entries, "a low bill of yesterday may be unfinished"
+    found = book.look([charge(COMPUTE, "5.2")], until_midnight)
+    assert (book.spent(), found.is_final, found.has_drifted) == (D("6.2"), False, True)
+    book.look([charge(COMPUTE, "4")], until_midnight + UNFINISHED_FOR)
+    assert book.spent() == D(5)
+
+
+def test_the_window_covers_every_life_in_full() -> None:
+    leases = [a_lease(intended_at=START - timedelta(days=2)), a_lease("lease-2")]
+    assert window(leases, NOW) == (TODAY - timedelta(days=2), TODAY)
+    assert window([], NOW) == (TODAY, TODAY)
+
+
+def test_bills_are_looked_at_soon_after_the_end_and_again_a_day_and_three_days_later() -> None:
+    delay = timedelta(minutes=10)
+    assert LEASE.gone_at is not None
+    looks: list[timedelta] = []
+    lease = LEASE
+    for minutes in range(0, 5 * 24 * 60, 5):
+        since = timedelta(minutes=minutes)
+        if is_due(lease, delay, LEASE.gone_at + since):
+            looks.append(since)
+            lease = replace(lease, settled_at=LEASE.gone_at + since, reconciled_at=LEASE.gone_at + since)
+    assert looks == [delay, UNFINISHED_FOR, GIVE_UP_AFTER]
+    assert not is_due(replace(LEASE, gone_at=None, state=LeaseState.ACTIVE), delay, NOW + GIVE_UP_AFTER)
+    assert is_due(replace(LEASE, reconciled_at=NOW), delay, NOW + HOUR), "unsettled: asked again and again"
