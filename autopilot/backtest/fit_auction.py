@@ -1,6 +1,6 @@
 """Scores the auction's numbers on synthetic markets, and on nothing else.
 
-``python -m autopilot.backtest.fit_auction KIND FIRST-SEED LAST-SEED STARTS 'half_life_h=60,120 wait=0.5,1'`` prints a
+``python -m autopilot.backtest.fit_auction KIND FIRST-SEED LAST-SEED STARTS 'half_life_h=60,120 move_margin=0.5'`` prints a
 line for each combination: cost over the optimum by way of paying and deadline, their mean, and how many came late.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import cast
 
-from autopilot.backtest.bid_session import start_on_bids
+from autopilot.backtest.map_bids import start_on_bids
 from autopilot.backtest.play import Conditions, Start, optimal_cost, play
 from autopilot.backtest.suite import BidSuite, Pays
 from autopilot.backtest.synthetic import Kind, synthetic_suite
 
-OF_CHOICES = ("move", "wait", "rebid")
+OF_CHOICES = ("move_margin", "wait_margin", "rebid_margin")
 """Numbers on which no table depends: combinations of them share tables."""
 DEADLINES: Mapping[Kind, tuple[float, ...]] = {
     "vast": (1.1, 1.25, 1.5, 2.0, 3.0),

@@ -24,7 +24,7 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.reasons import Reason
 from autopilot.policy.auction_tables import auction_tables
-from autopilot.policy.floors import FloorFit, estimate
+from autopilot.policy.floors import TUNABLE, FloorFit, estimate
 
 ON_DEMAND_MACHINE = "on-demand"
 BID_UNIT = Decimal("0.000001")
@@ -55,6 +55,7 @@ def _views(pays: str) -> dict[str, ProviderView]:
 class BidMapping:
     def __init__(self, terms: BidTerms, told: BidJob, given: Given) -> None:
         self._terms, self._told = terms, told
+        self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=terms.tick_s)
         own = {"bid_unit": BID_UNIT, "ceiling_of_on_demand": CEILING, "resume_s": terms.resume_s}
         params = physics(told, given, terms.tick_s, terms.migrate_s, **own)
@@ -138,7 +139,7 @@ class BidMapping:
         rows = (view.history(number, view.ticks_seen) for number in range(len(terms.machines)))
         floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
         outlook = estimate(
-            dict(zip(terms.machines, floors, strict=True)), terms.tick_s, terms.on_demand_rate, FloorFit()
+            dict(zip(terms.machines, floors, strict=True)), terms.tick_s, terms.on_demand_rate, self._fit
         )
         reserve_ticks = 1 + told.lag_ticks + vanishing_ticks(told.vanish)
         shape = AuctionShape(

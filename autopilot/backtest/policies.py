@@ -9,7 +9,8 @@ from typing import Any
 
 from autopilot.backtest.suite import Job, Params, Suite, Terms
 from autopilot.domain.errors import UserError
-from autopilot.policy.params import TUNABLE
+from autopilot.policy.floors import TUNABLE as FLOOR_NUMBERS
+from autopilot.policy.params import TUNABLE as NUMBERS
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ REGISTRY: dict[str, Entry] = {
             "availability": f"{_OWN}.map_availability:start_on_availability",
             "bids": f"{_OWN}.map_bids:start_on_bids",
         },
-        dict.fromkeys(TUNABLE),
+        dict.fromkeys((*NUMBERS, *FLOOR_NUMBERS)),
         fit="autopilot.backtest.fit:phases_of",
     ),
     "on-demand": Entry({"availability": f"{_ONE}:on_demand", "bids": f"{_BIDS}:on_demand"}),

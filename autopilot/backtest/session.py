@@ -26,7 +26,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import intended_lease
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
+from autopilot.policy.params import TUNABLE, Params
 
 ORIGIN = datetime(2026, 1, 1, tzinfo=UTC)
 """Tick 0 of every run."""
@@ -66,7 +66,8 @@ def physics(told: Told, given: Given, tick_s: float, restart_s: float, **own: ob
         silence_s=NEVER_S,
         max_fruitless=10**9,
     )
-    return replace(params, **{**own, **given})  # type: ignore[arg-type]
+    by_hand = {name: value for name, value in given.items() if name in TUNABLE}
+    return replace(params, **{**own, **by_hand})  # type: ignore[arg-type]
 
 
 def vanishing_ticks(vanish: float) -> int:

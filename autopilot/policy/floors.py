@@ -13,7 +13,7 @@ of the next jump.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
@@ -52,6 +52,10 @@ class FloorFit:
             raise ValueError("half_life_h, pool_weight and prior_weight must be above 0")
         if min(self.own_steps, self.most_own) < 0:
             raise ValueError("own_steps and most_own must be at least 0")
+
+
+TUNABLE = tuple(field.name for field in fields(FloorFit))
+"""What a sweep may set by name."""
 
 
 def sampled(changes: Sequence[tuple[float, float | None]], from_s: float, until_s: float, step_s: float) -> list[float]:
@@ -108,7 +112,7 @@ def estimate(
     mass = pool.sum(2)
     ratios = np.where(mass > 0, paid / np.maximum(mass, 1e-300), middle)
     names, weights = list(floors), counts.sum((1, 2, 3))
-    best_known = sorted(range(len(names)), key=lambda number: (-weights[number], number))[: fit.most_own]
+    best_known = sorted(range(len(names)), key=lambda number: (-weights[number], number))[: int(fit.most_own)]
     own = [
         (names[number], _jumps(_shrunk(counts[number], pooled, fit.pool_weight)))
         for number in sorted(best_known)

@@ -17,6 +17,7 @@ from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import from_nano
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.outlook import Outlook
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events
 from autopilot.policy import budget
@@ -24,6 +25,7 @@ from autopilot.policy.bidding import ceiling
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
 from autopilot.policy.params import Params
+from autopilot.policy.phases import first_belief
 from tests.builders import (
     HOUR,
     START,
@@ -37,6 +39,9 @@ from tests.builders import (
     an_offer,
     play,
 )
+from tests.unit.policy.table_market import P as TABLE_PARAMS
+from tests.unit.policy.table_market import PHASES, SHAPE, job_due, on_demand, on_spot
+from tests.unit.policy.table_market import market as table_market
 
 P = Params()
 prices = st.integers(1, 4000).map(lambda mills: D(mills) / 1000)
@@ -298,3 +303,113 @@ def _after(job: Job, launches: list[Acquire], raises: list[ChangeBid]) -> tuple[
         reserved = budget.create_reserve(launch.rate, storage, P)
         held.append(an_intent("new", slot=launch.slot, rate=launch.rate, storage_rate=storage, reserved=reserved))
     return tuple(held)
+
+
+# Decisions by a table of costs to go.
+
+LEFT_STEPS = st.integers(2, 58)
+WORK_STEPS = st.integers(1, 50)
+BUDGETS = st.integers(1, 120).map(lambda dimes: D(dimes) / 10)
+MODES = st.sampled_from(["nothing", "spot", "on_demand"])
+
+
+def held(mode: str) -> tuple[Lease, ...]:
+    return {"nothing": (), "spot": (on_spot(),), "on_demand": (on_demand(),)}[mode]
+
+
+def chosen_cost(job: Job, seen: Market) -> float | None:
+    """Expected dollars of the way that is taken; None when none is (parked)."""
+    ways = [dict(note.numbers) for note in decide(job, seen, START, TABLE_PARAMS).notes if note.topic == "way"]
+    costs = [float(Decimal(str(way["cost"]))) for way in ways if way["chosen"] and way["cost"] is not None]
+    assert len(costs) <= 1
+    return costs[0] if costs else None
+
+
+NOISE = 2e-4
+"""Costs in notes are rounded to the hundredth of a cent."""
+
+
+@given(jobs(), markets(), st.booleans(), st.randoms(use_true_random=False))
+def test_with_a_table_too_equal_inputs_give_equal_decisions_in_any_order(
+    job: Job, market: Market, is_on: bool, luck: Any
+) -> None:
+    outlook = Outlook(shape=SHAPE, belief=first_belief(PHASES, is_on))
+    shuffled = list(market.offers)
+    luck.shuffle(shuffled)
+    seen, other = replace(market, outlook=outlook), replace(market, offers=tuple(shuffled), outlook=replace(outlook))
+    assert decide(replace(job), other, START, P) == decide(job, seen, START, P)
+
+
+@given(LEFT_STEPS, LEFT_STEPS, WORK_STEPS, MODES, st.booleans())
+def test_a_later_deadline_never_raises_the_expected_cost(
+    one: int, other: int, work: int, mode: str, is_on: bool
+) -> None:
+    sooner, later = sorted((one, other))
+    seen = table_market(is_on=is_on)
+    costs = [chosen_cost(job_due(left, *held(mode), work=work), seen) for left in (sooner, later)]
+    assert costs[0] is not None
+    assert costs[1] is not None
+    assert costs[1] <= costs[0] + NOISE
+
+
+@given(LEFT_STEPS, WORK_STEPS, WORK_STEPS, MODES, st.booleans())
+def test_less_work_never_raises_the_expected_cost(left: int, one: int, other: int, mode: str, is_on: bool) -> None:
+    less, more = sorted((one, other))
+    seen = table_market(is_on=is_on)
+    costs = [chosen_cost(job_due(left, *held(mode), work=work), seen) for work in (less, more)]
+    assert costs[0] is not None
+    assert costs[1] is not None
+    assert costs[0] <= costs[1] + NOISE
+
+
+@given(BUDGETS, st.none() | BUDGETS, LEFT_STEPS, WORK_STEPS, st.booleans())
+def test_a_larger_budget_never_raises_the_expected_cost_but_for_the_price_of_certainty(
+    budget: Decimal, more: Decimal | None, left: int, work: int, is_on: bool
+) -> None:
+    larger = None if more is None else budget + more
+    all_on_demand = (work + 1) * D(1) / 6
+    # A budget that comes to reach for on-demand buys "never late", which costs more than to take the risk.
+    assume(budget >= all_on_demand or (larger is not None and larger < all_on_demand))
+    seen = table_market(is_on=is_on)
+    tight = chosen_cost(job_due(left, work=work, budget=budget), seen)
+    wide = chosen_cost(job_due(left, work=work, budget=larger), seen)
+    assert wide is not None
+    assert tight is None or wide <= tight + NOISE
+
+
+@given(
+    st.sampled_from(["floor", "storage_price", "reliability", "on_demand_rate"]),
+    st.integers(1, 99),
+    LEFT_STEPS,
+    WORK_STEPS,
+    MODES,
+)
+def test_by_a_table_too_a_dominated_offer_is_never_taken(
+    better_in: str, percent: int, left: int, work: int, mode: str
+) -> None:
+    worse = an_offer("worse", floor=D("0.25"), on_demand_rate=D("1.1"), storage_price=D(1))
+    changed = getattr(worse, better_in) * percent / 100 if better_in != "reliability" else D("0.995")
+    better = replace(worse, machine_id="better", **{better_in: changed})
+    assume(better.floor is None or better.on_demand_rate is None or better.floor < better.on_demand_rate * D("0.9"))
+    taken = []
+    for order in ((worse, better), (better, worse)):
+        seen = replace(table_market(is_on=True), offers=order)
+        actions = decide(job_due(left, *held(mode), work=work), seen, START, TABLE_PARAMS).actions
+        taken += [action for action in actions if isinstance(action, Acquire)]
+    for action in taken:
+        decides = {"floor": CapacityType.SPOT, "on_demand_rate": CapacityType.ON_DEMAND}.get(better_in)
+        assert action.offer.machine_id == "better" or decides not in (None, action.capacity_type)
+
+
+@given(fine_prices, fine_prices, st.none() | prices, LEFT_STEPS, WORK_STEPS, MODES)
+def test_by_a_table_too_no_bid_reaches_on_demand_or_passes_the_ceiling(
+    floor: Decimal, on_demand_rate: Decimal, max_bid: Decimal | None, left: int, work: int, mode: str
+) -> None:
+    both = an_offer("both", floor=floor, on_demand_rate=on_demand_rate, storage_price=D(0))
+    job = job_due(left, *held(mode), work=work, max_bid=max_bid)
+    for action in decide(job, replace(table_market(is_on=True), offers=(both,)), START, TABLE_PARAMS).actions:
+        if isinstance(action, Acquire) and action.capacity_type is CapacityType.SPOT:
+            limit = ceiling(job.spec, on_demand_rate, TABLE_PARAMS)
+            assert limit is not None
+            assert floor <= action.rate <= limit < on_demand_rate
+            assert max_bid is None or action.rate <= max_bid

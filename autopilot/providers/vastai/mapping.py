@@ -23,7 +23,12 @@ HIGHEST_BID = Decimal(128)
 _NOT_YET_UP = frozenset({"", "created", "loading"})
 _SILENT = frozenset({"offline", "unknown"})
 _RELEASED = frozenset({"stopped", "unloaded"})
-_KINDS = {"gpu": CostKind.COMPUTE, "disk": CostKind.STORAGE_RUNNING, "bwd": CostKind.BANDWIDTH, "bwu": CostKind.BANDWIDTH}
+_KINDS = {
+    "gpu": CostKind.COMPUTE,
+    "disk": CostKind.STORAGE_RUNNING,
+    "bwd": CostKind.BANDWIDTH,
+    "bwu": CostKind.BANDWIDTH,
+}
 
 
 def bid_for(rate: Decimal, num_gpus: int | None) -> Decimal:
@@ -115,7 +120,7 @@ def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_rate: Decimal | No
 
 
 def charges(rows: Iterable[ChargeRow], since: date, until: date) -> tuple[Charge, ...]:
-    """One charge per instance, day and kind, in that order. What is of no known type is a fee, or a credit where it is negative."""
+    """One charge per instance, day and kind, in that order. What is of no known type is a fee, or, below 0, a credit."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
     for row in rows:
         day = utc_day(row.start)

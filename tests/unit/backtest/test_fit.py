@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from small_suites import bid_body
 
 from autopilot.backtest.fit import SAMPLE_S, fit, phases_of
 from autopilot.backtest.suite import AvailabilitySuite, AvailabilityTerms
-from autopilot.backtest.suite_file import Suite
+from autopilot.backtest.suite_file import suite_from
 from autopilot.domain.errors import UserError
 from autopilot.domain.outlook import PhaseModel
 from autopilot.policy.phases import first_belief, next_belief, stationary, transition
@@ -49,7 +50,9 @@ def test_it_recovers_how_long_a_stretch_lasts(fitted: PhaseModel, is_on: bool, l
     belief = next_belief(fitted, first_belief(fitted, not is_on), SAMPLE_S, is_on)
     stays = 1.0
     for looks in range(1, 11):
-        ahead = [sum(b * row[to] for b, row in zip(belief, transition(fitted, SAMPLE_S), strict=True)) for to in range(8)]
+        ahead = [
+            sum(b * row[to] for b, row in zip(belief, transition(fitted, SAMPLE_S), strict=True)) for to in range(8)
+        ]
         share_on = on_share(fitted, tuple(ahead))
         stays *= share_on if is_on else 1 - share_on
         belief = next_belief(fitted, belief, SAMPLE_S, is_on)
@@ -121,8 +124,7 @@ def test_without_a_suite_it_is_the_prior_that_is_shipped() -> None:
         assert sum(row) == pytest.approx(1.0, abs=1e-12)
 
 
-def test_a_bid_suite_is_refused(bid_suite: Suite) -> None:
+def test_a_bid_suite_is_refused() -> None:
     with pytest.raises(UserError, match="kind availability") as refused:
-        phases_of(bid_suite)
-    assert refused.value.hint is not None
+        phases_of(suite_from(bid_body()))
     assert "--fit" in refused.value.hint

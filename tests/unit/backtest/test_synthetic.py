@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from autopilot.backtest.bid_session import start_on_bids
+from autopilot.backtest.map_bids import start_on_bids
 from autopilot.backtest.bids import BidView, play_bids
 from autopilot.backtest.choices import Choice, Spot
 from autopilot.backtest.play import Conditions, play

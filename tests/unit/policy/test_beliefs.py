@@ -61,7 +61,9 @@ def test_the_clusters_promise_what_the_model_does(made: Clusters, belief: Belief
     for number, weight in made.weights(belief, is_on=is_on(belief)):
         chance[number] = weight
     for _ in range(steps):
-        chance = [sum(share * row[to] for share, row in zip(chance, made.moves, strict=True)) for to in range(len(chance))]
+        chance = [
+            sum(share * row[to] for share, row in zip(chance, made.moves, strict=True)) for to in range(len(chance))
+        ]
     ahead = transition(MODEL, steps * STEP_S)
     expected = sum(
         share * sum(value for value, on in zip(row, MODEL.on, strict=True) if on)
