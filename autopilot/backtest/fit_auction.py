@@ -1,7 +1,7 @@
 """Scores the auction's numbers on synthetic markets, and on nothing else.
 
-``python -m autopilot.backtest.fit_auction KIND FIRST-SEED LAST-SEED STARTS 'half_life_h=60,120 move_margin=0.5'`` prints a
-line for each combination: cost over the optimum by way of paying and deadline, their mean, and how many came late.
+``python -m autopilot.backtest.fit_auction KIND FIRST-SEED LAST-SEED STARTS 'half_life_h=60,120 move_margin=0.5'``
+prints a line for each combination: cost over the optimum by way of paying and deadline, their mean, and the late.
 """
 
 from __future__ import annotations

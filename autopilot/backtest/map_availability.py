@@ -15,6 +15,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
+from autopilot.policy.forecast import forecast, refusal
 from autopilot.policy.phases import first_belief, next_belief
 
 ABLE = Capabilities(
@@ -38,6 +39,7 @@ def start_on_availability(
 
 class AvailabilityMapping:
     def __init__(self, terms: AvailabilityTerms, told: AvailabilityJob, given: Given, model: PhaseModel) -> None:
+        self._told, self._on_demand_rate = told, terms.on_demand_rate
         self._tick = timedelta(seconds=terms.tick_s)
         self._tick_s = terms.tick_s
         params = physics(told, given, terms.tick_s, told.restart_s)
@@ -73,6 +75,8 @@ class AvailabilityMapping:
             state = "pulling" if view.pending_s > 0 else "running"
             session.see(held, InstanceStatus.RUNNING, self._billed[held.capacity_type], state, now)
         session.told_progress(view.work_left_s, view.spent)
+        if view.tick == 0 and self._told.budget is not None and self._is_refused(view):
+            return Choice.PARK
         outlook = Outlook(shape=self._shape, belief=self._belief)
         choice = view.running
         for action in session.decided(Market(self._views, self._offers[is_on], now, outlook=outlook), now):
@@ -88,6 +92,20 @@ class AvailabilityMapping:
                 case _:
                     raise TypeError(f"not on such a market: {action}")
         return choice
+
+    def _is_refused(self, view: AvailabilityView) -> bool:
+        """As ``submit`` would refuse the job: too unlikely to be done in time within its budget."""
+        told = self._told
+        expected = forecast(
+            self._shape,
+            left_s=told.deadline_s,
+            work_s=told.work_s,
+            on_demand_burn=self._on_demand_rate,
+            budget=told.budget,
+            is_on=view.spot_available,
+            work_error=told.work_error,
+        )
+        return refusal(expected, told.budget, MIN_PROBABILITY) is not None
 
 
 def _choice_of(lease: Lease) -> Choice:

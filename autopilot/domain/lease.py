@@ -14,7 +14,7 @@ market brings back, is destroyed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -237,17 +237,26 @@ def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Deci
     Totals, not increments: each span is cut at midnight and ``accrued`` over its whole share of the day. Traffic is
     what the agents reported to have sent, and what setting up is taken to have received.
     """
-    totals: dict[tuple[CostKind, date], Decimal] = {}
-    for span in lease.spans:
-        stopped = span.status is InstanceStatus.STOPPED
-        disk = CostKind.STORAGE_STOPPED if stopped else CostKind.STORAGE_RUNNING
-        for day, start, end in split_by_day(span.started_at, span.ended_at or now):
-            for kind, rate in ((CostKind.COMPUTE, span.rate), (disk, span.storage_rate)):
-                if rate:
-                    totals[kind, day] = totals.get((kind, day), ZERO) + accrued(rate, end - start)
+    totals = metered_by_day(lease.spans, now)
     for day, amount in _traffic_by_day(lease):
         if amount:
             totals[CostKind.BANDWIDTH, day] = totals.get((CostKind.BANDWIDTH, day), ZERO) + amount
+    return totals
+
+
+def metered_by_day(
+    spans: Iterable[Span], now: datetime, since: datetime | None = None
+) -> dict[tuple[CostKind, date], Decimal]:
+    """What these spans have cost up to ``now``, of which only from ``since`` on, per kind and UTC day; no traffic."""
+    totals: dict[tuple[CostKind, date], Decimal] = {}
+    for span in spans:
+        stopped = span.status is InstanceStatus.STOPPED
+        disk = CostKind.STORAGE_STOPPED if stopped else CostKind.STORAGE_RUNNING
+        started_at = max(span.started_at, since) if since else span.started_at
+        for day, start, end in split_by_day(started_at, span.ended_at or now):
+            for kind, rate in ((CostKind.COMPUTE, span.rate), (disk, span.storage_rate)):
+                if rate:
+                    totals[kind, day] = totals.get((kind, day), ZERO) + accrued(rate, end - start)
     return totals
 
 

@@ -6,8 +6,9 @@ The ledger's entry for it names the line, brings the sum of that kind and day to
 - ``settle`` while the whole instance differs by no more than rounding and the line is the first of its kind and day,
 - ``adjust`` otherwise. A drift beyond the tolerance is an alert as well: nothing is evened out in silence.
 
-Bills lag. One that lacks lines, or is well below what was accrued, counts as unfinished for a day; silence alone never
-takes anything back. Our own figure for traffic is an upper bound: a lower bill for it, or none, is no drift.
+Bills lag. One that lacks lines, or is well below what the machine must have cost, counts as unfinished for a day; where
+more than a cent is due, silence alone never takes anything back. Two of our own figures are upper bounds that a lower
+bill may replace at once: traffic, and what was accrued after the market surely still had the machine.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain.instance import Charge, CostKind
-from autopilot.domain.lease import Lease
+from autopilot.domain.lease import Lease, metered_by_day
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
 from autopilot.domain.reconciliation import newest
 from autopilot.domain.time import start_of_day
+from autopilot.engine.observe import VISIBLE_AFTER
 from autopilot.ports.store import EventRecord, UnitOfWork
 
 log = structlog.get_logger(__name__)
@@ -80,11 +82,11 @@ def reconcile(
         is_final = False
     else:
         waited = now - lease.gone_at
-        if not _is_believed(book.estimate, billed, waited):
+        if not _is_believed(_certainly_due(lease, book.estimate), billed, waited):
             return Reconciled(is_final=waited >= GIVE_UP_AFTER)
         missing = {key: amount for key, amount in book.estimate.items() if key not in billed and key not in latest}
         silent = {key for key, amount in missing.items() if waited >= _patience(key[0], amount)}
-        billed |= dict.fromkeys(silent, ZERO) if billed or latest else {}
+        billed |= dict.fromkeys(silent, ZERO)
         is_final = all(
             key in silent or key[0] is CostKind.BANDWIDTH or amount <= SHOWS_UP for key, amount in missing.items()
         )
@@ -187,17 +189,28 @@ def _certain(
     return certain
 
 
-def _is_believed(
-    estimate: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, Decimal], waited: timedelta
-) -> bool:
+def _certainly_due(lease: Lease, estimate: Mapping[KindAndDay, Decimal]) -> dict[KindAndDay, Decimal]:
+    """Our estimate without its upper bounds: no traffic, and nothing after the machine was surely there.
+
+    A list may show a machine for a while after its end, as it may hide one after its beginning.
+    """
+    due = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
+    if lease.last_seen_at is not None and lease.gone_at is not None:
+        doubtful = metered_by_day(lease.spans, lease.gone_at, since=lease.last_seen_at - VISIBLE_AFTER)
+        for (kind, day), amount in doubtful.items():
+            key = kind.as_billed, day
+            due[key] = max(due.get(key, ZERO) - amount, ZERO)
+    return due
+
+
+def _is_believed(due: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, Decimal], waited: timedelta) -> bool:
     """Whether the bill of an instance that is gone looks complete."""
-    metered = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
-    ours, theirs = sum(metered.values(), ZERO), sum(billed.values(), ZERO)
+    ours, theirs = sum(due.values(), ZERO), sum(billed.values(), ZERO)
     if not billed and ours > CENT:
         return False
     if waited >= UNFINISHED_FOR:
         return True
-    lacks_lines = any(amount > SHOWS_UP and key not in billed for key, amount in metered.items())
+    lacks_lines = any(amount > SHOWS_UP and key not in billed for key, amount in due.items())
     return not lacks_lines and (theirs >= ours * UNFINISHED_BELOW or ours <= CENT)
 
 

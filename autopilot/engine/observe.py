@@ -22,7 +22,7 @@ CREDIT_MAX_AGE = timedelta(seconds=60)
 OFFERS_WAIT_REAL_S = 20.0
 """A search that takes longer is given up for this tick: permits must not wait for it."""
 VISIBLE_AFTER = timedelta(seconds=60)
-"""A new instance may stay invisible in lists for so long; until then its absence means nothing."""
+"""Lists may lag so far behind: until then the absence of a new instance means nothing, nor the sight of an old one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,10 @@ def _centres(features: Any, luck: Any) -> Any:
     """k-means (Lloyd 1982) over a sample; an empty cluster keeps its centre."""
     import numpy as np
 
+    if not len(features):
+        return np.zeros((PER_SIGN, len(HORIZONS_H)))  # a market that is never so
     sample = features[luck.permutation(len(features))[:SAMPLE]]
-    centres = sample[:PER_SIGN].copy()
+    centres = np.resize(sample[:PER_SIGN], (PER_SIGN, sample.shape[1]))
     for _ in range(ROUNDS):
         nearest = np.argmin(_distances(sample, centres), axis=1)
         members = np.bincount(nearest, minlength=PER_SIGN)

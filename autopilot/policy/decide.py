@@ -129,7 +129,7 @@ def _acquire(
     if not found:
         return (), (Note("acquire", (("eligible_offers", 0),)),)
     possible = ways(job, found, force, market, now, params)
-    chosen, reason = _cheapest(possible)
+    chosen, reason = _cheapest(possible, params)
     if chosen is not None and chosen.choice is not None:
         choice = chosen.choice
         take = Acquire(Slot.MAIN, choice.offer, choice.capacity_type, choice.rate, reason)
@@ -140,12 +140,13 @@ def _acquire(
     return (_exhausted(job),), (*possible.notes(None), Note("budget", numbers))
 
 
-def _cheapest(possible: Ways) -> tuple[Way | None, Reason]:
+def _cheapest(possible: Ways, params: Params) -> tuple[Way | None, Reason]:
     """From nothing: the cheapest way that is open; where the deadline closes all, on-demand or else anything."""
     priced = [way for way in possible if way.is_open and way.cost is not None]
     presses = any(way.refused == "deadline" for way in possible)
     if priced:
-        chosen = min(priced, key=lambda way: way.cost or 0.0)
+        # Of equals the one that works: waiting must be worth something.
+        chosen = min(priced, key=lambda way: (way.cost or 0.0) * (1 + params.idle_margin * (way is possible.idle)))
         return chosen, Reason.DEADLINE if presses and chosen is possible.on_demand else Reason.CHEAPEST
     # Late is worse than risky.
     affordable = (way for way in (possible.on_demand, possible.spot) if way and way.refused != "budget")

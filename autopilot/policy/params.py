@@ -52,6 +52,8 @@ class Params:
     """The prior, or a wider group of machines, weighs as much as so many hours of own history."""
     on_demand_margin_s: float = 300
     """Kept free before the deadline for on-demand offers that vanish as they are chosen."""
+    idle_margin: float = 0.001
+    """Waiting while there is something to rent must promise to save such a share of all that remains."""
     move_margin: float = 0.5
     """At an auction: another machine must promise to save so much of what a step on it costs."""
     wait_margin: float = 0.5

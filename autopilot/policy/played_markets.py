@@ -179,7 +179,7 @@ class _Costs:
         import numpy as np
 
         self._table = table
-        self._values = np.asarray(table._table).reshape(table._steps, table._slacks, 3, table._clusters)
+        self._values = table.values
         self._promises = np.array(table.clusters.promises)
         self._centres = np.array(table.clusters.centres).reshape(2, PER_SIGN, -1)
 

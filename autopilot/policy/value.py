@@ -45,10 +45,10 @@ class CostToGo:
         self.step_s = table_step_s(shape.longest_s)
         self.slack_step_s = max(self.step_s, shape.most_slack_s / SLACK_STEPS)
         self.clusters = clusters(shape.phases, self.step_s)
-        table = _induced(shape, self.step_s, self.slack_step_s)
-        self._steps, self._slacks = table.shape[:2]
-        self._clusters = table.shape[3]
-        self._table = memoryview(table.ravel())
+        self.values = _induced(shape, self.step_s, self.slack_step_s)
+        """[steps left, slack, what runs, cluster] → hours, float32."""
+        self._steps, self._slacks, _, self._clusters = self.values.shape
+        self._flat = memoryview(self.values.ravel())
 
     def hours(self, mode: int, left_s: float, slack_s: float, belief: Weights) -> float:
         """Expected hours of on-demand capacity to pay until the end if ``mode`` runs from now on.
@@ -67,7 +67,7 @@ class CostToGo:
         share = position - low
         here = ((at * self._slacks + low) * 3 + mode) * self._clusters
         above = here + 3 * self._clusters
-        table = self._table
+        table = self._flat
         for number, weight in belief:
             hours += weight * (table[here + number] * (1.0 - share) + table[above + number] * share)
         return hours

@@ -2,7 +2,7 @@
 
 With a table of costs to go (``value``) every way is priced under uncertainty, the deadline included:
 
-    cost = on-demand $/h × hours of the table + (this machine's $/h − the table's spot $/h) × hours expected on it
+    cost = on-demand $/h × hours of the table + (a held machine's $/h − the best offer's $/h) × hours expected on it
 
 Without one (no deadline, or the table is not made yet) a way costs what it takes to finish there (``cost``).
 A way that the deadline guard or the budget rules out keeps its price and says why it is not taken.
@@ -172,13 +172,13 @@ class _Priced:
             pending_s = 0.0 if is_at_work(main) else self._pending_s(main)
             cost = self._hours(table, SPOT if main.is_spot else ON_DEMAND, slack_s - pending_s) * dollars
             if main.is_spot:
-                cost += self._premium(float(main.burn_upper), dollars)
+                cost += self._premium(float(main.burn_upper))
             refused = self._unsafe(max(force.step_s - pending_s, 0.0)) if main.is_spot else ""
             idle = Way("stay", cost, None, refused)
         slack_s -= self.shape.restart_s
         spot = on_demand = None
         if self.spot is not None:
-            cost = self._hours(table, SPOT, slack_s) * dollars + self._premium(self._burn(self.spot), dollars)
+            cost = self._hours(table, SPOT, slack_s) * dollars
             refused = self._unsafe(max(force.step_s - self.shape.restart_s, 0.0))
             spot = Way("spot", cost, self.spot, self._over_budget(self.spot) or refused)
         if self.on_demand is not None:
@@ -208,12 +208,17 @@ class _Priced:
     def _burn(self, choice: Candidate) -> float:
         return float(choice.price + choice.offer.storage_rate(self.job.spec.disk_gb))
 
-    def _premium(self, burn: float, dollars: float) -> float:
-        """What this spot machine costs beyond the one that the table was made for, while the job is on it."""
+    def _premium(self, burn: float) -> float:
+        """What this spot machine costs beyond the best that is offered now, while the job is on it.
+
+        Not beyond the table's price: that is rounded, and what it is off by would make waiting look better or worse.
+        """
+        if self.spot is None:
+            return 0.0
         hazard = self.shape.hazard_per_h
         hours = self.force.work_s / 3600
         stay_h = min(hours, 1 / hazard) if hazard > 0 else hours
-        return (burn - self.shape.spot_ratio * dollars) * stay_h
+        return (burn - self._burn(self.spot)) * stay_h
 
     def _unsafe(self, progress_s: float) -> str:
         """The guard's word, where it is wanted and on-demand capacity for all the rest could be paid."""

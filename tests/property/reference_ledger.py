@@ -7,7 +7,7 @@ market's bill for that day is in, what the bill says. Nothing else enters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -71,6 +71,12 @@ class Machine:
         for day, cost in self.traffic.items():
             totals["traffic", day] = totals.get(("traffic", day), 0) + cost
         return totals
+
+    def surely(self, until: int) -> dict[Line, int]:
+        """By our own clock, had it stopped then; no traffic."""
+        ended = [min(until, until if s.end is None else s.end) for s in self.stretches]
+        stretches = [replace(s, end=end) for s, end in zip(self.stretches, ended, strict=True)]
+        return Machine(stretches).clock(until)
 
     def bill(self, lines: dict[Line, int], now: int) -> None:
         self.bills |= lines

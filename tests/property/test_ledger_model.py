@@ -189,11 +189,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(lease_id=gone, days=st.integers(1, 4), crash=crashes)
     def bill_is_looked_at_again(self, lease_id: str, days: int, crash: str | None) -> None:
-        """It shows what it showed before; what it still does not name was not billed."""
+        """It shows what it showed before; what it still does not name was not billed, or is a cent at most."""
         self.now += timedelta(days=days)
         machine, lease = self.machines[lease_id], self.lease(lease_id)
-        if machine.bills:
-            assert lease.gone_at is not None
+        assert lease.gone_at is not None
+        is_unbilled = sum(self.surely(lease).values()) <= 10**7 and self.now - lease.gone_at >= UNFINISHED_FOR
+        if machine.bills or is_unbilled:
             missing = {line: nano for line, nano in machine.clock(self.micros).items() if line not in machine.bills}
             given_up = self.now - lease.gone_at >= timedelta(days=3)
             silent = [line for line, nano in missing.items() if given_up or line[0] == "traffic" or nano <= 10**7]
@@ -205,14 +206,21 @@ class LedgerMachine(RuleBasedStateMachine):
         """Its dearest line is not there yet."""
         lease, machine = self.lease(lease_id), self.machines[lease_id]
         metered = {line: nano for line, nano in machine.clock(self.micros).items() if line[0] != "traffic"}
+        due = self.surely(lease)
         assert lease.gone_at is not None
-        if not metered or max(metered.values()) <= 10**6 or self.now - lease.gone_at >= UNFINISHED_FOR:
+        if not due or max(due.values()) <= 10**6 + 100 or self.now - lease.gone_at >= UNFINISHED_FOR:
             return
-        dearest = max(metered, key=lambda line: (metered[line], line))
+        dearest = max(due, key=lambda line: (due[line], line))
         charges = [
             self.charge(lease_id, KINDS[w], day, nano) for (w, day), nano in metered.items() if (w, day) != dearest
         ]
         self.look(lease, crash, charges)
+
+    def surely(self, lease: Lease) -> dict[Line, int]:
+        """What it has cost until a minute before it was last seen."""
+        assert lease.last_seen_at is not None
+        last_us = (lease.last_seen_at - EPOCH) // timedelta(microseconds=1)
+        return self.machines[lease.id].surely(last_us - 60_000_000)
 
     def is_billable(self, lease: Lease, day: date) -> bool:
         return lease.is_over or day < self.now.date()

@@ -39,8 +39,8 @@ from tests.builders import (
     an_offer,
     play,
 )
-from tests.unit.policy.table_market import P as TABLE_PARAMS
 from tests.unit.policy.table_market import PHASES, SHAPE, job_due, on_demand, on_spot
+from tests.unit.policy.table_market import P as TABLE_PARAMS
 from tests.unit.policy.table_market import market as table_market
 
 P = Params()
@@ -389,7 +389,8 @@ def test_by_a_table_too_a_dominated_offer_is_never_taken(
 ) -> None:
     worse = an_offer("worse", floor=D("0.25"), on_demand_rate=D("1.1"), storage_price=D(1))
     changed = getattr(worse, better_in) * percent / 100 if better_in != "reliability" else D("0.995")
-    better = replace(worse, machine_id="better", **{better_in: changed})
+    changes: dict[str, Any] = {better_in: changed}
+    better = replace(worse, machine_id="better", **changes)
     assume(better.floor is None or better.on_demand_rate is None or better.floor < better.on_demand_rate * D("0.9"))
     taken = []
     for order in ((worse, better), (better, worse)):

@@ -120,7 +120,7 @@ def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_rate: Decimal | No
 
 
 def charges(rows: Iterable[ChargeRow], since: date, until: date) -> tuple[Charge, ...]:
-    """One charge per instance, day and kind, in that order. What is of no known type is a fee, or, below 0, a credit."""
+    """One charge per instance, day and kind, in that order. A line of no known type is a fee; below 0, a credit."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
     for row in rows:
         day = utc_day(row.start)

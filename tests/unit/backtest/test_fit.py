@@ -21,7 +21,7 @@ LEAVES, RETURNS = 0.06, 0.2
 
 def recorded(seed: int, markets: int, looks: int) -> list[list[int]]:
     luck = random.Random(seed)
-    series = []
+    series: list[list[int]] = []
     for _ in range(markets):
         on = luck.random() < RETURNS / (LEAVES + RETURNS)
         series.append([])

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.domain.instance import Charge, CostKind
-from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.instance import Charge, CostKind, InstanceStatus
+from autopilot.domain.lease import Lease, LeaseState, Span
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, LedgerEntry
 from autopilot.engine.invoices import (
     GIVE_UP_AFTER,
@@ -190,6 +190,31 @@ def test_an_unfinished_bill_is_waited_for(
 ) -> None:
     book = Book(accrued)
     assert book.look(charges, UNFINISHED_FOR + JUST_BEFORE) == Reconciled()
+
+
+def test_a_bill_is_held_against_what_the_machine_must_have_cost_not_against_what_it_may_have_cost() -> None:
+    """Half an hour in sight, then half an hour in which it may have lived on, all of it accrued."""
+    lease = replace(LEASE, spans=(Span(InstanceStatus.RUNNING, D("0.36"), D("0.004"), START, at(3600)),))
+    accrued = {(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004", (BANDWIDTH, TODAY): "0.20"}
+    until_seen = [charge(COMPUTE, "0.171"), charge(DISK, "0.002")]
+    in_sight = Book(accrued, replace(lease, last_seen_at=at(3600)))
+    assert in_sight.look(until_seen) == Reconciled()
+    lost = Book(accrued, replace(lease, last_seen_at=at(1800)))
+    assert lost.look([charge(COMPUTE, "0.15"), charge(DISK, "0.002")]) == Reconciled(), "less than it was seen to cost"
+    found = lost.look(until_seen)
+    assert (lost.spent(), found.is_final, found.has_drifted) == (D("0.173"), True, True)
+
+
+def test_traffic_is_given_back_where_all_that_is_due_rounds_to_nothing() -> None:
+    book = Book({(DISK, TODAY): "0.001", (BANDWIDTH, TODAY): "0.20"})
+    found = book.look(())
+    assert (book.spent(), found.is_final, found.has_drifted) == (D(0), True, False)
+    small = Book({(COMPUTE, TODAY): "0.01", (BANDWIDTH, TODAY): "0.20"})
+    assert small.look((), UNFINISHED_FOR + JUST_BEFORE) == Reconciled()
+    assert small.look((), UNFINISHED_FOR).is_final
+    assert small.spent() == D(0)
+    small.look([charge(COMPUTE, "0.01"), charge(BANDWIDTH, "0.05")], timedelta(days=20))
+    assert small.spent() == D("0.06")
 
 
 def test_a_low_bill_is_believed_after_a_day() -> None:

@@ -13,7 +13,6 @@ import pytest
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Span
-from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Exposure, Lives, PhaseModel
 from autopilot.domain.reasons import Reason
@@ -48,7 +47,7 @@ async def test_the_first_decisions_go_without_a_table_and_later_ones_with_it(out
     assert first.shape is None
     assert first.belief == first_belief(MODEL, True)
     without = decide(job_due(), replace(ON, outlook=first), START, P)
-    assert [dict(note.numbers)["cost"] for note in without.notes if note.topic == "way"][0] is None, "waiting"
+    assert next(dict(note.numbers)["cost"] for note in without.notes if note.topic == "way") is None, "waiting"
     await outlooks.close()
     second = outlooks.of(job_due(), ON, at(20))
     assert second.shape is not None

@@ -43,6 +43,7 @@ P = Params(
     settle_s=0.0,
     tail_h=0.0,
     move_least_s=0.0,
+    idle_margin=0.0,
 )
 PHASES = PhaseModel((True, False), ((0.98, 0.02), (0.5, 0.5)), STEP_S)
 """Off, it comes back soon; on, it stays for hours: worth waiting for."""
@@ -70,7 +71,7 @@ def job_due(steps: float, *leases: Lease, work: float = WORK, **changes: Any) ->
 def on_spot(**changes: Any) -> Lease:
     """At work on spot for long."""
     since = START - timedelta(hours=5)
-    values = {"rate": D("0.2"), "storage_rate": D(0), "on_demand_rate": D(1), "running_since": since}
+    values: dict[str, Any] = {"rate": D("0.2"), "storage_rate": D(0), "on_demand_rate": D(1), "running_since": since}
     return a_lease(**(values | {"acquired_at": since, "intended_at": since} | changes))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from autopilot.domain.outlook import AGE_EDGES_H, Exposure, Lives, LivesKey, Outlook
@@ -123,7 +125,7 @@ def test_a_stretch_is_the_sum_of_its_parts() -> None:
     lives = Lives().with_run(0.3, lost=True).with_run(5, lost=True).with_run(50, lost=False)
     whole = expected({GPU: lives}, 0.1, 40.0)
     cuts = (0.1, *AGE_EDGES_H, 40.1)
-    parts = [expected({GPU: lives}, a, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [expected({GPU: lives}, a, b - a) for a, b in pairwise(cuts)]
     assert whole == pytest.approx(sum(parts))
     assert all(part > 0 for part in parts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
@@ -28,9 +28,7 @@ def by_enumeration(looks: list[tuple[int, bool]]) -> list[float]:
     for path in product(range(len(MODEL.on)), repeat=step + 1):
         if any(MODEL.on[path[at]] is not is_on for at, is_on in seen.items()):
             continue
-        shares[path[-1]] += stationary(MODEL)[path[0]] * prod(
-            MODEL.moves[a][b] for a, b in zip(path, path[1:], strict=False)
-        )
+        shares[path[-1]] += stationary(MODEL)[path[0]] * prod(MODEL.moves[a][b] for a, b in pairwise(path))
     return [share / sum(shares) for share in shares]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -157,11 +158,11 @@ def test_more_time_never_costs_more_and_more_work_never_less(mode: int, is_on: b
     table = cost_to_go(RESTLESS_SHAPE)
     for work in (6, 18, 36):
         by_time = [hours(table, mode, work + slack, slack, is_on=is_on) for slack in range(-2, 60 - work)]
-        assert all(later <= sooner + 1e-5 for sooner, later in zip(by_time, by_time[1:], strict=False))
+        assert all(later <= sooner + 1e-5 for sooner, later in pairwise(by_time))
         assert by_time[-1] < by_time[2], "time is worth something here"
     for left in (20, 50):
         by_work = [hours(table, mode, left, left - work, is_on=is_on) for work in range(1, left + 3)]
-        assert all(less <= more + 1e-5 for less, more in zip(by_work, by_work[1:], strict=False))
+        assert all(less <= more + 1e-5 for less, more in pairwise(by_work))
 
 
 def test_when_spot_costs_as_much_as_on_demand_there_is_nothing_to_wait_for() -> None:

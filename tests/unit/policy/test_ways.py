@@ -76,22 +76,32 @@ def test_a_machine_that_loads_still_has_its_start_to_serve(steps_ago: float, pen
     assert cost(found.idle) == pytest.approx(hours(value.SPOT, DUE, SLACK - pending, is_on=True))
 
 
-def test_prices_scale_with_on_demand_and_a_dearer_spot_machine_costs_its_premium() -> None:
-    offers = [replace(SPOT, floor=D("0.6")), an_offer("dedicated", floor=None, on_demand_rate=D(2), storage_price=D(0))]
-    seen = replace(market(is_on=True), offers=tuple(offers))
-    found = priced(job_due(DUE), seen)
+def test_prices_scale_with_on_demand() -> None:
+    twice = an_offer("dedicated", floor=None, on_demand_rate=D(2), storage_price=D(0))
+    found = priced(job_due(DUE), replace(market(is_on=True), offers=(replace(SPOT, floor=D("0.4")), twice)))
+    assert cost(found.idle) == pytest.approx(2 * hours(value.NOTHING, DUE, SLACK, is_on=True))
+    assert cost(found.spot) == pytest.approx(2 * hours(value.SPOT, DUE, SLACK - 1, is_on=True))
     assert cost(found.on_demand) == pytest.approx(2 * hours(value.ON_DEMAND, DUE, SLACK - 1, is_on=True))
-    # The table was made for spot at a fifth of on-demand: $0.20 an hour more than that, for four hours of work.
-    assert cost(found.spot) == pytest.approx(2 * hours(value.SPOT, DUE, SLACK - 1, is_on=True) + 0.2 * 4)
+
+
+@pytest.mark.parametrize(("rate", "premium"), [("0.2", 0.0), ("0.3", 0.1), ("0.15", -0.05)])
+def test_a_machine_dearer_than_the_best_offer_costs_its_premium_for_all_the_work(rate: str, premium: float) -> None:
+    found = priced(job_due(DUE, on_spot(rate=D(rate))), market(is_on=True))
+    assert cost(found.idle) == pytest.approx(hours(value.SPOT, DUE, SLACK, is_on=True) + premium * 4)
 
 
 def test_the_premium_is_paid_until_the_machine_is_lost() -> None:
     shape = replace(SHAPE, hazard_per_h=0.5)
-    seen = replace(market(is_on=True, shape=shape), offers=(replace(SPOT, floor=D("0.5")), *market(is_on=False).offers))
+    seen = market(is_on=True, shape=shape)
     table = value.cost_to_go(shape)
     weights = table.clusters.weights(seen.outlook.belief, is_on=True)
-    expected = table.hours(value.SPOT, DUE * 600, (SLACK - 1) * 600, weights) + 0.3 * 2
-    assert cost(priced(job_due(DUE), seen).spot) == pytest.approx(expected)
+    expected = table.hours(value.SPOT, DUE * 600, SLACK * 600, weights) + 0.3 * 2
+    assert cost(priced(job_due(DUE, on_spot(rate=D("0.5"))), seen).idle) == pytest.approx(expected)
+
+
+def test_with_nothing_to_compare_there_is_no_premium() -> None:
+    found = priced(job_due(DUE, on_spot(rate=D("0.5"))), market(is_on=False))
+    assert cost(found.idle) == pytest.approx(hours(value.SPOT, DUE, SLACK, is_on=True))
 
 
 def test_where_on_demand_is_not_offered_its_price_follows_from_the_ratio() -> None:
