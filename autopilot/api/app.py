@@ -20,12 +20,13 @@ from autopilot.api.budget import budget
 from autopilot.api.jobs import Jobs, NotFound
 from autopilot.api.plan import OverBudget, ranked_offers
 from autopilot.api.prices import prices
-from autopilot.api.prospects import LEAST_PROBABILITY, Unlikely
+from autopilot.api.prospects import Unlikely
 from autopilot.api.spend import spend
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine
+from autopilot.policy.forecast import LEAST_PROBABILITY
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, StoreUnavailable
 

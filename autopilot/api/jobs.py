@@ -9,7 +9,7 @@ from typing import Any
 
 from autopilot.api import render
 from autopilot.api.plan import plan
-from autopilot.api.prospects import LEAST_PROBABILITY, Unlikely
+from autopilot.api.prospects import Unlikely
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec, JobStatus
@@ -19,6 +19,7 @@ from autopilot.domain.spend import COLUMNS, report
 from autopilot.engine.accrue import accruals
 from autopilot.engine.chronicle import Chronicle
 from autopilot.engine.engine import Engine
+from autopilot.policy.forecast import LEAST_PROBABILITY
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids

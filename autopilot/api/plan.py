@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.list_prices import hyperscaler_price
-from autopilot.api.prospects import LEAST_PROBABILITY, Prospects, prospects
+from autopilot.api.prospects import Prospects, prospects
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
@@ -17,6 +17,7 @@ from autopilot.policy.budget import create_reserve, traffic_cost
 from autopilot.policy.cost import Candidate, best, candidates
 from autopilot.policy.deadline import Verdict, pressure
 from autopilot.policy.eligibility import eligible
+from autopilot.policy.forecast import LEAST_PROBABILITY
 from autopilot.policy.params import Params
 
 ROWS = 8

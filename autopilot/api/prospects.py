@@ -23,7 +23,6 @@ from autopilot.policy.played_markets import Rule
 from autopilot.policy.prior import PHASES
 from autopilot.policy.shape import LONGEST_S, shape_of
 
-LEAST_PROBABILITY = 0.8
 FINE_FROM = 0.95
 """A job less likely than this to be done in time is tight, whatever its slack."""
 INFEASIBLE = "infeasible"

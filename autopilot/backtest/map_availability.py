@@ -15,7 +15,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
-from autopilot.policy.forecast import forecast, refusal
+from autopilot.policy.forecast import LEAST_PROBABILITY, forecast, refusal
 from autopilot.policy.phases import first_belief, next_belief
 
 ABLE = Capabilities(
@@ -105,7 +105,7 @@ class AvailabilityMapping:
             is_on=view.spot_available,
             work_error=told.work_error,
         )
-        return refusal(expected, told.budget, MIN_PROBABILITY) is not None
+        return refusal(expected, told.budget, LEAST_PROBABILITY) is not None
 
 
 def _choice_of(lease: Lease) -> Choice:

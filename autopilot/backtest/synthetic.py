@@ -15,12 +15,9 @@ from math import exp, inf, log
 from typing import Literal, NamedTuple
 
 from autopilot.backtest.suite import HOUR_S, BidRun, BidSuite, BidTerms, Listing, Pays
+from autopilot.backtest.tasks import MIGRATE_S, RESUME_S, STRETCHES, TICK_S, TICKS_PER_H
 
 Kind = Literal["vast", "three-machines"]
-TICK_S = 300.0
-TICKS_PER_H = 12
-STRETCHES = (1.1, 1.25, 1.5, 2.0, 3.0)
-"""Deadlines as multiples of the work."""
 WARM_UP_H = 240.0
 """Recorded before the first run starts."""
 
@@ -34,6 +31,7 @@ def synthetic_suite(
     starts: int = 12,
     apart_h: float = 36.0,
     pays: Sequence[Pays] = ("bid",),
+    checkpoint_s: float = 600.0,
 ) -> BidSuite:
     """The same suite for the same arguments, on every machine."""
     luck = random.Random(f"{kind} {seed}")  # noqa: S311
@@ -44,15 +42,16 @@ def synthetic_suite(
         tick_s=TICK_S,
         on_demand_rate=on_demand_rate,
         storage_rate=0.018 * on_demand_rate,
-        migrate_s=600.0,
-        resume_s=120.0,
-        checkpoint_s=600.0,
+        migrate_s=MIGRATE_S,
+        resume_s=RESUME_S,
+        checkpoint_s=checkpoint_s,
         machines=tuple(f"machine-{number}" for number in range(len(floors))),
     )
+    work_s, deadlines_s = round(work_h * HOUR_S, 3), [round(stretch * work_h * HOUR_S, 3) for stretch in stretches]
     runs = tuple(
-        BidRun(int((WARM_UP_H + number * apart_h) * TICKS_PER_H), work_h * HOUR_S, stretch * work_h * HOUR_S, pay)
+        BidRun(int((WARM_UP_H + number * apart_h) * TICKS_PER_H), work_s, deadline_s, pay)
         for number in range(starts)
-        for stretch in stretches
+        for deadline_s in deadlines_s
         for pay in pays
     )
     return BidSuite(f"synthetic {kind} {seed}", terms, floors, runs, listing)

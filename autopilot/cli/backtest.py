@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,20 +15,30 @@ from cyclopts import Parameter
 
 from autopilot.cli import text
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import console, print_json, table
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
     from autopilot.backtest.scores import Score
     from autopilot.backtest.suite import Suite
+    from autopilot.backtest.tasks import Task
+    from autopilot.backtest.trials import Trial
 
 Flag = Parameter(negative="")
 Place = Literal["processes", "ray"]
+Kind = Literal["vast", "three-machines"]
 
 
 def backtest(
-    *,
+    *files: JobFile,
     suite: Path | None = None,
+    synthetic: Kind | None = None,
+    seed: int = 1,
+    seeds: int = 1,
+    history: Annotated[bool, Flag] = False,
+    since: str = "30d",
+    config: Path | None = None,
     policy: str | None = None,
     fit: Path | None = None,
     runs: str | None = None,
@@ -47,8 +58,22 @@ def backtest(
 
     Parameters
     ----------
+    files
+        Job files to play with --synthetic or --history; 24 h of work with five deadlines when left out.
     suite
         A suite file of kind "availability" or "bids".
+    synthetic
+        In place of a suite: a market made up by a seed, vast (30 machines that come and go) or three-machines.
+    seed
+        The first seed of --synthetic.
+    seeds
+        How many markets --synthetic makes, from as many seeds in a row.
+    history
+        In place of a suite: the market as the daemon recorded it in its ledger, which is read only.
+    since
+        For --history: from how long ago on, like 30d or 36h.
+    config
+        For --history: a configuration file, read after the system's and the user's own, that tells where the ledger is.
     policy
         Policies by name, parted by commas, with parameters as NAME:param=value; all that play this kind when left out.
     fit
@@ -74,40 +99,95 @@ def backtest(
     replay
         In place of a suite: take every decision of this recording again (autopilot serve --record) and compare.
     """
+    if sum((suite is not None, synthetic is not None, history, replay is not None)) != 1:
+        raise UserError("which market?", hint="give one of --suite FILE, --synthetic KIND, --history and --replay FILE")
+    if files and synthetic is None and not history:
+        raise UserError("job files are played with --synthetic or --history", hint="a suite has runs of its own")
     if replay is not None:
         return _replay(replay, json)
-    if suite is None:
-        raise UserError("which market?", hint="give --suite FILE, or a recording with --replay FILE")
     from autopilot.backtest.perturbation import Perturbation
     from autopilot.backtest.play import Conditions
     from autopilot.backtest.policies import default_policies, fit_models, parse_policies
-    from autopilot.backtest.runner import Plan, run_plan
+    from autopilot.backtest.runner import Plan
     from autopilot.backtest.scores import score_all
     from autopilot.backtest.selection import select_runs
     from autopilot.backtest.suite_file import read_suite
+    from autopilot.backtest.trials import Trial, pooled, run_trials
 
     _check_share("--budget-share", budget_share, 0.0, float("inf"))
     _check_share("--work-error", work_error, 0.0, 0.9)
     _check_share("--vanish", vanish, 0.0, 0.9)
     if floor_lag < 0 or (jobs is not None and jobs < 1):
         raise UserError("--floor-lag is 0 or more ticks, --jobs 1 or more processes")
-    market = read_suite(suite)
+    if suite is not None:
+        trials = [Trial(read_suite(suite))]
+    elif synthetic is not None:
+        trials = _made_up(synthetic, seed, seeds, _tasks(files))
+    else:
+        trials = _recorded(config, since, _tasks(files))
+    if report is not None and len(trials) > 1:
+        raise UserError("--report draws one market", hint="give one seed and one job file")
+    market = pooled(trials)
     policies = parse_policies(policy) if policy is not None else default_policies(market.terms.kind)
     models = fit_models(policies, None if fit is None else read_suite(fit))
     plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(work_error, floor_lag, vanish)))
     chosen = select_runs(market, runs)
     with _progress(len(chosen)) as advance:
-        results = run_plan(plan, chosen, jobs or len(os.sched_getaffinity(0)), on, advance)
+        results = run_trials(trials, plan, chosen, jobs or len(os.sched_getaffinity(0)), on, advance)
     scores = score_all(market, policies, results)
     if report is not None:
         from autopilot.backtest.report import report as page
 
-        _write(report, page(plan, results, scores, shlex.join(["autopilot", *sys.argv[1:]])))
+        own_plan = replace(plan, conditions=trials[0].under(plan.conditions))
+        _write(report, page(own_plan, results, scores, shlex.join(["autopilot", *sys.argv[1:]])))
     if json:
         print_json({"suite": market.name, "runs": len(results), "policies": [score.as_json() for score in scores]})
     else:
         _print_table(market, scores, len(results))
     return Exit.OK
+
+
+def _tasks(files: Sequence[Path]) -> list[Task]:
+    """What is played; jobs with a budget come first: the first run tells the scores whether there are budgets."""
+    from autopilot.backtest.tasks import DAY, task_of
+    from autopilot.config.job_file import parse_job
+    from autopilot.ports.clock import SystemClock
+
+    now = SystemClock().now()
+    read = [task_of(parse_job(toml, source=source, now=now), now) for toml, source in map(read_job_file, files)]
+    return sorted(read, key=lambda task: task.budget is None) or [DAY]
+
+
+def _made_up(kind: Kind, seed: int, seeds: int, tasks: Sequence[Task]) -> list[Trial]:
+    from autopilot.backtest.synthetic import synthetic_suite
+    from autopilot.backtest.trials import Trial
+
+    if seeds < 1:
+        raise UserError("--seeds is 1 or more")
+    return [
+        Trial(synthetic_suite(kind, number, **task.as_synthetic()), task)
+        for task in tasks
+        for number in range(seed, seed + seeds)
+    ]
+
+
+def _recorded(config: Path | None, since: str, tasks: Sequence[Task]) -> list[Trial]:
+    import asyncio
+
+    from autopilot.backtest.history import history_suites
+    from autopilot.backtest.trials import Trial
+    from autopilot.config.settings import load_settings
+    from autopilot.domain.time import parse_duration
+    from autopilot.ports.clock import SystemClock
+    from autopilot.telemetry.logging import configure_logging
+
+    settings = load_settings(config)
+    configure_logging(settings.log.format, "warning", settings.secret_values())
+    suites = asyncio.run(history_suites(settings.ledger_url, tasks, SystemClock().now() - parse_duration(since)))
+    for suite, task in zip(suites, tasks, strict=True):
+        if len(task.gpus) > 1:
+            print(f"{text.plain(task.name)}: played on the {suite.name}", file=sys.stderr)
+    return [Trial(suite, task) for suite, task in zip(suites, tasks, strict=True)]
 
 
 def _replay(path: Path, json: bool) -> int:

@@ -22,7 +22,7 @@ class Codec:
     def __init__(self, *types: type) -> None:
         self._types = {kind.__name__: kind for kind in types}
         self._fields = {
-            name: tuple(field.name for field in dataclasses.fields(kind))
+            name: tuple(field.name for field in dataclasses.fields(kind) if field.init)
             for name, kind in self._types.items()
             if dataclasses.is_dataclass(kind)
         }

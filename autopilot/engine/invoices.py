@@ -87,9 +87,7 @@ def reconcile(
         missing = {key: amount for key, amount in book.estimate.items() if key not in billed and key not in latest}
         silent = {key for key, amount in missing.items() if waited >= _patience(key[0], amount)}
         billed |= dict.fromkeys(silent, ZERO)
-        is_final = all(
-            key in silent or key[0] is CostKind.BANDWIDTH or amount <= SHOWS_UP for key, amount in missing.items()
-        )
+        is_final = silent == set(missing)
     lines: list[InvoiceLine] = []
     for (kind, day), amount in sorted(billed.items()):
         before = latest.get((kind, day))
@@ -219,7 +217,7 @@ def _patience(kind: CostKind, amount: Decimal) -> timedelta:
 
     Traffic was never more than our upper bound, and stands on the same bill as the hours when it is billed at all.
     """
-    if kind is CostKind.BANDWIDTH:
+    if kind is CostKind.BANDWIDTH or amount <= SHOWS_UP:
         return timedelta(0)
     return UNFINISHED_FOR if amount <= CENT else GIVE_UP_AFTER
 

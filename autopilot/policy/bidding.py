@@ -18,7 +18,8 @@ def ceiling(spec: JobSpec, on_demand_rate: Decimal | None, params: Params) -> De
     """The highest bid that makes sense ($/h), or None when nothing bounds it (then no bid is made)."""
     bounds = [limit for limit in (spec.max_bid, spec.max_hourly) if limit is not None]
     if on_demand_rate is not None:
-        bounds.append(on_demand_rate * params.ceiling_of_on_demand)
+        # Below that share, not at it.
+        bounds.append((on_demand_rate * params.ceiling_of_on_demand).next_minus())
     if not bounds:
         return None
     return min(bounds).quantize(params.bid_unit, ROUND_FLOOR)

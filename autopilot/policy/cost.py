@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.job import Job, SpotPolicy
@@ -21,7 +21,7 @@ from autopilot.domain.money import accrued, ceil_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.policy.bidding import first_bid
-from autopilot.policy.hazard import hazard
+from autopilot.policy.hazard import hazard, losses_expected
 from autopilot.policy.params import Params
 from autopilot.policy.speed import setup_time, work_left
 
@@ -47,30 +47,34 @@ class Candidate:
 
 
 def cost_to_finish(
-    job: Job,
-    hazard_per_h: float,
-    burn: Decimal,
-    left: timedelta | None,
-    restart: timedelta,
-    params: Params,
+    job: Job, losses: float, burn: Decimal, left: timedelta | None, restart: timedelta, params: Params
 ) -> Decimal:
-    """Expected dollars to the end with so much work ``left``, at so much an hour, disk included ($/h)."""
-    busy = restart + (timedelta(seconds=params.waiting_horizon_s) if left is None else left)
-    if hazard_per_h:
-        lost_s = params.setup_s + job.spec.checkpoint_interval.total_seconds() / 2
-        busy = busy * (1 + hazard_per_h * lost_s / 3600)
+    """Expected dollars to the end with so much work ``left``, at so much an hour, disk included ($/h).
+
+    ``losses``: machines expected to be lost meanwhile, each of which costs a set-up and half a checkpoint interval.
+    """
+    busy = restart + _work(left, params)
+    if losses:
+        busy += losses * (timedelta(seconds=params.setup_s) + job.spec.checkpoint_interval / 2)
     return accrued(burn, busy)
 
 
 def lease_cost_to_finish(
-    job: Job, lease: Lease, rate: Decimal, restart_s: float, outlook: Outlook, params: Params
+    job: Job, lease: Lease, rate: Decimal, restart_s: float, outlook: Outlook, now: datetime, params: Params
 ) -> Decimal:
     """The same on a machine that we hold, at another rate perhaps."""
-    left = work_left(job, lease.gpu, lease.num_gpus)
+    left, restart = work_left(job, lease.gpu, lease.num_gpus), timedelta(seconds=restart_s)
     losses = 0.0
     if lease.is_spot:
-        losses = hazard(outlook, lease.provider, lease.gpu, lease.host_id, lease.machine_id, params)
-    return cost_to_finish(job, losses, rate + lease.storage_rate, left, timedelta(seconds=restart_s), params)
+        per_h = hazard(outlook, lease.provider, lease.gpu, lease.host_id, lease.machine_id, params)
+        age_h = (now - (lease.running_since or now)).total_seconds() / 3600
+        hours = (restart + _work(left, params)).total_seconds() / 3600
+        losses = losses_expected(outlook, lease.provider, lease.gpu, per_h, age_h, hours, params)
+    return cost_to_finish(job, losses, rate + lease.storage_rate, left, restart, params)
+
+
+def _work(left: timedelta | None, params: Params) -> timedelta:
+    return timedelta(seconds=params.waiting_horizon_s) if left is None else left
 
 
 def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
@@ -101,10 +105,15 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
                 continue
             losses = 0.0
             if capacity_type is CapacityType.SPOT:
-                losses = hazard(market.outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
+                losses = _losses(offer, (setup + _work(work[gpus], params)).total_seconds() / 3600, market, params)
             cost = cost_to_finish(job, losses, price + storage, work[gpus], setup, params) + traffic
             found.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus]))
     return sorted(found, key=lambda c: c.sort_key)
+
+
+def _losses(offer: Offer, hours: float, market: Market, params: Params) -> float:
+    per_h = hazard(market.outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
+    return losses_expected(market.outlook, offer.provider, offer.gpu, per_h, 0.0, hours, params)
 
 
 def best(found: Iterable[Candidate], capacity_type: CapacityType | None = None) -> Candidate | None:

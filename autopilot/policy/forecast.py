@@ -16,6 +16,8 @@ from autopilot.policy.played_markets import PlayedMarkets, Rule
 from autopilot.policy.value import ON_DEMAND, cost_to_go
 
 RUNS = 500
+LEAST_PROBABILITY = 0.8
+"""A job that is less likely to be done in time, within its budget, is refused unless the user asks for less."""
 
 
 @dataclass(frozen=True, slots=True)

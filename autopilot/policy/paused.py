@@ -40,7 +40,7 @@ def decide_paused(
     rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
     rebid = None
     if rung is not None:
-        rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, market.outlook, params)
+        rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, market.outlook, now, params)
     other = best(found)
     note = Note(
         "paused",

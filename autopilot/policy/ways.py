@@ -106,7 +106,7 @@ def ways(job: Job, found: list[Candidate], force: Pressure, market: Market, now:
     spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
     shape = market.outlook.shape
     if shape is None or force.slack is None or force.is_past or not market.outlook.belief:
-        return _by_cost_to_finish(job, main, spot, on_demand, force, market.outlook, params)
+        return _by_cost_to_finish(job, main, spot, on_demand, force, market.outlook, now, params)
     return _Priced(job, main, spot, on_demand, force, market, shape, now, params).ways()
 
 
@@ -117,6 +117,7 @@ def _by_cost_to_finish(
     on_demand: Candidate | None,
     force: Pressure,
     outlook: Outlook,
+    now: datetime,
     params: Params,
 ) -> Ways:
     def way(choice: Candidate | None, name: str, refused: str) -> Way | None:
@@ -127,7 +128,7 @@ def _by_cost_to_finish(
     presses = "deadline" if force.needs_on_demand and job.spec.fall_back else ""
     idle = Way("wait", None, refused=presses)
     if main is not None:
-        cost = lease_cost_to_finish(job, main, main.rate, 0, outlook, params)
+        cost = lease_cost_to_finish(job, main, main.rate, 0, outlook, now, params)
         idle = Way("stay", float(cost), refused=presses if main.is_spot else "")
     return Ways(idle, way(spot, "spot", presses), way(on_demand, "on_demand", ""), by_table=False)
 

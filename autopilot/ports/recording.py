@@ -10,7 +10,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Protocol
 
-from autopilot.domain import actions, instance, job, lease, market, offer, outlook, reasons
+from autopilot.domain import actions, floors, instance, job, lease, market, offer, outlook, reasons
 from autopilot.domain.actions import Decision
 from autopilot.domain.codec import Codec
 from autopilot.domain.job import Job
@@ -49,7 +49,7 @@ _CODEC = Codec(
     Params,
     *{
         kind
-        for module in (actions, deadline, instance, job, lease, market, offer, outlook, reasons)
+        for module in (actions, deadline, floors, instance, job, lease, market, offer, outlook, reasons)
         for kind in _values_of(module)
     },
 )

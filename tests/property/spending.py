@@ -103,6 +103,8 @@ class Trouble:
     destroyed_returns: float = 0.0
     bid_lost: float = 0.0
     killed: float = 0.0
+    killed_at_a_limit: float = 0.0
+    """While what a limit leaves beyond all commitments lasts for no more than five minutes."""
     agent_mute: float = 0.0
     host_lost: float = 0.0
 
@@ -124,9 +126,12 @@ class Spending:
     dead_until: datetime | None = None
     dark_until: datetime | None = None
     known_at: datetime = START
+    is_at_a_limit: bool = False
     given_ids: int = 0
     created: int = 0
     floor: Decimal = ZERO
+    disk_price: Decimal = ZERO
+    """$/GB a month."""
     traffic_prices: tuple[Decimal, Decimal] = (ZERO, ZERO)
     """Up and down, $/GB."""
 
@@ -249,6 +254,7 @@ class Spending:
 
     def _daemon(self) -> None:
         kept = dict(self.jobs), dict(self.past), dict(self.past_cost)
+        self.is_at_a_limit = False
         reading = self._reading()
         if reading.known:
             self.known_at = self.now
@@ -259,11 +265,11 @@ class Spending:
         self._mail()
         today = self._accrued()
         calls = list(self._decide(reading, today))
-        if self._is(self.trouble.killed):
+        if self._is_killed():
             self.jobs, self.past, self.past_cost = kept
             self._die()
             return
-        dies = self._is(self.trouble.killed)
+        dies = self._is_killed()
         for job in self.jobs.values():
             for lease in job.leases:
                 self.orders[lease.id] = (lease.permit_seq, lease.permit_ttl_s or PERMIT_S, lease.role)
@@ -284,8 +290,11 @@ class Spending:
         if dies:
             self._die()
 
+    def _is_killed(self) -> bool:
+        return self._is(self.trouble.killed_at_a_limit if self.is_at_a_limit else self.trouble.killed)
+
     def _die(self) -> None:
-        self.dead_until = self.now + timedelta(seconds=self.luck.choice([60, 300, 1200, 3600]))
+        self.dead_until = self.now + timedelta(seconds=self.luck.choice([60, 300, 1800, 3600]))
 
     def _apply(self, job_id: str, *events: e.Event) -> None:
         for event in events:
@@ -406,6 +415,8 @@ class Spending:
         job = self.jobs[job_id]
         over_all, all_burn = allowance(exposure, self.limits, PARAMS), burn(exposure.leases)
         lefts = ((left(job, PARAMS), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn))
+        for left_over, rate in lefts:
+            self.is_at_a_limit |= left_over is not None and left_over < rate / 12
         for lease in job.leases:
             told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
             since = lease.permit_renewed_at
@@ -423,6 +434,7 @@ class Spending:
                 f"m{n}",
                 floor=floor,
                 on_demand_rate=floor * 3,
+                storage_price=self.disk_price,
                 upload_price=self.traffic_prices[0],
                 download_price=self.traffic_prices[1],
             )
@@ -515,10 +527,14 @@ def a_scenario(seed: int) -> Spending:
         destroy_ignored=0 if is_fair else chance(0.3),
         destroyed_returns=0 if is_fair else chance(0.1),
         killed=0 if is_fair else chance(0.02),
+        killed_at_a_limit=0 if is_fair else chance(0.3),
     )
     floor = D(luck.randint(50, 1500)) / 1000
-    up, down = luck.choice([ZERO, D("0.004"), D("0.02")]), luck.choice([ZERO, D("0.002"), D("0.01")])
-    start_and_stop = create_reserve(floor * 3, D("0.005"), PARAMS) + up * 2 * PARAMS.upload_gb + down * PARAMS.image_gb
+    disk_price = luck.choice([D("0.01"), D("0.15"), D("0.3")])
+    up, down = luck.choice([ZERO, ZERO, D("0.004"), D("0.02")]), luck.choice([ZERO, D("0.002"), D("0.01")])
+    start_and_stop = (
+        create_reserve(floor * 3, disk_price * 20 / 720, PARAMS) + up * 2 * PARAMS.upload_gb + down * PARAMS.image_gb
+    )
 
     def limit(likely: float) -> Decimal | None:
         """Little more than the first machine needs, or several times as much."""
@@ -538,4 +554,6 @@ def a_scenario(seed: int) -> Spending:
     day = limit(0.4 if is_bound else 1)
     limits = Limits(day, limit(0.3), None, 6, 20, 1000)
     start = luck.choice([START, datetime(2028, 2, 29, 23, 40, tzinfo=START.tzinfo)])
-    return Spending(luck, trouble, jobs, limits, now=start, floor=floor, traffic_prices=(up, down))
+    return Spending(
+        *(luck, trouble, jobs, limits), now=start, floor=floor, disk_price=disk_price, traffic_prices=(up, down)
+    )

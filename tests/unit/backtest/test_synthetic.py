@@ -8,9 +8,9 @@ from statistics import median
 
 import pytest
 
-from autopilot.backtest.map_bids import start_on_bids
 from autopilot.backtest.bids import BidView, play_bids
 from autopilot.backtest.choices import Choice, Spot
+from autopilot.backtest.map_bids import start_on_bids
 from autopilot.backtest.play import Conditions, play
 from autopilot.backtest.suite import BidJob, BidRun, BidSuite, BidTerms, Listing
 from autopilot.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite

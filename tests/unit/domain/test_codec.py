@@ -104,7 +104,6 @@ def test_sets_are_written_in_one_order() -> None:
     assert CODEC.encode(frozenset(names)) == CODEC.encode(frozenset(reversed(names)))
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="how floors move cannot be recorded")
 def test_a_scene_with_tables_for_bids_comes_back() -> None:
     floors = FloorOutlook(
         step_s=600.0,

@@ -19,11 +19,11 @@ def dollars(text: str | None) -> Decimal | None:
     ("max_bid", "max_hourly", "on_demand", "limit"),
     [
         (None, None, None, None),
-        (None, None, "0.600", "0.540"),
+        (None, None, "0.600", "0.539"),
         (None, None, "0.6017", "0.541"),  # 0.54153 rounded down to a bid
         ("0.500", None, "0.600", "0.500"),
         ("0.500", "0.400", "0.600", "0.400"),
-        ("0.700", None, "0.600", "0.540"),
+        ("0.700", None, "0.600", "0.539"),
         ("0.500", None, None, "0.500"),
     ],
 )
@@ -39,9 +39,9 @@ def test_the_ceiling_is_the_lowest_bound(
     [
         ("0.200", "0.600", "0.230"),
         ("0.2001", "0.600", "0.231"),  # rounded up, so that it wins
-        ("0.500", "0.600", "0.540"),  # no room for the whole markup
-        ("0.540", "0.600", "0.540"),
-        ("0.5401", "0.600", None),  # the ceiling does not win
+        ("0.500", "0.600", "0.539"),  # no room for the whole markup
+        ("0.540", "0.600", None),
+        ("0.539", "0.600", "0.539"),
         ("0.541", "0.600", None),
         ("0", "0.600", "0.001"),
         (None, "0.600", None),
@@ -59,7 +59,7 @@ def test_a_first_bid_wins_now_or_is_not_made(floor: str | None, on_demand: str |
         ("0.300", 0, "0.360"),
         ("0.300", 2, "0.360"),
         ("0.300", 3, None),
-        ("0.500", 0, "0.540"),
+        ("0.500", 0, "0.539"),
         ("0.540", 0, None),
         ("0.560", 0, None),
         ("0.001", 0, "0.002"),  # a fifth of nearly nothing is still a whole unit

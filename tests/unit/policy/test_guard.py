@@ -18,7 +18,7 @@ from autopilot.domain.actions import (
     Veto,
 )
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import LeaseState, Slot
+from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
@@ -220,10 +220,27 @@ def test_actions_of_one_decision_share_one_budget() -> None:
     assert [veto.reason for veto in vetoes] == [Reason.OVER_BUDGET]
 
 
-def test_a_slot_that_is_being_released_is_taken_until_the_next_decision() -> None:
-    allowed, vetoes = read(Release("lease-1", Reason.RETRY), SPOT, job=a_job(a_lease()))
-    assert allowed == (Release("lease-1", Reason.RETRY),)
-    assert [veto.reason for veto in vetoes] == [Reason.SLOT_TAKEN]
+LET_GO = Release("lease-1", Reason.RETRY)
+
+
+@pytest.mark.parametrize(
+    ("actions", "holder", "passes"),
+    [
+        ((LET_GO, SPOT), a_lease(), True),
+        ((SPOT, LET_GO), a_lease(), False),
+        ((Release("lease-2", Reason.RETRY), SPOT), a_lease(), False),
+        ((SaveAndStop("lease-1", Reason.RETRY), SPOT), a_lease(), False),
+        ((LET_GO, SPOT), an_intent(), False),
+        ((LET_GO, SPOT), an_intent(create_unknown=True, role=Role.LEAVE), False),
+    ],
+    ids=["released", "released later", "another released", "only saved", "not yet created", "perhaps created"],
+)
+def test_a_slot_is_free_once_its_holder_is_released_unless_that_may_not_exist_yet(
+    actions: tuple[Action, ...], holder: Lease, passes: bool
+) -> None:
+    allowed, vetoes = read(*actions, job=a_job(holder))
+    assert (SPOT in allowed) is passes
+    assert [veto.reason for veto in vetoes] == ([] if passes else [Reason.SLOT_TAKEN])
 
 
 @pytest.mark.parametrize(
