@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from math import inf, isinf
 from statistics import median
 
@@ -14,6 +15,7 @@ from autopilot.backtest.map_bids import start_on_bids
 from autopilot.backtest.play import Conditions, play
 from autopilot.backtest.suite import BidJob, BidRun, BidSuite, BidTerms, Listing
 from autopilot.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
+from autopilot.backtest.tasks import DAY
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_a_paused_machine_shows_its_floor() -> None:
 
 @pytest.mark.parametrize("kind", ["vast", "three-machines"])
 def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> None:
-    suite = synthetic_suite(kind, 5, work_h=3.0, stretches=(1.3, 2.0), starts=2)
+    suite = synthetic_suite(kind, 5, replace(DAY, work_s=3 * 3600.0), stretches=(1.3, 2.0), starts=2)
     for run in suite.runs:
         outcome = play(suite, run, lambda terms, job: start_on_bids(terms, job, {}), Conditions())  # type: ignore[arg-type]
         assert outcome.status == "finished"
