@@ -14,7 +14,7 @@ from autopilot.domain import events as e
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
-from autopilot.domain.money import BYTES_PER_GB
+from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import utc_day
@@ -218,7 +218,12 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
         # The market took the destroy and did not carry it out: it never stopped billing.
         billed_from = lease.spans[-1].ended_at or at
     else:
-        lease = _billed_unseen(lease, lease.observed_at, at)
+        seen_at = lease.observed_at
+        lease = _billed_unseen(lease, seen_at, at)
+        computes_at = instance.rate if status is InstanceStatus.RUNNING else ZERO
+        if lease.spans and computes_at > lease.spans[-1].rate:
+            # It may have begun right after the last sight: between two sights the dearer one counts.
+            billed_from = max(seen_at, lease.spans[-1].started_at)
     lease = replace(
         lease,
         status=status,

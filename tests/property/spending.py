@@ -294,7 +294,7 @@ class Spending:
         return self._is(self.trouble.killed_at_a_limit if self.is_at_a_limit else self.trouble.killed)
 
     def _die(self) -> None:
-        self.dead_until = self.now + timedelta(seconds=self.luck.choice([60, 300, 1800, 3600]))
+        self.dead_until = self.now + timedelta(seconds=self.luck.choice([1800, 3600] if self.is_at_a_limit else [60, 300, 1200, 3600]))
 
     def _apply(self, job_id: str, *events: e.Event) -> None:
         for event in events:
@@ -530,8 +530,8 @@ def a_scenario(seed: int) -> Spending:
         killed_at_a_limit=0 if is_fair else chance(0.3),
     )
     floor = D(luck.randint(50, 1500)) / 1000
-    disk_price = luck.choice([D("0.01"), D("0.15"), D("0.3")])
-    up, down = luck.choice([ZERO, ZERO, D("0.004"), D("0.02")]), luck.choice([ZERO, D("0.002"), D("0.01")])
+    disk_price = luck.choice([D("0.01"), D("0.01"), D("0.15")])
+    up, down = luck.choice([ZERO, ZERO, D("0.004"), D("0.02")]), luck.choice([ZERO, ZERO, D("0.002"), D("0.01")])
     start_and_stop = (
         create_reserve(floor * 3, disk_price * 20 / 720, PARAMS) + up * 2 * PARAMS.upload_gb + down * PARAMS.image_gb
     )
