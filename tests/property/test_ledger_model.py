@@ -120,8 +120,10 @@ class LedgerMachine(RuleBasedStateMachine):
         if self.now - lease.observed_at > timedelta(seconds=90):
             before = to_nano(lease.rate), to_nano(lease.storage_rate)
             self.machines[lease_id].change(unseen_since, lease.spans[-1].status, *before)
-        is_dearer = compute > self.machines[lease_id].stretches[-1].compute
-        self.machines[lease_id].change(unseen_since if is_dearer else self.micros, status, compute, kept)
+        last = self.machines[lease_id].stretches[-1]
+        if compute > last.compute:
+            self.machines[lease_id].change(max(unseen_since, last.start), last.status, compute, last.disk)
+        self.machines[lease_id].change(self.micros, status, compute, kept)
         self.save(evolve_lease(lease, e.LeaseObserved(lease_id, shown, self.now)))
 
     @rule(lease_id=live, sent=st.integers(0, 10**9))
