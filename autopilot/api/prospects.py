@@ -25,13 +25,15 @@ from autopilot.policy.shape import LONGEST_S, shape_of
 
 FINE_FROM = 0.95
 """A job less likely than this to be done in time is tight, whatever its slack."""
+SAID_FROM = 0.01
+"""A smaller share of markets in which the budget runs out is not spoken of."""
 INFEASIBLE = "infeasible"
 LATER = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Deadlines that are tried as a way out, as multiples of the time that is left."""
 
 
 class Unlikely(UserError):
-    """The job would probably not be done in time for its money."""
+    """The job would probably not be done in time, or not for its money."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,12 @@ def prospects(
             notes += (f"the budget suffices in {likely.finished:.0%} of the markets that were played through",)
         return Prospects(likely, None, notes=notes)
     limit = None if job.spec.budget is None else float(job.spec.budget)
-    refused = refusal(likely, limit, least_probability)
+    unlimited = likely if asked.budget is None else replace(asked, budget=None).answer()
+    refused = refusal(likely, unlimited, limit, least_probability)
     if refused is not None:
-        return Prospects(likely, INFEASIBLE, refused, _ways_out(job, asked, least_probability), notes)
+        return Prospects(likely, INFEASIBLE, refused, _ways_out(job, asked, unlimited, least_probability), notes)
+    if likely.parked >= SAID_FROM:
+        notes += (f"in {likely.parked:.0%} of the markets the money is out first, and the job is parked",)
     is_fine = verdict is Verdict.FINE and likely.on_time >= FINE_FROM
     return Prospects(likely, Verdict.FINE if is_fine else Verdict.TIGHT, notes=notes)
 
@@ -162,11 +167,10 @@ def _set_aside(job: Job, choice: Candidate, params: Params) -> Decimal:
     return create_reserve(choice.rate, storage, params, traffic)
 
 
-def _ways_out(job: Job, asked: _Question, least_probability: float) -> tuple[str, ...]:
+def _ways_out(job: Job, asked: _Question, unlimited: Forecast, least_probability: float) -> tuple[str, ...]:
     """More money, more time, or cheaper hours, each with a number that would do."""
     ways: list[str] = []
     if job.spec.budget is not None and asked.budget is not None:
-        unlimited = replace(asked, budget=None).answer()
         needed = job.spec.budget + Decimal(unlimited.p90 - asked.budget)
         if unlimited.on_time >= least_probability and needed > job.spec.budget:
             ways.append(f"more budget: {show(needed)} is enough in 9 markets of 10")

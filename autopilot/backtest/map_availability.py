@@ -15,7 +15,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
-from autopilot.policy.forecast import LEAST_PROBABILITY, forecast, refusal
+from autopilot.policy.forecast import LEAST_PROBABILITY, Forecast, forecast, refusal
 from autopilot.policy.phases import first_belief, next_belief
 
 ABLE = Capabilities(
@@ -94,18 +94,21 @@ class AvailabilityMapping:
         return choice
 
     def _is_refused(self, view: AvailabilityView) -> bool:
-        """As ``submit`` would refuse the job: too unlikely to be done in time within its budget."""
+        """As ``submit`` would refuse the job: too unlikely to be done in time, or within its budget."""
+        likely, unlimited = self._forecast(view, self._told.budget), self._forecast(view, None)
+        return refusal(likely, unlimited, self._told.budget, LEAST_PROBABILITY) is not None
+
+    def _forecast(self, view: AvailabilityView, budget: float | None) -> Forecast:
         told = self._told
-        expected = forecast(
+        return forecast(
             self._shape,
             left_s=told.deadline_s,
             work_s=told.work_s,
             on_demand_burn=self._on_demand_rate,
-            budget=told.budget,
+            budget=budget,
             is_on=view.spot_available,
             work_error=told.work_error,
         )
-        return refusal(expected, told.budget, LEAST_PROBABILITY) is not None
 
 
 def _choice_of(lease: Lease) -> Choice:

@@ -41,7 +41,7 @@ def submit(
     dry_run
         Show the plan and its cost; submit nothing.
     min_probability
-        A job with a deadline is refused when it is less likely than this to be done in time and within its budget.
+        A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
     json
         Print the answer as JSON.
     """

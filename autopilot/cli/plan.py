@@ -27,7 +27,7 @@ def plan(file: JobFile, /, *, min_probability: float = 0.8, json: Annotated[bool
     file
         The job file, or - for standard input.
     min_probability
-        A job with a deadline is refused when it is less likely than this to be done in time and within its budget.
+        A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
     json
         Print the answer as JSON.
     """

@@ -195,6 +195,11 @@ class Lease:
         return self.capacity_type is CapacityType.SPOT
 
     @property
+    def was_listed(self) -> bool:
+        """Whether the market has shown it, and so what it bills for it, since it said that it was created."""
+        return self.last_seen_at is not None and self.last_seen_at != self.acquired_at
+
+    @property
     def observed_at(self) -> datetime:
         """When the market last gave word of it: shown, or plainly missing from a complete list."""
         return max(at for at in (self.intended_at, self.acquired_at, self.last_seen_at, self.absent_at) if at)

@@ -322,7 +322,8 @@ class Engine:
     def _renew_permits(self, chronicle: Chronicle, exposure: Exposure, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
-        One that was told to save and stop gets no more: if we are gone before it has, it stops itself soon.
+        One that was told to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does one
+        that no list has shown yet, beyond its first: nobody knows what the market bills for it.
         """
         for lease in chronicle.job.leases:
             watch = self.watches.get(lease.provider)
@@ -331,7 +332,8 @@ class Engine:
                 continue
             renewed = lease.permit_renewed_at
             told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
-            is_due = renewed is None or (now - renewed >= PERMIT_EVERY and lease.role is not Role.SAVE_AND_STOP)
+            may_go_on = lease.was_listed and lease.role is not Role.SAVE_AND_STOP
+            is_due = renewed is None or (may_go_on and now - renewed >= PERMIT_EVERY)
             if is_due or told_to_stop:
                 ttl_s = self._permit_ttl_s(chronicle.job, exposure)
                 chronicle.apply(e.PermitRenewed(lease.id, lease.permit_seq + 1, now, ttl_s))

@@ -17,7 +17,9 @@ from autopilot.policy.value import ON_DEMAND, cost_to_go
 
 RUNS = 500
 LEAST_PROBABILITY = 0.8
-"""A job that is less likely to be done in time, within its budget, is refused unless the user asks for less."""
+"""A job that is less likely to be done by its deadline, money aside, is refused unless the user asks for less."""
+EVEN_ODDS = 0.5
+"""A budget that suffices in fewer markets is expected to be too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +42,21 @@ class Forecast:
     """Dollars for all of the work on demand from now on."""
 
 
-def refusal(forecast: Forecast, budget: float | None, least_probability: float) -> str | None:
-    """Why a job is not to be started, in words with numbers; None when it is likely enough to be done in time."""
-    if forecast.on_time >= least_probability:
+def refusal(likely: Forecast, unlimited: Forecast, budget: float | None, least_probability: float) -> str | None:
+    """Why a job is not to be started, in words with numbers; None when nothing speaks against it.
+
+    ``unlimited``: the same job without a budget. A budget is too small when being done in time is expected to cost more
+    than it: in more than half of the markets the money is out first. Where it is out first all the same, the job is
+    parked at its last checkpoint, so even odds are not a gamble with money.
+    """
+    if unlimited.on_time < least_probability:
+        likely_is = f"only {unlimited.on_time:.0%} likely to be done by its deadline"
+        return f"the job is {likely_is}; at least {least_probability:.0%} is asked for"
+    if budget is None or likely.on_time >= min(EVEN_ODDS, least_probability):
         return None
-    likely = f"only {forecast.on_time:.0%} likely to be done by its deadline"
-    wanted = f"at least {least_probability:.0%} is asked for"
-    if budget is None or not forecast.parked:
-        return f"the job is {likely}; {wanted}"
     return (
-        f"the job is {likely} within its budget of ${budget:.2f}; {wanted}."
-        f" In {forecast.parked:.0%} of the markets the money is out first"
+        f"to be done by its deadline the job is expected to cost ${unlimited.p50:.2f}, more than its budget of"
+        f" ${budget:.2f}: in {1 - likely.on_time:.0%} of the markets the money is out first"
     )
 
 

@@ -427,9 +427,8 @@ class Spending:
         for lease in job.leases:
             told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
             since = lease.permit_renewed_at
-            is_due = since is None or (
-                self.now - since >= timedelta(seconds=60) and lease.role is not Role.SAVE_AND_STOP
-            )
+            may_go_on = lease.was_listed and lease.role is not Role.SAVE_AND_STOP
+            is_due = since is None or (may_go_on and self.now - since >= timedelta(seconds=60))
             if lease.is_wanted and (is_due or told_to_stop):
                 ttl_s = permit_ttl_s(lefts, PERMIT_S, PARAMS)
                 self._apply(job_id, e.PermitRenewed(lease.id, lease.permit_seq + 1, self.now, ttl_s))

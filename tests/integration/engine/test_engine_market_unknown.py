@@ -90,6 +90,21 @@ async def test_a_search_that_fails_only_delays(world: World) -> None:
     await world.until_over()
 
 
+async def test_a_machine_that_no_list_has_shown_gets_no_second_permit(world: World) -> None:
+    """What the market bills for it is not known: it must end by itself unless it comes into sight."""
+    world.agents.total_steps = 400
+    await world.tick()
+    await world.submit()
+    await world.tick()
+    await world.fault("list", "http_503", times=None)
+    await world.tick(12)
+    (lease,) = await world.leases()
+    assert (lease.was_listed, lease.permit_seq) == (False, 1)
+    await world.clear_faults()
+    await world.tick(12)
+    assert (await world.lease(lease.id)).permit_seq > 1
+
+
 async def test_an_unknown_market_does_not_keep_a_cancelled_job_from_its_destroy(world: World) -> None:
     lease = await world.running()
     await world.fault("list", "http_503", times=None)

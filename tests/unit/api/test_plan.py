@@ -38,7 +38,8 @@ def test_a_job_with_time_and_money_is_fine() -> None:
 def test_too_little_money_is_refused_with_numbers_and_ways_out() -> None:
     body = planned(work_estimate=10 * HOUR, deadline=START + 14 * HOUR, budget=D("2.30"))
     assert body["verdict"] == "infeasible"
-    assert "likely to be done by its deadline within its budget of $2.30; at least 80% is asked for" in body["refusal"]
+    assert "more than its budget of $2.30" in body["refusal"]
+    assert "of the markets the money is out first" in body["refusal"]
     money = next(way for way in body["ways_out"] if way.startswith("more budget: $"))
     enough = D(money.removeprefix("more budget: $").split(" ")[0])
     assert D("2.30") < enough < 8
@@ -46,6 +47,15 @@ def test_too_little_money_is_refused_with_numbers_and_ways_out() -> None:
     richer = planned(work_estimate=10 * HOUR, deadline=START + 14 * HOUR, budget=enough)
     assert richer["refusal"] is None, richer
     assert planned(0.0, work_estimate=10 * HOUR, deadline=START + 14 * HOUR, budget=D("2.30"))["refusal"] is None
+
+
+def test_a_budget_that_probably_suffices_is_tight_and_the_risk_is_named() -> None:
+    asked: dict[str, Any] = {"work_estimate": 10 * HOUR, "deadline": START + 14 * HOUR}
+    median = D(planned(**asked)["forecast"]["p50"])
+    body = planned(**asked, budget=median * D("1.1"))
+    assert (body["verdict"], body["refusal"]) == ("tight", None)
+    assert 0.5 <= body["forecast"]["on_time"] < 0.95
+    assert any("of the markets the money is out first" in note for note in body["notes"])
 
 
 def test_spot_alone_before_a_near_deadline_is_refused_and_a_later_one_named() -> None:

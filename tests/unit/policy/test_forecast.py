@@ -124,12 +124,21 @@ def test_a_spot_price_that_is_known_better_is_charged() -> None:
 LIKELY = Forecast(10, 8, 10, 12, on_time=0.9, finished=0.9, parked=0.1, preemptions=1, on_demand_cost=20)
 
 
-def test_refusals_name_the_probability_and_the_budget() -> None:
-    assert refusal(LIKELY, 12.0, 0.8) is None
-    assert refusal(LIKELY, 12.0, 0.9) is None
-    told = refusal(replace(LIKELY, on_time=0.61, parked=0.39), 12.0, 0.8)
-    assert told == (
-        "the job is only 61% likely to be done by its deadline within its budget of $12.00; at least 80% is asked for."
-        " In 39% of the markets the money is out first"
+def test_a_job_is_refused_when_it_will_probably_be_late() -> None:
+    late = replace(LIKELY, on_time=0.61, parked=0.0)
+    assert refusal(late, late, None, 0.8) == (
+        "the job is only 61% likely to be done by its deadline; at least 80% is asked for"
     )
-    assert "budget" not in (refusal(replace(LIKELY, on_time=0.5, parked=0.0), None, 0.8) or "")
+    assert refusal(late, late, None, 0.6) is None
+    assert "budget" not in (refusal(replace(late, on_time=0.3), late, 12.0, 0.8) or "")
+
+
+def test_a_job_is_refused_when_being_in_time_is_expected_to_cost_more_than_its_budget() -> None:
+    unlimited = replace(LIKELY, on_time=1.0, parked=0.0, p50=13.5)
+    assert refusal(replace(LIKELY, on_time=0.5, parked=0.5), unlimited, 12.0, 0.8) is None
+    poor = replace(LIKELY, on_time=0.45, parked=0.55)
+    assert refusal(poor, unlimited, 12.0, 0.8) == (
+        "to be done by its deadline the job is expected to cost $13.50, more than its budget of $12.00:"
+        " in 55% of the markets the money is out first"
+    )
+    assert refusal(poor, unlimited, 12.0, 0.4) is None
