@@ -322,8 +322,8 @@ class Engine:
     def _renew_permits(self, chronicle: Chronicle, exposure: Exposure, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
-        One that was told to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does one
-        that no list has shown yet, beyond its first: nobody knows what the market bills for it.
+        One that was told to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
+        one that no list has shown yet, beyond its first: nobody knows what the market bills for it.
         """
         for lease in chronicle.job.leases:
             watch = self.watches.get(lease.provider)
