@@ -1,17 +1,15 @@
-"""What a tick does last and may do late: settle bills, delete surplus checkpoints, keep the market's history."""
+"""What a tick does last and may do late: settle bills, keep the market's history."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
 
-from autopilot.domain.job import Job
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.engine.settle import due, settlement, window
-from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, PriceObservation, Provider
 from autopilot.ports.store import Store, UnitOfWork
@@ -19,8 +17,6 @@ from autopilot.ports.store import Store, UnitOfWork
 log = structlog.get_logger(__name__)
 
 PRICES_EVERY = timedelta(minutes=5)
-FEWEST_KEPT = 2
-"""Checkpoints that are always kept, whatever the job file says: the newest may yet prove bad to restore."""
 
 
 class Chores:
@@ -28,18 +24,15 @@ class Chores:
         self,
         providers: Mapping[str, Provider],
         store: Store,
-        blobs: BlobStore,
         clock: Clock,
         settle_delay: timedelta,
     ) -> None:
         self._providers = providers
         self._store = store
-        self._blobs = blobs
         self._clock = clock
         self._settle_delay = settle_delay
         self._settled_at: datetime | None = None
         self._prices_at: datetime | None = None
-        self._tidied: dict[str, tuple[int, int]] = {}
 
     async def settle(self) -> None:
         """Take over the market's own figures for instances that are gone."""
@@ -67,23 +60,6 @@ class Chores:
                         await uow.post(entries)
                         await uow.save_lease(replace(lease, settled_at=now))
                         log.info("lease.settled", lease=lease.id, entries=len(entries))
-
-    async def delete_surplus_checkpoints(self, jobs: Sequence[Job]) -> None:
-        """Keep the newest few of each job; what cannot be deleted now is tried again when the next one comes."""
-        for job in jobs:
-            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint.order:
-                continue
-            async with self._store.snapshot() as uow:
-                surplus = (await uow.checkpoints_of(job.id))[max(job.spec.checkpoints_kept, FEWEST_KEPT) :]
-            for checkpoint in surplus:
-                try:
-                    await self._blobs.delete_prefix(f"jobs/{job.id}/{checkpoint.lease_id}/ckpt/{checkpoint.number}")
-                except BlobUnavailable as problem:
-                    log.warning("checkpoint.undeleted", job=job.id, reason=str(problem))
-                    return
-                async with self._store.transaction() as uow:
-                    await uow.remove_checkpoint(checkpoint)
-            self._tidied[job.id] = job.checkpoint.order
 
     async def record_prices(
         self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], now: datetime

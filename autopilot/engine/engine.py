@@ -33,6 +33,7 @@ from autopilot.engine.chronicle import Chronicle
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.reconcile import lease_events
+from autopilot.engine.retention import Retention
 from autopilot.engine.strays import Strays
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
@@ -99,7 +100,8 @@ class Engine:
         self._mailbox = Mailbox(blobs, config.permit_ttl_s)
         self._strays = Strays(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
-        self._chores = Chores(providers, store, blobs, clock, config.settle_delay)
+        self._chores = Chores(providers, store, clock, config.settle_delay)
+        self._retention = Retention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
 
     async def tick(self) -> None:
@@ -126,9 +128,12 @@ class Engine:
             self.calls.change_bid(lease, record, standing)
         self._destroy_due(jobs, strays)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
-        self._mailbox.forget(frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over))
+        self._mailbox.forget(
+            frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over),
+            frozenset(job.id for job in jobs),
+        )
         await self._chores.settle()
-        await self._chores.delete_surplus_checkpoints(jobs)
+        await self._retention.delete_surplus(jobs)
         self.last_tick_at = self._clock.now()
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:

@@ -14,10 +14,12 @@ from autopilot.domain import events as e
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
-from autopilot.ports.checkpoints import verified_manifest
+from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest
 from autopilot.ports.mailbox import (
     ExitRecord,
     Heartbeat,
+    Manifest,
+    Orders,
     Work,
     exit_key,
     heartbeat_key,
@@ -25,6 +27,7 @@ from autopilot.ports.mailbox import (
     orders_key,
     parse_exit,
     parse_heartbeat,
+    verified_key,
 )
 from autopilot.ports.orders import CheckpointRef, build_orders
 
@@ -54,6 +57,7 @@ class Mailbox:
         self._searches: dict[str, asyncio.Task[Checkpoint | None]] = {}
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
+        self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
 
     async def read(self, job: Job, lease: Lease, now: datetime) -> Mail:
         """Everything new from the lease's agent. A store that cannot be asked means: nothing new."""
@@ -87,12 +91,21 @@ class Mailbox:
             lease.role,
             lease.run_epoch,
             restore and (restore.lease_id, restore.number),
-            heartbeat and (heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n),
+            heartbeat and _wishes(heartbeat),
         )
         if self._written.get(lease.id) == face:
             return
+        try:
+            orders = self._orders(job, lease, heartbeat, await self._restorable(job))
+            await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
+        except BlobUnavailable as problem:
+            log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
+            return
+        self._written[lease.id] = face
+
+    def _orders(self, job: Job, lease: Lease, heartbeat: Heartbeat | None, restore: CheckpointRef | None) -> Orders:
         spec = job.spec
-        orders = build_orders(
+        return build_orders(
             self._blobs,
             job_id=job.id,
             lease_id=lease.id,
@@ -109,20 +122,37 @@ class Mailbox:
                 spec.checkpoint_path or "",
                 None if spec.work_estimate is None else round(spec.work_estimate.total_seconds()),
             ),
-            restore=CheckpointRef(restore.lease_id, restore.number, restore.part_count) if restore else None,
-            boot=heartbeat.boot if heartbeat else 1,
-            next_log_n=heartbeat.next_log_n if heartbeat else 0,
-            next_ckpt_n=heartbeat.next_ckpt_n if heartbeat else 0,
+            restore=restore,
+            heartbeat=heartbeat,
         )
-        try:
-            await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
-        except BlobUnavailable as problem:
-            log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
-            return
-        self._written[lease.id] = face
 
-    def forget(self, lease_ids: frozenset[str]) -> None:
-        """Drop what is kept for leases other than these."""
+    async def _restorable(self, job: Job) -> CheckpointRef | None:
+        """The job's newest verified checkpoint, by the daemon's own copy of its manifest.
+
+        Raises ``BlobUnavailable`` when that cannot be read: orders to begin anew would throw the work away.
+        """
+        newest = job.checkpoint
+        if newest is None:
+            return None
+        manifest = await self._kept_manifest(newest)
+        if manifest is None:
+            raise BlobUnavailable(f"the manifest of the newest checkpoint of {job.id} is missing")
+        key = verified_key(job.id, newest.lease_id, newest.number)
+        return CheckpointRef(newest.lease_id, newest.number, key, manifest.part_keys(job.id, newest.lease_id))
+
+    async def _kept_manifest(self, checkpoint: Checkpoint) -> Manifest | None:
+        name = checkpoint.lease_id, checkpoint.number
+        known, manifest = self._manifests.get(checkpoint.job_id, (None, None))
+        if known != name:
+            manifest = await kept_manifest(self._blobs, checkpoint.job_id, *name)
+            if manifest is not None:
+                self._manifests[checkpoint.job_id] = name, manifest
+        return manifest
+
+    def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
+        """Drop what is kept for leases and jobs other than these."""
+        for job_id in self._manifests.keys() - job_ids:
+            del self._manifests[job_id]
         for kept in (self._probed, self._written, self._heartbeats):
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
@@ -163,12 +193,15 @@ class Mailbox:
 
     async def _verified(self, job: Job, lease: Lease, number: int, now: datetime) -> Checkpoint | None:
         """Only the run that the job is in now may add to its checkpoints: a zombie of an older one may not."""
-        manifest = await verified_manifest(self._blobs, job.id, lease.id, number)
+        kept = await self._kept_manifest(job.checkpoint) if job.checkpoint else None
+        trusted = contents(kept, job.id, job.checkpoint.lease_id) if kept and job.checkpoint else frozenset()
+        manifest = await verified_manifest(self._blobs, job.id, lease.id, number, trusted)
         if manifest is None or not manifest.run_epoch == lease.run_epoch == job.run_epoch:
             self._rejected.add((lease.id, number))
             reason = "not whole" if manifest is None else f"written under run epoch {manifest.run_epoch}"
             log.warning("checkpoint.rejected", job=job.id, lease=lease.id, number=number, reason=reason)
             return None
+        await keep_verified(self._blobs, job.id, lease.id, manifest)
         return Checkpoint(
             job_id=job.id,
             lease_id=lease.id,
@@ -180,6 +213,12 @@ class Mailbox:
             part_count=len(manifest.parts),
             verified_at=now,
         )
+
+
+def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
+    """What in a heartbeat calls for other orders."""
+    parts = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part, heartbeat.state
+    return heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n, *parts
 
 
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:

@@ -15,13 +15,14 @@ from typing import Any, Literal, TypeVar, get_args
 
 VERSION = 1
 MAX_OBJECT_BYTES = 1_000_000
-MAX_PARTS = 1_000
+MAX_PARTS = 2_000
 MAX_TEXT = 500
 
 Role = Literal["wait", "run", "save_and_stop", "leave"]
 AgentState = Literal["waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left"]
 
 _MAX_INT = 2**53
+_PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/ckpt/\d{1,9}/)?part-\d{1,6}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 T = TypeVar("T")
@@ -51,6 +52,11 @@ def part_key(job_id: str, lease_id: str, n: int, i: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/part-{i}"
 
 
+def verified_key(job_id: str, lease_id: str, n: int) -> str:
+    """The daemon's own copy of a manifest that it has verified: no machine may write there."""
+    return f"jobs/{job_id}/verified/{lease_id}.{n}.json"
+
+
 def manifest_key(job_id: str, lease_id: str, n: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/manifest.json"
 
@@ -73,9 +79,12 @@ class Work:
 
 @dataclass(frozen=True)
 class RestoreUrls:
-    """Where a verified checkpoint can be read: its manifest, then part 0, 1, …"""
+    """Where the newest verified checkpoint can be read: its manifest, and its parts from ``first_part`` on."""
 
+    lease: str
+    n: int
     manifest_url: str
+    first_part: int
     part_urls: tuple[str, ...]
 
 
@@ -88,10 +97,11 @@ class LogUrl:
 
 @dataclass(frozen=True)
 class CheckpointUrls:
-    """Where checkpoint number ``n`` may be written; the agent makes its parts as large as it takes to fit."""
+    """Where checkpoint number ``n`` may be written: its manifest, and its parts from ``first_part`` on."""
 
     n: int
     manifest_url: str
+    first_part: int
     part_urls: tuple[str, ...]
 
 
@@ -107,6 +117,7 @@ class PutUrls:
 class Orders:
     """What the agent shall do now. A higher ``seq`` than it has seen renews its permit for ``permit_ttl_s``."""
 
+    lease: str
     run_epoch: int
     seq: int
     permit_ttl_s: int
@@ -126,8 +137,10 @@ class Heartbeat:
     """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
 
     ``last_ckpt_n`` is the newest checkpoint whose manifest this machine has written, ``next_ckpt_n`` and
-    ``next_log_n`` the numbers for which it needs URLs next. ``saved``: its work is stopped and nothing is left
-    to upload (believe it only with ``orders_seq_seen`` at or after the orders that said ``save_and_stop``).
+    ``next_log_n`` the numbers for which it needs URLs next: ``parts_wanted`` parts of that checkpoint from
+    ``next_part`` on, and to restore one its parts from ``restore_part`` on. ``saved``: its work is stopped and
+    nothing is left to upload (believe it only with ``orders_seq_seen`` at or after the orders that said
+    ``save_and_stop``).
     """
 
     boot: int
@@ -140,6 +153,9 @@ class Heartbeat:
     progress: float | None = None
     last_ckpt_n: int | None = None
     next_ckpt_n: int = 0
+    next_part: int = 0
+    parts_wanted: int = 0
+    restore_part: int = 0
     next_log_n: int = 0
     bytes_sent: int = 0
     error: str = ""
@@ -164,7 +180,7 @@ class ExitRecord:
 
 @dataclass(frozen=True)
 class Part:
-    """``key`` is relative to the manifest: always ``part-<i>``."""
+    """``key`` is ``part-<i>`` for one of the checkpoint's own, else ``<lease>/ckpt/<n>/part-<i>``."""
 
     key: str
     size: int
@@ -173,7 +189,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A complete checkpoint: a tar archive in parts. The newest is the one with the highest (``run_epoch``, ``n``)."""
+    """A complete checkpoint: an index and the parts that it speaks of, which may be those of older checkpoints.
+
+    The newest is the one with the highest (``run_epoch``, ``n``).
+    """
 
     run_epoch: int
     n: int
@@ -183,6 +202,11 @@ class Manifest:
     @property
     def size(self) -> int:
         return sum(part.size for part in self.parts)
+
+    def part_keys(self, job_id: str, lease_id: str) -> tuple[str, ...]:
+        """The blobs of its parts, in order, when it lies beneath that lease."""
+        own = f"{lease_prefix(job_id, lease_id)}/ckpt/{self.n}"
+        return tuple(f"jobs/{job_id}/{part.key}" if "/" in part.key else f"{own}/{part.key}" for part in self.parts)
 
     def to_json(self) -> bytes:
         return _dump(self)
@@ -235,6 +259,9 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         progress=None if progress is None else _fraction(progress),
         last_ckpt_n=_whole_or_none(body.get("last_ckpt_n")),
         next_ckpt_n=_whole(body.get("next_ckpt_n", 0)),
+        next_part=_whole(body.get("next_part", 0), maximum=MAX_PARTS),
+        parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
+        restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
         next_log_n=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         error=_text(body.get("error", "")),
@@ -259,18 +286,20 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
     return Manifest(
         run_epoch=_whole(body.get("run_epoch")),
         n=_whole(body.get("n")),
-        parts=tuple(_part(i, part) for i, part in enumerate(parts)),
+        parts=tuple(_part(part) for part in parts),
         step=_whole_or_none(body.get("step")),
     )
 
 
-def _part(i: int, body: object) -> Part:
-    if not isinstance(body, dict) or body.get("key") != f"part-{i}":
-        raise ValueError("not the part that belongs here")
-    sha256 = body.get("sha256")
+def _part(body: object) -> Part:
+    if not isinstance(body, dict):
+        raise ValueError("not a part")
+    key, sha256 = body.get("key"), body.get("sha256")
+    if not isinstance(key, str) or not _PART_KEY.fullmatch(key):
+        raise ValueError("not the key of a part")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise ValueError("not a SHA-256")
-    return Part(key=f"part-{i}", size=_whole(body.get("size")), sha256=sha256)
+    return Part(key=key, size=_whole(body.get("size")), sha256=sha256)
 
 
 def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:

@@ -15,7 +15,8 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from autopilot.agent.bootstrap import agent_sha256, agent_source, onstart
+from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
+from autopilot.agent.bootstrap import onstart
 from autopilot.api.app import create_app
 from autopilot.api.jobs import Jobs
 from autopilot.blobs.listener import blob_listener
@@ -156,7 +157,7 @@ class AgentBootstrap:
     @classmethod
     async def prepare(cls, blobs: BlobStore) -> AgentBootstrap:
         """Puts this version's agent where machines can fetch it."""
-        key = f"agent/{agent_sha256()}.py"
+        key = agent_key()
         if await blobs.size(key) is None:
             await blobs.put(key, agent_source())
         return cls(blobs, key)

@@ -1,0 +1,71 @@
+"""Which checkpoints stay in the store: the newest few of each job, and every part that one of them names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import structlog
+
+from autopilot.domain.job import Checkpoint, Job
+from autopilot.ports.blobs import BlobStore, BlobUnavailable
+from autopilot.ports.checkpoints import kept_manifest
+from autopilot.ports.mailbox import verified_key
+from autopilot.ports.store import Store
+
+log = structlog.get_logger(__name__)
+
+FEWEST_KEPT = 2
+"""Checkpoints that are always kept, whatever the job file says: the newest may yet prove bad to restore."""
+
+_CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?:part-\d+|manifest\.json)")
+
+
+class Retention:
+    def __init__(self, store: Store, blobs: BlobStore) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._tidied: dict[str, tuple[int, int]] = {}
+
+    async def delete_surplus(self, jobs: Sequence[Job]) -> None:
+        """Once after each new checkpoint; what cannot be deleted now is tried again when the next one comes."""
+        for job in jobs:
+            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint.order:
+                continue
+            async with self._store.snapshot() as uow:
+                known = await uow.checkpoints_of(job.id)
+            keep = max(job.spec.checkpoints_kept, FEWEST_KEPT)
+            try:
+                await self._delete(job, known[:keep], known[keep:])
+            except BlobUnavailable as problem:
+                log.warning("checkpoint.undeleted", job=job.id, reason=str(problem))
+                continue
+            self._tidied[job.id] = job.checkpoint.order
+
+    async def _delete(self, job: Job, kept: Sequence[Checkpoint], surplus: Sequence[Checkpoint]) -> None:
+        needed: set[str] = set()
+        for checkpoint in kept:
+            manifest = await kept_manifest(self._blobs, job.id, checkpoint.lease_id, checkpoint.number)
+            if manifest is None:
+                log.error("checkpoint.manifest_missing", job=job.id, number=checkpoint.number)
+                return  # without it nobody knows which parts it needs
+            needed.update(manifest.part_keys(job.id, checkpoint.lease_id))
+        newest = {c.lease_id: c.number for c in reversed((*kept, *surplus))}
+        working = {lease.id for lease in job.leases if not lease.is_over}
+        kept_numbers = {(c.lease_id, c.number) for c in kept}
+        doomed = []
+        for key in await self._blobs.keys(f"jobs/{job.id}"):
+            found = _CHECKPOINT_OBJECT.fullmatch(key)
+            if found is None or key in needed:
+                continue
+            lease_id, number = found["lease"], int(found["n"])
+            is_under_way = lease_id in working and number > newest.get(lease_id, -1)
+            is_kept_manifest = key.endswith(".json") and (lease_id, number) in kept_numbers
+            if not is_under_way and not is_kept_manifest:
+                doomed.append(key)
+        doomed += [verified_key(job.id, checkpoint.lease_id, checkpoint.number) for checkpoint in surplus]
+        await self._blobs.delete(doomed)
+        if surplus:
+            async with self._store.transaction() as uow:
+                for checkpoint in surplus:
+                    await uow.remove_checkpoint(checkpoint)
