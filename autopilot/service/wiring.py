@@ -21,6 +21,7 @@ from autopilot.api.app import create_app
 from autopilot.api.jobs import Jobs
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
+from autopilot.blobs.s3 import Bucket, S3BlobStore
 from autopilot.config.job_file import parse_job
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
@@ -65,7 +66,10 @@ async def daemon(settings: Settings) -> AsyncIterator[Daemon]:
     async with AsyncExitStack() as stack:
         try:
             joined = await _joined(settings, stack)
-        except (StoreUnavailable, BlobUnavailable) as problem:
+        except BlobUnavailable as problem:
+            hint = "autopilot doctor tries it out" if settings.blobs.url else MEND_DISK
+            raise UserError(str(problem), hint=hint) from None
+        except StoreUnavailable as problem:
             raise UserError(str(problem), hint=MEND_DISK) from None
         except OSError as problem:
             raise UserError(f"{problem.filename or settings.state_dir}: {problem.strerror}", hint=MEND_DISK) from None
@@ -82,7 +86,7 @@ async def _joined(settings: Settings, stack: AsyncExitStack) -> Daemon:
     providers = connect_markets(settings, clock)
     for provider in providers.values():
         stack.push_async_callback(provider.close)
-    blobs = await _serve_blobs(settings, stack)
+    blobs = bucket(settings) if settings.blobs.url else await _serve_blobs(settings, stack)
     ids = UlidIds(clock)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
     engine = Engine(engine_config(settings), providers, store, blobs, bootstrap, clock, ids)
@@ -168,6 +172,13 @@ class AgentBootstrap:
             agent_sha256(),
             self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
         )
+
+
+def bucket(settings: Settings) -> S3BlobStore:
+    """The bucket that is configured. Raises ``UserError``."""
+    assert settings.blobs.url is not None, "asked for only when it is set"
+    name, secret = settings.bucket_key()
+    return S3BlobStore(Bucket(settings.blobs.url, name, secret, settings.blobs.endpoint, settings.blobs.region))
 
 
 def _parse(text: str, source: str, now: datetime) -> JobSpec:

@@ -100,7 +100,8 @@ class Download:
         """One part, verified; what has arrived is not asked for again when the connection is cut."""
         headers = {"Range": f"bytes={target.size}-"} if target.size else {}
         with self.web.answer("GET", url(), headers=headers) as response:
-            if response.status != 206:
+            # Some servers send the range under status 200; one that cannot sends everything.
+            if not (response.headers.get("Content-Range") or "").startswith(f"bytes {target.size}-"):
                 target.restart()
             coming = int(response.headers.get("Content-Length") or 0)
             while target.size <= part["size"]:
