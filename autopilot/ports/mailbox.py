@@ -63,7 +63,10 @@ def manifest_key(job_id: str, lease_id: str, n: int) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What the job runs; ``checkpoint_path`` (file or directory) is relative to ``workdir``. Empty means none.
+    """What the job runs; ``checkpoint_path`` (file, directory or pattern) is relative to ``workdir``. Empty means none.
+
+    ``progress`` says how to read it from the output: a regular expression or ``json``; empty: not at all. Without any
+    for ``stall_s`` the command has hung (0: it never has) and is ended as failed if ``stall_fails``.
 
     ``estimate_s`` is how long it takes without interruptions, None when the job does not say; only simulated work
     goes by it.
@@ -75,6 +78,9 @@ class Work:
     env: Mapping[str, str] = field(default_factory=dict)
     checkpoint_path: str = ""
     estimate_s: int | None = None
+    progress: str = ""
+    stall_s: int = 0
+    stall_fails: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import json
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -19,7 +20,7 @@ from .machine import Machine
 from .markets import MARKET_KEYS, ask_market, market_of
 from .memory import Memory
 from .orders import parse_orders
-from .progress import read_progress
+from .progress import Progress
 from .web import Web
 
 POLL_S = 15.0
@@ -42,9 +43,11 @@ class Agent:
         self.machine = Machine(self.now(), self.memory.values, self.speed)
         self.log = Log(self.memory["boot"])
         self.web = Web()
-        self.child = Child(self.memory["token"], self.log.add)
+        self.child = Child(self.memory["token"], self.take_output)
         self.keeper = Keeper(home, self.web, self.log, self.memory, lambda: self.machine.orders, self.speed)
-        self.progress_file = os.path.join(home, "progress.json")
+        self.progress = Progress(os.path.join(home, "progress.json"))
+        self.save_request = os.path.join(home, "save-request")
+        self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.wake = threading.Event()
         self.keeper.ask = self.wake.set
@@ -87,6 +90,7 @@ class Agent:
         code = self.child.ended()
         if code is not None:
             self.ended(code)
+        self.look_at_job()
         command = self.machine.decide(self.now())
         if command in ("setup", "run"):
             self.machine.process_started(command, self.now())
@@ -100,6 +104,27 @@ class Agent:
         elif command is not None and command != "quit":
             threading.Thread(target=self.attempt, args=(command,), daemon=True).start()
         return command
+
+    def look_at_job(self) -> None:
+        """What it says by files, and what is asked of it that way."""
+        machine, now = self.machine, self.now()
+        if machine.process != "run":
+            return
+        machine.progressed(self.progress.read(), now)
+        with contextlib.suppress(OSError):
+            machine.mark = os.stat(self.mark()).st_mtime_ns
+        if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.stop_since or 0):
+            self.requested_at = now
+            with open(self.save_request, "w"):
+                pass
+        if machine.has_stalled(now):
+            self.log.trouble("stall", "the job has said nothing new of its progress for too long")
+        else:
+            self.log.solved("stall")
+
+    def take_output(self, data: bytes) -> None:
+        self.log.add(data)
+        self.progress.feed(data)
 
     def take_in(self, event: tuple[Any, ...]) -> None:
         now = self.now()
@@ -145,7 +170,14 @@ class Agent:
         env = {name: value for name, value in os.environ.items() if name not in MARKET_KEYS}
         env.update({"PYTHONUNBUFFERED": "1", **work["env"]})
         env["AUTOPILOT_CHECKPOINT_PATH"] = self.checkpoint_path()
-        env["AUTOPILOT_PROGRESS_FILE"] = self.progress_file
+        env["AUTOPILOT_PROGRESS_FILE"] = self.progress.path
+        env["AUTOPILOT_SAVE_REQUEST"] = self.save_request
+        env["AUTOPILOT_CHECKPOINT_MARK"] = self.mark()
+        # The file that runs is also a place to import the job's helper from.
+        helper = os.path.join(os.path.abspath(sys.argv[0]), "helper")
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (helper, env.get("PYTHONPATH"))))
+        self.progress.forget()
+        self.progress = Progress(self.progress.path, work["progress"])
         try:
             self.child.start(kind, work[kind], self.beneath(work["workdir"]), env)
         except (OSError, ValueError) as error:
@@ -168,6 +200,11 @@ class Agent:
         path = work.get("checkpoint_path")
         return self.beneath(work["workdir"], path) if path else ""
 
+    def mark(self) -> str:
+        """The file that the job touches when its checkpoint is whole."""
+        work = self.machine.orders["work"] if self.machine.orders else {"workdir": "/"}
+        return self.beneath(work["workdir"], "autopilot-checkpoint")
+
     def prefetch(self) -> None:
         self.keeper.prefetch()
 
@@ -175,7 +212,15 @@ class Agent:
         self.keeper.restore(self.checkpoint_path())
 
     def checkpoint(self) -> None:
-        self.keeper.checkpoint(self.checkpoint_path(), self.machine.epoch, read_progress(self.progress_file)[0])
+        machine = self.machine
+        self.keeper.checkpoint(
+            self.checkpoint_path(),
+            machine.epoch,
+            self.progress.read()[0],
+            take=machine.fresh,
+            whole_at=machine.whole_at,
+            final=machine.final,
+        )
 
     def report(self) -> None:
         assert self.machine.orders is not None
@@ -224,7 +269,7 @@ class Agent:
         if machine.orders is None:
             return
         self.beats += 1
-        step, progress = read_progress(self.progress_file)
+        step, progress = self.progress.read()
         body = {
             **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": machine.orders["run_epoch"]},
             **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.saved()},

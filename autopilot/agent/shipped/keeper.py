@@ -9,10 +9,10 @@ from typing import Any
 from .download import Download
 from .log import Log
 from .memory import Memory
-from .snapshots import TRIES, Snapshots
+from .snapshots import TRIES, Moved, Snapshots
 from .stored import Stored
 from .transfer import Transfer
-from .tree import Corrupt, fingerprint
+from .tree import Corrupt, fingerprint, scan
 from .upload import Upload
 from .web import Web
 
@@ -45,12 +45,27 @@ class Keeper:
 
     # -- to the store
 
-    def checkpoint(self, path: str, run_epoch: int, step: int | None) -> None:
-        """Copy what is at ``path`` if it changed, then send the newest copy unless that is done."""
+    def checkpoint(
+        self, path: str, run_epoch: int, step: int | None, *, take: bool = True, whole_at: int = 0, final: bool = False
+    ) -> None:
+        """Copy what is at ``path`` if it changed and is to be taken, then send the newest copy unless that is done.
+
+        ``whole_at``: the job has said then (ns) that its files are whole, 0 if it never does; files that are newer are
+        on their way to the next checkpoint.
+        """
         if not path:
             return
         meta = {"run_epoch": run_epoch, "n": self.next_number(), "step": step, "uploaded": False}
-        self.seen = self.snapshots.take(path, meta, self.seen)
+        if (
+            take
+            and whole_at
+            and any(each.entry.mtime_ns > whole_at for each in scan(path) if each.entry.kind == "file")
+        ):
+            if not final:
+                raise Moved("the job is writing its next checkpoint")
+            take = False
+        if take:
+            self.seen = self.snapshots.take(path, meta, self.seen)
         for newest in self.snapshots.newest_first()[:1]:
             if not newest["uploaded"]:
                 self.send(newest)

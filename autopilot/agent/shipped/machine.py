@@ -35,6 +35,11 @@ class Machine:
         self.expired_since: float | None = None
         self.quit_since: float | None = None
         self.checkpoint_at = now
+        self.mark = self.mark_taken = self.mark_before = 0  # when the job last said that its checkpoint is whole
+        self.fresh, self.whole_at = True, 0
+        self.claim: Any = None  # the job's newest word on its progress
+        self.claimed_at = now
+        self.stalled = False
         self.tasks: list[str] = []
         self.failures: dict[str, int] = {}
         self.not_before: dict[str, float] = {}
@@ -57,9 +62,16 @@ class Machine:
             self.exit, self.reported, self.dirty = None, False, True
             self.epoch = self.orders["run_epoch"] if self.orders else self.epoch
             self.checkpoint_at = now + self._interval()
+            self.mark_taken = self.mark
+        self.claimed_at, self.stalled = now, False
+
+    def progressed(self, claim: Any, now: float) -> None:
+        """What the job says of its progress now."""
+        if claim != self.claim:
+            self.claim, self.claimed_at = claim, now
 
     def process_ended(self, code: int, now: float, finished_at: str) -> None:
-        kind, stopped = self.process, self.stop_since is not None
+        kind, stopped = self.process, self.stop_since is not None and not self.stalled
         self.process = self.stop_since = None
         if kind == "run":
             self.restored = False
@@ -74,7 +86,7 @@ class Machine:
                 "run_epoch": epoch,
                 "exit_code": code,
                 "signal": killer,
-                "reason": "exited" if kind == "run" else "setup_failed",
+                "reason": "stalled" if self.stalled else "exited" if kind == "run" else "setup_failed",
                 "finished_at": finished_at,
             }
             self.reported = False
@@ -87,6 +99,7 @@ class Machine:
         if abandoned and not ok:
             return
         if not ok:
+            self.mark_taken = self.mark_before if task == "checkpoint" else self.mark_taken
             self._failed(task, now)
             return
         self.failures[task] = 0
@@ -155,6 +168,15 @@ class Machine:
         restore = self.orders["restore"] if self.orders else None
         return f"{restore['lease']}/{restore['n']}" if restore else ""
 
+    def is_due(self, now: float) -> bool:
+        """Whether the job should save: a checkpoint is due, or its process is about to end."""
+        return self.process == "run" and (now >= self.checkpoint_at or self.stop_since is not None)
+
+    def has_stalled(self, now: float) -> bool:
+        """Whether the job has said nothing new of its progress for longer than its orders find bearable."""
+        bearable = self.orders["work"]["stall_s"] if self.orders else 0
+        return bool(bearable) and self.process == "run" and now >= self.claimed_at + bearable
+
     def _role(self) -> str | None:
         return self.orders["role"] if self.orders else None
 
@@ -169,7 +191,11 @@ class Machine:
         if self.process == "run":
             if self.epoch != epoch:  # promoted anew, perhaps after others ran: start over from the newest checkpoint
                 return self._end_process(now)
-            return self._begin("checkpoint", now) if now >= self.checkpoint_at else None
+            if self.has_stalled(now) and self.orders["work"]["stall_fails"]:
+                self.stalled = True
+                return self._end_process(now)
+            waits = self.mark and self.mark == self.mark_taken  # its files are whole only when it says so
+            return self._begin("checkpoint", now) if now >= self.checkpoint_at and not waits else None
         if self.process or not self._set_up():
             return None if self.process else self._start("setup", now)
         return self._start("run", now) if self.restored else self._begin("restore", now)
@@ -205,6 +231,10 @@ class Machine:
         self.tasks.append(task)
         if task == "checkpoint":
             self.final = self.process is None
+            ended_well = self.final and self.exit is not None and self.exit["exit_code"] == 0
+            self.fresh = ended_well or not self.mark or self.mark != self.mark_taken
+            self.whole_at = 0 if ended_well else self.mark
+            self.mark_before, self.mark_taken = self.mark_taken, self.mark
         elif task == "prefetch":
             self.prefetching = self.restore_name()
         return task
