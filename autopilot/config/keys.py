@@ -32,6 +32,14 @@ def _holds_something(path: Path) -> bool:
 
 def read_key(path: Path) -> str:
     """The key in ``path``. Raises ``UserError`` when it is missing, empty, or others may read it."""
+    text = read_private(path)
+    if not text or any(character.isspace() for character in text):
+        raise UserError(f"{path} does not hold one API key", hint="the file must hold the key and nothing else")
+    return text
+
+
+def read_private(path: Path) -> str:
+    """The text in ``path``, stripped. Raises ``UserError`` when it cannot be read, or others may read it."""
     try:
         mode = path.stat().st_mode
         text = path.read_text().strip()
@@ -40,8 +48,6 @@ def read_key(path: Path) -> str:
         raise UserError(f"cannot read the key file {path}: {reason}", hint="autopilot init stores a key") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO) and not _kept_by_service_manager(path):
         raise UserError(f"others can read the key file {path}", hint=f"run: chmod 600 {path}")
-    if not text or any(character.isspace() for character in text):
-        raise UserError(f"{path} does not hold one API key", hint="the file must hold the key and nothing else")
     return text
 
 

@@ -45,6 +45,9 @@ class Chronicle:
             old = next((lease for lease in before.leases if lease.id == lease_id), None)
             new = next((lease for lease in self.job.leases if lease.id == lease_id), None)
             self._log(event, old, new, at)
+        if self.job.work_done < before.work_done:
+            lost_s = round((before.work_done - self.job.work_done).total_seconds())
+            self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
         if self.job.status is not before.status:
             fields: Fields = (("reason", self.job.reason), ("from", before.status))
             self.records.append(EventRecord(at, f"job.{self.job.status}", self.job.id, None, fields))
@@ -128,7 +131,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
         case e.LeaseObserved():
             return _observation(old, new)
         case e.HeartbeatSeen(_, boot, _, agent_state):
-            if old is not None and (old.agent_state, old.agent_boot) == (agent_state, boot):
+            if old is not None and (old == new or (old.agent_state, old.agent_boot) == (agent_state, boot)):
                 return None
             return "agent.reported", (("state", agent_state), ("boot", boot))
         case _:

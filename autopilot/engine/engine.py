@@ -10,7 +10,7 @@ again at the market by its label.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,11 +20,12 @@ import structlog
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Veto
+from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
-from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.offer import CapacityType, Offer, OfferQuery
 from autopilot.engine.accrue import accruals, reserve, void
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
@@ -66,6 +67,10 @@ class EngineConfig:
     """Least time between two lists of a market; each tick where none is set."""
 
 
+def _no_secret(name: str) -> str:
+    raise UserError(f"there is no secret named {name!r}")
+
+
 @dataclass(slots=True)
 class _Outbox:
     """Calls to send once the transaction is committed."""
@@ -84,7 +89,9 @@ class Engine:
         bootstrap: Bootstrap,
         clock: Clock,
         ids: Ids,
+        secret: Callable[[str], str] = _no_secret,
     ) -> None:
+        """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none."""
         self.config = config
         self.watches = {
             name: Watch(provider, clock, config.poll_intervals.get(name, timedelta(0)))
@@ -97,12 +104,16 @@ class Engine:
         self._ids = ids
         self._avoid = Avoid()
         self.calls = Calls(providers, store, bootstrap, clock, self._avoid)
-        self._mailbox = Mailbox(blobs, config.permit_ttl_s)
+        self._mailbox = Mailbox(blobs, config.permit_ttl_s, self._hazard_of, secret)
         self._strays = Strays(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
         self._chores = Chores(providers, store, clock, config.settle_delay)
         self._retention = Retention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
+
+    def _hazard_of(self, lease: Lease) -> float:
+        """Preemptions per hour to be expected of it."""
+        return self.config.params.preemptions_per_hour if lease.capacity_type is CapacityType.SPOT else 0.0
 
     async def tick(self) -> None:
         """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import structlog
 
 from autopilot.domain import events as e
+from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
+from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
-from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest
+from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
 from autopilot.ports.mailbox import (
     ExitRecord,
     Heartbeat,
@@ -49,7 +51,17 @@ class Mail:
 
 
 class Mailbox:
-    def __init__(self, blobs: BlobStore, permit_ttl_s: int) -> None:
+    def __init__(
+        self,
+        blobs: BlobStore,
+        permit_ttl_s: int,
+        hazard_of: Callable[[Lease], float],
+        secret: Callable[[str], str],
+    ) -> None:
+        """``hazard_of``: preemptions per hour to be expected of a lease; ``secret``: the value of the user's secret of
+        that name, or ``UserError``."""
+        self._hazard_of = hazard_of
+        self._secret = secret
         self._blobs = blobs
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
@@ -98,13 +110,13 @@ class Mailbox:
         try:
             orders = self._orders(job, lease, heartbeat, await self._restorable(job))
             await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
-        except BlobUnavailable as problem:
+        except (BlobUnavailable, UserError) as problem:
             log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
             return
         self._written[lease.id] = face
 
     def _orders(self, job: Job, lease: Lease, heartbeat: Heartbeat | None, restore: CheckpointRef | None) -> Orders:
-        spec = job.spec
+        interval = self._interval(job, lease, heartbeat)
         return build_orders(
             self._blobs,
             job_id=job.id,
@@ -113,17 +125,39 @@ class Mailbox:
             seq=lease.permit_seq,
             permit_ttl_s=self._permit_ttl_s,
             role=lease.role.value,
-            checkpoint_interval_s=max(1, round(spec.checkpoint_interval.total_seconds())),
-            work=Work(
-                spec.run,
-                spec.setup,
-                spec.workdir,
-                dict(spec.env),
-                spec.checkpoint_path or "",
-                None if spec.work_estimate is None else round(spec.work_estimate.total_seconds()),
-            ),
+            checkpoint_interval_s=max(1, round(interval.total_seconds())),
+            work=self._work(job),
             restore=restore,
             heartbeat=heartbeat,
+        )
+
+    def _interval(self, job: Job, lease: Lease, heartbeat: Heartbeat | None) -> timedelta:
+        spec = job.spec
+        fixed, measured = spec.interval_is_fixed, heartbeat
+        save_s, upload_s = (measured.save_s, measured.upload_s) if measured else (None, None)
+        if fixed and spec.max_loss is None:
+            return spec.checkpoint_interval
+        wanted = checkpoint_interval(spec.checkpoint_interval, spec.max_loss, save_s, upload_s, self._hazard_of(lease))
+        return min(wanted, spec.checkpoint_interval) if fixed else wanted
+
+    def _work(self, job: Job) -> Work:
+        """Raises ``UserError`` when a secret is gone."""
+        spec = job.spec
+        # One run and one curve, however many machines it takes.
+        env = {"WANDB_RUN_ID": job.id, "WANDB_RESUME": "allow", **dict(spec.env)}
+        env |= {variable: self._secret(name) for variable, name in spec.secrets}
+        return Work(
+            run=spec.run,
+            setup=spec.setup,
+            workdir=spec.workdir,
+            env=env,
+            checkpoint_path=spec.checkpoint_path or "",
+            estimate_s=None if spec.work_estimate is None else round(spec.work_estimate.total_seconds()),
+            progress=spec.progress,
+            stall_s=0 if spec.stall_after is None else round(spec.stall_after.total_seconds()),
+            stall_fails=spec.stall_fails,
+            inputs=dict(spec.inputs),
+            outputs=spec.outputs,
         )
 
     async def _restorable(self, job: Job) -> CheckpointRef | None:
@@ -169,7 +203,7 @@ class Mailbox:
         if search is None:
             if self._probed.get(lease.id) == (claimed, ended):
                 return None
-            search = asyncio.create_task(self._search(job, lease, claimed or 0, now))
+            search = asyncio.create_task(self._search(job, lease, claimed or 0, ended, now))
             self._searches[lease.id] = search
         # Hashing a large checkpoint takes longer than a tick may: a later tick picks up what this one began.
         await asyncio.wait({search}, timeout=SEARCH_WAIT_REAL_S)
@@ -181,7 +215,10 @@ class Mailbox:
             self._probed[lease.id] = claimed, ended
         return newest
 
-    async def _search(self, job: Job, lease: Lease, claimed: int, now: datetime) -> Checkpoint | None:
+    async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:
+        if ended and job.spec.outputs:
+            outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.run_epoch)
+            log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
         number = max(verified + 1, claimed)
         newest: Checkpoint | None = None
@@ -218,7 +255,8 @@ class Mailbox:
 def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
     """What in a heartbeat calls for other orders."""
     parts = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part, heartbeat.state
-    return heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n, *parts
+    measured = heartbeat.save_s, heartbeat.upload_s
+    return heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n, *parts, *measured
 
 
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:

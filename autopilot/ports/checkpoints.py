@@ -11,8 +11,10 @@ from autopilot.ports.mailbox import (
     MAX_OBJECT_BYTES,
     Manifest,
     manifest_key,
+    outputs_prefix,
     parse_manifest,
     verified_key,
+    verified_outputs_key,
 )
 
 READS_AT_ONCE = 4
@@ -32,17 +34,36 @@ async def verified_manifest(
     Raises ``BlobUnavailable``, which proves nothing either way.
     """
     manifest = await read_manifest(store, job_id, lease_id, n)
-    if manifest is None:
+    return manifest if manifest is not None and await _is_whole(store, job_id, lease_id, manifest, trusted) else None
+
+
+async def verified_outputs(store: BlobStore, job_id: str, lease_id: str, run_epoch: int) -> Manifest | None:
+    """The same for the outputs of a run; the daemon's own copy is written as well."""
+    manifest = await _manifest(store, f"{outputs_prefix(job_id, lease_id, run_epoch)}/manifest.json", run_epoch)
+    if manifest is None or not all("/out/" in part.key for part in manifest.parts):
         return None
-    claims = set(zip(manifest.part_keys(job_id, lease_id), *_contents(manifest), strict=True)) - set(trusted)
+    if not await _is_whole(store, job_id, lease_id, manifest, ()):
+        return None
+    await store.put(verified_outputs_key(job_id), manifest.to_json())
+    return manifest
+
+
+async def kept_outputs(store: BlobStore, job_id: str) -> Manifest | None:
+    """The outputs of a job that has ended well, None when it has none. Raises ``BlobUnavailable``."""
+    return parse_manifest(await store.get(verified_outputs_key(job_id)) or b"")
+
+
+async def _is_whole(
+    store: BlobStore, job_id: str, lease_id: str, manifest: Manifest, trusted: Collection[tuple[str, int, str]]
+) -> bool:
+    claims = contents(manifest, job_id, lease_id) - set(trusted)
     gate = asyncio.Semaphore(READS_AT_ONCE)
 
     async def holds(key: str, size: int, sha256: str) -> bool:
         async with gate:
             return await store.size(key) == size and await store.sha256(key) == sha256
 
-    held = await asyncio.gather(*(holds(*claim) for claim in claims))
-    return manifest if all(held) else None
+    return all(await asyncio.gather(*(holds(*claim) for claim in claims)))
 
 
 async def keep_verified(store: BlobStore, job_id: str, lease_id: str, manifest: Manifest) -> None:
@@ -60,11 +81,8 @@ async def kept_manifest(store: BlobStore, job_id: str, lease_id: str, n: int) ->
 
 def contents(manifest: Manifest, job_id: str, lease_id: str) -> frozenset[tuple[str, int, str]]:
     """(key, size, SHA-256) of each part."""
-    return frozenset(zip(manifest.part_keys(job_id, lease_id), *_contents(manifest), strict=True))
-
-
-def _contents(manifest: Manifest) -> tuple[list[int], list[str]]:
-    return [part.size for part in manifest.parts], [part.sha256 for part in manifest.parts]
+    keys = manifest.part_keys(job_id, lease_id)
+    return frozenset((key, part.size, part.sha256) for key, part in zip(keys, manifest.parts, strict=True))
 
 
 async def _manifest(store: BlobStore, key: str, n: int) -> Manifest | None:

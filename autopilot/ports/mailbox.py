@@ -21,8 +21,9 @@ MAX_TEXT = 500
 Role = Literal["wait", "run", "save_and_stop", "leave"]
 AgentState = Literal["waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left"]
 
+_MAX_SECONDS = 10 * 366 * 86_400
 _MAX_INT = 2**53
-_PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/ckpt/\d{1,9}/)?part-\d{1,6}", re.ASCII)
+_PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/(?:ckpt|out)/\d{1,9}/)?part-\d{1,6}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 T = TypeVar("T")
@@ -57,6 +58,16 @@ def verified_key(job_id: str, lease_id: str, n: int) -> str:
     return f"jobs/{job_id}/verified/{lease_id}.{n}.json"
 
 
+def outputs_prefix(job_id: str, lease_id: str, run_epoch: int) -> str:
+    """Where a run that has ended well leaves its outputs: parts and manifest, as a checkpoint does."""
+    return f"{lease_prefix(job_id, lease_id)}/out/{run_epoch}"
+
+
+def verified_outputs_key(job_id: str) -> str:
+    """The daemon's own copy of their manifest."""
+    return f"jobs/{job_id}/verified/outputs.json"
+
+
 def manifest_key(job_id: str, lease_id: str, n: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/manifest.json"
 
@@ -81,6 +92,10 @@ class Work:
     progress: str = ""
     stall_s: int = 0
     stall_fails: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """File beneath ``workdir`` → address that it is fetched from before anything runs."""
+    outputs: tuple[str, ...] = ()
+    """Paths or patterns beneath ``workdir`` that are kept when the command has ended well."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +132,8 @@ class PutUrls:
     exit: str
     log: tuple[LogUrl, ...]
     ckpt: tuple[CheckpointUrls, ...]
+    out: CheckpointUrls
+    """For the outputs of the current run; ``n`` is its epoch."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +163,8 @@ class Heartbeat:
     ``next_log_n`` the numbers for which it needs URLs next: ``parts_wanted`` parts of that checkpoint from
     ``next_part`` on, and to restore one its parts from ``restore_part`` on. ``saved``: its work is stopped and
     nothing is left to upload (believe it only with ``orders_seq_seen`` at or after the orders that said
-    ``save_and_stop``).
+    ``save_and_stop``). ``save_s`` and ``upload_s`` are the market seconds that its last checkpoint took to be copied
+    and to be sent.
     """
 
     boot: int
@@ -161,6 +179,8 @@ class Heartbeat:
     next_ckpt_n: int = 0
     next_part: int = 0
     parts_wanted: int = 0
+    save_s: float | None = None
+    upload_s: float | None = None
     restore_part: int = 0
     next_log_n: int = 0
     bytes_sent: int = 0
@@ -265,6 +285,8 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         progress=None if progress is None else _fraction(progress),
         last_ckpt_n=_whole_or_none(body.get("last_ckpt_n")),
         next_ckpt_n=_whole(body.get("next_ckpt_n", 0)),
+        save_s=_seconds_or_none(body.get("save_s")),
+        upload_s=_seconds_or_none(body.get("upload_s")),
         next_part=_whole(body.get("next_part", 0), maximum=MAX_PARTS),
         parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
         restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
@@ -316,6 +338,15 @@ def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:
 
 def _whole_or_none(value: object) -> int | None:
     return None if value is None else _whole(value)
+
+
+def _seconds_or_none(value: object) -> float | None:
+    """Anything that a duration can be."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MAX_SECONDS:
+        raise ValueError("not a duration")
+    return float(value)
 
 
 def _fraction(value: object) -> float:

@@ -21,6 +21,7 @@ from autopilot.ports.mailbox import (
     log_key,
     manifest_key,
     orders_key,
+    outputs_prefix,
     part_key,
 )
 
@@ -94,6 +95,13 @@ def build_orders(
             part_urls=tuple(put(part_key(job_id, lease_id, n, i), PART_MAX_BYTES) for i in window),
         )
 
+    def outputs() -> CheckpointUrls:
+        place = outputs_prefix(job_id, lease_id, run_epoch)
+        first, wanted = (next_part, parts_wanted) if work.outputs else (0, 0)
+        window = range(first, first + min(max(wanted, PARTS_AT_ONCE), PARTS_IN_WINDOW)) if work.outputs else ()
+        part_urls = tuple(put(f"{place}/part-{i}", PART_MAX_BYTES) for i in window)
+        return CheckpointUrls(run_epoch, put(f"{place}/manifest.json"), first, part_urls)
+
     def restored(ref: CheckpointRef) -> RestoreUrls:
         window = ref.part_keys[restore_part : restore_part + max(restore_wanted, PARTS_AT_ONCE)]
         return RestoreUrls(ref.lease_id, ref.n, get(ref.manifest_key), restore_part, tuple(get(key) for key in window))
@@ -115,6 +123,7 @@ def build_orders(
                 for n in range(next_log_n, next_log_n + LOG_CHUNKS_AHEAD)
             ),
             ckpt=tuple(checkpoint(n) for n in range(next_ckpt_n, next_ckpt_n + CHECKPOINTS_AHEAD)),
+            out=outputs(),
         ),
         next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
     )

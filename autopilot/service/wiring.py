@@ -23,6 +23,7 @@ from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
 from autopilot.blobs.s3 import Bucket, S3BlobStore
 from autopilot.config.job_file import parse_job
+from autopilot.config.secret_files import read_secret
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
@@ -89,7 +90,7 @@ async def _joined(settings: Settings, stack: AsyncExitStack) -> Daemon:
     blobs = bucket(settings) if settings.blobs.url else await _serve_blobs(settings, stack)
     ids = UlidIds(clock)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
-    engine = Engine(engine_config(settings), providers, store, blobs, bootstrap, clock, ids)
+    engine = Engine(engine_config(settings), providers, store, blobs, bootstrap, clock, ids, read_secret)
     wake = asyncio.Event()
     jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
@@ -182,7 +183,10 @@ def bucket(settings: Settings) -> S3BlobStore:
 
 
 def _parse(text: str, source: str, now: datetime) -> JobSpec:
-    return parse_job(text, source=source, now=now)
+    spec = parse_job(text, source=source, now=now)
+    for _, name in spec.secrets:
+        read_secret(name)  # a job that names one that is not there would rent machines that cannot begin
+    return spec
 
 
 async def _serve_blobs(settings: Settings, stack: AsyncExitStack) -> LocalBlobStore:

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from .child import Child
+from .inputs import fetch_input
 from .keeper import Keeper
 from .log import Log
 from .machine import Machine
@@ -21,6 +22,7 @@ from .markets import MARKET_KEYS, ask_market, market_of
 from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
+from .transfer import Abandoned
 from .web import Web
 
 POLL_S = 15.0
@@ -157,6 +159,8 @@ class Agent:
         try:
             getattr(self, task)()
             self.log.solved(task)
+        except Abandoned as failure:
+            error = str(failure) or "abandoned"
         except Exception as failure:  # every task is tried again
             error = f"{type(failure).__name__}: {failure}"
             self.log.trouble(task, error)
@@ -222,6 +226,17 @@ class Agent:
             final=machine.final,
         )
 
+    def inputs(self) -> None:
+        assert self.machine.orders is not None
+        work = self.machine.orders["work"]
+        for path, url in work["inputs"].items():
+            fetch_input(url, self.beneath(work["workdir"], path))
+
+    def outputs(self) -> None:
+        assert self.machine.orders is not None
+        work = self.machine.orders["work"]
+        self.keeper.send_outputs(self.beneath(work["workdir"]), work["outputs"], self.machine.epoch)
+
     def report(self) -> None:
         assert self.machine.orders is not None
         try:
@@ -275,6 +290,7 @@ class Agent:
             **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.saved()},
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
             **{"last_ckpt_n": memory["last_ckpt_n"], "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
+            **self.keeper.cost,
             "error": self.log.error(),
         }
         self.web.put(machine.orders["put_urls"]["heartbeat"], json.dumps(body).encode())

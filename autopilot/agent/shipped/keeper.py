@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ class Keeper:
         self.stored = Stored(os.path.join(home, "stored.json"))
         self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
         self.damaged = 0
+        self.cost: dict[str, float] = {}  # for the heartbeat: the market seconds that the last checkpoint took
         self.ask: Callable[[], None] = lambda: None  # makes the next heartbeat and look at the orders come at once
         self.uploading: Transfer | None = None
         self.downloading: Transfer | None = None
@@ -64,11 +66,17 @@ class Keeper:
             if not final:
                 raise Moved("the job is writing its next checkpoint")
             take = False
+        began_at = time.monotonic()
         if take:
             self.seen = self.snapshots.take(path, meta, self.seen)
+        taken_at = time.monotonic()
         for newest in self.snapshots.newest_first()[:1]:
             if not newest["uploaded"]:
                 self.send(newest)
+                self.cost = {
+                    "save_s": (taken_at - began_at) * self.speed,
+                    "upload_s": (time.monotonic() - taken_at) * self.speed,
+                }
 
     def next_number(self) -> int:
         restore = self.restore_orders()
@@ -93,13 +101,35 @@ class Keeper:
             self.web.put(slot["manifest_url"], manifest)
 
         try:
-            Upload(self.web, self.snapshots, self.stored, self.uploading, record).send(
-                self.lease(), verified, put_manifest
-            )
+            upload = Upload(self.web, self.snapshots, self.stored, self.uploading, record)
+            known = self.stored.known(*(verified or ("", -1)))
+            self.stored.close(self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest))
         finally:
             self.uploading = None
         self.memory.save(next_ckpt_n=n + 1, last_ckpt_n=n)
         self.snapshots.save({**record, "uploaded": True})
+
+    def send_outputs(self, workdir: str, patterns: list[str], run_epoch: int) -> None:
+        """What the job leaves: copied, and sent beside the checkpoints."""
+        snapshots = Snapshots(self.snapshots.directory + "-outputs")
+        meta = {"run_epoch": run_epoch, "n": run_epoch, "step": None, "uploaded": False}
+        snapshots.take([workdir, *patterns], meta, None)
+        for record in snapshots.newest_first()[:1]:
+            stored = Stored(os.path.join(os.path.dirname(self.stored.path), "stored-outputs.json"))
+            transfer = self.uploading = Transfer(self.outputs_slot, self.ask, self.speed)
+
+            def put_manifest(manifest: bytes) -> None:
+                self.web.put(self.outputs_slot()["manifest_url"], manifest)
+
+            try:
+                upload = Upload(self.web, snapshots, stored, transfer, record)
+                upload.send(f"{self.lease()}/out/{run_epoch}", stored.known("", -1), put_manifest)
+            finally:
+                self.uploading = None
+
+    def outputs_slot(self) -> Any:
+        orders = self.orders()
+        return orders["put_urls"]["out"] if orders else None
 
     # -- from the store
 

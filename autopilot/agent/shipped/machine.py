@@ -13,9 +13,9 @@ REPEAT_S = 60.0  # a destroy that was accepted is asked for again: we are still 
 class Machine:
     """Decides what to do next, from orders, results and the time; does nothing itself.
 
-    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process, ``prefetch restore
-    checkpoint report destroy stop`` are tasks that end in ``task_done``, ``abandon`` cuts the checkpoint short that is
-    under way (a newer one is there to be saved), ``quit`` ends the agent. Whatever happened,
+    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``prefetch restore
+    checkpoint inputs outputs report destroy stop`` are tasks that end in ``task_done``; ``abandon`` cuts short the
+    checkpoint that is under way, for a newer one is there to be saved; ``quit`` ends the agent. Whatever happened,
     asking again leads to what the newest orders want.
     """
 
@@ -29,6 +29,7 @@ class Machine:
         self.dirty = bool(memory["dirty"])  # the job has run since the last upload that was taken after its end
         self.epoch = int(memory["run_epoch"])
         self.process: str | None = None
+        self.inputs_there = self.outputs_sent = False
         self.restored = self.reported = self.killed = self.final = self.abandoning = False
         self.prefetching = self.prefetched = ""
         self.stop_since: float | None = None
@@ -59,7 +60,7 @@ class Machine:
     def process_started(self, kind: str, now: float) -> None:
         self.process, self.stop_since, self.killed = kind, None, False
         if kind == "run":
-            self.exit, self.reported, self.dirty = None, False, True
+            self.exit, self.reported, self.dirty, self.outputs_sent = None, False, True, False
             self.epoch = self.orders["run_epoch"] if self.orders else self.epoch
             self.checkpoint_at = now + self._interval()
             self.mark_taken = self.mark
@@ -111,6 +112,10 @@ class Machine:
         elif task == "checkpoint":
             self.checkpoint_at = now + self._interval()
             self.dirty = self.dirty and not self.final
+        elif task == "inputs":
+            self.inputs_there = True
+        elif task == "outputs":
+            self.outputs_sent = True
         elif task == "report":
             self.reported = True
 
@@ -197,23 +202,37 @@ class Machine:
             waits = self.mark and self.mark == self.mark_taken  # its files are whole only when it says so
             return self._begin("checkpoint", now) if now >= self.checkpoint_at and not waits else None
         if self.process or not self._set_up():
-            return None if self.process else self._start("setup", now)
+            return self._prepare(now)
         return self._start("run", now) if self.restored else self._begin("restore", now)
 
     def _wait(self, now: float) -> str | None:
         if self.process == "run":
             return self._end_process(now)
         if self.process or not self._set_up():
-            return None if self.process else self._start("setup", now)
+            return self._prepare(now)
         return self._begin("prefetch", now) if self.restore_name() != self.prefetched else None
 
     def _set_up(self) -> bool:
-        return self.setup_done or not (self.orders and self.orders["work"]["setup"])
+        work = self.orders["work"] if self.orders else {"setup": "", "inputs": {}}
+        return (self.setup_done or not work["setup"]) and (self.inputs_there or not work["inputs"])
+
+    def _prepare(self, now: float) -> str | None:
+        """What ``setup`` and ``run`` need, then ``setup``."""
+        if self.process:
+            return None
+        if self.orders and self.orders["work"]["inputs"] and not self.inputs_there:
+            return self._begin("inputs", now)
+        return self._start("setup", now)
 
     def _save_and_report(self, now: float) -> str | None:
         if self.dirty:
             return self._begin("checkpoint", now)
-        return self._begin("report", now) if self._unreported() else None
+        if not self._unreported():
+            return None
+        keeps = self.orders["work"]["outputs"] if self.orders else ()
+        if keeps and not self.outputs_sent and self.exit is not None and self.exit["exit_code"] == 0:
+            return self._begin("outputs", now)
+        return self._begin("report", now)
 
     def _unreported(self) -> bool:
         return self.exit is not None and not self.reported

@@ -17,10 +17,11 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         texts = [work[key] for key in ("setup", "run", "workdir", "checkpoint_path", "progress")]
         numbers.append(work["stall_s"])
         re.compile(work["progress"])
+        texts += [*work["inputs"], *work["inputs"].values(), *work["outputs"]]
         texts += [put["heartbeat"], put["exit"], orders["next_orders_url"], *work["env"].values()]
         for slot in put["log"]:
             numbers, texts = [*numbers, slot["boot"], slot["n"]], [*texts, slot["url"]]
-        for slot in put["ckpt"] + ([restore] if restore else []):
+        for slot in [*put["ckpt"], put["out"], *([restore] if restore else [])]:
             numbers = [*numbers, slot["n"], slot["first_part"]]
             texts = [*texts, slot["manifest_url"], *slot["part_urls"]]
         if restore:

@@ -61,7 +61,7 @@ class Snapshots:
 
     # -- taking one
 
-    def take(self, path: str, meta: Record, seen: Any) -> Any:
+    def take(self, path: Any, meta: Record, seen: Any) -> Any:
         """Copy what is at ``path`` unless it is as ``seen``; answers its fingerprint. Raises ``OSError``."""
         scratch = os.path.join(self.directory, "taking")
         for attempt in range(TRIES):
@@ -86,7 +86,7 @@ class Snapshots:
             time.sleep(0.2)
         raise OSError("the checkpoint kept changing while it was copied; write it aside and rename it into place")
 
-    def copy(self, path: str, found: list[Found], scratch: str, meta: Record) -> None:
+    def copy(self, path: Any, found: list[Found], scratch: str, meta: Record) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
         os.makedirs(scratch)
         linked = []

@@ -46,15 +46,19 @@ def base_of(pattern: str) -> str:
     return "/".join(steps[:plain]) or "/"
 
 
-def roots(path: str) -> list[tuple[str, str]]:
-    """(name, path) of what stands there now."""
+def roots(path: Any) -> list[tuple[str, str]]:
+    """(name, path) of what stands there now; of several paths or patterns when it is ``[directory, *patterns]``."""
+    if isinstance(path, list):
+        base, *patterns = path
+        found = (match for pattern in patterns for match in glob.glob(os.path.join(base, pattern), recursive=True))
+        return [(ROOT + "/" + os.path.relpath(match, base), match) for match in sorted(set(found))]
     if not is_pattern(path):
         return [(ROOT, os.path.realpath(path))] if os.path.exists(path) else []
     base = base_of(path)
     return [(ROOT + "/" + os.path.relpath(match, base), match) for match in sorted(glob.glob(path, recursive=True))]
 
 
-def scan(path: str) -> list[Found]:
+def scan(path: Any) -> list[Found]:
     """Everything beneath, always in the same order; nothing twice. Raises ``OSError`` when it moves meanwhile."""
     found: dict[str, Found] = {}
     for name, root in roots(path):
@@ -78,7 +82,7 @@ def walk(name: str, path: str) -> Iterator[Found]:
             yield from walk(name + "/" + step, os.path.join(path, step))
 
 
-def fingerprint(path: str) -> list[Any] | None:
+def fingerprint(path: Any) -> list[Any] | None:
     """Equal before and after a copy if nothing moved meanwhile; None when there is nothing."""
     return [each.identity for each in scan(path)] or None
 

@@ -27,10 +27,9 @@ class Upload:
         self.parts: list[Record] = [head, *record["parts"]]
         self.saved_at = time.monotonic()
 
-    def send(self, lease: str, verified: tuple[str, int] | None, put_manifest: Callable[[bytes], None]) -> None:
-        """``verified``: the newest checkpoint that the daemon has verified, as (lease, number)."""
-        keys = self.stored.known(*(verified or ("", -1)))
-        todo = self.planned(keys, f"{lease}/ckpt/{self.record['n']}/part-")
+    def send(self, place: str, keys: dict[Any, str], put_manifest: Callable[[bytes], None]) -> list[list[Any]]:
+        """Parts not in ``keys`` (content → key) go to ``place``/part-0, …; answers (SHA-256, size, key) of all."""
+        todo = self.planned(keys, f"{place}/part-")
 
         def move(position: int, url: Callable[[], str]) -> None:
             self.send_part(position, url())
@@ -50,7 +49,7 @@ class Upload:
         if len(manifest) > MAX_OBJECT_BYTES:
             raise OSError("the checkpoint has too many parts")
         put_manifest(manifest)
-        self.stored.close(lease, self.record["n"], [[row["sha256"], row["size"], row["key"]] for row in rows])
+        return [[row["sha256"], row["size"], row["key"]] for row in rows]
 
     def planned(self, keys: dict[Any, str], prefix: str) -> list[tuple[int, int]]:
         """Adds a key to ``keys`` for what the store does not have; answers its (position, number)."""

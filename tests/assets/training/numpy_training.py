@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # beside a market, a daemon and a store on one test machine
+
 import numpy as np
 
 STEPS, STEP_S, WITNESS = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
