@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import agent
 import commands
 import deciding
 import rebid
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "decide": lambda root: deciding.measure(),
     "tick": lambda root: asyncio.run(ticks.measure(root)),
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
+    "agent": lambda root: asyncio.run(agent.measure(root)),
 }
 
 

@@ -47,13 +47,13 @@ class Download:
         self.journal = self.scratch + ".done"  # no .json: it is no record of a snapshot
         self.lock = threading.Lock()
 
-    def fetch(self, restore: dict[str, Any]) -> None:
-        """Nothing to do if it or a newer one is here. Raises ``Corrupt``, ``OSError``."""
+    def fetch(self, restore: dict[str, Any]) -> bool:
+        """Whether it was fetched: not if it or a newer one is here. Raises ``Corrupt``, ``OSError``."""
         meta, parts = read_manifest(self.web.get(restore["manifest_url"]), restore["lease"])
         self.stored.close(restore["lease"], meta["n"], [[part["sha256"], part["size"], part["key"]] for part in parts])
         here = self.snapshots.newest_first()
         if here and (here[0]["run_epoch"], here[0]["n"]) >= (meta["run_epoch"], meta["n"]):
-            return
+            return False
         index = self.fetch_index(parts[0])
         entries, slices = read_index(index, [part["size"] for part in parts[1:]])
         checked(entries)
@@ -74,6 +74,7 @@ class Download:
         identities = [[entry.name, None] for entry in entries]  # nothing that a job writes is like them
         record = {**meta, "entries": rows, "slices": slices, "identities": identities, "parts": parts[1:]}
         self.snapshots.commit(record, self.scratch)
+        return True
 
     def begin(self, index_sha256: str, entries: list[Any]) -> list[int]:
         """The parts of it that an earlier try has brought."""

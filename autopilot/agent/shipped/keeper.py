@@ -133,13 +133,14 @@ class Keeper:
 
     # -- from the store
 
-    def prefetch(self) -> None:
+    def prefetch(self) -> bool:
+        """Whether the checkpoint of the orders had to be fetched, and was."""
         restore = self.restore_orders()
         if restore is None:
-            return
+            return False
         self.downloading = Transfer(self.restore_orders, self.ask, self.speed)
         try:
-            Download(self.web, self.snapshots, self.stored, self.downloading).fetch(restore)
+            return Download(self.web, self.snapshots, self.stored, self.downloading).fetch(restore)
         finally:
             self.downloading = None
 
@@ -147,12 +148,13 @@ class Keeper:
         """The newest complete checkpoint, of this disk or the one in the orders, put where the job looks for it."""
         if not path:
             return
+        is_fresh = False
         try:
             if self.damaged < TRIES or not self.snapshots.newest_first():  # else: an older one that is here will do
-                self.prefetch()
+                is_fresh = self.prefetch()
             for record in self.snapshots.newest_first()[:1]:
                 try:
-                    self.snapshots.restore(record, path)
+                    self.snapshots.restore(record, path, is_verified=is_fresh)
                 except Corrupt:
                     self.snapshots.drop(record)
                     raise

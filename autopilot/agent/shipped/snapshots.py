@@ -15,7 +15,7 @@ from typing import Any, Dict  # noqa: UP035 -- Python 3.8 cannot subscript dict
 
 from .chunks import PartReader, PartWriter, cut, index_of
 from .disk import is_being_written, keep_copy, read_json, write_json
-from .tree import Corrupt, Entry, Found, fingerprint, finish, lay_out, scan, scratch_beside, swap_in
+from .tree import Corrupt, Entry, Found, fingerprint, finish, scan, scratch_beside, swap_in
 
 SNAPSHOTS_KEPT = 2
 TRIES = 5
@@ -145,21 +145,40 @@ class Snapshots:
         """Data part ``i`` to read."""
         return PartReader(self.place(record), self.entries(record), record["slices"][i])
 
-    def restore(self, record: Record, path: str) -> None:
-        """Replace what is at ``path`` by the snapshot, verified as it is copied. Raises ``Corrupt``."""
-        scratch = scratch_beside(path)
+    def restore(self, record: Record, path: str, is_verified: bool = False) -> None:
+        """Replace what is at ``path`` by the snapshot, read and compared unless that has just been done.
+
+        Raises ``Corrupt``. What the store has may share its large files with the job: if the job writes into them, this
+        snapshot is lost and that in the store is not.
+        """
+        if not is_verified:
+            self.verify(record)
+        scratch, source = scratch_beside(path), self.place(record)
         shutil.rmtree(scratch, ignore_errors=True)
         os.makedirs(scratch)
         entries = self.entries(record)
-        lay_out(entries, scratch)
-        for i, part in enumerate(record["parts"]):
-            try:
-                copy_part(self.reader(record, i), PartWriter(scratch, entries, record["slices"][i]), part)
-            except FileNotFoundError as error:
-                raise Corrupt("a file of it is gone from this disk") from error
+        for entry in entries:
+            target = os.path.join(scratch, entry.name)
+            if entry.kind == "dir":
+                os.makedirs(target, exist_ok=True)
+            elif entry.kind == "file":
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                keep_copy(os.path.join(source, entry.name), target, entry.size, self.links and record["uploaded"])
         finish(entries, scratch)
         swap_in(scratch, path)
         shutil.rmtree(scratch, ignore_errors=True)
+
+    def verify(self, record: Record) -> None:
+        """Raises ``Corrupt`` when its files are not what they were."""
+        for i, part in enumerate(record["parts"]):
+            reader = self.reader(record, i)
+            try:
+                while reader.read(1 << 20):
+                    pass
+            except FileNotFoundError as error:
+                raise Corrupt("a file of it is gone from this disk") from error
+            if (reader.size, reader.sha256.hexdigest()) != (part["size"], part["sha256"]):
+                raise Corrupt("a part of it on this disk has changed")
 
 
 def sources(part: list[Any], identities: list[Any]) -> str:
