@@ -30,19 +30,20 @@ MACHINE = Path(__file__).with_name("agent_machine.py")
 FILES, FILE_BYTES = 8, 64 << 20
 REPEATS = 3
 STEPS = 400
+TRAINING_CORE, SPARE_CORE = ("taskset", "-c", "0"), ("taskset", "-c", "1")
 JOB = "bench"
 HOUR = timedelta(hours=1)
 
 
 async def measure(root: Path) -> list[Figure]:
     with s3_server(root / "store") as store:
-        bench = _Bench(root, store)
-        figures = await bench.transfers()
-        return [*figures, *await bench.overhead()]
+        figures = await _Bench(root / "transfers", store).transfers()
+    with s3_server(root / "elsewhere", prefix=SPARE_CORE) as store:
+        return [*figures, *await _Bench(root / "overhead", store).overhead()]
 
 
 @contextmanager
-def s3_server(root: Path) -> Iterator[S3BlobStore]:
+def s3_server(root: Path, prefix: tuple[str, ...] = ()) -> Iterator[S3BlobStore]:
     (root / "bucket").mkdir(parents=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -50,7 +51,7 @@ def s3_server(root: Path) -> Iterator[S3BlobStore]:
     rclone = Path(sys.executable).with_name("rclone")
     command = [str(rclone), "serve", "s3", str(root), "--auth-key", "bench-id,bench-key", "--addr", f"127.0.0.1:{port}"]
     command += ["--vfs-cache-mode", "off", "--config", os.devnull]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen([*prefix, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):
             with socket.socket() as probe:
@@ -110,12 +111,17 @@ class _Bench:
         ]
 
     async def overhead(self) -> list[Figure]:
-        """Steps of a training in one thread, alone and beside an upload at 50 MB/s, taken in turn."""
+        """Steps of a training on one core, alone and beside an upload at 50 MB/s from another, taken in turn.
+
+        The store is on that other core, too: in truth it is elsewhere.
+        """
         alone, beside = [], []
         for repeat in range(REPEATS):
             self.change_a_tenth(everything=True)
             alone.append(await self.steps())
-            upload = asyncio.create_task(self.run(f"busy{repeat}", "checkpoint_slowly", 0, self.files))
+            upload = asyncio.create_task(
+                self.run(f"busy{repeat}", "checkpoint_slowly", 0, self.files, prefix=SPARE_CORE)
+            )
             await asyncio.sleep(1)
             beside.append(await self.steps())
             await upload
@@ -124,7 +130,7 @@ class _Bench:
 
     async def steps(self) -> float:
         """The median duration of a step."""
-        answer = await _json([str(MACHINE), "steps", str(STEPS)], {"OPENBLAS_NUM_THREADS": "1"})
+        answer = await _json([str(MACHINE), "steps", str(STEPS)], {"OPENBLAS_NUM_THREADS": "1"}, TRAINING_CORE)
         return float(answer["median_s"])
 
     def change_a_tenth(self, everything: bool = False) -> None:
@@ -135,7 +141,13 @@ class _Bench:
             os.utime(self.files / f"shard-{i}")
 
     async def run(
-        self, lease: str, what: str, n: int, files: Path, restore: CheckpointRef | None = None
+        self,
+        lease: str,
+        what: str,
+        n: int,
+        files: Path,
+        restore: CheckpointRef | None = None,
+        prefix: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         beat = Heartbeat(1, 1, 1, 1, "restoring", next_ckpt_n=n, parts_wanted=256)
         orders = build_orders(
@@ -155,7 +167,7 @@ class _Bench:
         request = self.root / "request.json"
         request.write_text(json.dumps({"orders": json.loads(orders.to_json()), **urls}))
         home = self.root / f"home-{lease}"
-        return await _json([str(MACHINE), what, str(request), str(home), str(files)], {})
+        return await _json([str(MACHINE), what, str(request), str(home), str(files)], {}, prefix)
 
     def plain_urls(self) -> dict[str, list[str]]:
         keys = [f"plain/{i}" for i in range(FILES)]
@@ -169,10 +181,9 @@ class _Bench:
         return CheckpointRef(lease, n, verified_key(JOB, lease, n), manifest.part_keys(JOB, lease))
 
 
-async def _json(arguments: list[str], environment: dict[str, str]) -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *arguments, stdout=subprocess.PIPE, env={**os.environ, **environment}
-    )
+async def _json(arguments: list[str], environment: dict[str, str], prefix: tuple[str, ...] = ()) -> dict[str, Any]:
+    words = [*prefix, sys.executable, *arguments]
+    process = await asyncio.create_subprocess_exec(*words, stdout=subprocess.PIPE, env={**os.environ, **environment})
     out, _ = await process.communicate()
     assert process.returncode == 0, arguments
     answer: dict[str, Any] = json.loads(out.splitlines()[-1])
