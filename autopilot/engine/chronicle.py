@@ -7,7 +7,7 @@ from datetime import datetime
 from autopilot.domain import events as e
 from autopilot.domain.evolve import evolve, evolve_lease
 from autopilot.domain.instance import InstanceStatus
-from autopilot.domain.job import Job
+from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import Number
 from autopilot.ports.store import EventRecord
@@ -64,6 +64,12 @@ def evolve_stray(lease: Lease, event: e.Event) -> tuple[Lease, list[EventRecord]
     after = evolve_lease(lease, event)
     named = describe(event, lease, after)
     return after, [EventRecord(event.at, named[0], None, lease.id, named[1])] if named else []
+
+
+def checkpoint_lost(checkpoint: Checkpoint, at: datetime) -> EventRecord:
+    """A checkpoint that was verified has been harmed in the store since."""
+    fields: Fields = (("number", checkpoint.number), ("step", checkpoint.step))
+    return EventRecord(at, "checkpoint.lost", checkpoint.job_id, checkpoint.lease_id, fields)
 
 
 def _lease_id(event: e.Event) -> str | None:

@@ -144,6 +144,7 @@ class Engine:
             frozenset(job.id for job in jobs),
         )
         await self._chores.settle()
+        await self._retention.reconsider(self._mailbox.doubted(jobs), self._clock.now())
         await self._retention.delete_surplus(jobs)
         self.last_tick_at = self._clock.now()
 

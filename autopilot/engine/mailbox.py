@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -182,6 +182,15 @@ class Mailbox:
             if manifest is not None:
                 self._manifests[checkpoint.job_id] = name, manifest
         return manifest
+
+    def doubted(self, jobs: Sequence[Job]) -> tuple[Checkpoint, ...]:
+        """Checkpoints that a machine could not restore because they were not what their manifests say."""
+        return tuple(
+            job.checkpoint
+            for job in jobs
+            if job.checkpoint is not None
+            and any(beat.restore_failed for lease in job.leases if (beat := self._heartbeats.get(lease.id)) is not None)
+        )
 
     def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
         """Drop what is kept for leases and jobs other than these."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
+from datetime import datetime
 
 import structlog
 
 from autopilot.domain.job import Checkpoint, Job
+from autopilot.engine.chronicle import checkpoint_lost
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
-from autopilot.ports.checkpoints import kept_manifest
+from autopilot.ports.checkpoints import is_still_whole, kept_manifest
 from autopilot.ports.mailbox import verified_key
 from autopilot.ports.store import Store
 
@@ -26,6 +29,7 @@ class Retention:
         self._store = store
         self._blobs = blobs
         self._tidied: dict[str, tuple[int, int]] = {}
+        self._looks: dict[Checkpoint, asyncio.Task[bool]] = {}
 
     async def delete_surplus(self, jobs: Sequence[Job]) -> None:
         """Once after each new checkpoint; what cannot be deleted now is tried again when the next one comes."""
@@ -41,6 +45,26 @@ class Retention:
                 log.warning("checkpoint.undeleted", job=job.id, reason=str(problem))
                 continue
             self._tidied[job.id] = job.checkpoint.order
+
+    async def reconsider(self, doubted: Sequence[Checkpoint], now: datetime) -> None:
+        """Read again what a machine says is harmed. If it is, the job goes on from an older one.
+
+        Reading takes longer than a tick may: a later one acts upon what this one began.
+        """
+        for checkpoint in doubted:
+            if checkpoint not in self._looks:
+                where = checkpoint.job_id, checkpoint.lease_id, checkpoint.number
+                self._looks[checkpoint] = asyncio.create_task(is_still_whole(self._blobs, *where))
+        for checkpoint, look in list(self._looks.items()):
+            if not look.done():
+                continue
+            del self._looks[checkpoint]
+            if look.exception() is not None or look.result():
+                continue  # it is well, or nobody can say: the machine tries again
+            log.error("checkpoint.lost", job=checkpoint.job_id, number=checkpoint.number)
+            async with self._store.transaction() as uow:
+                await uow.remove_checkpoint(checkpoint)
+                await uow.add_events([checkpoint_lost(checkpoint, now)])
 
     async def _delete(self, job: Job, kept: Sequence[Checkpoint], surplus: Sequence[Checkpoint]) -> None:
         needed: set[str] = set()

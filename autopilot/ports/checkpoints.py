@@ -37,6 +37,12 @@ async def verified_manifest(
     return manifest if manifest is not None and await _is_whole(store, job_id, lease_id, manifest, trusted) else None
 
 
+async def is_still_whole(store: BlobStore, job_id: str, lease_id: str, n: int) -> bool:
+    """Whether a checkpoint that was verified once is as it was then. Reads all of it; raises ``BlobUnavailable``."""
+    manifest = await kept_manifest(store, job_id, lease_id, n)
+    return manifest is not None and await _is_whole(store, job_id, lease_id, manifest, ())
+
+
 async def verified_outputs(store: BlobStore, job_id: str, lease_id: str, run_epoch: int) -> Manifest | None:
     """The same for the outputs of a run; the daemon's own copy is written as well."""
     manifest = await _manifest(store, f"{outputs_prefix(job_id, lease_id, run_epoch)}/manifest.json", run_epoch)

@@ -182,6 +182,8 @@ class Heartbeat:
     save_s: float | None = None
     upload_s: float | None = None
     restore_part: int = 0
+    restore_failed: bool = False
+    """What it was to restore was not what its manifest says."""
     next_log_n: int = 0
     bytes_sent: int = 0
     error: str = ""
@@ -271,8 +273,8 @@ def _parse(data: bytes, read: Callable[[Mapping[str, Any]], T]) -> T | None:
 
 def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
     state: Any = body.get("state")
-    saved, progress = body.get("saved", False), body.get("progress")
-    if state not in get_args(AgentState) or not isinstance(saved, bool):
+    saved, progress, failed = body.get("saved", False), body.get("progress"), body.get("restore_failed", False)
+    if state not in get_args(AgentState) or not isinstance(saved, bool) or not isinstance(failed, bool):
         raise ValueError("unknown state")
     return Heartbeat(
         boot=_whole(body.get("boot"), minimum=1),
@@ -290,6 +292,7 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         next_part=_whole(body.get("next_part", 0), maximum=MAX_PARTS),
         parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
         restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
+        restore_failed=failed,
         next_log_n=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         error=_text(body.get("error", "")),

@@ -32,13 +32,14 @@ class Keeper:
         self.uploading: Transfer | None = None
         self.downloading: Transfer | None = None
 
-    def wants(self) -> dict[str, int]:
-        """For the heartbeat: the parts for which URLs are needed next."""
+    def wants(self) -> dict[str, Any]:
+        """For the heartbeat: the parts for which URLs are needed next, and whether what is to be restored is harmed."""
         up, down = self.uploading, self.downloading
         return {
             "next_part": up.next_part() if up else 0,
             "parts_wanted": up.parts_wanted() if up else 0,
             "restore_part": down.next_part() if down else 0,
+            "restore_failed": self.damaged > 0,
         }
 
     def abandon(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 
 from engine_world import World
 
+from autopilot.domain.job import Checkpoint
 from autopilot.domain.lease import Lease
+from autopilot.engine.retention import Retention
 from autopilot.ports.checkpoints import kept_manifest, verified_manifest
 from autopilot.ports.mailbox import Manifest, Part, manifest_key, part_key
 
@@ -82,3 +85,27 @@ async def test_without_the_manifest_of_a_kept_one_nothing_is_deleted(world: Worl
     await world.tick(2)
     assert before <= await parts_in_store(world, job.id)
     assert lease.job_id == job.id
+
+
+async def test_a_checkpoint_harmed_after_it_was_verified_gives_way_to_the_one_before(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    first = (await world.job()).checkpoint
+    while (await world.job()).checkpoint == first:
+        await world.tick(1)
+    newest = (await world.job()).checkpoint
+    assert first is not None
+    assert newest is not None
+    retention, now = Retention(world.store, world.blobs), world.clock.now()
+
+    async def reconsidered() -> Checkpoint | None:
+        for _ in range(50):
+            await retention.reconsider([newest], now)
+            await asyncio.sleep(0.01)
+        return (await world.job()).checkpoint
+
+    assert await reconsidered() == newest, "what is well stays, whatever a machine says"
+    await world.blobs.put(part_key(newest.job_id, lease.id, newest.number, 0), b"harmed")
+    assert await reconsidered() == first
+    assert "checkpoint.lost" in await world.events()
+    await world.until_over()
