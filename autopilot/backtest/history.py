@@ -68,9 +68,7 @@ async def _suite(uow: UnitOfWork, task: Task, since: datetime) -> BidSuite:
     for gpu in gpus:
         seen = await uow.price_history(gpu.name, since, EVER)
         fitting = [
-            each
-            for each in seen
-            if each.num_gpus == gpu.count and not (task.verified_only and each.verified is False)
+            each for each in seen if each.num_gpus == gpu.count and not (task.verified_only and each.verified is False)
         ]
         record = _sampled(fitting)
         lack = record.lack()
@@ -167,9 +165,7 @@ def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation],
         BidRun(start, task.work_s, deadline_s, "bid")
         for deadline_s in task.deadlines_s
         for first, end in record.stretches()
-        for start in range(
-            max(first, learnt, WARM_UP_TICKS), end - ticks_until(deadline_s, TICK_S), APART_TICKS
-        )
+        for start in range(max(first, learnt, WARM_UP_TICKS), end - ticks_until(deadline_s, TICK_S), APART_TICKS)
     )
     if not runs:
         longest = max(end - first for first, end in record.stretches()) / TICKS_PER_H

@@ -15,7 +15,7 @@ from math import exp, inf, log
 from typing import Literal, NamedTuple
 
 from autopilot.backtest.suite import HOUR_S, BidRun, BidSuite, BidTerms, Listing, Pays
-from autopilot.backtest.tasks import MIGRATE_S, RESUME_S, STRETCHES, TICK_S, TICKS_PER_H
+from autopilot.backtest.tasks import DAY, MIGRATE_S, RESUME_S, TICK_S, TICKS_PER_H, Task
 
 Kind = Literal["vast", "three-machines"]
 WARM_UP_H = 240.0
@@ -25,17 +25,20 @@ WARM_UP_H = 240.0
 def synthetic_suite(
     kind: Kind,
     seed: int,
+    task: Task = DAY,
     *,
-    work_h: float = 24.0,
-    stretches: Sequence[float] = STRETCHES,
+    stretches: Sequence[float] = (),
     starts: int = 12,
     apart_h: float = 36.0,
     pays: Sequence[Pays] = ("bid",),
-    checkpoint_s: float = 600.0,
 ) -> BidSuite:
-    """The same suite for the same arguments, on every machine."""
+    """The same suite for the same arguments, on every machine. The disk is as large as it usually is.
+
+    ``stretches``: deadlines as multiples of the work, in place of the task's own.
+    """
     luck = random.Random(f"{kind} {seed}")  # noqa: S311
-    hours = WARM_UP_H + starts * apart_h + work_h * max(stretches) + 1
+    deadlines_s = [round(stretch * task.work_s, 3) for stretch in stretches] or task.deadlines_s
+    hours = WARM_UP_H + starts * apart_h + max(deadlines_s) / HOUR_S + 1
     ticks = int(hours * TICKS_PER_H) + 2
     floors, listing, on_demand_rate = (_vast if kind == "vast" else _three_machines)(luck, ticks)
     terms = BidTerms(
@@ -44,12 +47,11 @@ def synthetic_suite(
         storage_rate=0.018 * on_demand_rate,
         migrate_s=MIGRATE_S,
         resume_s=RESUME_S,
-        checkpoint_s=checkpoint_s,
+        checkpoint_s=task.checkpoint_s,
         machines=tuple(f"machine-{number}" for number in range(len(floors))),
     )
-    work_s, deadlines_s = round(work_h * HOUR_S, 3), [round(stretch * work_h * HOUR_S, 3) for stretch in stretches]
     runs = tuple(
-        BidRun(int((WARM_UP_H + number * apart_h) * TICKS_PER_H), work_s, deadline_s, pay)
+        BidRun(int((WARM_UP_H + number * apart_h) * TICKS_PER_H), task.work_s, deadline_s, pay)
         for number in range(starts)
         for deadline_s in deadlines_s
         for pay in pays

@@ -33,7 +33,7 @@ class Task:
     budget: Decimal | None = None
 
 
-DAY = Task("24 h", 24 * HOUR_S, tuple(stretch * 24 * HOUR_S for stretch in STRETCHES), checkpoint_s=600.0)
+DAY = Task("24 h", 24 * HOUR_S, tuple(round(stretch * 24 * HOUR_S, 3) for stretch in STRETCHES), checkpoint_s=600.0)
 """What is played where no job file is given."""
 
 

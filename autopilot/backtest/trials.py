@@ -25,13 +25,13 @@ class Trial:
         return replace(conditions, budget_share=share)
 
 
-def pooled(name: str, trials: Sequence[Trial]) -> Suite:
+def pooled(trials: Sequence[Trial]) -> Suite:
     """A suite of all runs in order, to choose from and to score by. Of several markets it has no prices.
 
     Where there are several trials, their suites are of bids.
     """
     if len(trials) == 1:
-        return replace(trials[0].suite, name=name)
+        return trials[0].suite
     begins: dict[str, int] = {}
     runs, end = [], 0
     for trial in trials:
@@ -43,7 +43,7 @@ def pooled(name: str, trials: Sequence[Trial]) -> Suite:
         runs += [replace(run, start=run.start + begins[suite.name]) for run in suite.runs]
     first = trials[0].suite
     assert isinstance(first, BidSuite)
-    return BidSuite(name, first.terms, (), tuple(runs))
+    return BidSuite(", ".join(begins), first.terms, (), tuple(runs))
 
 
 def run_trials(

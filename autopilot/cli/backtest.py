@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 Flag = Parameter(negative="")
 Place = Literal["processes", "ray"]
 Kind = Literal["vast", "three-machines"]
+LONGEST = timedelta(days=3660)
+"""Further back than any ledger reaches."""
 
 
 def backtest(
@@ -122,7 +125,7 @@ def backtest(
     if suite is not None:
         trials = [Trial(read_suite(suite))]
     elif synthetic is not None:
-        trials = _made_up(synthetic, seed, seeds, _tasks(files))
+        trials = _made_up(synthetic, range(seed, seed + seeds), _tasks(files))
     else:
         trials = _recorded(config, since, _tasks(files))
     if report is not None and len(trials) > 1:
@@ -158,17 +161,13 @@ def _tasks(files: Sequence[Path]) -> list[Task]:
     return sorted(read, key=lambda task: task.budget is None) or [DAY]
 
 
-def _made_up(kind: Kind, seed: int, seeds: int, tasks: Sequence[Task]) -> list[Trial]:
+def _made_up(kind: Kind, seeds: range, tasks: Sequence[Task]) -> list[Trial]:
     from autopilot.backtest.synthetic import synthetic_suite
     from autopilot.backtest.trials import Trial
 
-    if seeds < 1:
+    if not seeds:
         raise UserError("--seeds is 1 or more")
-    return [
-        Trial(synthetic_suite(kind, number, **task.as_synthetic()), task)
-        for task in tasks
-        for number in range(seed, seed + seeds)
-    ]
+    return [Trial(synthetic_suite(kind, seed, task), task.budget) for task in tasks for seed in seeds]
 
 
 def _recorded(config: Path | None, since: str, tasks: Sequence[Task]) -> list[Trial]:
@@ -183,11 +182,12 @@ def _recorded(config: Path | None, since: str, tasks: Sequence[Task]) -> list[Tr
 
     settings = load_settings(config)
     configure_logging(settings.log.format, "warning", settings.secret_values())
-    suites = asyncio.run(history_suites(settings.ledger_url, tasks, SystemClock().now() - parse_duration(since)))
+    from_when = SystemClock().now() - min(parse_duration(since), LONGEST)
+    suites = asyncio.run(history_suites(settings.ledger_url, tasks, from_when))
     for suite, task in zip(suites, tasks, strict=True):
-        if len(task.gpus) > 1:
-            print(f"{text.plain(task.name)}: played on the {suite.name}", file=sys.stderr)
-    return [Trial(suite, task) for suite, task in zip(suites, tasks, strict=True)]
+        if len(task.gpus) != 1:
+            print(f"{text.plain(task.name)}: played on the {text.plain(suite.name)}", file=sys.stderr)
+    return [Trial(suite, task.budget) for suite, task in zip(suites, tasks, strict=True)]
 
 
 def _replay(path: Path, json: bool) -> int:

@@ -14,7 +14,7 @@ from autopilot.domain import events as e
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
-from autopilot.domain.money import BYTES_PER_GB
+from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import utc_day
@@ -178,14 +178,21 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
 
 def _billed_unseen(lease: Lease, since: datetime, at: datetime) -> Lease:
     """Nobody saw it for long: until the bill tells, it is taken to have computed all the time at its highest rate."""
-    if at - since <= UNSEEN_LASTS or not lease.spans or lease.spans[-1].ended_at is not None:
+    return _billed_at_least(lease, since, lease.rate, lease.storage_rate) if at - since > UNSEEN_LASTS else lease
+
+
+def _billed_at_least(lease: Lease, since: datetime, rate: Decimal, storage_rate: Decimal) -> Lease:
+    """From ``since`` on, as far as its open span goes back, it bills no less than this ($/h)."""
+    if not lease.spans or lease.spans[-1].ended_at is not None:
         return lease
     last = lease.spans[-1]
-    since = max(since, last.started_at)
-    if (last.rate, last.storage_rate) == (lease.rate, lease.storage_rate):
+    if rate <= last.rate and storage_rate <= last.storage_rate:
         return lease
-    unseen = replace(last, rate=lease.rate, storage_rate=lease.storage_rate, started_at=since)
-    return replace(lease, spans=(*lease.spans[:-1], replace(last, ended_at=since), unseen))
+    since = max(since, last.started_at)
+    dearer = replace(
+        last, rate=max(rate, last.rate), storage_rate=max(storage_rate, last.storage_rate), started_at=since
+    )
+    return replace(lease, spans=(*lease.spans[:-1], replace(last, ended_at=since), dearer))
 
 
 def _metered(lease: Lease, event: e.HeartbeatSeen) -> Lease:
@@ -218,7 +225,11 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
         # The market took the destroy and did not carry it out: it never stopped billing.
         billed_from = lease.spans[-1].ended_at or at
     else:
-        lease = _billed_unseen(lease, lease.observed_at, at)
+        seen_at = lease.observed_at
+        lease = _billed_unseen(lease, seen_at, at)
+        computes_at = instance.rate if status is InstanceStatus.RUNNING else ZERO
+        # It may have begun right after the last sight: between two sights the dearer one counts.
+        lease = _billed_at_least(lease, seen_at, computes_at, ZERO)
     lease = replace(
         lease,
         status=status,

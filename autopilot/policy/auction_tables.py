@@ -105,7 +105,7 @@ class AuctionTables:
         return [a + share * (b - a) for a, b in zip(row, above, strict=True)]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def auction_tables(shape: AuctionShape) -> AuctionTables:
     """The tables for a shape, made once. Off the event loop, please: it takes a second or so."""
     return AuctionTables(shape)

@@ -2,7 +2,8 @@
 
 ``Books`` keep what the market really bills, second by second and whatever the daemon believes. *Excused* is what a
 machine costs after the market was told to destroy it and did not, and while nobody could act: the daemon was dead and
-the machine's permit would have run out, had the market not stopped it. All else must stay below every limit.
+the machine's permit would have run out, had the market not stopped it, or the market billed more than was asked for.
+All else must stay below every limit.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class Machine:
     upload_price: Decimal
     shown: Instance
     """As the list shows it: up to a tick old."""
+    asked: Decimal
+    """$/h of the create or the last raise that the market took."""
     destroy_sent: bool = False
     permit_until: datetime | None = None
     """None: the agent does not run."""
@@ -175,7 +178,9 @@ class Spending:
             cost = (shown.rate if shown.status is RUNNING else ZERO) + (
                 shown.storage_rate if shown.status is not OFFLINE else ZERO
             )
-            self._charge(machine, cost * hours)
+            unasked = max(shown.rate - machine.asked, ZERO) if shown.status is RUNNING and self.dead_until else ZERO
+            self._charge(machine, (cost - unasked) * hours)
+            self.books.charge(machine.job_id, self.now.date(), unasked * hours, is_excused=True)
         for machine in self.machines.values():
             if not self._is(self.trouble.list_lags):
                 machine.shown = machine.instance
@@ -294,7 +299,9 @@ class Spending:
         return self._is(self.trouble.killed_at_a_limit if self.is_at_a_limit else self.trouble.killed)
 
     def _die(self) -> None:
-        self.dead_until = self.now + timedelta(seconds=self.luck.choice([60, 300, 1800, 3600]))
+        self.dead_until = self.now + timedelta(
+            seconds=self.luck.choice([1800, 3600] if self.is_at_a_limit else [60, 300, 1200, 3600])
+        )
 
     def _apply(self, job_id: str, *events: e.Event) -> None:
         for event in events:
@@ -461,7 +468,7 @@ class Spending:
             ends_at=None,
             message="",
         )
-        machine = Machine(instance, job_id, lease_id, lease.upload_price, instance)
+        machine = Machine(instance, job_id, lease_id, lease.upload_price, instance, lease.rate)
         if self._is(self.trouble.create_lost):
             self.late.append((self.now + timedelta(seconds=self.luck.randint(0, 180)), machine))
             is_answered = False
@@ -481,7 +488,7 @@ class Spending:
                 self._apply(job_id, e.BidRefused(lease_id, machine.instance.rate, self.now))
             return
         machine.instance = replace(machine.instance, rate=bid, status=PROVISIONING)
-        machine.permit_until = None
+        machine.permit_until, machine.asked = None, bid
         if is_recorded and not self._is(self.trouble.bid_lost):
             self._apply(job_id, e.BidChanged(lease_id, bid, self.now))
 
@@ -530,8 +537,8 @@ def a_scenario(seed: int) -> Spending:
         killed_at_a_limit=0 if is_fair else chance(0.3),
     )
     floor = D(luck.randint(50, 1500)) / 1000
-    disk_price = luck.choice([D("0.01"), D("0.15"), D("0.3")])
-    up, down = luck.choice([ZERO, ZERO, D("0.004"), D("0.02")]), luck.choice([ZERO, D("0.002"), D("0.01")])
+    disk_price = luck.choice([D("0.01"), D("0.01"), D("0.15")])
+    up, down = luck.choice([ZERO, ZERO, D("0.004"), D("0.02")]), luck.choice([ZERO, ZERO, D("0.002"), D("0.01")])
     start_and_stop = (
         create_reserve(floor * 3, disk_price * 20 / 720, PARAMS) + up * 2 * PARAMS.upload_gb + down * PARAMS.image_gb
     )

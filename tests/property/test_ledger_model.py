@@ -116,10 +116,13 @@ class LedgerMachine(RuleBasedStateMachine):
         shown = an_instance(lease, status=status, rate=from_nano(rate), storage_rate=from_nano(disk))
         compute = rate if status is InstanceStatus.RUNNING else 0
         kept = 0 if status is InstanceStatus.OFFLINE else disk
+        unseen_since = max((lease.observed_at - EPOCH) // timedelta(microseconds=1), self.began(lease_id))
         if self.now - lease.observed_at > timedelta(seconds=90):
-            unseen_since = max((lease.observed_at - EPOCH) // timedelta(microseconds=1), self.began(lease_id))
             before = to_nano(lease.rate), to_nano(lease.storage_rate)
             self.machines[lease_id].change(unseen_since, lease.spans[-1].status, *before)
+        last = self.machines[lease_id].stretches[-1]
+        if compute > last.compute:
+            self.machines[lease_id].change(max(unseen_since, last.start), last.status, compute, last.disk)
         self.machines[lease_id].change(self.micros, status, compute, kept)
         self.save(evolve_lease(lease, e.LeaseObserved(lease_id, shown, self.now)))
 

@@ -10,7 +10,7 @@ from autopilot.domain.job import JobStatus
 from tests.property.spending import Spending, a_scenario
 
 TICKS = 100
-QUICK = 100
+QUICK = 200
 THOROUGH = 10_000
 PER_TEST = 500
 

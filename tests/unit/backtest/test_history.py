@@ -20,7 +20,6 @@ from autopilot.backtest.tasks import DAY, TICK_S, Task
 from autopilot.cli.main import run
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
-from autopilot.domain.time import parse_duration
 from autopilot.ports.provider import PriceObservation
 from autopilot.store.database import open_store
 from tests.store_records import a_job
@@ -125,7 +124,7 @@ def test_what_was_shown_is_shown_again(tmp_path: Path) -> None:
 def test_runs_start_where_their_whole_deadline_was_recorded(tmp_path: Path) -> None:
     observations = [*calm(0, 20), *calm(30, 50)]
     suite = suite_of(tmp_path / "ledger.db", observations)
-    assert [each.start / 12 for each in suite.runs] == [6, 10, 14, 30, 34, 38, 42]
+    assert [each.start / 12 for each in suite.runs] == [6, 10, 14, 30, 34, 38, 42, 46]
     recorded = [not isinf(floor) for floor in suite.floors[0]]
     for each in suite.runs:
         assert all(recorded[each.start : each.start + ticks_until(each.deadline_s, TICK_S) + 1])

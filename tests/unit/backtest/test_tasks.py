@@ -12,7 +12,7 @@ import pytest
 from autopilot.backtest.perturbation import EXACT
 from autopilot.backtest.play import Conditions, budget_of
 from autopilot.backtest.synthetic import synthetic_suite
-from autopilot.backtest.tasks import STRETCHES, Task, task_of
+from autopilot.backtest.tasks import Task, task_of
 from autopilot.backtest.trials import Trial, pooled
 from autopilot.cli.main import run
 from autopilot.config.job_file import parse_job
@@ -45,8 +45,8 @@ def test_work_deadline_and_budget_are_the_job_file_s() -> None:
 
 
 def test_without_a_deadline_those_are_played_that_can_be_kept() -> None:
-    assert asked(SHORT).deadlines_s == tuple(7200.0 * stretch for stretch in STRETCHES)
-    assert asked(SHORT.replace("2h", "1h")).deadlines_s == tuple(3600.0 * stretch for stretch in STRETCHES[1:])
+    assert asked(SHORT).deadlines_s == (7920.0, 9000.0, 10800.0, 14400.0, 21600.0)
+    assert asked(SHORT.replace("2h", "1h")).deadlines_s == (4500.0, 5400.0, 7200.0, 10800.0)
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,7 @@ def test_the_product_s_own_policy_on_a_market_that_is_seen_in_part(
         (["--synthetic", "mars"], "mars"),
     ],
 )
-def test_mistakes_are_said_in_one_line(
-    options: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_said_in_one_line(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["backtest", *options]) == 2
     captured = capsys.readouterr()
     assert says in captured.err

@@ -54,7 +54,7 @@ CODEC = Codec(Box, Colour)
         Colour.RED,
         (),
         (1, (2.5, ("a",)), None),
-        frozenset({("a", "b"), ("c", "d")}),
+        frozenset({(1, 2), (3, 4)}),
         frozenset(),
         {},
         {("vastai", "gpu", "H100"): Box(Decimal(1)), ("vastai", "host", "9"): Box(())},

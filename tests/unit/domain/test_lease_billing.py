@@ -53,9 +53,11 @@ def test_a_life_with_a_pause_a_raise_and_a_destroy_bills_each_stretch_at_its_own
     )
     disk = D("0.004")
     assert bill(lease) == [
-        (PROVISIONING, D(0), disk, 0, 60),  # from the intent on: nobody knows when the market began to bill
+        (PROVISIONING, D(0), disk, 0, 30),  # from the intent on: nobody knows when the market began to bill
+        (PROVISIONING, D("0.300"), disk, 30, 60),  # it may have started right after it was last seen loading
         (RUNNING, D("0.300"), disk, 60, 120),
-        (STOPPED, D(0), disk, 120, 150),
+        (STOPPED, D(0), disk, 120, 120),
+        (STOPPED, D("0.360"), disk, 120, 150),
         (RUNNING, D("0.360"), disk, 150, 201),
     ]
 
@@ -94,7 +96,7 @@ def test_a_host_that_does_not_answer_bills_nothing() -> None:
     lease = lived(lease, seen(lease, RUNNING, at(3660)))
     costs = cost_by_day(lease, at(3720))
     assert costs == {
-        (CostKind.COMPUTE, START.date()): D("0.3") * 120 / 3600,
+        (CostKind.COMPUTE, START.date()): D("0.3") * 180 / 3600,
         (CostKind.STORAGE_RUNNING, START.date()): (D("0.004") * 60 / 3600).quantize(D("1e-9")) * 2,
     }
 
@@ -166,3 +168,15 @@ def test_time_running_leaves_pauses_out() -> None:
     lease = a_paused_lease()
     lease = lived(lease, seen(lease, RUNNING, at(80)), seen(lease, STOPPED, at(140)), seen(lease, RUNNING, at(200)))
     assert time_running(lease, at(230)) == timedelta(seconds=90)
+
+
+def test_a_start_counts_from_the_last_sight_before_it_and_takes_nothing_of_the_disk_back() -> None:
+    lease = a_paused_lease(storage_rate=D("0.010"))
+    lease = lived(lease, seen(lease, STOPPED, at(30)))
+    cheaper = lived(lease, seen(lease, RUNNING, at(60), storage_rate=D("0.002")))
+    assert bill(cheaper)[-2:] == [
+        (STOPPED, D("0.300"), D("0.010"), 30, 60),
+        (RUNNING, D("0.300"), D("0.002"), 60, None),
+    ]
+    again = lived(cheaper, seen(cheaper, RUNNING, at(90), storage_rate=D("0.002")))
+    assert bill(again) == bill(cheaper)
