@@ -54,7 +54,7 @@ async def _measure(name: str, url: str) -> list[Figure]:
         bulk = Figure(f"posting on {name}, {AT_ONCE:,} entries in a transaction", [ENTRIES / filling_s], "entries/s")
         small = [await _post_as_a_tick(store, number) for number in range(REPEATS)]
         figures = [bulk, Figure(f"posting on {name}, {TICK_ENTRIES} entries in a transaction", small, "entries/s")]
-        for by in ("job", "gpu", "day"):
+        for by in ("month", "job", "gpu", "day"):
             samples = []
             for _ in range(REPEATS + 1):
                 began = time.perf_counter()

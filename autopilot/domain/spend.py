@@ -257,7 +257,7 @@ def _weight(spans: Sequence[Span], kind: CostKind | None, since: datetime, until
 def _key(by: SpendKey, lease: LeaseFacts, kind: CostKind, day: date | None) -> str:
     match by:
         case "month":
-            return "" if day is None else f"{day:%Y-%m}"
+            return "" if day is None else day.isoformat()[:7]
         case "day":
             return "" if day is None else day.isoformat()
         case "job":

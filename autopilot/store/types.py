@@ -111,12 +111,13 @@ class Code(TypeDecorator[StrEnum]):
     def __init__(self, codes: type[StrEnum]) -> None:
         super().__init__()
         self.codes = codes
+        self._members = {member.value: member for member in codes}  # calling an enum costs as much as all the rest
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
         return None if value is None else self.codes(value).value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:
-        return None if value is None else self.codes(value)
+        return None if value is None else self._members.get(value) or self.codes(value)
 
 
 class SpecJson(TypeDecorator[JobSpec]):

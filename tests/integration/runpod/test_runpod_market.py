@@ -255,12 +255,12 @@ async def test_a_create_whose_answer_is_lost_is_unknown_and_found_by_its_label(
     bench: Bench, kind: str, capacity: dict[str, Any]
 ) -> None:
     offer = await bench.cheapest()
-    provider = bench.connect(timeout_s=0.5)
+    provider = bench.connect(timeout_s=0.5) if kind == "effect_then_timeout" else bench.connect()
     await provider.offers(QUERY)
     await bench.fault("v2.create" if capacity else "podRentInterruptable", kind)
     outcome = await provider.create(bench.request(offer, "ap1.test.lost", **capacity))
     assert isinstance(outcome, Unknown)
-    assert [instance.label for instance in await provider.instances()] == ["ap1.test.lost"]
+    assert [instance.label for instance in await bench.provider.instances()] == ["ap1.test.lost"]
     assert len(await bench.pods()) == 1
     await provider.close()
 

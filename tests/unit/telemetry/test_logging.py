@@ -16,7 +16,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.telemetry.logging import configure_logging
+from autopilot.telemetry.logging import QUIET, configure_logging
 from autopilot.telemetry.redaction import REDACTED, SECRET_KEYS, scrubber
 
 SENTINEL = "s3ntinel+key/with=odd&chars-0123456789"
@@ -25,10 +25,12 @@ SENTINEL = "s3ntinel+key/with=odd&chars-0123456789"
 @pytest.fixture(autouse=True)
 def _logging_restored() -> Iterator[None]:
     root = logging.getLogger()
-    kept, level = root.handlers[:], root.level
+    kept = root.handlers[:]
+    levels = {logger: logger.level for logger in (root, *map(logging.getLogger, QUIET))}
     yield
     root.handlers[:] = kept
-    root.setLevel(level)
+    for logger, level in levels.items():
+        logger.setLevel(level)
     structlog.reset_defaults()
 
 
@@ -114,7 +116,7 @@ def test_the_level_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_sdk_adds_no_handler_of_its_own() -> None:
     pytest.importorskip("vastai")
     script = (
-        "from autopilot.telemetry.logging import configure_logging as c; c('json', 'info', ['hunter2hunter2']);"
+        "from autopilot.telemetry.logging import QUIET, configure_logging as c; c('json', 'info', ['hunter2hunter2']);"
         "import vastai, logging; logging.getLogger('vastai').warning('key hunter2hunter2');"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
