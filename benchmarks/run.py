@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import agent
 import commands
 import deciding
 import ledger
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "tick": lambda root: asyncio.run(ticks.measure(root)),
     "ledger": lambda root: asyncio.run(ledger.measure(root)),
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
+    "agent": lambda root: asyncio.run(agent.measure(root)),
 }
 
 

@@ -1,1 +1,1 @@
-"""The program that runs on rented machines (``agent.py``, one file by itself) and the text that puts it there."""
+"""The program for rented machines (``shipped``), the one file that it is built into, and the text that starts it."""

@@ -6,9 +6,6 @@ dead-man's switch of its own: a machine on which the agent cannot be had within 
 
 from __future__ import annotations
 
-import hashlib
-from functools import cache
-from importlib import resources
 from shlex import quote
 
 MAX_ONSTART_CHARS = 4_096
@@ -17,7 +14,7 @@ _SHELL = """\
 d=${AUTOPILOT_ROOT:-}${AUTOPILOT_STATE:-/var/lib/autopilot}
 mkdir -p "$d" || { echo "autopilot: cannot write $d" >&2; exit 1; }
 for p in python3 /opt/conda/bin/python /venv/main/bin/python; do
-"$p" -c 'import sys;sys.exit(sys.version_info<(3,8))' 2>/dev/null && exec "$p" -c LOADER "$d/agent.py" ARGUMENTS
+"$p" -c 'import sys;sys.exit(sys.version_info<(3,8))' 2>/dev/null && exec "$p" -c LOADER "$d/agent.pyz" ARGUMENTS
 done
 echo 'autopilot: no Python 3.8 or newer in this image (python3, /opt/conda/bin/python, /venv/main/bin/python)' >&2
 exit 1
@@ -62,21 +59,6 @@ while not fits(kept()):
  wait=min(wait*2,60)
 os.execv(sys.executable,[sys.executable,path,orders])
 """
-
-
-@cache
-def agent_source() -> bytes:
-    """The agent's file as it is shipped to machines."""
-    return resources.files("autopilot.agent").joinpath("agent.py").read_bytes()
-
-
-def agent_sha256() -> str:
-    return hashlib.sha256(agent_source()).hexdigest()
-
-
-def agent_key() -> str:
-    """The blob under which this version of the agent is published: put ``agent_source`` there and sign its GET."""
-    return f"agent/{agent_sha256()}.py"
 
 
 def onstart(agent_url: str, agent_sha256: str, orders_url: str) -> str:

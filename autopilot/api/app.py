@@ -27,6 +27,7 @@ from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine
 from autopilot.policy.forecast import LEAST_PROBABILITY
+from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, StoreUnavailable
 
@@ -46,6 +47,7 @@ def create_app(jobs: Jobs, engine: Engine, store: Store, clock: Clock) -> web.Ap
             web.get("/v1/jobs", routes.list_jobs),
             web.get("/v1/jobs/{ref}", routes.show),
             web.get("/v1/jobs/{ref}/logs", routes.logs),
+            web.get("/v1/jobs/{ref}/outputs", routes.outputs),
             web.get("/v1/jobs/{ref}/why", routes.why),
             web.post("/v1/jobs/{ref}/cancel", routes.cancel),
             web.post("/v1/jobs/{ref}/resume", routes.resume),
@@ -104,6 +106,9 @@ class _Routes:
 
     async def logs(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.logs(request.match_info["ref"], request.query.get("after", "")))
+
+    async def outputs(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.outputs(request.match_info["ref"]))
 
     async def why(self, request: web.Request) -> web.Response:
         limit = _whole(request.query.get("limit", "20"), "limit")
@@ -178,6 +183,8 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(problem.message, problem.hint, 402)
     except UserError as problem:
         return _error(problem.message, problem.hint, 422)
+    except BlobUnavailable as problem:
+        return _error(str(problem), "autopilot doctor tries the store out", 503)
     except StoreUnavailable as problem:
         return _error(str(problem), "nothing was changed; mend it and try again", 503)
     except web.HTTPException as problem:

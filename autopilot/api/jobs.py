@@ -21,9 +21,11 @@ from autopilot.engine.chronicle import Chronicle
 from autopilot.engine.engine import Engine
 from autopilot.policy.forecast import LEAST_PROBABILITY
 from autopilot.ports.blobs import BlobStore
+from autopilot.ports.checkpoints import kept_outputs
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.mailbox import log_key
+from autopilot.ports.orders import URL_VALID_FOR
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
 
 ParseJob = Callable[[str, str, datetime], JobSpec]
@@ -80,6 +82,9 @@ class Jobs:
             for name, watch in self._engine.watches.items()
             if not watch.last.known
         ]
+        if job.spec.secrets:
+            given = ", ".join(variable for variable, _ in job.spec.secrets)
+            planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
         if dry_run:
             return {"job": None, "plan": planned}
         if planned["refusal"] is not None:
@@ -148,13 +153,38 @@ class Jobs:
                         data = await self._blobs.get(key)
                         if data is None:
                             break
-                        chunks.append({"key": key, "lease_id": lease.id, "text": data.decode(errors="replace")})
+                        where = f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}"
+                        text = data.decode(errors="replace")
+                        chunks.append({"key": key, "lease_id": lease.id, "boot": boot, "where": where, "text": text})
                     elif key == after:
                         passed = True
                     elif await self._blobs.size(key) is None:
                         break
                     number += 1
         return {"chunks": chunks, "finished": job.status.is_final}
+
+    async def outputs(self, reference: str) -> render.Json:
+        """The parts of what the job has left, in order, each with an address from which it can be read for an hour."""
+        async with self._store.snapshot() as uow:
+            job = await self._find(uow, reference)
+        manifest = await kept_outputs(self._blobs, job.id) if job.status is JobStatus.SUCCEEDED else None
+        if manifest is None:
+            reason = "has no outputs" if job.status is JobStatus.SUCCEEDED else f"is {job.status}"
+            hint = "name them in [outputs] of the job file; they are there once the job has succeeded"
+            raise UserError(f"job {job.spec.name} {reason}", hint=hint)
+        keys = manifest.part_keys(job.id, "")
+        return {
+            "name": job.spec.name,
+            "parts": [
+                {
+                    "key": part.key,
+                    "size": part.size,
+                    "sha256": part.sha256,
+                    "url": self._blobs.sign_get(key, URL_VALID_FOR),
+                }
+                for key, part in zip(keys, manifest.parts, strict=True)
+            ],
+        }
 
     async def cancel(self, reference: str) -> render.Json:
         return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED)

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -125,6 +125,24 @@ class LocalBlobStore:
     async def delete_prefix(self, prefix: str) -> None:
         path = self.path(prefix.rstrip("/"))
         await _off_loop(lambda: _none_if_absent(lambda: shutil.rmtree(path) if path.is_dir() else path.unlink()))
+
+    async def keys(self, prefix: str) -> tuple[str, ...]:
+        path = self.path(prefix.rstrip("/"))
+
+        def walk() -> tuple[str, ...]:
+            found = [path] if path.is_file() else (each for each in path.rglob("*") if each.is_file())
+            return tuple(each.relative_to(self.root).as_posix() for each in found)
+
+        return await _off_loop(walk)
+
+    async def delete(self, keys: Collection[str]) -> None:
+        paths = [self.path(key) for key in keys]
+
+        def remove() -> None:
+            for path in paths:
+                _none_if_absent(path.unlink)
+
+        await _off_loop(remove)
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:
         return self._signed("GET", key, valid_for, 0)

@@ -157,6 +157,8 @@ def _show_instance(client: Client, ref: str, json: bool) -> int:
 def logs(job: str, /, *, follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False) -> int:
     """Print what the job has written, across all the machines that it ran on.
 
+    A line on standard error tells where it went on.
+
     Parameters
     ----------
     job
@@ -167,10 +169,14 @@ def logs(job: str, /, *, follow: Annotated[bool, Parameter(name=["--follow", "-f
     client = Client()
     safe = text.harmless if sys.stdout.isatty() else str
     after: str | None = None
+    at: tuple[str, int] | None = None
     try:
         while True:
             body = client.get(job_path(job, "logs"), after=after)
             for chunk in body["chunks"]:
+                if at != (chunk["lease_id"], chunk["boot"]):
+                    _mark(at, chunk)
+                    at = chunk["lease_id"], chunk["boot"]
                 sys.stdout.write(safe(chunk["text"]))
                 after = chunk["key"]
             sys.stdout.flush()
@@ -180,6 +186,13 @@ def logs(job: str, /, *, follow: Annotated[bool, Parameter(name=["--follow", "-f
                 time.sleep(FOLLOW_INTERVAL_S)
     except KeyboardInterrupt:
         return Exit.OK
+
+
+def _mark(before: tuple[str, int] | None, chunk: dict[str, Any]) -> None:
+    """Where the output that follows comes from."""
+    verb = "began on" if before is None else "moved to" if before[0] != chunk["lease_id"] else "started again on"
+    sys.stdout.flush()
+    print(f"──── {verb} {text.plain(chunk['where'])} ────", file=sys.stderr, flush=True)
 
 
 def why(job: str, /, *, limit: int = 20, json: Annotated[bool, Flag] = False) -> int:

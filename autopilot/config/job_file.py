@@ -7,12 +7,26 @@ read is money that is spent.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any
 
-from autopilot.config.job_keys import ENV, JOB_KEYS, NOT_YET_SUPPORTED, SECTIONS, TOP, Fallback, Key, OnExhausted
+from autopilot.config.job_keys import (
+    ENV,
+    INPUTS,
+    JOB_KEYS,
+    NOT_YET_SUPPORTED,
+    OWN_KEYS,
+    SECRETS,
+    SECTIONS,
+    TOP,
+    Fallback,
+    Key,
+    OnExhausted,
+    OnStall,
+)
+from autopilot.config.secret_files import checked_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
 from autopilot.config.values import text as read_text
 from autopilot.domain.errors import UserError
@@ -34,7 +48,11 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     _refuse_incomplete(document, read)
     fields = {key.field: read[path] for path, key in _known_keys().items() if key.field and path in read}
     policy = read.get(("spot", "policy"), SpotPolicy.AUTO)
-    fields["env"] = _read_env(document)
+    fields["env"] = _read_variables(document, ENV, read_text)
+    fields["secrets"] = _read_variables(document, SECRETS, checked_name)
+    fields["inputs"] = _read_inputs(document)
+    fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
+    fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["deadline"] = _deadline(document, read, now)
     fields["fall_back"] = (
         read.get(("deadline", "fallback"), Fallback.DEADLINE) is Fallback.DEADLINE and policy is not SpotPolicy.SPOT
@@ -61,7 +79,7 @@ def _refuse_unknown_keys(document: TomlDocument) -> None:
                 raise UserError(f"{document.place((name,))}: [{name}] is not supported yet", hint="remove it")
             if not isinstance(value, dict):
                 raise UserError(f"{document.place((name,))}: {name} must be a section", hint=f"write it as [{name}]")
-            for key in value if name != ENV else ():
+            for key in value if name not in OWN_KEYS else ():
                 _refuse_unknown_key(document, name, key)
         elif isinstance(value, (dict, list)) and name not in JOB_KEYS[TOP]:
             raise UserError(f"{document.place((name,))}: unknown section [{name}]", hint=nearest(name, SECTIONS))
@@ -114,19 +132,31 @@ def _refuse_incomplete(document: TomlDocument, read: Mapping[KeyPath, Any]) -> N
             raise UserError(f"{document.place(path)}: {'.'.join(path)} needs {path[0]}.{key.needs}")
 
 
-def _read_env(document: TomlDocument) -> tuple[tuple[str, str], ...]:
+def _read_variables(document: TomlDocument, section: str, read: Callable[[object], str]) -> tuple[tuple[str, str], ...]:
     variables = []
-    for name, raw in document.values.get(ENV, {}).items():
-        place = f"{document.place((ENV, name))}: env.{name}"
+    for name, raw in document.values.get(section, {}).items():
+        place = f"{document.place((section, name))}: {section}.{name}"
         if not _VARIABLE.fullmatch(name):
             raise UserError(f"{place}: not the name of an environment variable", hint="letters, digits and _ only")
         if name.upper().startswith(_RESERVED_PREFIX):
             raise UserError(f"{place}: names that begin with {_RESERVED_PREFIX} are autopilot's own")
         try:
-            variables.append((name, raw if raw == "" else read_text(raw)))
+            variables.append((name, raw if raw == "" and section == ENV else read(raw)))
         except ValueError as error:
             raise UserError(f"{place}: {error}") from None
     return tuple(variables)
+
+
+def _read_inputs(document: TomlDocument) -> tuple[tuple[str, str], ...]:
+    inputs = []
+    for path, raw in document.values.get(INPUTS, {}).items():
+        place = f"{document.place((INPUTS, path))}: inputs.{path}"
+        if not path or path.startswith("/") or ".." in path.split("/") or path.endswith("/"):
+            raise UserError(f"{place}: not a file beneath the work directory", hint='write it as "data/train.bin"')
+        if not isinstance(raw, str) or not re.fullmatch(r"https?://[^\s]+", raw):
+            raise UserError(f"{place}: must be an http or https address")
+        inputs.append((path, raw))
+    return tuple(inputs)
 
 
 FURTHEST_DEADLINE = timedelta(days=366)

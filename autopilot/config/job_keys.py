@@ -14,8 +14,14 @@ from autopilot.config import values
 from autopilot.domain.job import SpotPolicy, Trust
 
 TOP = ""
-ENV = "env"
-"""The section whose keys are the user's own."""
+ENV, SECRETS, INPUTS = "env", "secrets", "inputs"
+OWN_KEYS = (ENV, SECRETS, INPUTS)
+"""The sections whose keys are the user's own: variables, variables, paths."""
+
+
+class OnStall(StrEnum):
+    WARN = "warn"
+    FAIL = "fail"
 
 
 class Fallback(StrEnum):
@@ -63,6 +69,9 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     "work": {
         "estimate": Key("duration", values.duration, "work_estimate"),
         "on": Key("text", values.text, "work_on", needs="estimate"),
+        "progress": Key("pattern", values.pattern, "progress"),
+        "stall_after": Key("duration", values.duration, "stall_after"),
+        "on_stall": Key("warn or fail", values.one_of(OnStall), needs="stall_after"),
     },
     "spot": {
         "policy": Key("auto, spot or on-demand", values.one_of(SpotPolicy), "spot_policy"),
@@ -81,7 +90,11 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     "checkpoint": {
         "path": Key("path", _path, "checkpoint_path"),
         "interval": Key("duration", values.duration, "checkpoint_interval", needs="path"),
+        "max_loss": Key("duration", values.duration, "max_loss", needs="path"),
         "keep": Key("number", values.count, "checkpoints_kept", needs="path"),
+    },
+    "outputs": {
+        "paths": Key("paths", values.paths, "outputs"),
     },
     "retry": {
         "max_attempts": Key("number", values.count, "max_attempts"),
@@ -89,13 +102,8 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
 }
 
 NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {
-    "secrets": (),
-    "inputs": (),
-    "outputs": (),
-    "work": ("progress",),
-    "checkpoint": ("max_loss",),
     "retry": ("on", "window"),
 }
 """Section → keys that are part of the format but that this version does not act upon; () is the whole section."""
 
-SECTIONS = (*(name for name in JOB_KEYS if name != TOP), ENV)
+SECTIONS = (*(name for name in JOB_KEYS if name != TOP), *OWN_KEYS)

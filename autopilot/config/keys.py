@@ -10,6 +10,8 @@ from pathlib import Path
 from autopilot.domain.errors import UserError
 
 KEY_SUFFIX = "_api_key"
+BUCKET_KEY = "bucket_key"
+"""File of the bucket's key: ``ACCESS_KEY_ID:SECRET_ACCESS_KEY``."""
 
 
 def key_files(directory: Path) -> dict[str, Path]:
@@ -30,6 +32,14 @@ def _holds_something(path: Path) -> bool:
 
 def read_key(path: Path) -> str:
     """The key in ``path``. Raises ``UserError`` when it is missing, empty, or others may read it."""
+    text = read_private(path)
+    if not text or any(character.isspace() for character in text):
+        raise UserError(f"{path} does not hold one API key", hint="the file must hold the key and nothing else")
+    return text
+
+
+def read_private(path: Path) -> str:
+    """The text in ``path``, stripped. Raises ``UserError`` when it cannot be read, or others may read it."""
     try:
         mode = path.stat().st_mode
         text = path.read_text().strip()
@@ -38,20 +48,40 @@ def read_key(path: Path) -> str:
         raise UserError(f"cannot read the key file {path}: {reason}", hint="autopilot init stores a key") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO) and not _kept_by_service_manager(path):
         raise UserError(f"others can read the key file {path}", hint=f"run: chmod 600 {path}")
-    if not text or any(character.isspace() for character in text):
-        raise UserError(f"{path} does not hold one API key", hint="the file must hold the key and nothing else")
     return text
 
 
+def bucket_key_file(directory: Path) -> Path | None:
+    """The bucket's key file in ``directory``; None when there is none or it is blank."""
+    path = directory / BUCKET_KEY
+    try:
+        return path if path.is_file() and _holds_something(path) else None
+    except OSError:
+        return None
+
+
+def read_bucket_key(path: Path) -> tuple[str, str]:
+    """(access key id, secret access key). Raises ``UserError``."""
+    name, _, secret = read_key(path).partition(":")
+    if not name or not secret:
+        raise UserError(f"{path} does not hold a bucket's key", hint="write it as ACCESS_KEY_ID:SECRET_ACCESS_KEY")
+    return name, secret
+
+
 def store_key(directory: Path, provider: str, key: str) -> Path:
-    """Write the key, mode 0600 in a 0700 directory, whole or not at all. Returns its path; raises ``OSError``."""
+    """Write a market's key. Returns its path; raises ``OSError``."""
+    return store_private(directory, f"{provider}{KEY_SUFFIX}", key)
+
+
+def store_private(directory: Path, name: str, text: str) -> Path:
+    """Write a file of mode 0600 in a 0700 directory, whole or not at all. Returns its path; raises ``OSError``."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     directory.chmod(0o700)
-    path = directory / f"{provider}{KEY_SUFFIX}"
+    path = directory / name
     descriptor, temporary = tempfile.mkstemp(dir=directory)  # mkstemp creates with 0600
     try:
         with os.fdopen(descriptor, "w") as file:
-            file.write(key.strip() + "\n")
+            file.write(text.strip() + "\n")
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

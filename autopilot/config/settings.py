@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from autopilot.config import paths, values
-from autopilot.config.keys import read_key
+from autopilot.config.keys import BUCKET_KEY, read_bucket_key, read_key
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
 from autopilot.domain.errors import UserError
@@ -53,6 +53,13 @@ def _check_host_and_port(listen: str) -> str:
     if not host or not port.isdecimal() or int(port) > 65_535:
         raise ValueError(f'not a host and port: {listen!r} (write it as "127.0.0.1:0")')
     return listen
+
+
+def _check_bucket(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme != "s3" or not parts.netloc:
+        raise ValueError(f'not the address of a bucket: {url!r} (write it as "s3://bucket/prefix")')
+    return url.rstrip("/")
 
 
 Money = Annotated[Decimal, BeforeValidator(lambda raw: raw if isinstance(raw, Decimal) else values.money(raw))]
@@ -82,6 +89,10 @@ class MarketClock(_Section):
 class Blobs(_Section):
     listen: Annotated[str, AfterValidator(_check_host_and_port)] = "127.0.0.1:0"
     public_url: Url | None = None
+    url: Annotated[str, AfterValidator(_check_bucket)] | None = None
+    endpoint: Url | None = None
+    region: str = "us-east-1"
+    key_file: Location | None = None
 
 
 class Engine(_Section):
@@ -219,7 +230,15 @@ class Settings(BaseSettings):
         """Every key of an enabled market, and the ledger's password, for the log's scrubbing. Raises ``UserError``."""
         keys = (self.key_for(name) for name in self.markets)
         password = unquote(urlsplit(self.ledger_url).password or "")
-        return (*(key.get_secret_value() for key in keys if key is not None), *filter(None, [password]))
+        bucket = self.bucket_key()[1] if self.blobs.url else ""
+        return (*(key.get_secret_value() for key in keys if key is not None), *filter(None, [password, bucket]))
+
+    def bucket_key(self) -> tuple[str, str]:
+        """(access key id, secret access key) of the bucket, read anew. Raises ``UserError``."""
+        if self.blobs.key_file is None:
+            hint = f"write ACCESS_KEY_ID:SECRET_ACCESS_KEY to {paths.credential_dirs()[-1] / BUCKET_KEY}, chmod 600"
+            raise UserError(f"there is no key for the bucket {self.blobs.url}", hint=hint)
+        return read_bucket_key(self.blobs.key_file)
 
     def check_clock(self) -> None:
         """Raises ``UserError`` when a scaled clock would run against a real market: its bills know no scale."""
@@ -233,10 +252,17 @@ class Settings(BaseSettings):
     def check_mailbox(self) -> None:
         """Raises ``UserError`` when machines of a real market could not reach the mailbox: they would work unheard."""
         real = [name for name, provider in self.markets.items() if provider.is_real]
+        if self.blobs.url:
+            if real and (self.blobs.endpoint or "https:").startswith("http:"):
+                raise UserError(
+                    f"machines rented on {', '.join(real)} would speak to the bucket without encryption",
+                    hint="set blobs.endpoint to an https address",
+                )
+            return
         if real and not (self.blobs.public_url or "").startswith("https://"):
             raise UserError(
                 f"machines rented on {', '.join(real)} cannot reach this machine's mailbox on {self.blobs.listen}",
-                hint="set blobs.public_url to an https address that leads to it",
+                hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
             )
 
     def check_unproven(self, accept_unproven: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
 from autopilot.config import paths
-from autopilot.config.keys import key_files
+from autopilot.config.keys import bucket_key_file, key_files
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
 from autopilot.domain.errors import UserError
 
@@ -55,7 +55,10 @@ def read_sources(settings_class: type[BaseSettings], explicit: Path | None) -> l
 
 def _stored_keys(directory: Path) -> Source:
     found = {name: {"api_key_file": str(path)} for name, path in key_files(directory).items()}
-    return Source(str(directory), {"providers": found} if found else {})
+    values: dict[str, Any] = {"providers": found} if found else {}
+    if bucket_key := bucket_key_file(directory):
+        values["blobs"] = {"key_file": str(bucket_key)}
+    return Source(str(directory), values)
 
 
 def _toml_file(path: Path) -> Source:

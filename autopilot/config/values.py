@@ -131,3 +131,26 @@ def gpus(raw: object) -> tuple[GpuChoice, ...]:
             raise ValueError(f'not a GPU and count: {alternative.strip()!r} (write it as "RTX 4090:1 | A100 80GB:2")')
         choices.append(GpuChoice(name, count(int(number)) if colon else 1))
     return tuple(choices)
+
+
+def pattern(raw: object) -> str:
+    """``json``, or a regular expression with a named group that says something of progress."""
+    expression = text(raw)
+    if expression == "json":
+        return expression
+    try:
+        groups = re.compile(expression).groupindex
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    if not groups.keys() & {"step", "percent", "fraction"}:
+        raise ValueError('must be "json" or have a group like (?P<step>...), (?P<percent>...) or (?P<fraction>...)')
+    return expression
+
+
+def paths(raw: object) -> tuple[str, ...]:
+    """Paths or patterns relative to the work directory."""
+    if not isinstance(raw, list) or not raw or not all(isinstance(path, str) and path.strip() for path in raw):
+        raise ValueError('must be a list like ["model", "results/*.json"]')
+    if any(".." in path.split("/") for path in raw):
+        raise ValueError("must be paths without '..'")
+    return tuple(raw)

@@ -89,7 +89,21 @@ class JobSpec:
     cancel_when_exhausted: bool = False
     checkpoint_path: str | None = None
     checkpoint_interval: timedelta = timedelta(minutes=10)
+    interval_is_fixed: bool = False
+    """The user chose the interval; otherwise it follows what a checkpoint costs and how often machines are lost."""
+    max_loss: timedelta | None = None
+    """Work that a sudden loss may cost at most, as far as uploads are fast enough."""
     checkpoints_kept: int = 2
+    progress: str = ""
+    """How to read progress from the output: a regular expression, or ``json``."""
+    stall_after: timedelta | None = None
+    stall_fails: bool = False
+    secrets: tuple[tuple[str, str], ...] = ()
+    """(variable, name of the secret that it holds)."""
+    inputs: tuple[tuple[str, str], ...] = ()
+    """(file beneath the work directory, where it is fetched from before the run)."""
+    outputs: tuple[str, ...] = ()
+    """Paths or patterns beneath the work directory that are kept when the job has succeeded."""
     max_attempts: int = 3
     """Failures of the user's own command before the job is FAILED; preemptions never count."""
 

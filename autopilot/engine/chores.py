@@ -1,4 +1,4 @@
-"""What a tick does last and may do late: take over bills, delete surplus checkpoints."""
+"""What a tick does last and may do late: take over the markets' bills."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.engine.invoices import LATEST_BILL, is_due, take_over, window
-from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.ports.store import Store
@@ -20,8 +18,6 @@ log = structlog.get_logger(__name__)
 NIGHTLY_FROM_HOUR = 1
 """UTC: the bills of the day before have had an hour to come in."""
 NIGHTLY_NOTE = "reconciled_on"
-FEWEST_KEPT = 2
-"""Checkpoints that are always kept, whatever the job file says: the newest may yet prove bad to restore."""
 
 
 class Chores:
@@ -29,17 +25,14 @@ class Chores:
         self,
         providers: Mapping[str, Provider],
         store: Store,
-        blobs: BlobStore,
         clock: Clock,
         settle_delay: timedelta,
     ) -> None:
         self._providers = providers
         self._store = store
-        self._blobs = blobs
         self._clock = clock
         self._settle_delay = settle_delay
         self._looked_at: datetime | None = None
-        self._tidied: dict[str, tuple[int, int]] = {}
 
     async def reconcile(self) -> None:
         """Take over the market's own figures: of instances that are gone soon after that and again a day and three days
@@ -73,20 +66,3 @@ class Chores:
             for lease in of_market:
                 await take_over(uow, lease, charges, self._clock.now())
         return True
-
-    async def delete_surplus_checkpoints(self, jobs: Sequence[Job]) -> None:
-        """Keep the newest few of each job; what cannot be deleted now is tried again when the next one comes."""
-        for job in jobs:
-            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint.order:
-                continue
-            async with self._store.snapshot() as uow:
-                surplus = (await uow.checkpoints_of(job.id))[max(job.spec.checkpoints_kept, FEWEST_KEPT) :]
-            for checkpoint in surplus:
-                try:
-                    await self._blobs.delete_prefix(f"jobs/{job.id}/{checkpoint.lease_id}/ckpt/{checkpoint.number}")
-                except BlobUnavailable as problem:
-                    log.warning("checkpoint.undeleted", job=job.id, reason=str(problem))
-                    return
-                async with self._store.transaction() as uow:
-                    await uow.remove_checkpoint(checkpoint)
-            self._tidied[job.id] = job.checkpoint.order

@@ -7,7 +7,7 @@ from datetime import datetime
 from autopilot.domain import events as e
 from autopilot.domain.evolve import evolve, evolve_lease
 from autopilot.domain.instance import InstanceStatus
-from autopilot.domain.job import Job
+from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import Number
 from autopilot.ports.store import EventRecord
@@ -45,6 +45,9 @@ class Chronicle:
             old = next((lease for lease in before.leases if lease.id == lease_id), None)
             new = next((lease for lease in self.job.leases if lease.id == lease_id), None)
             self._log(event, old, new, at)
+        if self.job.work_done < before.work_done:
+            lost_s = round((before.work_done - self.job.work_done).total_seconds())
+            self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
         if self.job.status is not before.status:
             fields: Fields = (("reason", self.job.reason), ("from", before.status))
             self.records.append(EventRecord(at, f"job.{self.job.status}", self.job.id, None, fields))
@@ -61,6 +64,12 @@ def evolve_stray(lease: Lease, event: e.Event) -> tuple[Lease, list[EventRecord]
     after = evolve_lease(lease, event)
     named = describe(event, lease, after)
     return after, [EventRecord(event.at, named[0], None, lease.id, named[1])] if named else []
+
+
+def checkpoint_lost(checkpoint: Checkpoint, at: datetime) -> EventRecord:
+    """A checkpoint that was verified has been harmed in the store since."""
+    fields: Fields = (("number", checkpoint.number), ("step", checkpoint.step))
+    return EventRecord(at, "checkpoint.lost", checkpoint.job_id, checkpoint.lease_id, fields)
 
 
 def _lease_id(event: e.Event) -> str | None:
@@ -128,7 +137,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
         case e.LeaseObserved():
             return _observation(old, new)
         case e.HeartbeatSeen(_, boot, _, agent_state):
-            if old is not None and (old.agent_state, old.agent_boot) == (agent_state, boot):
+            if old is not None and (old == new or (old.agent_state, old.agent_boot) == (agent_state, boot)):
                 return None
             return "agent.reported", (("state", agent_state), ("boot", boot))
         case _:

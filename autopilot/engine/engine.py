@@ -10,7 +10,7 @@ again at the market by its label.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,6 +20,7 @@ import structlog
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Veto
+from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
@@ -28,6 +29,7 @@ from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
+from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.chores import Chores
 from autopilot.engine.chronicle import Chronicle
 from autopilot.engine.history import History, Retention
@@ -71,6 +73,10 @@ class EngineConfig:
     retention: Retention = field(default_factory=Retention)
 
 
+def _no_secret(name: str) -> str:
+    raise UserError(f"there is no secret named {name!r}")
+
+
 @dataclass(slots=True)
 class _Outbox:
     """Calls to send once the transaction is committed."""
@@ -89,8 +95,10 @@ class Engine:
         bootstrap: Bootstrap,
         clock: Clock,
         ids: Ids,
+        secret: Callable[[str], str] = _no_secret,
         recorder: Recorder | None = None,
     ) -> None:
+        """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none."""
         self.config = config
         self._recorder = recorder
         self.watches = {
@@ -104,12 +112,13 @@ class Engine:
         self._ids = ids
         self._avoid = Avoid()
         self.calls = Calls(providers, store, bootstrap, clock, self._avoid, config.params)
-        self._mailbox = Mailbox(blobs, config.permit_ttl_s)
+        self.outlooks = Outlooks(store, PHASES, config.params)
+        self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret)
         self._strays = Strays(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
-        self._chores = Chores(providers, store, blobs, clock, config.settle_delay)
+        self._chores = Chores(providers, store, clock, config.settle_delay)
         self._history = History(store, clock, config.retention)
-        self.outlooks = Outlooks(store, PHASES, config.params)
+        self._checkpoints = CheckpointRetention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
 
     async def tick(self) -> None:
@@ -136,9 +145,13 @@ class Engine:
             self.calls.change_bid(lease, record, standing)
         self._destroy_due(jobs, strays)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
-        self._mailbox.forget(frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over))
+        self._mailbox.forget(
+            frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over),
+            frozenset(job.id for job in jobs),
+        )
         await self._chores.reconcile()
-        await self._chores.delete_surplus_checkpoints(jobs)
+        await self._checkpoints.reconsider(self._mailbox.doubted(jobs), self._clock.now())
+        await self._checkpoints.delete_surplus(jobs)
         await self._history.tidy()
         await self.outlooks.refresh(self._clock.now())
         self.outlooks.forget(job.id for job in jobs)

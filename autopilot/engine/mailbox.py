@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import structlog
 
 from autopilot.domain import events as e
+from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
+from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
-from autopilot.ports.checkpoints import verified_manifest
+from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
 from autopilot.ports.mailbox import (
     ExitRecord,
     Heartbeat,
+    Manifest,
+    Orders,
     Work,
     exit_key,
     heartbeat_key,
@@ -25,6 +29,7 @@ from autopilot.ports.mailbox import (
     orders_key,
     parse_exit,
     parse_heartbeat,
+    verified_key,
 )
 from autopilot.ports.orders import CheckpointRef, build_orders
 
@@ -46,7 +51,17 @@ class Mail:
 
 
 class Mailbox:
-    def __init__(self, blobs: BlobStore, permit_ttl_s: int) -> None:
+    def __init__(
+        self,
+        blobs: BlobStore,
+        permit_ttl_s: int,
+        hazard_of: Callable[[Lease], float],
+        secret: Callable[[str], str],
+    ) -> None:
+        """``hazard_of``: preemptions per hour to be expected of a lease; ``secret``: the value of the user's secret of
+        that name, or ``UserError``."""
+        self._hazard_of = hazard_of
+        self._secret = secret
         self._blobs = blobs
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
@@ -54,6 +69,7 @@ class Mailbox:
         self._searches: dict[str, asyncio.Task[Checkpoint | None]] = {}
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
+        self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
 
     async def read(self, job: Job, lease: Lease, now: datetime) -> Mail:
         """Everything new from the lease's agent. A store that cannot be asked means: nothing new."""
@@ -87,12 +103,21 @@ class Mailbox:
             lease.role,
             lease.run_epoch,
             restore and (restore.lease_id, restore.number),
-            heartbeat and (heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n),
+            heartbeat and _wishes(heartbeat),
         )
         if self._written.get(lease.id) == face:
             return
-        spec = job.spec
-        orders = build_orders(
+        try:
+            orders = self._orders(job, lease, heartbeat, await self._restorable(job))
+            await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
+        except (BlobUnavailable, UserError) as problem:
+            log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
+            return
+        self._written[lease.id] = face
+
+    def _orders(self, job: Job, lease: Lease, heartbeat: Heartbeat | None, restore: CheckpointRef | None) -> Orders:
+        interval = self._interval(job, lease, heartbeat)
+        return build_orders(
             self._blobs,
             job_id=job.id,
             lease_id=lease.id,
@@ -100,29 +125,78 @@ class Mailbox:
             seq=lease.permit_seq,
             permit_ttl_s=lease.permit_ttl_s or self._permit_ttl_s,
             role=lease.role.value,
-            checkpoint_interval_s=max(1, round(spec.checkpoint_interval.total_seconds())),
-            work=Work(
-                spec.run,
-                spec.setup,
-                spec.workdir,
-                dict(spec.env),
-                spec.checkpoint_path or "",
-                None if spec.work_estimate is None else round(spec.work_estimate.total_seconds()),
-            ),
-            restore=CheckpointRef(restore.lease_id, restore.number, restore.part_count) if restore else None,
-            boot=heartbeat.boot if heartbeat else 1,
-            next_log_n=heartbeat.next_log_n if heartbeat else 0,
-            next_ckpt_n=heartbeat.next_ckpt_n if heartbeat else 0,
+            checkpoint_interval_s=max(1, round(interval.total_seconds())),
+            work=self._work(job),
+            restore=restore,
+            heartbeat=heartbeat,
         )
-        try:
-            await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
-        except BlobUnavailable as problem:
-            log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
-            return
-        self._written[lease.id] = face
 
-    def forget(self, lease_ids: frozenset[str]) -> None:
-        """Drop what is kept for leases other than these."""
+    def _interval(self, job: Job, lease: Lease, heartbeat: Heartbeat | None) -> timedelta:
+        spec = job.spec
+        save_s, upload_s = (heartbeat.save_s, heartbeat.upload_s) if heartbeat else (None, None)
+        if spec.interval_is_fixed and spec.max_loss is None:
+            return spec.checkpoint_interval
+        wanted = checkpoint_interval(spec.checkpoint_interval, spec.max_loss, save_s, upload_s, self._hazard_of(lease))
+        # The guard of a deadline reckons that one loss costs no more than the interval of the job file.
+        is_bounded = spec.interval_is_fixed or spec.deadline is not None
+        return min(wanted, spec.checkpoint_interval) if is_bounded else wanted
+
+    def _work(self, job: Job) -> Work:
+        """Raises ``UserError`` when a secret is gone."""
+        spec = job.spec
+        # One run and one curve, however many machines it takes.
+        env = {"WANDB_RUN_ID": job.id, "WANDB_RESUME": "allow", **dict(spec.env)}
+        env |= {variable: self._secret(name) for variable, name in spec.secrets}
+        return Work(
+            run=spec.run,
+            setup=spec.setup,
+            workdir=spec.workdir,
+            env=env,
+            checkpoint_path=spec.checkpoint_path or "",
+            estimate_s=None if spec.work_estimate is None else round(spec.work_estimate.total_seconds()),
+            progress=spec.progress,
+            stall_s=0 if spec.stall_after is None else round(spec.stall_after.total_seconds()),
+            stall_fails=spec.stall_fails,
+            inputs=dict(spec.inputs),
+            outputs=spec.outputs,
+        )
+
+    async def _restorable(self, job: Job) -> CheckpointRef | None:
+        """The job's newest verified checkpoint, by the daemon's own copy of its manifest.
+
+        Raises ``BlobUnavailable`` when that cannot be read: orders to begin anew would throw the work away.
+        """
+        newest = job.checkpoint
+        if newest is None:
+            return None
+        manifest = await self._kept_manifest(newest)
+        if manifest is None:
+            raise BlobUnavailable(f"the manifest of the newest checkpoint of {job.id} is missing")
+        key = verified_key(job.id, newest.lease_id, newest.number)
+        return CheckpointRef(newest.lease_id, newest.number, key, manifest.part_keys(job.id, newest.lease_id))
+
+    async def _kept_manifest(self, checkpoint: Checkpoint) -> Manifest | None:
+        name = checkpoint.lease_id, checkpoint.number
+        known, manifest = self._manifests.get(checkpoint.job_id, (None, None))
+        if known != name:
+            manifest = await kept_manifest(self._blobs, checkpoint.job_id, *name)
+            if manifest is not None:
+                self._manifests[checkpoint.job_id] = name, manifest
+        return manifest
+
+    def doubted(self, jobs: Sequence[Job]) -> tuple[Checkpoint, ...]:
+        """Checkpoints that a machine could not restore because they were not what their manifests say."""
+        return tuple(
+            job.checkpoint
+            for job in jobs
+            if job.checkpoint is not None
+            and any(beat.restore_failed for lease in job.leases if (beat := self._heartbeats.get(lease.id)) is not None)
+        )
+
+    def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
+        """Drop what is kept for leases and jobs other than these."""
+        for job_id in self._manifests.keys() - job_ids:
+            del self._manifests[job_id]
         for kept in (self._probed, self._written, self._heartbeats):
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
@@ -139,7 +213,7 @@ class Mailbox:
         if search is None:
             if self._probed.get(lease.id) == (claimed, ended):
                 return None
-            search = asyncio.create_task(self._search(job, lease, claimed or 0, now))
+            search = asyncio.create_task(self._search(job, lease, claimed or 0, ended, now))
             self._searches[lease.id] = search
         # Hashing a large checkpoint takes longer than a tick may: a later tick picks up what this one began.
         await asyncio.wait({search}, timeout=SEARCH_WAIT_REAL_S)
@@ -151,7 +225,10 @@ class Mailbox:
             self._probed[lease.id] = claimed, ended
         return newest
 
-    async def _search(self, job: Job, lease: Lease, claimed: int, now: datetime) -> Checkpoint | None:
+    async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:
+        if ended and job.spec.outputs:
+            outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.run_epoch)
+            log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
         number = max(verified + 1, claimed)
         newest: Checkpoint | None = None
@@ -163,12 +240,15 @@ class Mailbox:
 
     async def _verified(self, job: Job, lease: Lease, number: int, now: datetime) -> Checkpoint | None:
         """Only the run that the job is in now may add to its checkpoints: a zombie of an older one may not."""
-        manifest = await verified_manifest(self._blobs, job.id, lease.id, number)
+        kept = await self._kept_manifest(job.checkpoint) if job.checkpoint else None
+        trusted = contents(kept, job.id, job.checkpoint.lease_id) if kept and job.checkpoint else frozenset()
+        manifest = await verified_manifest(self._blobs, job.id, lease.id, number, trusted)
         if manifest is None or not manifest.run_epoch == lease.run_epoch == job.run_epoch:
             self._rejected.add((lease.id, number))
             reason = "not whole" if manifest is None else f"written under run epoch {manifest.run_epoch}"
             log.warning("checkpoint.rejected", job=job.id, lease=lease.id, number=number, reason=reason)
             return None
+        await keep_verified(self._blobs, job.id, lease.id, manifest)
         return Checkpoint(
             job_id=job.id,
             lease_id=lease.id,
@@ -180,6 +260,13 @@ class Mailbox:
             part_count=len(manifest.parts),
             verified_at=now,
         )
+
+
+def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
+    """What in a heartbeat calls for other orders."""
+    parts = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part, heartbeat.state
+    measured = heartbeat.save_s, heartbeat.upload_s
+    return heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n, *parts, *measured
 
 
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:

@@ -21,6 +21,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy.bidding import first_bid
 from autopilot.policy.cost import candidates
 from autopilot.policy.eligibility import eligible
+from autopilot.policy.hazard import hazard
 from autopilot.policy.params import Params
 from autopilot.policy.phases import first_belief, next_belief
 from autopilot.policy.shape import shape_of, still_serves
@@ -61,6 +62,13 @@ class Outlooks:
             self._shape(job, replace(market, outlook=outlook), now)
         shape = self._shapes.get(job.id)
         return replace(outlook, shape=shape if shape in self._made else None, belief=belief)
+
+    def hazard_of(self, lease: Lease) -> float:
+        """Preemptions per hour to be expected of the lease's machine."""
+        if not lease.is_spot:
+            return 0.0
+        outlook = Outlook(lives=self._lives)
+        return hazard(outlook, lease.provider, lease.gpu, lease.host_id, lease.machine_id, self._params)
 
     def forget(self, open_jobs: Iterable[str]) -> None:
         """Keep nothing of jobs that are over."""

@@ -7,6 +7,7 @@ Its validity is real time, never market time: the machine that uses it is judged
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Protocol
 
@@ -50,6 +51,14 @@ class BlobStore(Protocol):
 
     async def delete_prefix(self, prefix: str) -> None:
         """Delete every object whose key starts with the segments of ``prefix``; fine when there is none."""
+        ...
+
+    async def keys(self, prefix: str) -> tuple[str, ...]:
+        """The keys of every object whose key starts with the segments of ``prefix``, in no order."""
+        ...
+
+    async def delete(self, keys: Collection[str]) -> None:
+        """Delete these objects; fine when some are not there."""
         ...
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:

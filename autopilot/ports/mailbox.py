@@ -15,13 +15,15 @@ from typing import Any, Literal, TypeVar, get_args
 
 VERSION = 1
 MAX_OBJECT_BYTES = 1_000_000
-MAX_PARTS = 1_000
+MAX_PARTS = 2_000
 MAX_TEXT = 500
 
 Role = Literal["wait", "run", "save_and_stop", "leave"]
 AgentState = Literal["waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left"]
 
+_MAX_SECONDS = 10 * 366 * 86_400
 _MAX_INT = 2**53
+_PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/(?:ckpt|out)/\d{1,9}/)?part-\d{1,6}", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 T = TypeVar("T")
@@ -51,13 +53,31 @@ def part_key(job_id: str, lease_id: str, n: int, i: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/part-{i}"
 
 
+def verified_key(job_id: str, lease_id: str, n: int) -> str:
+    """The daemon's own copy of a manifest that it has verified: no machine may write there."""
+    return f"jobs/{job_id}/verified/{lease_id}.{n}.json"
+
+
+def outputs_prefix(job_id: str, lease_id: str, run_epoch: int) -> str:
+    """Where a run that has ended well leaves its outputs: parts and manifest, as a checkpoint does."""
+    return f"{lease_prefix(job_id, lease_id)}/out/{run_epoch}"
+
+
+def verified_outputs_key(job_id: str) -> str:
+    """The daemon's own copy of their manifest."""
+    return f"jobs/{job_id}/verified/outputs.json"
+
+
 def manifest_key(job_id: str, lease_id: str, n: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/manifest.json"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What the job runs; ``checkpoint_path`` (file or directory) is relative to ``workdir``. Empty means none.
+    """What the job runs; ``checkpoint_path`` (file, directory or pattern) is relative to ``workdir``. Empty means none.
+
+    ``progress`` says how to read it from the output: a regular expression or ``json``; empty: not at all. Without any
+    for ``stall_s`` the command has hung (0: it never has) and is ended as failed if ``stall_fails``.
 
     ``estimate_s`` is how long it takes without interruptions, None when the job does not say; only simulated work
     goes by it.
@@ -69,13 +89,23 @@ class Work:
     env: Mapping[str, str] = field(default_factory=dict)
     checkpoint_path: str = ""
     estimate_s: int | None = None
+    progress: str = ""
+    stall_s: int = 0
+    stall_fails: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """File beneath ``workdir`` → address that it is fetched from before anything runs."""
+    outputs: tuple[str, ...] = ()
+    """Paths or patterns beneath ``workdir`` that are kept when the command has ended well."""
 
 
 @dataclass(frozen=True)
 class RestoreUrls:
-    """Where a verified checkpoint can be read: its manifest, then part 0, 1, …"""
+    """Where the newest verified checkpoint can be read: its manifest, and its parts from ``first_part`` on."""
 
+    lease: str
+    n: int
     manifest_url: str
+    first_part: int
     part_urls: tuple[str, ...]
 
 
@@ -88,10 +118,11 @@ class LogUrl:
 
 @dataclass(frozen=True)
 class CheckpointUrls:
-    """Where checkpoint number ``n`` may be written; the agent makes its parts as large as it takes to fit."""
+    """Where checkpoint number ``n`` may be written: its manifest, and its parts from ``first_part`` on."""
 
     n: int
     manifest_url: str
+    first_part: int
     part_urls: tuple[str, ...]
 
 
@@ -101,12 +132,15 @@ class PutUrls:
     exit: str
     log: tuple[LogUrl, ...]
     ckpt: tuple[CheckpointUrls, ...]
+    out: CheckpointUrls
+    """For the outputs of the current run; ``n`` is its epoch."""
 
 
 @dataclass(frozen=True)
 class Orders:
     """What the agent shall do now. A higher ``seq`` than it has seen renews its permit for ``permit_ttl_s``."""
 
+    lease: str
     run_epoch: int
     seq: int
     permit_ttl_s: int
@@ -126,8 +160,11 @@ class Heartbeat:
     """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
 
     ``last_ckpt_n`` is the newest checkpoint whose manifest this machine has written, ``next_ckpt_n`` and
-    ``next_log_n`` the numbers for which it needs URLs next. ``saved``: its work is stopped and nothing is left
-    to upload (believe it only with ``orders_seq_seen`` at or after the orders that said ``save_and_stop``).
+    ``next_log_n`` the numbers for which it needs URLs next: ``parts_wanted`` parts of that checkpoint from
+    ``next_part`` on, and to restore one its parts from ``restore_part`` on. ``saved``: its work is stopped and
+    nothing is left to upload (believe it only with ``orders_seq_seen`` at or after the orders that said
+    ``save_and_stop``). ``save_s`` and ``upload_s`` are the market seconds that its last checkpoint took to be copied
+    and to be sent.
     """
 
     boot: int
@@ -140,6 +177,13 @@ class Heartbeat:
     progress: float | None = None
     last_ckpt_n: int | None = None
     next_ckpt_n: int = 0
+    next_part: int = 0
+    parts_wanted: int = 0
+    save_s: float | None = None
+    upload_s: float | None = None
+    restore_part: int = 0
+    restore_failed: bool = False
+    """What it was to restore was not what its manifest says."""
     next_log_n: int = 0
     bytes_sent: int = 0
     error: str = ""
@@ -164,7 +208,7 @@ class ExitRecord:
 
 @dataclass(frozen=True)
 class Part:
-    """``key`` is relative to the manifest: always ``part-<i>``."""
+    """``key`` is ``part-<i>`` for one of the checkpoint's own, else ``<lease>/ckpt/<n>/part-<i>``."""
 
     key: str
     size: int
@@ -173,7 +217,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A complete checkpoint: a tar archive in parts. The newest is the one with the highest (``run_epoch``, ``n``)."""
+    """A complete checkpoint: an index and the parts that it speaks of, which may be those of older checkpoints.
+
+    The newest is the one with the highest (``run_epoch``, ``n``).
+    """
 
     run_epoch: int
     n: int
@@ -183,6 +230,11 @@ class Manifest:
     @property
     def size(self) -> int:
         return sum(part.size for part in self.parts)
+
+    def part_keys(self, job_id: str, lease_id: str) -> tuple[str, ...]:
+        """The blobs of its parts, in order, when it lies beneath that lease."""
+        own = f"{lease_prefix(job_id, lease_id)}/ckpt/{self.n}"
+        return tuple(f"jobs/{job_id}/{part.key}" if "/" in part.key else f"{own}/{part.key}" for part in self.parts)
 
     def to_json(self) -> bytes:
         return _dump(self)
@@ -221,8 +273,8 @@ def _parse(data: bytes, read: Callable[[Mapping[str, Any]], T]) -> T | None:
 
 def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
     state: Any = body.get("state")
-    saved, progress = body.get("saved", False), body.get("progress")
-    if state not in get_args(AgentState) or not isinstance(saved, bool):
+    saved, progress, failed = body.get("saved", False), body.get("progress"), body.get("restore_failed", False)
+    if state not in get_args(AgentState) or not isinstance(saved, bool) or not isinstance(failed, bool):
         raise ValueError("unknown state")
     return Heartbeat(
         boot=_whole(body.get("boot"), minimum=1),
@@ -235,6 +287,12 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         progress=None if progress is None else _fraction(progress),
         last_ckpt_n=_whole_or_none(body.get("last_ckpt_n")),
         next_ckpt_n=_whole(body.get("next_ckpt_n", 0)),
+        save_s=_seconds_or_none(body.get("save_s")),
+        upload_s=_seconds_or_none(body.get("upload_s")),
+        next_part=_whole(body.get("next_part", 0), maximum=MAX_PARTS),
+        parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
+        restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
+        restore_failed=failed,
         next_log_n=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         error=_text(body.get("error", "")),
@@ -259,18 +317,20 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
     return Manifest(
         run_epoch=_whole(body.get("run_epoch")),
         n=_whole(body.get("n")),
-        parts=tuple(_part(i, part) for i, part in enumerate(parts)),
+        parts=tuple(_part(part) for part in parts),
         step=_whole_or_none(body.get("step")),
     )
 
 
-def _part(i: int, body: object) -> Part:
-    if not isinstance(body, dict) or body.get("key") != f"part-{i}":
-        raise ValueError("not the part that belongs here")
-    sha256 = body.get("sha256")
+def _part(body: object) -> Part:
+    if not isinstance(body, dict):
+        raise ValueError("not a part")
+    key, sha256 = body.get("key"), body.get("sha256")
+    if not isinstance(key, str) or not _PART_KEY.fullmatch(key):
+        raise ValueError("not the key of a part")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise ValueError("not a SHA-256")
-    return Part(key=f"part-{i}", size=_whole(body.get("size")), sha256=sha256)
+    return Part(key=key, size=_whole(body.get("size")), sha256=sha256)
 
 
 def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:
@@ -281,6 +341,15 @@ def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:
 
 def _whole_or_none(value: object) -> int | None:
     return None if value is None else _whole(value)
+
+
+def _seconds_or_none(value: object) -> float | None:
+    """Anything that a duration can be."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MAX_SECONDS:
+        raise ValueError("not a duration")
+    return float(value)
 
 
 def _fraction(value: object) -> float:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.config.paths import client_socket
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
@@ -16,7 +17,7 @@ from autopilot.domain.money import show
 from autopilot.ports.clock import SystemClock
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.service.identity import prepare_state_dir
-from autopilot.service.wiring import connect_markets
+from autopilot.service.wiring import bucket, connect_markets
 from autopilot.store.health import examine
 from autopilot.telemetry.logging import configure_logging
 
@@ -45,7 +46,7 @@ def run(config: Path | None) -> list[Check]:
     except UserError as problem:
         return [*checks, Check("settings", False, problem.message, problem.hint)]
     checks.append(Check("settings", True, f"state in {settings.state_dir}"))
-    checks += [_state_dir(settings), _ledger(settings), _mailbox(settings), _daemon()]
+    checks += [_state_dir(settings), _ledger(settings), asyncio.run(check_mailbox(settings)), _daemon()]
     return checks + asyncio.run(_markets(settings))
 
 
@@ -70,16 +71,30 @@ def _ledger(settings: Settings) -> Check:
     return Check("ledger", True if is_first_start else worst.ok, worst.detail, worst.hint)
 
 
-def _mailbox(settings: Settings) -> Check:
+async def check_mailbox(settings: Settings) -> Check:
+    """Whether machines could reach it, and a bucket by trying it out."""
+    if settings.blobs.url:
+        return await _bucket(settings)
     real = [name for name, market in settings.markets.items() if market.is_real]
     if settings.blobs.public_url:
         return Check("mailbox", None, f"{settings.blobs.public_url} is not checked from outside", "")
     if real:
-        hint = "set blobs.public_url to an https address that reaches this machine's mailbox"
+        hint = "set blobs.url to a bucket, or blobs.public_url to an https address that reaches this machine's mailbox"
         return Check(
             "mailbox", False, f"rented machines of {', '.join(real)} cannot reach {settings.blobs.listen}", hint
         )
     return Check("mailbox", True, f"on {settings.blobs.listen}: enough for a market on this machine")
+
+
+async def _bucket(settings: Settings) -> Check:
+    url = str(settings.blobs.url)
+    try:
+        settings.check_mailbox()
+        return Check("mailbox", True, f"{url}: {await probe(bucket(settings))}")
+    except UserError as problem:
+        return Check("mailbox", False, problem.message, problem.hint)
+    except ProbeFailed as problem:
+        return Check("mailbox", False, f"{url}: {problem}", "check [blobs] and the rights of its key")
 
 
 def _daemon() -> Check:

@@ -15,12 +15,15 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from autopilot.agent.bootstrap import agent_sha256, agent_source, onstart
+from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
+from autopilot.agent.bootstrap import onstart
 from autopilot.api.app import create_app
 from autopilot.api.jobs import Jobs
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
+from autopilot.blobs.s3 import Bucket, S3BlobStore
 from autopilot.config.job_file import parse_job
+from autopilot.config.secret_files import read_secret
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
@@ -72,7 +75,10 @@ async def daemon(settings: Settings, record: Path | None = None) -> AsyncIterato
     async with AsyncExitStack() as stack:
         try:
             joined = await _joined(settings, record, stack)
-        except (StoreUnavailable, BlobUnavailable) as problem:
+        except BlobUnavailable as problem:
+            hint = "autopilot doctor tries it out" if settings.blobs.url else MEND_DISK
+            raise UserError(str(problem), hint=hint) from None
+        except StoreUnavailable as problem:
             raise UserError(str(problem), hint=MEND_DISK) from None
         except OSError as problem:
             raise UserError(f"{problem.filename or settings.state_dir}: {problem.strerror}", hint=MEND_DISK) from None
@@ -94,7 +100,7 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
         providers = {
             name: FencedProvider(provider, store, hold_creates_real_s=hold_s) for name, provider in providers.items()
         }
-    blobs = await _serve_blobs(settings, stack)
+    blobs = bucket(settings) if settings.blobs.url else await _serve_blobs(settings, stack)
     ids = UlidIds(clock)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
     recorder = None
@@ -102,7 +108,7 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
         recorder = FileRecorder(record)
         stack.callback(recorder.close)
     config = engine_config(settings, own_id)
-    engine = Engine(config, providers, store, blobs, bootstrap, clock, ids, recorder=recorder)
+    engine = Engine(config, providers, store, blobs, bootstrap, clock, ids, read_secret, recorder)
     wake = asyncio.Event()
     jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
@@ -179,7 +185,7 @@ class AgentBootstrap:
     @classmethod
     async def prepare(cls, blobs: BlobStore) -> AgentBootstrap:
         """Puts this version's agent where machines can fetch it."""
-        key = f"agent/{agent_sha256()}.py"
+        key = agent_key()
         if await blobs.size(key) is None:
             await blobs.put(key, agent_source())
         return cls(blobs, key)
@@ -192,8 +198,18 @@ class AgentBootstrap:
         )
 
 
+def bucket(settings: Settings) -> S3BlobStore:
+    """The bucket that is configured. Raises ``UserError``."""
+    assert settings.blobs.url is not None, "asked for only when it is set"
+    name, secret = settings.bucket_key()
+    return S3BlobStore(Bucket(settings.blobs.url, name, secret, settings.blobs.endpoint, settings.blobs.region))
+
+
 def _parse(text: str, source: str, now: datetime) -> JobSpec:
-    return parse_job(text, source=source, now=now)
+    spec = parse_job(text, source=source, now=now)
+    for _, name in spec.secrets:
+        read_secret(name)  # a job that names one that is not there would rent machines that cannot begin
+    return spec
 
 
 async def _serve_blobs(settings: Settings, stack: AsyncExitStack) -> LocalBlobStore:

@@ -125,9 +125,7 @@ async def test_an_instance_whose_permit_runs_out_is_gone_at_that_moment(
         checkpoint_interval_s=60,
         work=Work("train", checkpoint_path="ckpt", estimate_s=36_000),
         restore=None,
-        boot=1,
-        next_log_n=0,
-        next_ckpt_n=0,
+        heartbeat=None,
     )
     await blobs.put(orders_key("job", "lease"), orders.to_json())
     asked = request(paper, await paper.make_offer_available())

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -27,9 +27,18 @@ class Theatre:
     """``root`` holds everything: ``market/``, ``daemon/``, the logs of both. ``speed``: market seconds a second."""
 
     def __init__(
-        self, root: Path, *, seed: int, speed: float, tick_s: float = 15.0, markets: Sequence[str] = ("vastai",)
+        self,
+        root: Path,
+        *,
+        seed: int,
+        speed: float,
+        tick_s: float = 15.0,
+        markets: Sequence[str] = ("vastai",),
+        settings: Mapping[str, str] | None = None,
     ) -> None:
+        """``settings``: environment variables for the daemon besides its own."""
         self.root = root
+        self._settings = dict(settings or {})
         self.markets = tuple(markets)
         self.speed = speed
         self._seed = seed
@@ -70,17 +79,21 @@ class Theatre:
             prefix = f"AUTOPILOT_PROVIDERS__{name.upper()}__"
             markets |= {f"{prefix}BASE_URL": self.market_url, f"{prefix}TIMEOUT_S": "5"}
             markets[f"{prefix}API_KEY_FILE"] = str(self._key_file(name))
-        return markets | {
-            "AUTOPILOT_STATE_DIR": str(daemon),
-            "AUTOPILOT_CONFIG": str(config_file),
-            "AUTOPILOT_API__SOCKET": str(daemon / "s"),
-            "AUTOPILOT_CLOCK__SPEED": str(self.speed),
-            "AUTOPILOT_ENGINE__TICK_S": str(self._tick_s),
-            "AUTOPILOT_LEDGER__SETTLE_AFTER": "60s",
-            "AUTOPILOT_LOG__FORMAT": "json",
-            "CONFIGURATION_DIRECTORY": str(daemon),
-            "XDG_CONFIG_HOME": str(daemon),
-        }
+        return (
+            markets
+            | self._settings
+            | {
+                "AUTOPILOT_STATE_DIR": str(daemon),
+                "AUTOPILOT_CONFIG": str(config_file),
+                "AUTOPILOT_API__SOCKET": str(daemon / "s"),
+                "AUTOPILOT_CLOCK__SPEED": str(self.speed),
+                "AUTOPILOT_ENGINE__TICK_S": str(self._tick_s),
+                "AUTOPILOT_LEDGER__SETTLE_AFTER": "60s",
+                "AUTOPILOT_LOG__FORMAT": "json",
+                "CONFIGURATION_DIRECTORY": str(daemon),
+                "XDG_CONFIG_HOME": str(daemon),
+            }
+        )
 
     def _key_file(self, market: str) -> Path:
         path = self.root / f"{market}-key"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tarfile
 from dataclasses import dataclass
 from decimal import Decimal
-from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from autopilot.agent.unpack import unpack
 from autopilot.cli.client import Json
 from autopilot.cli.demo.theatre import Theatre
 from autopilot.domain.money import CENT, ZERO
+from autopilot.ports.mailbox import parse_manifest, verified_key
 
 TRAINER = Path(__file__).parents[2] / "sandbox" / "images" / "demo" / "opt" / "demo" / "train.py"
 
@@ -73,19 +73,20 @@ def _model(theatre: Theatre, job: Json, reference: Reference) -> Check:
     checkpoint = job["checkpoint"]
     if checkpoint is None:
         return Check(what, False, "there is no checkpoint")
-    folder = theatre.root / "daemon" / "blobs" / "jobs" / job["id"] / checkpoint["lease_id"] / "ckpt"
-    parts = (folder / str(checkpoint["number"]) / f"part-{index}" for index in range(checkpoint["part_count"]))
-    archive = b"".join(part.read_bytes() for part in parts)
-    ours, theirs = _digest(archive), reference.digest()
+    ours, theirs = _digest(theatre, job["id"], checkpoint), reference.digest()
     return Check(what, ours == theirs, f"sha256 {ours[:16]}… against {theirs[:16]}…")
 
 
-def _digest(archive: bytes) -> str:
+def _digest(theatre: Theatre, job_id: str, checkpoint: Json) -> str:
     """The model's SHA-256 as the trainer itself states it for a checkpoint that has no steps left."""
+    blobs = theatre.root / "daemon" / "blobs"
+    lease_id, number = checkpoint["lease_id"], checkpoint["number"]
+    manifest = parse_manifest((blobs / verified_key(job_id, lease_id, number)).read_bytes())
+    assert manifest is not None, "the daemon wrote it"
+    keys = manifest.part_keys(job_id, lease_id)
     with TemporaryDirectory() as scratch:
-        with tarfile.open(fileobj=BytesIO(archive)) as tar:
-            tar.extractall(scratch, filter="data")
-        model = next(Path(scratch).rglob("model.json"))
+        files = unpack(manifest.parts, lambda i: (blobs / keys[i]).open("rb"), Path(scratch))
+        model = next(files.rglob("model.json"))
         command = [sys.executable, str(TRAINER), "--steps", "0", "--checkpoint", str(model)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
 

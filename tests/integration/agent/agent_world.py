@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import os
 import shutil
 import signal
@@ -17,11 +16,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from autopilot.agent.bootstrap import agent_key, agent_sha256, onstart
+from autopilot.agent.artifact import agent_key, agent_sha256
+from autopilot.agent.bootstrap import onstart
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.ports.blobs import BlobStore
+from autopilot.ports.checkpoints import keep_verified, verified_manifest
 from autopilot.ports.mailbox import (
     ExitRecord,
     Heartbeat,
+    Manifest,
     Role,
     Work,
     exit_key,
@@ -29,6 +32,7 @@ from autopilot.ports.mailbox import (
     orders_key,
     parse_exit,
     parse_heartbeat,
+    verified_key,
 )
 from autopilot.ports.orders import CheckpointRef, build_orders
 
@@ -85,9 +89,7 @@ class Lease:
             checkpoint_interval_s=self.checkpoint_interval_s,
             work=self.work,
             restore=self.restore,
-            boot=heartbeat.boot if heartbeat else 1,
-            next_log_n=heartbeat.next_log_n if heartbeat else 0,
-            next_ckpt_n=heartbeat.next_ckpt_n if heartbeat else 0,
+            heartbeat=heartbeat,
         )
         await self.store.put(orders_key(JOB, self.lease_id), orders.to_json())
 
@@ -225,7 +227,14 @@ class World:
         assert all(isinstance(result, asyncio.CancelledError) for result in results), results
 
 
-def stored_manifest(store: LocalBlobStore, lease_id: str, n: int) -> dict[str, Any]:
-    body = json.loads((store.root / "jobs" / JOB / lease_id / "ckpt" / str(n) / "manifest.json").read_text())
-    assert isinstance(body, dict)
-    return body
+async def verified(store: BlobStore, lease_id: str, n: int) -> CheckpointRef:
+    """What a daemon does with a checkpoint: check it, keep a copy of its manifest, name it in orders."""
+    manifest = await verified_manifest(store, JOB, lease_id, n)
+    assert manifest is not None, f"checkpoint {n} of {lease_id} is not whole"
+    return await unchecked(store, lease_id, manifest)
+
+
+async def unchecked(store: BlobStore, lease_id: str, manifest: Manifest) -> CheckpointRef:
+    await keep_verified(store, JOB, lease_id, manifest)
+    key = verified_key(JOB, lease_id, manifest.n)
+    return CheckpointRef(lease_id, manifest.n, key, manifest.part_keys(JOB, lease_id))

@@ -12,7 +12,7 @@ import pytest
 from agent_world import TRAINER, World
 from aiohttp import web
 
-from autopilot.agent.bootstrap import agent_key, agent_source
+from autopilot.agent.artifact import agent_key, agent_source
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
 

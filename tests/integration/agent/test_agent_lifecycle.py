@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import runpy
 import signal
 from collections.abc import Callable
 
-from agent_world import JOB, TRAINER, World, eventually, stored_manifest, training
+from agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
 
 from autopilot.ports.checkpoints import verified_manifest
-from autopilot.ports.mailbox import Work, manifest_key, part_key
-from autopilot.ports.orders import CheckpointRef
+from autopilot.ports.mailbox import Manifest, Part, Work, part_key
 
 STEPS = 1500
 
@@ -77,7 +75,7 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
     await new.until("the new machine waits", lambda beat: beat.state == "waiting")
     beat = await old.until("a checkpoint", lambda beat: beat.last_ckpt_n is not None)
     assert beat.last_ckpt_n is not None
-    await new.order(restore=CheckpointRef("old", beat.last_ckpt_n, 1))
+    await new.order(restore=await verified(world.store, "old", beat.last_ckpt_n))
     await eventually(lambda: list((new_host.root / "var/lib/autopilot/snapshots").glob("*.json")), "prefetch")
     assert not new_host.model.exists()
 
@@ -90,7 +88,7 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
     assert 0 < manifest.step < STEPS
 
     await old.order(role="leave", run_epoch=2)
-    await new.order(role="run", run_epoch=2, restore=CheckpointRef("old", saved.last_ckpt_n, len(manifest.parts)))
+    await new.order(role="run", run_epoch=2, restore=await verified(world.store, "old", saved.last_ckpt_n))
     exit_record = await eventually(new.exit, "exit record", 30)
     assert (exit_record.run_epoch, exit_record.exit_code) == (2, 0)
     assert f"training from step {manifest.step} " in new.log()
@@ -177,12 +175,14 @@ async def test_the_job_sees_no_instance_key_and_stays_beneath_the_root(world: Wo
     assert (workdir / "where").read_text().strip() == str(workdir)
 
 
-async def test_a_torn_upload_is_no_checkpoint(world: World) -> None:
+async def test_a_checkpoint_whose_part_is_gone_is_not_run_without(world: World) -> None:
+    manifest = Manifest(1, 0, (Part("part-0", 11, "a" * 64), Part("part-1", 5, "b" * 64)))
     await world.store.put(part_key(JOB, "old", 0, 0), b"half a part")
-    lease = await world.lease("new", Work(run="true", checkpoint_path="state"), restore=CheckpointRef("old", 0, 1))
+    restore = await unchecked(world.store, "old", manifest)
+    lease = await world.lease("new", Work(run="true", checkpoint_path="state"), restore=restore)
     host = world.host(lease)
     host.start()
-    beat = await lease.until("it says so", lambda beat: "404" in beat.error)
+    beat = await lease.until("it says so", lambda beat: "manifest" in beat.error or "404" in beat.error)
     assert beat.state in ("restoring", "waiting")
     assert await lease.exit() is None
     await lease.order(restore=None)
@@ -198,12 +198,15 @@ async def test_a_damaged_checkpoint_is_refused_and_an_older_local_one_serves(wor
     await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
     lease.renewing = False
     host.kill()
-    body = stored_manifest(world.store, "a", 0)
-    part = await world.store.get(part_key(JOB, "a", 0, 0))
-    assert part is not None
-    await world.store.put(part_key(JOB, "a", 9, 0), part[:-1] + b"!")
-    await world.store.put(manifest_key(JOB, "a", 9), json.dumps({**body, "n": 9}).encode())
-    await lease.order(restore=CheckpointRef("a", 9, 1), run_epoch=2, renewing=True)
+    manifest = await verified_manifest(world.store, JOB, "a", 0)
+    assert manifest is not None
+    for i, key in enumerate(manifest.part_keys(JOB, "a")):
+        part = await world.store.get(key)
+        assert part is not None
+        await world.store.put(part_key(JOB, "a", 9, i), part[:-1] + b"!")
+    parts = tuple(dataclasses.replace(part, key=f"part-{i}") for i, part in enumerate(manifest.parts))
+    damaged = await unchecked(world.store, "a", dataclasses.replace(manifest, n=9, parts=parts))
+    await lease.order(restore=damaged, run_epoch=2, renewing=True)
 
     lonely = dataclasses.replace(lease, lease_id="b")
     await lonely.write_orders()
@@ -212,6 +215,6 @@ async def test_a_damaged_checkpoint_is_refused_and_an_older_local_one_serves(wor
     host.start()
     refused = await lonely.until("refused", lambda beat: "not what its manifest says" in beat.error)
     assert refused.state != "running"
-    await lease.until("goes on from its own copy", lambda beat: beat.boot == 2 and beat.state == "running", 30)
+    await lease.until("goes on from its own copy", lambda beat: beat.boot == 2 and beat.state == "running", 60)
     await eventually(lambda: (host.root / "workspace/seen").read_text() == "one\n", "restored content")
     assert not (stranger.root / "workspace/state").exists()

@@ -4,28 +4,69 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import shlex
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.agent.bootstrap import MAX_ONSTART_CHARS, agent_key, agent_sha256, agent_source, onstart
+from autopilot import checkpoint
+from autopilot.agent import artifact, shipped
+from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
+from autopilot.agent.bootstrap import MAX_ONSTART_CHARS, onstart
 from autopilot.ports.blobs import checked_key
 
+SHIPPED = Path(shipped.__file__).parent
 
-def test_the_agent_is_python_3_8_and_needs_the_standard_library_only() -> None:
-    tree = ast.parse(agent_source(), feature_version=(3, 8))
+
+@pytest.mark.parametrize("module", sorted(SHIPPED.glob("*.py")), ids=lambda path: path.stem)
+def test_each_module_is_python_3_8_and_needs_the_standard_library_only(module: Path) -> None:
+    tree = ast.parse(module.read_bytes(), feature_version=(3, 8))
     imported = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             imported |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
             imported.add(str(node.module).split(".")[0])
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 1
+            assert (SHIPPED / f"{node.module}.py").is_file()
     assert imported <= sys.stdlib_module_names
+
+
+def test_the_file_is_the_same_for_the_same_sources() -> None:
+    again = artifact.agent_source.__wrapped__()
+    assert again == agent_source()
+    with zipfile.ZipFile(io.BytesIO(again)) as archive:
+        names = archive.namelist()
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    assert names == ["__main__.py", *sorted(names[1:])]
+    own = {name for name in names[1:] if not name.startswith("helper/")}
+    assert {name.partition("/")[2] for name in own} == {path.name for path in SHIPPED.glob("*.py")}
+
+
+def test_the_helper_that_machines_get_is_the_one_that_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "agent.pyz").write_bytes(agent_source())
+    code = "import inspect, sys, autopilot.checkpoint as c; sys.stdout.write(inspect.getsource(c))"
+    env = {"PYTHONPATH": str(tmp_path / "agent.pyz" / "helper")}
+    done = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == Path(checkpoint.__file__).read_text()
+    tree = ast.parse(done.stdout, feature_version=(3, 8))
+    imports = [node.names[0].name for node in ast.walk(tree) if isinstance(node, ast.Import)]
+    assert set(imports) <= sys.stdlib_module_names
+
+
+def test_it_runs_from_the_one_file(tmp_path: Path) -> None:
+    (tmp_path / "agent.pyz").write_bytes(agent_source())
+    done = subprocess.run(
+        [sys.executable, "-I", str(tmp_path / "agent.pyz")], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (2, "usage: agent.pyz ORDERS_URL\n")
 
 
 def test_the_hash_is_that_of_the_file_and_names_its_blob() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.agent.agent import Machine, parse_orders
+from autopilot.agent.shipped.machine import Machine
+from autopilot.agent.shipped.orders import parse_orders
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.ports.mailbox import Work
 from autopilot.ports.orders import CheckpointRef, build_orders
@@ -36,10 +37,8 @@ def orders(role: str = "run", seq: int = 1, run_epoch: int = 1, setup: str = "",
         role=role,  # type: ignore[arg-type]
         checkpoint_interval_s=300,
         work=Work(run="train", setup=setup, checkpoint_path="out"),
-        restore=None if restore is None else CheckpointRef("l", restore, 2),
-        boot=1,
-        next_log_n=0,
-        next_ckpt_n=0,
+        restore=None if restore is None else CheckpointRef("l", restore, "m", ("a", "b")),
+        heartbeat=None,
     )
     parsed = parse_orders(built.to_json())
     assert parsed is not None
@@ -98,12 +97,25 @@ def test_the_exit_is_reported_only_after_the_last_checkpoint_is_up() -> None:
     m = running()
     assert m.decide(300) == "checkpoint"
     m.process_ended(0, 301, "")
+    assert m.decide(301) == "abandon"
     assert m.decide(301) is None
-    m.task_done("checkpoint", True, 302)
+    m.task_done("checkpoint", False, 302)
     assert m.decide(302) == "checkpoint"
+    assert m.decide(303) is None
     m.task_done("checkpoint", False, 303)
     assert m.decide(304) is None
     assert m.decide(309) == "checkpoint"
+
+
+def test_an_upload_that_ends_before_it_can_be_abandoned_is_followed_by_the_last_one() -> None:
+    m = running()
+    assert m.decide(300) == "checkpoint"
+    m.process_ended(0, 301, "")
+    assert m.decide(301) == "abandon"
+    m.task_done("checkpoint", True, 302)
+    assert m.decide(302) == "checkpoint"
+    m.task_done("checkpoint", True, 303)
+    assert m.decide(303) == "report"
 
 
 def test_only_a_higher_seq_renews_the_permit() -> None:
@@ -266,7 +278,8 @@ def test_whatever_the_orders_the_job_runs_only_when_ordered_and_the_end_of_the_p
         {"permit_ttl_s": None},
         {"work": {"run": "x"}},
         {"put_urls": []},
-        {"restore": {"manifest_url": 3, "part_urls": []}},
+        {"restore": {"lease": "l", "n": 1, "first_part": 0, "manifest_url": 3, "part_urls": []}},
+        {"restore": {"lease": "l", "n": 1, "first_part": -1, "manifest_url": "u", "part_urls": []}},
     ],
 )
 def test_orders_that_are_not_whole_are_refused(change: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from autopilot.agent.agent import market_of, runpod, vastai
+from autopilot.agent.shipped.markets import market_of, runpod, vastai
 
 POD = {"RUNPOD_POD_ID": "abc123", "RUNPOD_API_KEY": "pod-key"}
 INSTANCE = {"CONTAINER_ID": "77", "CONTAINER_API_KEY": "instance-key"}

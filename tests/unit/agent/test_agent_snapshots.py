@@ -1,59 +1,130 @@
-"""Copies of the checkpoint: whole or not at all, and nothing in a stranger's archive leads elsewhere."""
+"""Copies of the checkpoint: whole or not at all, cut into parts that stay the same where the content does."""
 
 from __future__ import annotations
 
 import contextlib
-import io
+import errno
 import os
-import tarfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autopilot.agent.agent import Corrupt, Snapshots, extract, fingerprint
+from autopilot.agent.shipped import snapshots as module
+from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
+from autopilot.agent.shipped.disk import LINK_FROM_BYTES
+from autopilot.agent.shipped.snapshots import Snapshots
+from autopilot.agent.shipped.tree import Corrupt, fingerprint
 
 META = {"run_epoch": 1, "n": 0, "step": None, "uploaded": False}
 
 
-def test_a_directory_comes_back_as_it_was(tmp_path: Path) -> None:
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    return Snapshots(str(tmp_path / "snapshots"))
+
+
+def hashes(record: dict[str, Any]) -> list[str]:
+    return [part["sha256"] for part in record["parts"]]
+
+
+def test_a_directory_comes_back_as_it_was(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "ckpt"
     (source / "deep/empty").mkdir(parents=True)
-    (source / "deep/weights").write_bytes(os.urandom(3_000_000))
+    (source / "deep/weights").write_bytes(os.urandom(30_000_000))
+    (source / "deep/nothing").write_bytes(b"")
     (source / "run.sh").write_text("x")
     (source / "run.sh").chmod(0o755)
     (source / "twin").hardlink_to(source / "run.sh")
     (source / "latest").symlink_to("deep/weights")
-    snapshots = Snapshots(str(tmp_path / "snapshots"))
+    saved_at = (source / "deep/weights").stat().st_mtime_ns
     snapshots.take(str(source), META, None)
     weights = (source / "deep/weights").read_bytes()
     (source / "deep/weights").write_bytes(b"newer")
     (source / "stray").write_text("not in the checkpoint")
 
-    snapshots.unpack(snapshots.newest_first()[0], str(source))
+    snapshots.restore(snapshots.newest_first()[0], str(source))
     assert (source / "deep/weights").read_bytes() == weights
+    assert (source / "deep/weights").stat().st_mtime_ns == saved_at
     assert (source / "latest").read_bytes() == weights
+    assert (source / "deep/nothing").read_bytes() == b""
     assert (source / "twin").read_text() == "x"
     assert (source / "run.sh").stat().st_mode & 0o777 == 0o755
     assert (source / "deep/empty").is_dir()
     assert not (source / "stray").exists()
 
 
-def test_what_did_not_change_is_not_copied_again(tmp_path: Path) -> None:
+def test_a_pattern_takes_all_that_matches_and_replaces_all_that_matches(tmp_path: Path, snapshots: Snapshots) -> None:
+    pattern = str(tmp_path / "out/checkpoint-*")
+    for step in (100, 200):
+        (tmp_path / f"out/checkpoint-{step}").mkdir(parents=True)
+        (tmp_path / f"out/checkpoint-{step}/model").write_text(f"step {step}")
+    (tmp_path / "out/log.txt").write_text("beside it")
+    snapshots.take(pattern, META, None)
+    (tmp_path / "out/checkpoint-200/model").write_text("half writ")
+    (tmp_path / "out/checkpoint-300").mkdir()
+
+    snapshots.restore(snapshots.newest_first()[0], pattern)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint-100", "checkpoint-200", "log.txt"]
+    assert (tmp_path / "out/checkpoint-200/model").read_text() == "step 200"
+    elsewhere = tmp_path / "new/machine/out"
+    snapshots.restore(snapshots.newest_first()[0], str(elsewhere / "checkpoint-*"))
+    assert (elsewhere / "checkpoint-100/model").read_text() == "step 100"
+
+
+def test_what_did_not_change_is_not_copied_again(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "state"
-    snapshots = Snapshots(str(tmp_path / "snapshots"))
     assert snapshots.take(str(source), META, None) is None
     source.write_text("one")
     seen = snapshots.take(str(source), META, None)
     assert snapshots.take(str(source), {**META, "n": 1}, seen) == seen
-    assert [meta["n"] for meta in snapshots.newest_first()] == [0]
+    assert [record["n"] for record in snapshots.newest_first()] == [0]
     for n in (1, 2, 3):
         source.write_text(f"state {n}")
         seen = snapshots.take(str(source), {**META, "n": n}, seen)
-    assert [meta["n"] for meta in snapshots.newest_first()] == [3, 2]
+    assert [record["n"] for record in snapshots.newest_first()] == [3, 2]
+    assert sorted(path.name for path in (tmp_path / "snapshots").iterdir()) == ["1-2", "1-2.json", "1-3", "1-3.json"]
 
 
-def test_a_file_that_changes_while_it_is_copied_is_copied_again(tmp_path: Path) -> None:
+def test_a_change_in_one_place_changes_one_part(tmp_path: Path, snapshots: Snapshots) -> None:
+    source = tmp_path / "ckpt"
+    source.mkdir()
+    (source / "optimizer").write_bytes(os.urandom(5 * SMALLEST_PART_BYTES))
+    for i in range(50):
+        (source / f"small-{i}").write_bytes(os.urandom(1000))
+    (source / "weights").write_bytes(os.urandom(3 * SMALLEST_PART_BYTES))
+    snapshots.take(str(source), META, None)
+    with (source / "optimizer").open("r+b") as file:
+        file.seek(2 * SMALLEST_PART_BYTES + 5)
+        file.write(b"changed")
+    snapshots.take(str(source), {**META, "n": 1}, None)
+    new, old = snapshots.newest_first()
+    assert len(hashes(new)) == 5 + 1 + 3
+    assert sum(a != b for a, b in zip(hashes(new), hashes(old), strict=True)) == 1
+
+
+def test_files_of_old_are_not_read_again(tmp_path: Path, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "ckpt"
+    source.mkdir()
+    (source / "optimizer").write_bytes(os.urandom(2 * SMALLEST_PART_BYTES))
+    (source / "weights").write_bytes(os.urandom(SMALLEST_PART_BYTES))
+    snapshots.take(str(source), META, None)
+    (source / "weights").write_bytes(os.urandom(SMALLEST_PART_BYTES))
+    read: list[int] = []
+
+    class Counting(module.PartReader):
+        def read(self, size: int = -1) -> bytes:
+            data = super().read(size)
+            read.append(len(data))
+            return data
+
+    monkeypatch.setattr(module, "PartReader", Counting)
+    snapshots.take(str(source), {**META, "n": 1}, None)
+    assert sum(read) == SMALLEST_PART_BYTES
+
+
+def test_a_file_that_changes_while_it_is_copied_is_copied_again(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "state"
     stop = threading.Event()
 
@@ -68,12 +139,11 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again(tmp_path: Path) 
     source.write_bytes(b"00000000" * 200_000)
     writer = threading.Thread(target=rewrite)
     writer.start()
-    snapshots = Snapshots(str(tmp_path / "snapshots"))
     for n in range(10):
         with contextlib.suppress(OSError):  # it may never have kept still
             snapshots.take(str(source), {**META, "n": n}, None)
-        for meta in snapshots.newest_first():
-            snapshots.unpack(meta, str(tmp_path / "back"))
+        for record in snapshots.newest_first():
+            snapshots.restore(record, str(tmp_path / "back"))
             content = (tmp_path / "back").read_bytes()
             assert content == content[:8] * 200_000
         if n == 3:
@@ -82,7 +152,7 @@ def test_a_file_that_changes_while_it_is_copied_is_copied_again(tmp_path: Path) 
     assert snapshots.newest_first()
 
 
-def test_a_directory_that_never_keeps_still_is_no_checkpoint(tmp_path: Path) -> None:
+def test_a_directory_that_never_keeps_still_is_no_checkpoint(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "ckpt"
     source.mkdir()
     (source / "large").write_bytes(bytes(20_000_000))
@@ -95,7 +165,6 @@ def test_a_directory_that_never_keeps_still_is_no_checkpoint(tmp_path: Path) -> 
 
     writer = threading.Thread(target=append)
     writer.start()
-    snapshots = Snapshots(str(tmp_path / "snapshots"))
     try:
         with pytest.raises(OSError, match="kept changing"):
             snapshots.take(str(source), META, None)
@@ -106,72 +175,96 @@ def test_a_directory_that_never_keeps_still_is_no_checkpoint(tmp_path: Path) -> 
     assert list((tmp_path / "snapshots").iterdir()) == []
 
 
-def test_an_incomplete_or_changed_copy_is_not_restored(tmp_path: Path) -> None:
+def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path, snapshots: Snapshots) -> None:
+    """In place and slowly: between two of its writes nothing moves, and only the open file tells."""
+    source = tmp_path / "state"
+    half, whole = b"half", b"half and half"
+    file = source.open("wb", buffering=0)
+    file.write(half)
+
+    def end() -> None:
+        file.write(whole[len(half) :])
+        file.close()
+
+    timer = threading.Timer(0.7, end)
+    timer.start()
+    snapshots.take(str(source), META, None)
+    timer.join()
+    snapshots.restore(snapshots.newest_first()[0], str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes() == whole
+
+
+def test_a_log_that_stays_open_does_not_keep_the_rest_from_being_saved(tmp_path: Path, snapshots: Snapshots) -> None:
+    source = tmp_path / "ckpt"
+    source.mkdir()
+    (source / "weights").write_text("w")
+    with (source / "events").open("w") as log:
+        log.write("always open")
+        log.flush()
+        snapshots.take(str(source), META, None)
+    assert len(snapshots.newest_first()) == 1
+
+
+def test_a_large_file_is_linked_until_the_job_writes_into_it(tmp_path: Path, snapshots: Snapshots) -> None:
+    source = tmp_path / "state"
+    source.write_bytes(b"1" * LINK_FROM_BYTES)
+    snapshots.take(str(source), META, None)
+    [first] = snapshots.newest_first()
+    copy = Path(snapshots.place(first)) / "checkpoint"
+    if not copy.samefile(source):
+        pytest.skip("this disk makes clones, which need no links")
+    with source.open("r+b") as file:
+        file.write(b"2")
+    with pytest.raises(Corrupt):
+        snapshots.restore(first, str(tmp_path / "back"))
+    assert not (tmp_path / "back").exists()
+    snapshots.links = False
+    snapshots.take(str(source), {**META, "n": 1}, None)
+    second = snapshots.newest_first()[0]
+    with source.open("r+b") as file:
+        file.write(b"3")
+    snapshots.restore(second, str(tmp_path / "back"))
+    assert (tmp_path / "back").read_bytes()[:2] == b"21"
+
+
+def test_an_incomplete_or_changed_copy_is_not_restored(tmp_path: Path, snapshots: Snapshots) -> None:
     source = tmp_path / "state"
     source.write_text("precious")
-    snapshots = Snapshots(str(tmp_path / "snapshots"))
     snapshots.take(str(source), META, None)
-    (tmp_path / "snapshots/1-7.tar").write_bytes(b"cut off before its record was written")
-    [meta] = snapshots.newest_first()
-    archive = Path(snapshots.tar(meta))
-    archive.write_bytes(archive.read_bytes()[:-1] + b"!")
+    (tmp_path / "snapshots/1-7").mkdir()  # cut off before its record was written
+    [record] = snapshots.newest_first()
+    copy = Path(snapshots.place(record)) / "checkpoint"
+    copy.write_text("preciouS")
     with pytest.raises(Corrupt):
-        snapshots.unpack(meta, str(source))
+        snapshots.restore(record, str(source))
+    copy.unlink()
+    with pytest.raises(Corrupt):
+        snapshots.restore(record, str(source))
     assert source.read_text() == "precious"
 
 
-def hostile(tmp_path: Path, *members: tarfile.TarInfo) -> str:
-    path = tmp_path / "hostile.tar"
-    with tarfile.open(path, "w") as tar:
-        for member in members:
-            tar.addfile(member, io.BytesIO(b"x" * member.size))
-    return str(path)
+def test_on_a_full_disk_what_the_store_has_makes_room(
+    tmp_path: Path, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "state"
+    for n in range(2):
+        source.write_text(f"state {n}")
+        snapshots.take(str(source), {**META, "n": n, "uploaded": True}, None)
+    source.write_text("state 2")
+    real, full = module.keep_copy, [True]
 
+    def copy(*args: Any) -> bool:
+        if full.pop() if full else False:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*args)
 
-def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0) -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname, member.size = kind, link, size
-    return member
-
-
-@pytest.mark.parametrize(
-    "members",
-    [
-        [entry("/etc/passwd", size=1)],
-        [entry("checkpoint/../../evil", size=1)],
-        [entry("elsewhere", size=1)],
-        [entry("checkpoint/link", tarfile.SYMTYPE, "/etc")],
-        [entry("checkpoint/link", tarfile.SYMTYPE, "../../evil")],
-        [entry("checkpoint/hard", tarfile.LNKTYPE, "/etc/passwd")],
-        [entry("checkpoint/device", tarfile.CHRTYPE)],
-        [entry("checkpoint/pipe", tarfile.FIFOTYPE)],
-        [],
-    ],
-)
-def test_an_archive_that_leads_elsewhere_is_refused(tmp_path: Path, members: list[tarfile.TarInfo]) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (inside / "target").write_text("as it was")
-    with pytest.raises(Corrupt):
-        extract(hostile(tmp_path, *members), str(inside / "target"))
-    assert (inside / "target").read_text() == "as it was"
-    assert not (tmp_path / "evil").exists()
-
-
-def test_nothing_is_written_through_a_link_of_the_archive(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    members = [entry("checkpoint", tarfile.DIRTYPE), entry("checkpoint/a", tarfile.SYMTYPE, "b")]
-    members += [entry("checkpoint/b", tarfile.SYMTYPE, "a"), entry("checkpoint/a/file", size=1)]
-    with pytest.raises((Corrupt, OSError)):
-        extract(hostile(tmp_path, *members), str(tmp_path / "target"))
-    assert list(outside.iterdir()) == []
-
-
-def test_noise_is_no_archive(tmp_path: Path) -> None:
-    (tmp_path / "noise").write_bytes(os.urandom(20_000))
-    with pytest.raises(Corrupt):
-        extract(str(tmp_path / "noise"), str(tmp_path / "target"))
+    monkeypatch.setattr(module, "keep_copy", copy)
+    snapshots.take(str(source), {**META, "n": 2}, None)
+    assert [record["n"] for record in snapshots.newest_first()] == [2, 1]
+    full += [True] * 9
+    with pytest.raises(OSError, match="No space"):
+        snapshots.take(str(source), {**META, "n": 3}, None)
+    assert snapshots.newest_first()[0]["n"] == 2
 
 
 def test_a_fingerprint_sees_a_file_renamed_into_place(tmp_path: Path) -> None:

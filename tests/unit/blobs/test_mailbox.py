@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autopilot.ports.blobs import checked_key
 from autopilot.ports.mailbox import (
     MAX_OBJECT_BYTES,
     MAX_TEXT,
@@ -40,6 +41,13 @@ def test_what_we_write_we_read() -> None:
     assert MANIFEST.size == 13
 
 
+def test_a_manifest_may_name_parts_of_older_checkpoints() -> None:
+    parts = (Part("part-3", 1, "a" * 64), Part("old/ckpt/7/part-0", 2, "b" * 64))
+    manifest = parse_manifest(Manifest(run_epoch=1, n=9, parts=parts).to_json())
+    assert manifest is not None
+    assert manifest.part_keys("j", "l") == ("jobs/j/l/ckpt/9/part-3", "jobs/j/old/ckpt/7/part-0")
+
+
 @given(st.binary(max_size=300))
 def test_noise_is_none(data: bytes) -> None:
     assert [parse(data) for parse in PARSERS] == [None, None, None]
@@ -64,7 +72,7 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
         assert -255 <= record.exit_code <= 255
     if manifest is not None:
         assert isinstance(manifest, Manifest)
-        assert [part.key for part in manifest.parts] == [f"part-{i}" for i in range(len(manifest.parts))]
+        assert all(checked_key(key).startswith("jobs/j/") for key in manifest.part_keys("j", "l"))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +103,10 @@ def test_a_heartbeat_out_of_range_is_refused(field: str, value: Any) -> None:
     [
         [],
         {},
-        [{"key": "part-1", "size": 1, "sha256": "a" * 64}],
+        [{"key": "part-", "size": 1, "sha256": "a" * 64}],
+        [{"key": "/part-0", "size": 1, "sha256": "a" * 64}],
+        [{"key": "other/ckpt/0/part-0/", "size": 1, "sha256": "a" * 64}],
+        [{"key": "../ckpt/0/part-0", "size": 1, "sha256": "a" * 64}],
         [{"key": "../../part-0", "size": 1, "sha256": "a" * 64}],
         [{"key": "part-0", "size": -1, "sha256": "a" * 64}],
         [{"key": "part-0", "size": 1, "sha256": "A" * 64}],

@@ -125,7 +125,12 @@ def test_logs_come_in_order_and_follow_until_the_job_is_over(
     daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "FOLLOW_INTERVAL_S", 0.001)
-    assert printed(capsys, "logs", "bert-qa", "-f") == "step 1\nstep 2\ndone\n"
+    assert run(["logs", "bert-qa", "-f"]) == 0
+    output = capsys.readouterr()
+    assert output.out == "step 1\nstep 2\ndone\n"
+    began, moved = output.err.splitlines()
+    assert "began on vastai machine 7001" in began
+    assert "moved to runpod machine 9" in moved
     assert [query for _, query, _ in daemon.requests] == ["", "after=k2", "after=k2", "after=k3"]
     daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, sample("logs")["pages"])
     assert printed(capsys, "logs", "bert-qa") == "step 1\nstep 2\n"

@@ -38,6 +38,12 @@ trust = "secure"
 [env]
 WANDB_MODE = "offline"
 EMPTY = ""
+[secrets]
+HF_TOKEN = "hf"
+[inputs]
+"data/train.bin" = "https://host.example/train.bin?x=1"
+[outputs]
+paths = ["model", "results/*.json"]
 [resources]
 gpu = "RTX  4090:2 | A100 80GB"
 vram = "24 GB"
@@ -46,6 +52,9 @@ max_hourly = "$2.50"
 [work]
 estimate = "1d12h"
 on = "RTX 4090"
+progress = 'step (?P<step>\\d+)/(?P<total>\\d+)'
+stall_after = "45m"
+on_stall = "fail"
 [spot]
 policy = "auto"
 max_price = "0.80"
@@ -58,6 +67,7 @@ max_rate = "$3.00"
 on_exhausted = "cancel"
 [checkpoint]
 path = "out/ckpt"
+max_loss = "15m"
 interval = "90s"
 keep = 3
 [retry]
@@ -99,7 +109,15 @@ def test_every_key_is_read() -> None:
         cancel_when_exhausted=True,
         checkpoint_path="out/ckpt",
         checkpoint_interval=timedelta(seconds=90),
+        interval_is_fixed=True,
+        max_loss=timedelta(minutes=15),
         checkpoints_kept=3,
+        progress=r"step (?P<step>\d+)/(?P<total>\d+)",
+        stall_after=timedelta(minutes=45),
+        stall_fails=True,
+        secrets=(("HF_TOKEN", "hf"),),
+        inputs=(("data/train.bin", "https://host.example/train.bin?x=1"),),
+        outputs=("model", "results/*.json"),
         max_attempts=10,
     )
 
@@ -160,13 +178,22 @@ def with_line(section: str, line: str) -> str:
         ("[[resources]]\n" + SMALLEST, "not valid TOML"),
         ('env = "x"\n' + SMALLEST, "job.toml:1: env must be a section"),
         # not yet supported
-        (with_line("secrets", 'HF = "x"'), "job.toml:7: [secrets] is not supported yet"),
-        (with_line("inputs", ""), "[inputs] is not supported yet"),
-        (with_line("outputs", ""), "[outputs] is not supported yet"),
-        (with_line("work", "progress = {total = 3}"), "job.toml:8: work.progress is not supported yet"),
-        (with_line("checkpoint", 'max_loss = "5m"'), "checkpoint.max_loss is not supported yet"),
         (with_line("retry", 'on = ["error"]'), "retry.on is not supported yet"),
         (with_line("retry", 'window = "1h"'), "retry.window is not supported yet"),
+        # secrets, inputs, outputs, progress
+        (with_line("secrets", 'HF = "no name"'), "secrets.HF: must be a secret's name"),
+        (with_line("secrets", 'AUTOPILOT_X = "x"'), "names that begin with AUTOPILOT_ are autopilot's own"),
+        (with_line("secrets", "HF = 3"), "secrets.HF: must be a secret's name"),
+        (with_line("inputs", '"/etc/x" = "https://h/x"'), "not a file beneath the work directory"),
+        (with_line("inputs", '"a/../../x" = "https://h/x"'), "not a file beneath the work directory"),
+        (with_line("inputs", '"x" = "ftp://h/x"'), "must be an http or https address"),
+        (with_line("outputs", 'paths = "x"'), "outputs.paths: must be a list"),
+        (with_line("outputs", 'paths = ["../x"]'), "outputs.paths: must be paths without '..'"),
+        (with_line("work", "progress = {total = 3}"), "work.progress: "),
+        (with_line("work", "progress = '(?P<step'"), "work.progress: not a regular expression"),
+        (with_line("work", "progress = 'step'"), "have a group like"),
+        (with_line("work", 'on_stall = "fail"'), "work.on_stall needs work.stall_after"),
+        (with_line("checkpoint", 'max_loss = "5m"'), "checkpoint.max_loss needs checkpoint.path"),
         # missing
         ("", "name is missing"),
         (SMALLEST.replace('run = "true"\n', ""), "run is missing (top-level keys stand before the first [section])"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from autopilot.domain import events as e
@@ -123,3 +125,18 @@ def test_a_stray_has_lines_without_a_job() -> None:
     assert [(record.name, record.job_id, record.lease_id) for record in records] == [
         ("lease.instance_found", None, "lease-1")
     ]
+
+
+def test_work_that_a_loss_throws_away_is_recorded() -> None:
+    checkpoint = a_checkpoint(LEASE, 0, work_done=timedelta(minutes=30))
+    job = a_job(LEASE, checkpoint=checkpoint, work_done=timedelta(minutes=41))
+    chronicle = Chronicle(job)
+    chronicle.apply(seen(LEASE, STOPPED, at(30)))
+    lost = next(record for record in chronicle.records if record.name == "work.lost")
+    assert (lost.lease_id, lost.fields) == (LEASE.id, (("seconds", 660),))
+
+
+def test_the_last_word_of_a_machine_that_stands_still_is_no_news() -> None:
+    stale = heartbeat(LEASE, at(0))
+    job = a_job(a_paused_lease(agent_seq=stale.seq, agent_state=""))
+    assert logged(job, stale, stale) == []

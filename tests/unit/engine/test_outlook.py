@@ -266,3 +266,18 @@ async def test_lives_are_read_from_the_ledger_now_and_then() -> None:
     lives = outlooks.of(job_due(), ON, START).lives
     assert lives["vastai", "machine", lease.machine_id].total.losses == 1
     await outlooks.close()
+
+
+async def test_a_lease_s_hazard_follows_what_was_seen_of_its_machine() -> None:
+    store = MemoryStore()
+    outlooks = Outlooks(store, MODEL, P)
+    lease = a_life((RUNNING, 0, 0.1), (STOPPED, 0.1, None))
+    elsewhere = replace(lease, gpu="H100", host_id="h9", machine_id="m9")
+    assert outlooks.hazard_of(lease) == P.preemptions_per_hour
+    assert outlooks.hazard_of(replace(lease, capacity_type=CapacityType.ON_DEMAND)) == 0
+    async with store.transaction() as work:
+        await work.save(job_due(20, lease))
+    await outlooks.refresh(START)
+    assert outlooks.hazard_of(lease) > P.preemptions_per_hour
+    assert outlooks.hazard_of(elsewhere) == P.preemptions_per_hour
+    await outlooks.close()

@@ -15,6 +15,7 @@ from autopilot.ports.mailbox import (
     Work,
     exit_key,
     heartbeat_key,
+    manifest_key,
     orders_key,
     parse_exit,
     parse_heartbeat,
@@ -55,9 +56,7 @@ class PaperMailbox:
             "checkpoint_interval_s": 60,
             "work": WORK,
             "restore": None,
-            "boot": beat.boot if beat else 1,
-            "next_log_n": 0,
-            "next_ckpt_n": beat.next_ckpt_n if beat else 0,
+            "heartbeat": beat,
         }
         orders = build_orders(
             self.store,
@@ -87,4 +86,5 @@ class PaperMailbox:
         return await verified_manifest(self.store, JOB, self.lease, n)
 
     def ref(self, manifest: Manifest) -> CheckpointRef:
-        return CheckpointRef(self.lease, manifest.n, len(manifest.parts))
+        key = manifest_key(JOB, self.lease, manifest.n)
+        return CheckpointRef(self.lease, manifest.n, key, manifest.part_keys(JOB, self.lease))

@@ -1,0 +1,46 @@
+"""The agent as machines get it: one zip file that Python runs, the same bytes for the same sources."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from functools import cache
+from importlib import resources
+
+PACKAGE = "autopilot_agent"
+HELPER = "helper"
+"""Directory of the file from which a job imports ``autopilot.checkpoint``."""
+_START = f"import sys\n\nfrom {PACKAGE}.main import main\n\nsys.exit(main())\n"
+_OLDEST = (1980, 1, 1, 0, 0, 0)
+"""The time of every file in it: a zip file knows none before."""
+
+
+@cache
+def agent_source() -> bytes:
+    """The file's bytes. Stored, not compressed: compressors differ from one Python to the next."""
+    shipped = resources.files("autopilot.agent.shipped")
+    modules = {entry.name: entry.read_bytes() for entry in shipped.iterdir() if entry.name.endswith(".py")}
+    files = {"__main__.py": _START.encode()} | {f"{PACKAGE}/{name}": modules[name] for name in sorted(modules)}
+    files |= {f"{HELPER}/autopilot/__init__.py": b"", f"{HELPER}/autopilot/checkpoint.py": _helper()}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in files.items():
+            info = zipfile.ZipInfo(name, _OLDEST)
+            info.create_system, info.external_attr = 3, 0o644 << 16
+            archive.writestr(info, content)
+    return out.getvalue()
+
+
+def _helper() -> bytes:
+    return resources.files("autopilot").joinpath("checkpoint.py").read_bytes()
+
+
+@cache
+def agent_sha256() -> str:
+    return hashlib.sha256(agent_source()).hexdigest()
+
+
+def agent_key() -> str:
+    """The blob under which this version of the agent is published: put ``agent_source`` there and sign its GET."""
+    return f"agent/{agent_sha256()}.pyz"

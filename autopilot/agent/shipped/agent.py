@@ -1,0 +1,300 @@
+"""The agent on one machine: carries out what ``Machine`` decides, with processes, disk and network."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from .child import Child
+from .inputs import fetch_input
+from .keeper import Keeper
+from .log import Log
+from .machine import Machine
+from .markets import MARKET_KEYS, ask_market, market_of
+from .memory import Memory
+from .orders import parse_orders
+from .progress import Progress
+from .transfer import Abandoned
+from .web import Web
+
+POLL_S = 15.0
+TICK_S = 0.1
+HOME = "var/lib/autopilot"
+
+
+class Agent:
+    def __init__(self, orders_url: str) -> None:
+        """Raises ``BlockingIOError`` when another agent has this disk."""
+        self.root = os.path.abspath(os.environ.get("AUTOPILOT_ROOT") or "/")
+        self.speed = float(os.environ.get("AUTOPILOT_CLOCK_SPEED") or 1)
+        home = self.beneath(os.environ.get("AUTOPILOT_STATE") or HOME)
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        self.lock = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.memory = Memory(home, self.beneath(HOME))
+        self.first_orders_url = orders_url
+        self.orders_urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
+        self.machine = Machine(self.now(), self.memory.values, self.speed)
+        self.log = Log(self.memory["boot"])
+        self.web = Web()
+        self.child = Child(self.memory["token"], self.take_output)
+        self.keeper = Keeper(home, self.web, self.log, self.memory, lambda: self.machine.orders, self.speed)
+        self.progress = Progress(os.path.join(home, "progress.json"))
+        self.save_request = os.path.join(home, "save-request")
+        self.requested_at = 0.0
+        self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        self.wake = threading.Event()
+        self.keeper.ask = self.wake.set
+        self.beats = 0
+        if market_of(os.environ) is None:
+            self.log.trouble("key", "there is no machine id with its key here: this machine cannot destroy itself")
+
+    def now(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) * self.speed
+
+    def beneath(self, *path: str) -> str:
+        """``path`` as seen from the instance's root; ``..`` does not lead out of it."""
+        return os.path.join(self.root, os.path.normpath(os.path.join("/", *path)).lstrip("/"))
+
+    # -- the main loop: events in, one decision, one act
+
+    def run(self) -> None:
+        self.log.say(f"agent started, boot {self.memory['boot']}")
+        self.child.sweep("run")
+        if not self.memory["setup_done"]:
+            self.child.sweep("setup")
+        signal.signal(signal.SIGTERM, lambda *_: self.events.put(("quit",)))
+        threading.Thread(target=self.correspond, daemon=True).start()
+        command, state = None, ""
+        while command != "quit":
+            try:
+                command = self.step()
+            except Exception as error:  # whatever it was, the permit must go on being counted
+                self.log.trouble("step", repr(error))
+                time.sleep(1)
+            if self.machine.state() != state:
+                state = self.machine.state()
+                self.log.say("now " + state)
+                self.wake.set()
+        self.child.signal(signal.SIGKILL)
+
+    def step(self) -> str | None:
+        with contextlib.suppress(queue.Empty):
+            self.take_in(self.events.get(timeout=TICK_S))
+        code = self.child.ended()
+        if code is not None:
+            self.ended(code)
+        self.look_at_job()
+        command = self.machine.decide(self.now())
+        if command in ("setup", "run"):
+            self.machine.process_started(command, self.now())
+        self.remember()
+        if command in ("setup", "run"):
+            self.start(command)
+        elif command in ("term", "kill"):
+            self.child.signal(signal.SIGTERM if command == "term" else signal.SIGKILL)
+        elif command == "abandon":
+            self.keeper.abandon()
+        elif command is not None and command != "quit":
+            threading.Thread(target=self.attempt, args=(command,), daemon=True).start()
+        return command
+
+    def look_at_job(self) -> None:
+        """What it says by files, and what is asked of it that way."""
+        machine, now = self.machine, self.now()
+        if machine.process != "run":
+            return
+        machine.progressed(self.progress.read(), now)
+        with contextlib.suppress(OSError):
+            machine.mark = os.stat(self.mark()).st_mtime_ns
+        if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.stop_since or 0):
+            self.requested_at = now
+            with open(self.save_request, "w"):
+                pass
+        if machine.has_stalled(now):
+            self.log.trouble("stall", "the job has said nothing new of its progress for too long")
+        else:
+            self.log.solved("stall")
+
+    def take_output(self, data: bytes) -> None:
+        self.log.add(data)
+        self.progress.feed(data)
+
+    def take_in(self, event: tuple[Any, ...]) -> None:
+        now = self.now()
+        if event[0] == "orders" and self.machine.orders_received(event[1], now):
+            url = event[1]["next_orders_url"]
+            self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
+            self.orders_urls = [url, self.first_orders_url]
+        elif event[0] == "done":
+            self.machine.task_done(event[1], not event[2], now)
+            self.wake.set()
+        elif event[0] == "quit" and self.machine.quit_since is None:
+            self.machine.quit_since = now
+
+    def remember(self) -> None:
+        machine = self.machine
+        try:
+            self.memory.save(
+                orders_seq=machine.seq,
+                setup_done=machine.setup_done,
+                exit=machine.exit,
+                dirty=machine.dirty,
+                run_epoch=machine.epoch,
+            )
+            self.log.solved("memory")
+        except OSError as error:  # a full disk must not keep it from what comes next
+            self.log.trouble("memory", str(error))
+
+    def attempt(self, task: str) -> None:
+        error = ""
+        try:
+            getattr(self, task)()
+            self.log.solved(task)
+        except Abandoned as failure:
+            error = str(failure) or "abandoned"
+        except Exception as failure:  # every task is tried again
+            error = f"{type(failure).__name__}: {failure}"
+            self.log.trouble(task, error)
+        self.events.put(("done", task, error))
+
+    # -- the job's process
+
+    def start(self, kind: str) -> None:
+        assert self.machine.orders is not None
+        work = self.machine.orders["work"]
+        env = {name: value for name, value in os.environ.items() if name not in MARKET_KEYS}
+        env.update({"PYTHONUNBUFFERED": "1", **work["env"]})
+        env["AUTOPILOT_CHECKPOINT_PATH"] = self.checkpoint_path()
+        env["AUTOPILOT_PROGRESS_FILE"] = self.progress.path
+        env["AUTOPILOT_SAVE_REQUEST"] = self.save_request
+        env["AUTOPILOT_CHECKPOINT_MARK"] = self.mark()
+        # The file that runs is also a place to import the job's helper from.
+        helper = os.path.join(os.path.abspath(sys.argv[0]), "helper")
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, (helper, env.get("PYTHONPATH"))))
+        self.progress.forget()
+        self.progress = Progress(self.progress.path, work["progress"])
+        try:
+            self.child.start(kind, work[kind], self.beneath(work["workdir"]), env)
+        except (OSError, ValueError) as error:
+            self.log.trouble(kind, str(error))
+            self.machine.process_ended(127, self.now(), utc_now())
+
+    def ended(self, code: int) -> None:
+        kind = self.machine.process
+        self.log.say(f"{kind} ended with code {code}")
+        self.machine.process_ended(code, self.now(), utc_now())
+        self.remember()
+        if kind == "run" or code != 0:  # a setup that went well may leave services for the run
+            self.child.sweep(str(kind))
+        self.child.drain()
+
+    # -- tasks, each in a thread of its own
+
+    def checkpoint_path(self) -> str:
+        work = self.machine.orders["work"] if self.machine.orders else {}
+        path = work.get("checkpoint_path")
+        return self.beneath(work["workdir"], path) if path else ""
+
+    def mark(self) -> str:
+        """The file that the job touches when its checkpoint is whole."""
+        work = self.machine.orders["work"] if self.machine.orders else {"workdir": "/"}
+        return self.beneath(work["workdir"], "autopilot-checkpoint")
+
+    def prefetch(self) -> None:
+        self.keeper.prefetch()
+
+    def restore(self) -> None:
+        self.keeper.restore(self.checkpoint_path())
+
+    def checkpoint(self) -> None:
+        machine = self.machine
+        self.keeper.checkpoint(
+            self.checkpoint_path(),
+            machine.epoch,
+            self.progress.read()[0],
+            take=machine.fresh,
+            whole_at=machine.whole_at,
+            final=machine.final,
+        )
+
+    def inputs(self) -> None:
+        assert self.machine.orders is not None
+        work = self.machine.orders["work"]
+        for path, url in work["inputs"].items():
+            fetch_input(url, self.beneath(work["workdir"], path))
+
+    def outputs(self) -> None:
+        assert self.machine.orders is not None
+        work = self.machine.orders["work"]
+        self.keeper.send_outputs(self.beneath(work["workdir"]), work["outputs"], self.machine.epoch)
+
+    def report(self) -> None:
+        assert self.machine.orders is not None
+        try:
+            self.ship_logs()
+        except OSError as error:
+            self.log.trouble("ship_logs", str(error))
+        body = json.dumps({"v": 1, **(self.machine.exit or {})}).encode()
+        self.web.put(self.machine.orders["put_urls"]["exit"], body)
+
+    def destroy(self) -> None:
+        ask_market("destroy", os.environ, self.web, self.log)
+
+    def stop(self) -> None:
+        ask_market("stop", os.environ, self.web, self.log)
+
+    # -- the mailbox
+
+    def correspond(self) -> None:
+        while True:
+            for act in (self.fetch_orders, self.ship_logs, self.beat):
+                try:
+                    act()
+                    self.log.solved(act.__name__)
+                except Exception as error:  # tried again at the next round
+                    self.log.trouble(act.__name__, str(error))
+            self.wake.wait(max(POLL_S / self.speed, 0.25))
+            self.wake.clear()
+
+    def fetch_orders(self) -> None:
+        try:
+            orders = parse_orders(self.web.get(self.orders_urls[0]))
+        except OSError:
+            self.orders_urls = self.orders_urls[1:] + self.orders_urls[:1]
+            raise
+        if orders is None:
+            raise ValueError("the orders cannot be read")
+        self.events.put(("orders", orders))
+
+    def ship_logs(self) -> None:
+        if self.machine.orders:
+            self.log.ship(self.machine.orders["put_urls"]["log"], self.web.put)
+
+    def beat(self) -> None:
+        machine, memory = self.machine, self.memory
+        if machine.orders is None:
+            return
+        self.beats += 1
+        step, progress = self.progress.read()
+        body = {
+            **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": machine.orders["run_epoch"]},
+            **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.saved()},
+            **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
+            **{"last_ckpt_n": memory["last_ckpt_n"], "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
+            **self.keeper.cost,
+            "error": self.log.error(),
+        }
+        self.web.put(machine.orders["put_urls"]["heartbeat"], json.dumps(body).encode())
+
+
+def utc_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

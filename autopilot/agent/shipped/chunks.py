@@ -1,0 +1,149 @@
+"""How a checkpoint's files become parts of a bounded size, and parts become files again.
+
+A part is a row of slices ``(entry, offset, length)``. Large files begin a part of their own and are cut at fixed
+offsets; small files that follow one another share a part. So what did not change makes the same part again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .tree import ROOT, Corrupt, Entry
+
+SMALLEST_PART_BYTES = 8 << 20
+MOST_DATA_PARTS = 1800
+BLOCK_BYTES = 256 << 10
+
+
+def cut(entries: list[Entry]) -> list[list[Any]]:
+    """The parts of these files, each a list of slices. Larger parts only where there would be too many."""
+    size = SMALLEST_PART_BYTES
+    parts = cut_at(entries, size)
+    while len(parts) > MOST_DATA_PARTS:
+        size *= 2
+        parts = cut_at(entries, size)
+    return parts
+
+
+def cut_at(entries: list[Entry], size: int) -> list[list[Any]]:
+    parts: list[list[Any]] = []
+    shared: list[Any] = []
+    room = size
+    for i, entry in enumerate(entries):
+        if entry.kind != "file" or not entry.size:
+            continue
+        if entry.size >= size // 2:
+            parts += [[[i, at, min(size, entry.size - at)]] for at in range(0, entry.size, size)]
+            continue
+        if entry.size > room and shared:
+            parts.append(shared)
+            shared, room = [], size
+        shared.append([i, 0, entry.size])
+        room -= entry.size
+    return [*parts, shared] if shared else parts
+
+
+def length_of(slices: Iterable[Any]) -> int:
+    return sum(length for _, _, length in slices)
+
+
+class PartReader:
+    """One part as a file to read, out of the directory that holds the entries; knows the SHA-256 of what was read."""
+
+    def __init__(self, directory: str, entries: list[Entry], slices: list[Any]) -> None:
+        self.pieces = self.walk(directory, entries, slices)
+        self.sha256, self.size = hashlib.sha256(), 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Blocks of any length; ``b""`` at the end. ``size`` bounds a block."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(BLOCK_BYTES), b""))
+        data = self.left[:size] if self.left else self.more()[:size]
+        self.left = self.left[len(data) :]
+        self.sha256.update(data)
+        self.size += len(data)
+        return data
+
+    left = b""
+
+    def more(self) -> bytes:
+        self.left = next(self.pieces, b"")
+        return self.left
+
+    def walk(self, directory: str, entries: list[Entry], slices: list[Any]) -> Iterator[bytes]:
+        for i, offset, length in slices:
+            with open(os.path.join(directory, entries[i].name), "rb", buffering=0) as file:
+                file.seek(offset)
+                while length:
+                    block = file.read(min(length, BLOCK_BYTES))
+                    if not block:
+                        return  # shorter than it was: the hash tells
+                    length -= len(block)
+                    yield block
+
+
+class PartWriter:
+    """Takes a part's bytes in order and puts each slice where it belongs in ``directory``."""
+
+    def __init__(self, directory: str, entries: list[Entry], slices: list[Any]) -> None:
+        self.directory, self.entries, self.slices = directory, entries, slices
+        self.restart()
+
+    def restart(self) -> None:
+        self.sha256, self.size = hashlib.sha256(), 0
+        self.at, self.done = 0, 0  # which slice, and how much of it is there
+
+    def write(self, data: bytes) -> None:
+        self.sha256.update(data)
+        self.size += len(data)
+        view = memoryview(data)
+        while len(view):
+            if self.at == len(self.slices):
+                raise Corrupt("a part is longer than its files")
+            i, offset, length = self.slices[self.at]
+            block = view[: length - self.done]
+            with open(os.path.join(self.directory, self.entries[i].name), "r+b", buffering=0) as file:
+                file.seek(offset + self.done)
+                while len(block):
+                    written = file.write(block)
+                    view, block, self.done = view[written:], block[written:], self.done + written
+            if self.done == length:
+                self.at, self.done = self.at + 1, 0
+
+
+def index_of(entries: list[Entry], slices: list[list[Any]]) -> dict[str, Any]:
+    """The table of contents: the last part of every checkpoint."""
+    return {"v": 1, "root": ROOT, "entries": [list(entry) for entry in entries], "slices": slices}
+
+
+def read_index(body: Any, sizes: list[int]) -> tuple[list[Entry], list[list[Any]]]:
+    """Entries and slices of a stranger's index whose data parts have these sizes. Raises ``Corrupt``.
+
+    The slices must cover each file, once: nothing of a restored file may be left as it was.
+    """
+    try:
+        entries = [Entry(*row) for row in body["entries"]]
+        slices = [[tuple(row) for row in part] for part in body["slices"]]
+        covered = [0] * len(entries)
+        for part, size in zip(slices, sizes):  # noqa: B905 -- lengths are compared below; Python 3.8
+            for i, offset, length in part:
+                if type(i) is not int or not 0 <= i < len(entries) or entries[i].kind != "file":
+                    raise Corrupt("its index names no file")
+                if type(length) is not int or length < 1 or offset != covered[i]:
+                    raise Corrupt("its index leaves a gap")
+                covered[i] += length
+            if length_of(part) != size:
+                raise Corrupt("its index does not fit its parts")
+        whole = all(type(entry.size) is int and type(entry.mode) is int for entry in entries)
+        whole = whole and all(type(entry.mtime_ns) is int for entry in entries)
+        whole = whole and all(isinstance(entry.name, str) and isinstance(entry.link, str) for entry in entries)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise Corrupt("its index cannot be read") from error
+    if not whole or body["v"] != 1 or len(slices) != len(sizes):
+        raise Corrupt("its index cannot be read")
+    if any(entry.size != size for entry, size in zip(entries, covered)):  # noqa: B905
+        raise Corrupt("its index does not fit its files")
+    return entries, [[list(row) for row in part] for part in slices]

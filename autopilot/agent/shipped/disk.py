@@ -1,0 +1,67 @@
+"""Files on the machine's own disk: written whole or not at all, copied as cheaply as the disk allows."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from typing import Any
+
+FICLONE = 0x40049409
+LINK_FROM_BYTES = 32 << 20
+
+
+def write_json(path: str, value: Any) -> None:
+    """The old file or the whole new one, also after a power cut."""
+    with open(path + ".tmp", "w") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".tmp", path)
+
+
+def read_json(path: str) -> Any:
+    """None when there is none, or it cannot be read."""
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def keep_copy(source: str, target: str, size: int, links: bool) -> bool:
+    """``target`` with the content of ``source``; answers whether it is the same file under another name.
+
+    A clone or a copy does not change when ``source`` is written to; a link does, and costs neither time nor room.
+    """
+    with open(source, "rb") as old, open(target, "xb") as new:
+        try:
+            fcntl.ioctl(new.fileno(), FICLONE, old.fileno())
+            return False
+        except OSError:
+            if not (links and size >= LINK_FROM_BYTES):
+                shutil.copyfileobj(old, new, 1 << 20)
+                return False
+    os.remove(target)
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or one without links
+        return keep_copy(source, target, size, False)
+    return True
+
+
+def is_being_written(paths: set[str]) -> bool:
+    """Whether a process that we can see has one of these files open for writing."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                if os.readlink(f"/proc/{pid}/fd/{number}") not in paths:
+                    continue
+                with open(f"/proc/{pid}/fdinfo/{number}") as info:
+                    flags = next(line for line in info if line.startswith("flags:"))
+                if int(flags.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                    return True
+        except (OSError, StopIteration, ValueError):
+            continue  # gone meanwhile, or not ours to see
+    return False

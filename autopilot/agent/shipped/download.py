@@ -1,0 +1,152 @@
+"""From the store to the local disk: a checkpoint that is whole and verified, or none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .chunks import PartWriter, read_index
+from .disk import read_json, write_json
+from .snapshots import Record, Snapshots, copy_part
+from .stored import Stored
+from .transfer import Transfer
+from .tree import Corrupt, checked, lay_out
+from .web import BLOCK_BYTES, Web
+
+MAX_INDEX_BYTES = 64 << 20
+KEY = re.compile(r"part-\d{1,6}|[A-Za-z0-9_][A-Za-z0-9._-]*/ckpt/\d{1,9}/part-\d{1,6}")
+
+
+class Memory:
+    """Takes a part's bytes, hashes them, keeps them."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        self.data, self.sha256, self.size = bytearray(), hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+        self.sha256.update(data)
+        self.size += len(data)
+
+
+class Download:
+    """Brings the checkpoint that the orders name into the snapshots. Goes on where the last try was cut off."""
+
+    def __init__(self, web: Web, snapshots: Snapshots, stored: Stored, transfer: Transfer) -> None:
+        self.web, self.snapshots, self.stored, self.transfer = web, snapshots, stored, transfer
+        self.scratch = os.path.join(snapshots.directory, "fetching")
+        self.journal = self.scratch + ".done"  # no .json: it is no record of a snapshot
+        self.lock = threading.Lock()
+
+    def fetch(self, restore: dict[str, Any]) -> bool:
+        """Whether it was fetched: not if it or a newer one is here. Raises ``Corrupt``, ``OSError``."""
+        meta, parts = read_manifest(self.web.get(restore["manifest_url"]), restore["lease"])
+        self.stored.close(restore["lease"], meta["n"], [[part["sha256"], part["size"], part["key"]] for part in parts])
+        here = self.snapshots.newest_first()
+        if here and (here[0]["run_epoch"], here[0]["n"]) >= (meta["run_epoch"], meta["n"]):
+            return False
+        index = self.fetch_index(parts[0])
+        entries, slices = read_index(index, [part["size"] for part in parts[1:]])
+        checked(entries)
+        done = self.begin(parts[0]["sha256"], entries)
+        local = {content(part): (record, i) for record in here for i, part in enumerate(record["parts"])}
+
+        def move(i: int, url: Callable[[], str]) -> None:
+            writer = PartWriter(self.scratch, entries, slices[i])
+            if not copied(self.snapshots, local.get(content(parts[i + 1])), writer, parts[i + 1]):
+                self.receive(url, writer, parts[i + 1])
+            with self.lock:
+                done.append(i)
+                write_json(self.journal, {"index": parts[0]["sha256"], "done": done})
+
+        self.transfer.run([(i, i + 1) for i in range(len(slices)) if i not in set(done)], move)
+        os.remove(self.journal)
+        rows = [list(entry) for entry in entries]
+        identities = [[entry.name, None] for entry in entries]  # nothing that a job writes is like them
+        record = {**meta, "entries": rows, "slices": slices, "identities": identities, "parts": parts[1:]}
+        self.snapshots.commit(record, self.scratch)
+        return True
+
+    def begin(self, index_sha256: str, entries: list[Any]) -> list[int]:
+        """The parts of it that an earlier try has brought."""
+        journal = read_json(self.journal) or {}
+        if journal.get("index") == index_sha256 and os.path.isdir(self.scratch):
+            return list(journal["done"])
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        os.makedirs(self.scratch)
+        lay_out(entries, self.scratch)
+        write_json(self.journal, {"index": index_sha256, "done": []})
+        return []
+
+    def fetch_index(self, part: Record) -> Any:
+        if part["size"] > MAX_INDEX_BYTES:
+            raise Corrupt("its index is too large")
+        memory = Memory()
+        self.transfer.run([(0, 0)], lambda _, url: self.receive(url, memory, part))
+        try:
+            return json.loads(bytes(memory.data))
+        except (ValueError, RecursionError) as error:
+            raise Corrupt("its index cannot be read") from error
+
+    def receive(self, url: Callable[[], str], target: Any, part: Record) -> None:
+        """One part, verified; what has arrived is not asked for again when the connection is cut."""
+        headers = {"Range": f"bytes={target.size}-"} if target.size else {}
+        with self.web.answer("GET", url(), headers=headers) as response:
+            # Some servers send the range under status 200; one that cannot sends everything.
+            if not (response.headers.get("Content-Range") or "").startswith(f"bytes {target.size}-"):
+                target.restart()
+            coming = int(response.headers.get("Content-Length") or 0)
+            while target.size <= part["size"]:
+                block = response.read(min(BLOCK_BYTES, part["size"] + 1 - target.size))
+                if not block:
+                    break
+                coming -= len(block)
+                target.write(block)
+        if coming > 0 and target.size <= part["size"]:
+            raise OSError("a part was cut off on its way")
+        if (target.size, target.sha256.hexdigest()) != (part["size"], part["sha256"]):
+            target.restart()
+            raise Corrupt("a part of it is not what its manifest says")
+
+
+def read_manifest(data: bytes, lease: str) -> tuple[Record, list[Record]]:
+    """(what it says of the checkpoint, its parts with keys as seen from the job). Raises ``Corrupt``."""
+    try:
+        body = json.loads(data)
+        parts = [{name: part[name] for name in ("key", "size", "sha256")} for part in body["parts"]]
+        meta = {"run_epoch": body["run_epoch"], "n": body["n"], "step": body["step"], "uploaded": True}
+        numbers = [meta["run_epoch"], meta["n"], *(part["size"] for part in parts)]
+        whole = all(type(number) is int and number >= 0 for number in numbers) and parts
+        if not whole or not all(KEY.fullmatch(part["key"]) for part in parts):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Corrupt("its manifest cannot be read") from error
+    for part in parts:
+        if "/" not in part["key"]:
+            part["key"] = f"{lease}/ckpt/{meta['n']}/{part['key']}"
+    return meta, parts
+
+
+def copied(snapshots: Snapshots, source: Any, target: PartWriter, part: Record) -> bool:
+    """Whether the part came from a snapshot that lies here."""
+    if source is None:
+        return False
+    try:
+        copy_part(snapshots.reader(*source), target, part)
+        return True
+    except (OSError, Corrupt):
+        target.restart()
+        return False
+
+
+def content(part: Record) -> tuple[str, int]:
+    return part["sha256"], part["size"]

@@ -1,0 +1,182 @@
+"""The agent's half of checkpoints: take, send, fetch, put back. Numbers them so that none is written twice."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .download import Download
+from .log import Log
+from .memory import Memory
+from .snapshots import TRIES, Moved, Snapshots
+from .stored import Stored
+from .transfer import Transfer
+from .tree import Corrupt, fingerprint, scan
+from .upload import Upload
+from .web import Web
+
+
+class Keeper:
+    def __init__(
+        self, home: str, web: Web, log: Log, memory: Memory, orders: Callable[[], dict[str, Any] | None], speed: float
+    ) -> None:
+        self.web, self.log, self.memory, self.orders, self.speed = web, log, memory, orders, speed
+        self.snapshots = Snapshots(os.path.join(home, "snapshots"))
+        self.stored = Stored(os.path.join(home, "stored.json"))
+        self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
+        self.damaged = 0
+        self.cost: dict[str, float] = {}  # for the heartbeat: the market seconds that the last checkpoint took
+        self.ask: Callable[[], None] = lambda: None  # makes the next heartbeat and look at the orders come at once
+        self.uploading: Transfer | None = None
+        self.downloading: Transfer | None = None
+
+    def wants(self) -> dict[str, Any]:
+        """For the heartbeat: the parts for which URLs are needed next, and whether what is to be restored is harmed."""
+        up, down = self.uploading, self.downloading
+        return {
+            "next_part": up.next_part() if up else 0,
+            "parts_wanted": up.parts_wanted() if up else 0,
+            "restore_part": down.next_part() if down else 0,
+            "restore_failed": self.damaged > 0,
+        }
+
+    def abandon(self) -> None:
+        if self.uploading is not None:
+            self.uploading.stop.set()
+
+    # -- to the store
+
+    def checkpoint(
+        self, path: str, run_epoch: int, step: int | None, *, take: bool = True, whole_at: int = 0, final: bool = False
+    ) -> None:
+        """Copy what is at ``path`` if it changed and is to be taken, then send the newest copy unless that is done.
+
+        ``whole_at``: the job has said then (ns) that its files are whole, 0 if it never does; files that are newer are
+        on their way to the next checkpoint.
+        """
+        if not path:
+            return
+        meta = {"run_epoch": run_epoch, "n": self.next_number(), "step": step, "uploaded": False}
+        if (
+            take
+            and whole_at
+            and any(each.entry.mtime_ns > whole_at for each in scan(path) if each.entry.kind == "file")
+        ):
+            if not final:
+                raise Moved("the job is writing its next checkpoint")
+            take = False
+        began_at = time.monotonic()
+        if take:
+            self.seen = self.snapshots.take(path, meta, self.seen)
+        taken_at = time.monotonic()
+        for newest in self.snapshots.newest_first()[:1]:
+            if not newest["uploaded"]:
+                self.send(newest)
+                self.cost = {
+                    "save_s": (taken_at - began_at) * self.speed,
+                    "upload_s": (time.monotonic() - taken_at) * self.speed,
+                }
+
+    def next_number(self) -> int:
+        restore = self.restore_orders()
+        known = [int(self.memory["next_ckpt_n"]), int(self.memory["attempted_ckpt_n"]) + 1]
+        if restore and restore["lease"] == self.lease():
+            known.append(int(restore["n"]) + 1)  # also on a disk that has forgotten
+        return max(known)
+
+    def send(self, record: dict[str, Any]) -> None:
+        n = record["n"]
+        self.memory.save(next_ckpt_n=n)  # what the heartbeat asks URLs for
+        restore = self.restore_orders()
+        verified = (restore["lease"], restore["n"]) if restore else None
+        self.uploading = Transfer(lambda: self.slot(n), self.ask, self.speed)
+
+        def put_manifest(manifest: bytes) -> None:
+            # From here on others may see it: other content needs another number.
+            self.memory.save(attempted_ckpt_n=n)
+            slot = self.slot(n)
+            if slot is None:
+                raise OSError(f"no orders yet with URLs for checkpoint {n}")
+            self.web.put(slot["manifest_url"], manifest)
+
+        try:
+            upload = Upload(self.web, self.snapshots, self.stored, self.uploading, record)
+            known = self.stored.known(*(verified or ("", -1)))
+            self.stored.close(self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest))
+        finally:
+            self.uploading = None
+        self.memory.save(next_ckpt_n=n + 1, last_ckpt_n=n)
+        self.snapshots.save({**record, "uploaded": True})
+
+    def send_outputs(self, workdir: str, patterns: list[str], run_epoch: int) -> None:
+        """What the job leaves: copied, and sent beside the checkpoints."""
+        snapshots = Snapshots(self.snapshots.directory + "-outputs")
+        meta = {"run_epoch": run_epoch, "n": run_epoch, "step": None, "uploaded": False}
+        snapshots.take([workdir, *patterns], meta, None)
+        for record in snapshots.newest_first()[:1]:
+            stored = Stored(os.path.join(os.path.dirname(self.stored.path), "stored-outputs.json"))
+            transfer = self.uploading = Transfer(self.outputs_slot, self.ask, self.speed)
+
+            def put_manifest(manifest: bytes) -> None:
+                self.web.put(self.outputs_slot()["manifest_url"], manifest)
+
+            try:
+                upload = Upload(self.web, snapshots, stored, transfer, record)
+                upload.send(f"{self.lease()}/out/{run_epoch}", stored.known("", -1), put_manifest)
+            finally:
+                self.uploading = None
+
+    def outputs_slot(self) -> Any:
+        orders = self.orders()
+        return orders["put_urls"]["out"] if orders else None
+
+    # -- from the store
+
+    def prefetch(self) -> bool:
+        """Whether the checkpoint of the orders had to be fetched, and was."""
+        restore = self.restore_orders()
+        if restore is None:
+            return False
+        self.downloading = Transfer(self.restore_orders, self.ask, self.speed)
+        try:
+            return Download(self.web, self.snapshots, self.stored, self.downloading).fetch(restore)
+        finally:
+            self.downloading = None
+
+    def restore(self, path: str) -> None:
+        """The newest complete checkpoint, of this disk or the one in the orders, put where the job looks for it."""
+        if not path:
+            return
+        is_fresh = False
+        try:
+            if self.damaged < TRIES or not self.snapshots.newest_first():  # else: an older one that is here will do
+                is_fresh = self.prefetch()
+            for record in self.snapshots.newest_first()[:1]:
+                try:
+                    self.snapshots.restore(record, path, is_verified=is_fresh)
+                except Corrupt:
+                    self.snapshots.drop(record)
+                    raise
+                self.seen, self.damaged = fingerprint(path), 0
+                self.log.say(f"restored checkpoint {record['n']} of epoch {record['run_epoch']}")
+        except Corrupt:
+            self.damaged += 1
+            raise
+
+    # -- what the newest orders say
+
+    def lease(self) -> str:
+        orders = self.orders()
+        return str(orders["lease"]) if orders else ""
+
+    def restore_orders(self) -> Any:
+        orders = self.orders()
+        return orders["restore"] if orders else None
+
+    def slot(self, n: int) -> Any:
+        """From the newest orders: a long upload outlives the URLs that it began with."""
+        orders = self.orders()
+        slots = orders["put_urls"]["ckpt"] if orders else ()
+        return next((slot for slot in slots if slot["n"] == n), None)

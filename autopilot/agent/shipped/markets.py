@@ -1,0 +1,67 @@
+"""How a machine gives itself back: requests to its market, with the key that the market gave to it alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .log import Log
+from .web import MAX_OBJECT_BYTES, Refused, Web
+
+MARKET_KEYS = ("CONTAINER_API_KEY", "RUNPOD_API_KEY")
+
+
+def vastai(wish: str, env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
+    """Requests (method, URL, key, body), any of which will do, that ``destroy`` or ``stop`` this machine."""
+    base = env.get("AUTOPILOT_PROVIDER_URL") or "https://console.vast.ai"
+    url, key = f"{base.rstrip('/')}/api/v0/instances/{env['CONTAINER_ID']}/", env["CONTAINER_API_KEY"]
+    return [("DELETE", url, key, {}) if wish == "destroy" else ("PUT", url, key, {"state": "stopped"})]
+
+
+def runpod(wish: str, env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
+    """As ``vastai``. Which of the two interfaces takes a pod's own key differs from place to place."""
+    base = (env.get("AUTOPILOT_PROVIDER_URL") or "https://api.runpod.io").rstrip("/")
+    pod, key = env["RUNPOD_POD_ID"], env["RUNPOD_API_KEY"]
+    url, target = f"{base}/v2/pods/{pod}", f"(input: {{podId: {json.dumps(pod)}}})"
+    if wish == "destroy":
+        query = f"mutation {{ podTerminate{target} }}"
+        return [("DELETE", url, key, None), ("POST", base + "/graphql", key, {"query": query})]
+    query = f"mutation {{ podStop{target} {{ id }} }}"
+    return [("POST", url + "/action", key, {"action": "stop"}), ("POST", base + "/graphql", key, {"query": query})]
+
+
+def market_of(env: Mapping[str, str]) -> Callable[..., Any] | None:
+    """The one of the two above whose machine this is: it put an id and a key into the environment."""
+    if env.get("RUNPOD_POD_ID") and env.get("RUNPOD_API_KEY"):
+        return runpod
+    return vastai if env.get("CONTAINER_ID") and env.get("CONTAINER_API_KEY") else None
+
+
+def ask_market(wish: str, env: Mapping[str, str], web: Web, log: Log) -> None:
+    """Ask in each way until one is answered with a yes. Raises ``OSError``, ``ValueError``."""
+    market = market_of(env)
+    if market is None:
+        raise OSError("no machine id with its key")
+    *others, last = market(wish, env)
+    for request in others:
+        try:
+            return ask(web, *request)
+        except (OSError, ValueError) as error:
+            log.trouble(f"{wish} by {request[0]}", str(error))
+    try:
+        ask(web, *last)
+    except Refused as error:
+        if error.status != 404 or last[0] != "DELETE":
+            raise
+
+
+def ask(web: Web, method: str, url: str, key: str, body: dict[str, Any] | None) -> None:
+    """Raises ``OSError``, ``ValueError`` unless the market says yes, in its own way: ``success`` or no ``errors``."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json", "User-Agent": "autopilot-agent"}
+    with web.answer(method, url, None if data is None else lambda: data, headers) as response:
+        answer = json.loads(response.read(MAX_OBJECT_BYTES) or b"{}")
+    said_no = not isinstance(answer, dict) or answer.get("errors")
+    if said_no or answer.get("success", "/api/v0/" not in url) is not True:
+        raise OSError(f"the market answered {str(answer)[:200]}")

@@ -1,0 +1,33 @@
+"""Reading the orders: everything that the agent goes by is there and of its type, or they are none."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+ROLES = ("wait", "run", "save_and_stop", "leave")
+
+
+def parse_orders(data: bytes) -> dict[str, Any] | None:
+    try:
+        orders = json.loads(data)
+        work, put, restore = orders["work"], orders["put_urls"], orders["restore"]
+        numbers = [orders[key] for key in ("run_epoch", "seq", "permit_ttl_s", "checkpoint_interval_s")]
+        texts = [work[key] for key in ("setup", "run", "workdir", "checkpoint_path", "progress")]
+        numbers.append(work["stall_s"])
+        re.compile(work["progress"])
+        texts += [*work["inputs"], *work["inputs"].values(), *work["outputs"]]
+        texts += [put["heartbeat"], put["exit"], orders["next_orders_url"], *work["env"].values()]
+        for slot in put["log"]:
+            numbers, texts = [*numbers, slot["boot"], slot["n"]], [*texts, slot["url"]]
+        for slot in [*put["ckpt"], put["out"], *([restore] if restore else [])]:
+            numbers = [*numbers, slot["n"], slot["first_part"]]
+            texts = [*texts, slot["manifest_url"], *slot["part_urls"]]
+        if restore:
+            texts.append(restore["lease"])
+        whole = orders["v"] == 1 and orders["role"] in ROLES
+        whole = whole and all(type(number) is int and number >= 0 for number in numbers)
+        return orders if whole and all(isinstance(text, str) for text in texts) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, re.error):
+        return None

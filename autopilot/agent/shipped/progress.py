@@ -1,0 +1,87 @@
+"""How far the job says it is: in a file that it keeps, or in the lines that it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+LINE_BYTES = 2000
+
+
+class Progress:
+    """Claims of (step, fraction done). ``pattern`` finds them in the output: a regular expression with groups named
+    ``step``, ``total``, ``percent`` or ``fraction``, or ``json`` for lines that are objects with such members.
+    """
+
+    def __init__(self, path: str, pattern: str = "") -> None:
+        self.path, self.pattern = path, pattern
+        self.regex = None if pattern in ("", "json") else re.compile(pattern)
+        self.said: tuple[int | None, float | None] = (None, None)
+        self.rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Output of the job, in blocks of any length."""
+        if not self.pattern:
+            return
+        *lines, self.rest = re.split(rb"[\r\n]", self.rest + data)
+        self.rest = self.rest[-LINE_BYTES:]
+        for line in lines:
+            found = self.found(line[:LINE_BYTES].decode("utf-8", "replace"))
+            if found:
+                step, fraction = claimed(found)
+                self.said = (
+                    step if step is not None else self.said[0],
+                    fraction if fraction is not None else self.said[1],
+                )
+
+    def found(self, line: str) -> dict[str, Any] | None:
+        if self.regex is not None:
+            match = self.regex.search(line)
+            return match.groupdict() if match else None
+        if not line.lstrip().startswith("{"):
+            return None
+        try:
+            body = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        return body if isinstance(body, dict) else None
+
+    def read(self) -> tuple[int | None, float | None]:
+        """The file's word, or else the output's."""
+        try:
+            with open(self.path) as file:
+                claim = json.loads(file.read(4096))
+            step, fraction = claimed({"step": claim.get("step"), "fraction": claim.get("progress")})
+        except (OSError, ValueError, AttributeError, RecursionError):
+            step, fraction = None, None
+        return (step, fraction) if (step, fraction) != (None, None) else self.said
+
+    def forget(self) -> None:
+        """Of an earlier run: it says nothing about the next one."""
+        self.said, self.rest = (None, None), b""
+        if os.path.exists(self.path):
+            os.remove(self.path)
+
+
+def claimed(found: dict[str, Any]) -> tuple[int | None, float | None]:
+    step, total = number(found.get("step")), number(found.get("total"))
+    fraction, percent = number(found.get("fraction", found.get("progress"))), number(found.get("percent"))
+    if fraction is None and percent is not None:
+        fraction = percent / 100
+    if fraction is None and step is not None and total:
+        fraction = step / total
+    whole = int(step) if step is not None and 0 <= step < 2**53 and step == int(step) else None
+    return whole, None if fraction is None else min(max(fraction, 0.0), 1.0)
+
+
+def number(value: Any) -> float | None:
+    """What can be read as one; a person writes 12,000 and a program 1.2e4."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        read = float(value.replace(",", "") if isinstance(value, str) else value)
+    except (ValueError, OverflowError):
+        return None
+    return read if read == read and abs(read) < 2**53 else None

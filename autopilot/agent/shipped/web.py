@@ -1,0 +1,122 @@
+"""HTTP to signed URLs: connections are kept, one per thread and host, and every failure is an ``OSError``."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+HTTP_TIMEOUT_S = 20
+MAX_OBJECT_BYTES = 1000000
+BLOCK_BYTES = 256 << 10
+STALE = (http.client.BadStatusLine, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
+
+
+class Refused(OSError):
+    """The other side answered, with a status that is no success."""
+
+    def __init__(self, method: str, host: str, status: int, body: bytes) -> None:
+        said = " ".join(body.decode("utf-8", "replace").split())[:160]
+        super().__init__(f"{method} to {host} was answered {status} {said}".rstrip())
+        self.status = status
+
+
+class Web:
+    def __init__(self) -> None:
+        self.bytes_sent = 0
+        self.lock = threading.Lock()
+        self.kept = threading.local()
+
+    def get(self, url: str) -> bytes:
+        with self.answer("GET", url) as response:
+            data = bytes(response.read(MAX_OBJECT_BYTES + 1))
+        if len(data) > MAX_OBJECT_BYTES:
+            raise OSError("larger than a mailbox object may be")
+        return data
+
+    def put(self, url: str, data: bytes) -> None:
+        self.send(url, lambda: data, len(data))
+
+    def send(self, url: str, body: Callable[[], Any], size: int) -> None:
+        """PUT ``size`` bytes; ``body`` makes them anew (bytes or something to read) for each try."""
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        with self.answer("PUT", url, body, headers) as response:
+            response.read(MAX_OBJECT_BYTES)
+        with self.lock:
+            self.bytes_sent += size
+
+    @contextmanager
+    def answer(
+        self,
+        method: str,
+        url: str,
+        body: Callable[[], Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The response, to be read in the block. Raises ``Refused`` unless it is a success, ``OSError`` otherwise."""
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise OSError("not an address that can be asked")
+        target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
+        host = (parts.scheme, parts.netloc)
+        whole = False
+        try:
+            response = self.exchange(host, method, target, body, headers or {})
+            if not 200 <= response.status < 300:
+                raise Refused(method, parts.netloc, response.status, response.read(1000))
+            yield response
+            whole = response.isclosed() and not response.will_close
+        except http.client.HTTPException as error:
+            raise OSError(f"{method} to {parts.netloc} was cut off: {type(error).__name__}") from error
+        finally:
+            if not whole:
+                self.forget(host)
+
+    def exchange(
+        self,
+        host: tuple[str, str],
+        method: str,
+        target: str,
+        body: Callable[[], Any] | None,
+        headers: dict[str, str],
+    ) -> http.client.HTTPResponse:
+        connections = self.connections()
+        for fresh in (host not in connections, True):
+            if fresh:
+                secure = host[0] == "https"
+                kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+                connections[host] = kind(host[1], timeout=HTTP_TIMEOUT_S, blocksize=BLOCK_BYTES)
+            connection = connections[host]
+            try:
+                connection.request(method, target, body() if body else None, headers)
+                return connection.getresponse()
+            except STALE:
+                if not fresh:  # the other side had closed a connection that we kept
+                    self.forget(host)
+                    continue
+                # It may have said why before it closed.
+                if connection.sock is None or not body:
+                    raise
+                return early_answer(connection, method)
+        raise AssertionError("the second try is always fresh")
+
+    def connections(self) -> dict[tuple[str, str], http.client.HTTPConnection]:
+        if not hasattr(self.kept, "connections"):
+            self.kept.connections = {}
+        found: dict[tuple[str, str], http.client.HTTPConnection] = self.kept.connections
+        return found
+
+    def forget(self, host: tuple[str, str]) -> None:
+        connection = self.connections().pop(host, None)
+        if connection is not None:
+            connection.close()
+
+
+def early_answer(connection: http.client.HTTPConnection, method: str) -> http.client.HTTPResponse:
+    """What was said to a request whose body was not read to its end."""
+    response = http.client.HTTPResponse(connection.sock, method=method)
+    response.begin()
+    return response

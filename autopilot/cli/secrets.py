@@ -1,0 +1,52 @@
+"""``autopilot secret``: values that job files name and never hold."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from pathlib import Path
+from typing import Literal
+
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.config import secret_files
+from autopilot.domain.errors import UserError
+
+
+def secret(action: Literal["set", "list", "remove"], name: str | None = None, /, *, file: Path | None = None) -> int:
+    """Keep values for the [secrets] of job files, readable by their owner alone. None is ever shown.
+
+    Parameters
+    ----------
+    action
+        set asks for the value without echo, or reads it from a file or a pipe; list shows names; remove deletes one.
+    name
+        The secret's name, as job files write it.
+    file
+        Take the value from this file.
+    """
+    if action == "list":
+        for known in secret_files.names():
+            print(known)
+        return Exit.OK
+    if name is None:
+        raise UserError(f"which secret? (autopilot secret {action} NAME)")
+    try:
+        if action == "remove":
+            print(f"removed {secret_files.remove_secret(name)}")
+        else:
+            print(f"wrote {secret_files.store_secret(name, _value(name, file))}")
+    except OSError as error:
+        raise CommandError(Exit.FAILED, f"{error.filename}: {error.strerror}") from None
+    return Exit.OK
+
+
+def _value(name: str, file: Path | None) -> str:
+    if file is not None:
+        value = file.read_text()
+    elif sys.stdin.isatty():
+        value = getpass.getpass(f"value of {name} (not shown): ")
+    else:
+        value = sys.stdin.read()
+    if not value.strip():
+        raise UserError("the value is empty")
+    return value

@@ -1,0 +1,98 @@
+"""Which checkpoints stay in the store: the newest few of each job, and every part that one of them names."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+import structlog
+
+from autopilot.domain.job import Checkpoint, Job
+from autopilot.engine.chronicle import checkpoint_lost
+from autopilot.ports.blobs import BlobStore, BlobUnavailable
+from autopilot.ports.checkpoints import is_still_whole, kept_manifest
+from autopilot.ports.mailbox import verified_key
+from autopilot.ports.store import Store
+
+log = structlog.get_logger(__name__)
+
+FEWEST_KEPT = 2
+"""Checkpoints that are always kept, whatever the job file says: the newest may yet prove bad to restore."""
+
+_CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?:part-\d+|manifest\.json)")
+
+
+class CheckpointRetention:
+    def __init__(self, store: Store, blobs: BlobStore) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._tidied: dict[str, tuple[int, int]] = {}
+        self._looks: dict[Checkpoint, asyncio.Task[bool]] = {}
+
+    async def delete_surplus(self, jobs: Sequence[Job]) -> None:
+        """Once after each new checkpoint; what cannot be deleted now is tried again when the next one comes."""
+        for job in jobs:
+            if job.checkpoint is None or self._tidied.get(job.id) == job.checkpoint.order:
+                continue
+            keep = max(job.spec.checkpoints_kept, FEWEST_KEPT)
+            try:
+                await self._delete_surplus_of(job.id, keep)
+            except BlobUnavailable as problem:
+                log.warning("checkpoint.undeleted", job=job.id, reason=str(problem))
+                continue
+            self._tidied[job.id] = job.checkpoint.order
+
+    async def reconsider(self, doubted: Sequence[Checkpoint], now: datetime) -> None:
+        """Read again what a machine says is harmed. If it is, the job goes on from an older one.
+
+        Reading takes longer than a tick may: a later one acts upon what this one began.
+        """
+        for checkpoint in doubted:
+            if checkpoint not in self._looks:
+                where = checkpoint.job_id, checkpoint.lease_id, checkpoint.number
+                self._looks[checkpoint] = asyncio.create_task(is_still_whole(self._blobs, *where))
+        for checkpoint, look in list(self._looks.items()):
+            if not look.done():
+                continue
+            del self._looks[checkpoint]
+            if look.exception() is not None or look.result():
+                continue  # it is well, or nobody can say: the machine tries again
+            log.error("checkpoint.lost", job=checkpoint.job_id, number=checkpoint.number)
+            async with self._store.transaction() as uow:
+                await uow.remove_checkpoint(checkpoint)
+                await uow.add_events([checkpoint_lost(checkpoint, now)])
+
+    async def _delete_surplus_of(self, job_id: str, keep: int) -> None:
+        # The store is listed before the ledger is read: whatever is listed, of another daemon's leases too, is known.
+        present = await self._blobs.keys(f"jobs/{job_id}")
+        async with self._store.snapshot() as uow:
+            known = await uow.checkpoints_of(job_id)
+            working = {lease.id for lease in await uow.leases_of(job_id) if not lease.is_over}
+        kept, surplus = known[:keep], known[keep:]
+        needed: set[str] = set()
+        for checkpoint in kept:
+            manifest = await kept_manifest(self._blobs, job_id, checkpoint.lease_id, checkpoint.number)
+            if manifest is None:
+                log.error("checkpoint.manifest_missing", job=job_id, number=checkpoint.number)
+                return  # without it nobody knows which parts it needs
+            needed.update(manifest.part_keys(job_id, checkpoint.lease_id))
+        newest = {c.lease_id: c.number for c in reversed(known)}
+        kept_numbers = {(c.lease_id, c.number) for c in kept}
+        doomed = []
+        for key in present:
+            found = _CHECKPOINT_OBJECT.fullmatch(key)
+            if found is None or key in needed:
+                continue
+            lease_id, number = found["lease"], int(found["n"])
+            is_under_way = lease_id in working and number > newest.get(lease_id, -1)
+            is_kept_manifest = key.endswith(".json") and (lease_id, number) in kept_numbers
+            if not is_under_way and not is_kept_manifest:
+                doomed.append(key)
+        doomed += [verified_key(job_id, checkpoint.lease_id, checkpoint.number) for checkpoint in surplus]
+        await self._blobs.delete(doomed)
+        if surplus:
+            async with self._store.transaction() as uow:
+                for checkpoint in surplus:
+                    await uow.remove_checkpoint(checkpoint)

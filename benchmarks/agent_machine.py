@@ -1,0 +1,105 @@
+"""What ``agent`` measures, as a process of its own: WHAT REQUEST HOME FILES, or ``steps`` COUNT. Prints JSON."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+SLOW_BYTES_PER_S = 50e6
+
+
+def steps(count: int) -> dict[str, Any]:
+    import numpy as np
+
+    rng = np.random.default_rng(1)
+    weights, batch = rng.standard_normal((512, 512)), rng.standard_normal((128, 512))
+    took = []
+    for _ in range(count):
+        began = time.perf_counter()
+        for _ in range(4):
+            batch = np.tanh(batch @ weights) / 2
+        took.append(time.perf_counter() - began)
+    return {"median_s": median(took)}
+
+
+def peak_mb() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmHWM:"))) / 1000
+
+
+def act(what: str, request: dict[str, Any], home: Path, files: Path) -> dict[str, Any]:
+    from autopilot.agent.shipped import web
+    from autopilot.agent.shipped.keeper import Keeper
+    from autopilot.agent.shipped.log import Log
+    from autopilot.agent.shipped.memory import Memory
+
+    home.mkdir(parents=True, exist_ok=True)
+    channel = web.Web()
+    keeper = Keeper(str(home), channel, Log(1), Memory(str(home), str(home / "c")), lambda: request["orders"], 1.0)
+    if what == "checkpoint_slowly":
+        slow_down(web)
+    idle, cpu_began, began = peak_mb(), time.process_time(), time.perf_counter()
+    if what.startswith("checkpoint"):
+        keeper.checkpoint(str(files), 1, None)
+    elif what == "restore":
+        keeper.restore(str(files))
+    else:
+        files.mkdir(exist_ok=True)
+        plain = plain_put if what == "plain_put" else plain_get
+        for i, url in enumerate(request[what.removeprefix("plain_")]):
+            plain(url, files / f"shard-{i}")
+    seconds = time.perf_counter() - began
+    spent = {"cpu_s": time.process_time() - cpu_began}
+    return {**spent, "seconds": seconds, "bytes_sent": channel.bytes_sent, "idle_mb": idle, "peak_mb": peak_mb()}
+
+
+def slow_down(web: Any) -> None:
+    """All uploads together at the speed of a usual line."""
+    send, began, sent = web.Web.send, time.perf_counter(), [0]
+
+    def slowly(self: Any, url: str, body: Any, size: int) -> None:
+        send(self, url, body, size)
+        sent[0] += size
+        time.sleep(max(sent[0] / SLOW_BYTES_PER_S - (time.perf_counter() - began), 0))
+
+    web.Web.send = slowly
+
+
+def connected(url: str) -> tuple[http.client.HTTPConnection, str]:
+    parts = urlsplit(url)
+    return http.client.HTTPConnection(parts.netloc, blocksize=256 << 10), f"{parts.path}?{parts.query}"
+
+
+def plain_put(url: str, path: Path) -> None:
+    connection, target = connected(url)
+    with path.open("rb") as file:
+        connection.request("PUT", target, file, {"Content-Length": str(path.stat().st_size)})
+        assert connection.getresponse().status == 200
+
+
+def plain_get(url: str, path: Path) -> None:
+    connection, target = connected(url)
+    connection.request("GET", target)
+    response = connection.getresponse()
+    assert response.status == 200
+    with path.open("wb") as file:
+        while block := response.read(256 << 10):
+            file.write(block)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "steps":
+        answer = steps(int(sys.argv[2]))
+    else:
+        what, request_path, home_path, files_path = sys.argv[1:]
+        answer = act(what, json.loads(Path(request_path).read_text()), Path(home_path), Path(files_path))
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,100 @@
+"""How far a job says it is: by file, by a pattern in its output, by JSON lines; and when it says nothing any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_agent_machine import orders, running
+
+from autopilot.agent.shipped.progress import Progress
+
+
+@pytest.mark.parametrize(
+    ("pattern", "output", "expected"),
+    [
+        (r"step (?P<step>\d+)/(?P<total>\d+)", "step 5/20 loss 1\n", (5, 0.25)),
+        (r"step (?P<step>[\d,]+)", "step 12,000\nno\n", (12_000, None)),
+        (r"(?P<percent>\d+)%\|", " 40%|####    | 4/10\r 50%|#####   | 5/10\r", (None, 0.5)),
+        (r"done (?P<fraction>[\d.]+)", "done 1.7\n", (None, 1.0)),
+        ("json", '{"step": 3, "total": 4, "loss": 0.1}\nnot json\n', (3, 0.75)),
+        ("json", '{"progress": 0.5}\n{"other": 1}\n[1]\n', (None, 0.5)),
+        ("json", '{"step": true, "progress": "nan"}\n', (None, None)),
+        ("", "step 5/20\n", (None, None)),
+        (r"step (?P<step>\d+)", "step 1\nstep 2", (1, None)),
+    ],
+)
+def test_progress_is_found_in_the_output(
+    tmp_path: Path, pattern: str, output: str, expected: tuple[int | None, float | None]
+) -> None:
+    for block in (1, 7, 1000):
+        progress = Progress(str(tmp_path / "progress.json"), pattern)
+        for at in range(0, len(output), block):
+            progress.feed(output[at : at + block].encode())
+        assert progress.read() == expected
+
+
+def test_the_file_s_word_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    progress = Progress(str(path), r"step (?P<step>\d+)")
+    progress.feed(b"step 1\n")
+    path.write_text('{"step": 7, "progress": 0.5}')
+    assert progress.read() == (7, 0.5)
+    progress.forget()
+    assert progress.read() == (None, None)
+    progress.forget()
+
+
+@given(st.binary(max_size=400), st.sampled_from(["json", r"(?P<step>\S+) (?P<total>\S+)"]))
+def test_no_output_can_do_harm(data: bytes, pattern: str) -> None:
+    progress = Progress("/nonexistent/progress.json", pattern)
+    progress.feed(data + b"\n")
+    step, fraction = progress.read()
+    assert step is None or 0 <= step < 2**53
+    assert fraction is None or 0 <= fraction <= 1
+
+
+def test_a_job_that_says_nothing_new_has_stalled_and_is_ended_if_that_is_wished() -> None:
+    for fails in (False, True):
+        m = running()
+        order = orders(seq=2)
+        order["work"].update(stall_s=100, stall_fails=fails)
+        m.orders_received(order, 1)
+        m.progressed((1, None), 50)
+        m.progressed((1, None), 149)
+        assert (m.has_stalled(149), m.decide(149)) == (False, None)
+        assert m.has_stalled(150)
+        assert m.decide(150) == ("term" if fails else None)
+    assert m.decide(209) is None
+    assert m.decide(210) == "kill"
+    m.process_ended(-9, 211, "")
+    assert m.exit is not None
+    assert (m.exit["reason"], m.exit["signal"]) == ("stalled", 9)
+
+
+def test_a_job_that_says_when_its_files_are_whole_is_not_read_at_other_times() -> None:
+    m = running()
+    m.mark = 7
+    assert m.decide(300) == "checkpoint"
+    assert (m.fresh, m.whole_at) == (True, 7)
+    m.task_done("checkpoint", True, 301)
+    assert m.is_due(601)
+    assert m.decide(900 - 1) is None
+    m.mark = 8
+    assert m.decide(899) == "checkpoint"
+    m.task_done("checkpoint", False, 899)
+    assert m.decide(899.5) is None
+    assert m.mark != m.mark_taken
+
+
+@pytest.mark.parametrize(("code", "is_taken"), [(0, True), (1, False)])
+def test_at_its_end_such_a_job_is_read_again_only_if_it_ended_well(code: int, is_taken: bool) -> None:
+    m = running()
+    m.mark = 7
+    assert m.decide(300) == "checkpoint"
+    m.task_done("checkpoint", True, 301)
+    m.process_ended(code, 302, "")
+    assert m.decide(302) == "checkpoint"
+    assert (m.fresh, m.whole_at) == (is_taken, 0 if is_taken else 7)

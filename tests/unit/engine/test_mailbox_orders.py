@@ -1,0 +1,122 @@
+"""What orders tell an agent: how often to save, what the job is given, and from where it goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import Job
+from autopilot.engine.mailbox import Mailbox
+from autopilot.ports.checkpoints import keep_verified
+from autopilot.ports.mailbox import Heartbeat, Manifest, Part, heartbeat_key, orders_key
+from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec
+
+SECRETS = {"hf": "sentinel-token"}
+BEAT = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state="running")
+
+
+def secret(name: str) -> str:
+    if name not in SECRETS:
+        raise UserError(f"there is no secret named {name!r}")
+    return SECRETS[name]
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> LocalBlobStore:
+    return LocalBlobStore(tmp_path, b"k" * 32, "http://store")
+
+
+@pytest.fixture
+def mailbox(blobs: LocalBlobStore) -> Mailbox:
+    return Mailbox(blobs, 900, lambda lease: 0.5, secret)
+
+
+async def orders(mailbox: Mailbox, blobs: LocalBlobStore, job: Job, beat: Heartbeat = BEAT) -> dict[str, Any] | None:
+    lease = job.leases[0]
+    await blobs.put(heartbeat_key(job.id, lease.id), beat.to_json())
+    await mailbox.read(job, lease, START)
+    await mailbox.write_orders(job, lease)
+    data = await blobs.get(orders_key(job.id, lease.id))
+    body: dict[str, Any] | None = None if data is None else json.loads(data)
+    return body
+
+
+@pytest.mark.parametrize(
+    ("spec", "measured", "expected_s"),
+    [
+        ({"checkpoint_interval": timedelta(minutes=7), "interval_is_fixed": True}, (20.0, 60.0), 420),
+        ({}, (None, None), 600),
+        ({"max_loss": timedelta(minutes=5)}, (None, None), 300),
+        ({}, (20.0, 60.0), round((2 * (20 + 0.05 * 60) * 7200) ** 0.5)),
+        ({"max_loss": timedelta(minutes=5)}, (20.0, 60.0), 220),
+        ({"deadline": START + timedelta(hours=9)}, (200.0, 60.0), 600),
+        ({"deadline": START + timedelta(hours=9)}, (2.0, 60.0), round((2 * (2 + 0.05 * 60) * 7200) ** 0.5)),
+        (
+            {"checkpoint_interval": timedelta(minutes=2), "interval_is_fixed": True, "max_loss": timedelta(hours=1)},
+            (20.0, 60.0),
+            120,
+        ),
+    ],
+)
+async def test_the_interval_follows_what_was_measured(
+    mailbox: Mailbox,
+    blobs: LocalBlobStore,
+    spec: dict[str, Any],
+    measured: tuple[float | None, float | None],
+    expected_s: int,
+) -> None:
+    job = a_job(a_lease(), spec=a_spec(checkpoint_path="ckpt", **spec))
+    beat = replace(BEAT, save_s=measured[0], upload_s=measured[1])
+    body = await orders(mailbox, blobs, job, beat)
+    assert body is not None
+    assert body["checkpoint_interval_s"] == expected_s
+
+
+async def test_the_job_gets_its_secrets_and_one_curve(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    job = a_job(a_lease(), spec=a_spec(secrets=(("HF_TOKEN", "hf"),), env=(("WANDB_RESUME", "must"),)))
+    body = await orders(mailbox, blobs, job)
+    assert body is not None
+    assert body["work"]["env"] == {"WANDB_RUN_ID": job.id, "WANDB_RESUME": "must", "HF_TOKEN": "sentinel-token"}
+    assert "sentinel-token" not in repr(job)
+
+
+async def test_without_a_secret_that_it_names_nothing_is_ordered(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    job = a_job(a_lease(), spec=a_spec(secrets=(("X", "gone"),)))
+    assert await orders(mailbox, blobs, job) is None
+
+
+async def test_it_goes_on_from_the_daemon_s_own_manifest_or_not_at_all(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    lease = a_lease()
+    checkpoint = a_checkpoint(lease, 3)
+    job = a_job(lease, checkpoint=checkpoint)
+    assert await orders(mailbox, blobs, job) is None, "to begin anew would throw the work away"
+    parts = (Part("part-0", 1, "a" * 64), Part("older/ckpt/1/part-5", 1, "b" * 64))
+    await keep_verified(blobs, job.id, lease.id, Manifest(1, 3, parts))
+    body = await orders(mailbox, blobs, job, replace(BEAT, state="restoring"))
+    assert body is not None
+    restore = body["restore"]
+    assert (restore["lease"], restore["n"], restore["first_part"]) == (lease.id, 3, 0)
+    assert f"/jobs/{job.id}/verified/{lease.id}.3.json?" in restore["manifest_url"]
+    assert [url.partition("?")[0].rpartition("/jobs/")[2] for url in restore["part_urls"]] == [
+        f"{job.id}/{lease.id}/ckpt/3/part-0",
+        f"{job.id}/older/ckpt/1/part-5",
+    ]
+
+
+async def test_a_heartbeat_that_asks_for_parts_gets_a_window_of_them(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    job = a_job(a_lease())
+    beat = replace(BEAT, next_ckpt_n=4, next_part=100, parts_wanted=1000)
+    body = await orders(mailbox, blobs, job, beat)
+    assert body is not None
+    first, *others = body["put_urls"]["ckpt"]
+    assert (first["n"], first["first_part"], len(first["part_urls"])) == (4, 100, 256)
+    assert "/ckpt/4/part-100?" in first["part_urls"][0]
+    assert {(slot["first_part"], len(slot["part_urls"])) for slot in others} == {(0, 8)}
+    assert len(json.dumps(body)) < 1_000_000
