@@ -12,7 +12,7 @@ from autopilot.api.list_prices import ListPrice, cloud_price, hyperscaler_price
 from autopilot.api.periods import Period, period_of
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO, accrued
-from autopilot.domain.spend import SpendKey, SpendRow, SpendSource, report, total_row
+from autopilot.domain.spend import SpendKey, SpendPart, SpendRow, SpendSource, report, total_row
 from autopilot.domain.zones import window
 from autopilot.engine.accrue import accruals
 from autopilot.ports.store import Store, UnitOfWork
@@ -47,7 +47,8 @@ async def spend(store: Store, query: Mapping[str, str], now: datetime) -> render
 async def spend_source(uow: UnitOfWork, by: SpendKey, period: Period) -> SpendSource:
     in_zone = period.zone is not UTC
     since, before = window(period.zone, period.first, period.after)
-    return await uow.spend_source(since, before, by_day=in_zone or by in ("day", "month"), with_spans=in_zone)
+    per: SpendPart | None = "day" if in_zone or by == "day" else "month" if by == "month" else None
+    return await uow.spend_source(since, before, per=per, with_spans=in_zone)
 
 
 async def open_estimate(uow: UnitOfWork, now: datetime) -> Decimal:

@@ -27,6 +27,8 @@ from autopilot.policy.auction_tables import auction_tables
 from autopilot.policy.floors import TUNABLE, FloorFit, estimate
 
 ON_DEMAND_MACHINE = "on-demand"
+REFIT_S = 8 * 3600.0
+"""So often the floors seen meanwhile are learnt from, too: a market need not stay as it was."""
 BID_UNIT = Decimal("0.000001")
 CEILING = Decimal("0.999")
 """On suites no on-demand renter displaces a bid: it needs only be the lower price."""
@@ -71,11 +73,13 @@ class BidMapping:
         self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_rate, self._storage_rate)
         self._numbers = {machine: number for number, machine in enumerate(terms.machines)}
         self._auction: AuctionShape | None = None
+        self._refit_ticks = int(REFIT_S / terms.tick_s)
 
     def choose(self, view: BidView) -> Choice | SpotAt:
         now = ORIGIN + self._tick * view.tick
         session = self._session
-        self._auction = self._auction or self._shape(view)
+        if self._auction is None or view.tick % self._refit_ticks == 0:
+            self._auction = self._shape(view)
         held = self._held(view, now)
         if held is not None:
             self._see(view, held, now)

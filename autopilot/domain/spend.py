@@ -20,6 +20,7 @@ from autopilot.domain.money import ZERO, accrued, to_nano
 from autopilot.domain.time import MICROSECOND, start_of_day
 from autopilot.domain.zones import DAY, local_days, midnight, share_out
 
+SpendPart = Literal["day", "month"]
 SpendKey = Literal["month", "day", "job", "label", "provider", "gpu", "kind", "instance"]
 
 
@@ -54,7 +55,10 @@ class LeaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The sum of what was posted for one lease and kind on one UTC day; ``day`` None: on all days of the period."""
+    """The sum of what was posted for one lease and kind on one UTC day, or in the month that begins with it.
+
+    ``day`` None: on all days of the period.
+    """
 
     lease_id: str
     day: date | None

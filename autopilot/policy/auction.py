@@ -45,6 +45,8 @@ class Standing:
     """Work that a pause now would throw back."""
     worst_extra_s: float = 0.0
     """Work that there may be beyond the estimate."""
+    slack_used: float = 0.0
+    """Share of the slack that there was when the job was submitted."""
     held: Held = Held.NOTHING
     machine: str = ""
     """The spot machine that is held."""
@@ -90,17 +92,18 @@ class Quotes:
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """By how much an expectation must be better before it is acted on, as shares of what a step costs that runs.
+    """By how much an expectation must be better before it is acted on.
 
     Each comparison is one of estimates, and the least of several estimates is too low at the mean.
     """
 
     move: float = 1.0
-    """To another machine."""
-    wait: float = 0.5
-    """From running to not running."""
+    """To another machine, as a share of what a step costs that runs."""
+    wait: float = 0.01
+    """Not running, as a share of all that is expected to be paid otherwise, times the slack that is used up: a market
+    that does not calm down as expected takes the slack with it, a step after the other."""
     rebid: float = 0.0
-    """To another bid on the same machine while it runs."""
+    """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
 
 
 def quotes(tables: AuctionTables, standing: Standing, spots: Sequence[Spot]) -> Quotes:
@@ -136,7 +139,7 @@ def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) 
     waiting, cost = min(idle, key=lambda each: each[1])
     margin = 0.0
     if best is not quoted.on_demand or standing.held is Held.ON_DEMAND:
-        margin = margins.wait * step_h * min((quote.price for quote in quoted.bids), default=quoted.on_demand.price)
+        margin = margins.wait * standing.slack_used * least
     return waiting if cost < least - margin else best
 
 

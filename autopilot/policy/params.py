@@ -56,10 +56,11 @@ class Params:
     """Waiting while there is something to rent must promise to save such a share of all that remains."""
     move_margin: float = 0.5
     """At an auction: another machine must promise to save so much of what a step on it costs."""
-    wait_margin: float = 0.5
-    """The same for waiting instead of running."""
+    wait_margin: float = 0.01
+    """At an auction: waiting must promise to save such a share of all that remains, times the share of the first slack
+    that is used up."""
     rebid_margin: float = 0.0
-    """The same for another bid on a machine that runs."""
+    """As ``move_margin``, for another bid on a machine that runs."""
     rebid_gap_s: float = 300
     """At an auction the bid on one machine is not changed more often."""
     save_timeout_s: float = 300

@@ -21,7 +21,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.money import Number
 from autopilot.domain.reconciliation import ReconciliationRow
-from autopilot.domain.spend import SpendSource
+from autopilot.domain.spend import SpendPart, SpendSource
 from autopilot.ports.provider import PriceObservation
 
 
@@ -209,12 +209,13 @@ class UnitOfWork(Protocol):
         before: date | None = None,
         *,
         job_id: str | None = None,
-        by_day: bool = False,
+        per: SpendPart | None = None,
         with_spans: bool = False,
     ) -> SpendSource:
         """What was spent on the UTC days from ``since`` up to but without ``before``, summed per lease and kind.
 
-        ``by_day``: per day as well. ``with_spans``: with all that the leases were, for another zone's days.
+        ``per``: per UTC day or month as well; a month's sum has its first day. ``with_spans``: with all that the leases
+        were, for another zone's days.
         """
         ...
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, extract, func, or_, select
 
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease, Span
-from autopilot.domain.spend import Cell, LeaseFacts, SpendSource
+from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource
 from autopilot.ports.store import BidRecord, EventRecord
 from autopilot.store.leases import LeaseStatements
 from autopilot.store.rows import record_of
@@ -29,13 +29,13 @@ class ReportStatements(LeaseStatements):
         before: date | None = None,
         *,
         job_id: str | None = None,
-        by_day: bool = False,
+        per: SpendPart | None = None,
         with_spans: bool = False,
     ) -> SpendSource:
         chosen = _within(since, before)
         if job_id is not None:
             chosen.append(_sum.lease_id.in_(select(leases.c.id).where(leases.c.job_id == job_id)))
-        cells = await self._cells(chosen, by_day)
+        cells = await self._cells(chosen, per)
         concerned = select(_sum.lease_id).where(*chosen).distinct()
         facts = await self._facts(concerned)
         return SpendSource(facts, cells, await self._ran(concerned), await self._spans(concerned) if with_spans else {})
@@ -52,13 +52,17 @@ class ReportStatements(LeaseStatements):
         chosen = select(events).where(events.c.lease_id == lease_id).order_by(events.c.seq)
         return tuple(record_of(EventRecord, events, row) for row in await self._all(chosen))
 
-    async def _cells(self, chosen: list[ColumnElement[bool]], by_day: bool) -> list[Cell]:
-        if by_day:
+    async def _cells(self, chosen: list[ColumnElement[bool]], per: SpendPart | None) -> list[Cell]:
+        if per == "day":
             rows = await self._all(select(_sum.lease_id, _sum.day, _sum.kind, _sum.amount).where(*chosen))
             return [Cell(*row) for row in rows]
-        key = (_sum.lease_id, _sum.kind)
-        sums = select(*key, func.sum(_sum.amount, type_=_sum.amount.type)).where(*chosen).group_by(*key)
-        return [Cell(lease_id, None, kind, amount) for lease_id, kind, amount in await self._all(sums)]
+        month = (extract("year", _sum.day), extract("month", _sum.day)) if per == "month" else ()
+        key = (_sum.lease_id, _sum.kind, *month)
+        sums = select(func.sum(_sum.amount, type_=_sum.amount.type), *key).where(*chosen).group_by(*key)
+        return [
+            Cell(lease_id, date(int(month[0]), int(month[1]), 1) if month else None, kind, amount)
+            for amount, lease_id, kind, *month in await self._all(sums)
+        ]
 
     async def _facts(self, concerned: Any) -> dict[str, LeaseFacts]:
         lease = leases.c

@@ -69,7 +69,9 @@ class WhatReportsRead:
 
     async def test_spend_by_every_key(self, posted: Store) -> None:
         async with posted.snapshot() as work:
-            source, daily = await work.spend_source(), await work.spend_source(by_day=True)
+            source, daily = await work.spend_source(), await work.spend_source(per="day")
+            monthly = await work.spend_source(per="month")
+        assert report(monthly, "month", now=NOW) == report(daily, "month", now=NOW)
         assert short(report(daily, "month", now=NOW)) == [
             row("2026-10", "1"),
             row("2026-11", "5.999999999", "0.25", instances=2),
@@ -106,7 +108,7 @@ class WhatReportsRead:
         async with posted.snapshot() as work:
             november = await work.spend_source(NOV_1, DEC_1)
             assert short(report(november, "job", now=NOW)) == [row("job-000001", "5.999999999", "0.25", instances=2)]
-            of_other = await work.spend_source(job_id="job-000002", by_day=True)
+            of_other = await work.spend_source(job_id="job-000002", per="day")
             assert short(report(of_other, "month", now=NOW)) == [row("2026-12", "8", "0", "0.5")]
             nothing = await work.spend_source(date(2025, 1, 1), date(2025, 2, 1))
             assert (report(nothing, "job", now=NOW), nothing.ran, dict(nothing.leases)) == ((), {}, {})
@@ -120,7 +122,7 @@ class WhatReportsRead:
             for number, nano in enumerate(nanos):
                 await work.post([an_entry(f"e{number}", from_nano(nano)), an_entry("once", "1", type="reserve")])
             assert [cell.amount for cell in (await work.spend_source()).cells] == [exact]
-            assert [cell.amount for cell in (await work.spend_source(by_day=True)).cells] == [exact]
+            assert [cell.amount for cell in (await work.spend_source(per="day")).cells] == [exact]
 
     async def test_hours_and_what_they_would_have_cost_on_demand(self, store: Store) -> None:
         rate = {"rate": Decimal("0.30"), "storage_rate": ZERO}

@@ -270,7 +270,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(zone=st.sampled_from(ZONES))
     def reports_agree(self, zone: str) -> None:
         """Months, reconciliation and every time zone add up to the same nano-dollar."""
-        whole = self.ask("spend_source", by_day=True, with_spans=True)
+        whole = self.ask("spend_source", per="day", with_spans=True)
         by_zone = report(whole, "day", now=self.now, zone=ZoneInfo(zone))
         posted = self.ask("posted", list(self.machines))
         spent = sum((amount for sums in posted.values() for amount in sums.values()), Decimal(0))

@@ -9,7 +9,7 @@ from decimal import Decimal
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
-from autopilot.domain.spend import Cell, LeaseFacts, SpendSource
+from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource
 from autopilot.ports.store import BidRecord, EventRecord
 from autopilot.store.memory.queries import Queries
 
@@ -21,7 +21,7 @@ class ReportQueries(Queries):
         before: date | None = None,
         *,
         job_id: str | None = None,
-        by_day: bool = False,
+        per: SpendPart | None = None,
         with_spans: bool = False,
     ) -> SpendSource:
         tables = self._reading()
@@ -33,7 +33,7 @@ class ReportQueries(Queries):
             sums: dict[tuple[CostKind, date | None], Decimal] = {}
             for (kind, day), amount in (tables.posted.get(lease_id) or {}).items():
                 if (since is None or day >= since) and (before is None or day < before):
-                    key = kind, day if by_day else None
+                    key = kind, _part(day, per)
                     sums[key] = sums.get(key, ZERO) + amount
             cells += [Cell(lease_id, day, kind, amount) for (kind, day), amount in sums.items()]
         held = [lease for lease in map(tables.leases.get, {cell.lease_id for cell in cells}) if lease is not None]
@@ -91,3 +91,9 @@ class ReportQueries(Queries):
             and (lease.gone_at is None or price.observed_at <= lease.gone_at)
         )
         return min((rate for rate in seen if rate is not None), default=None)
+
+
+def _part(day: date, per: SpendPart | None) -> date | None:
+    if per is None:
+        return None
+    return day if per == "day" else day.replace(day=1)

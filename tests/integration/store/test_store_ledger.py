@@ -122,7 +122,7 @@ async def test_the_database_itself_refuses_to_change_an_entry(
     with sqlite3.connect(ledger_path) as outside, pytest.raises(sqlite3.IntegrityError, match="append-only"):
         outside.execute(statement)
     async with posted.snapshot() as work:
-        assert len((await work.spend_source(by_day=True)).cells) == 7
+        assert len((await work.spend_source(per="day")).cells) == 7
 
 
 async def test_replacing_an_entry_keeps_the_first(posted: SqlStore, ledger_path: Path) -> None:

@@ -66,7 +66,7 @@ async def test_it_equals_the_entries_however_they_were_posted(store: SqlStore) -
         await work.post([an_entry("never", "1", day=NOV_1)])
     assert await drift_of(store) == ()
     async with store.snapshot() as work:
-        cells = {(cell.day, cell.kind): cell.amount for cell in (await work.spend_source(by_day=True)).cells}
+        cells = {(cell.day, cell.kind): cell.amount for cell in (await work.spend_source(per="day")).cells}
     assert cells == {
         (NOV_1, CostKind.COMPUTE): Decimal("2.5"),
         (NOV_2, CostKind.BANDWIDTH): Decimal(4),
