@@ -13,7 +13,7 @@ from tests.acceptance.stage import SPEED, a_theatre, is_settled, job_text, marke
 
 PERMIT_REAL_S = 900 / SPEED
 """The real time that a machine goes on without us."""
-GRACE_REAL_S = 20.0
+GRACE_REAL_S = 25.0
 """For a last checkpoint and the destroy: two market minutes, but on a fast clock a process still takes real seconds."""
 
 
@@ -33,14 +33,18 @@ def test_a_daemon_that_was_stopped_takes_up_where_things_are(is_long: bool) -> N
         def live() -> int:
             return sum(not row["destroyed_at"] for row in theatre.emu("instances")["instances"])
 
+        def ended() -> bool:
+            return bool(market_events(theatre, "instance.stopped") or market_events(theatre, "instance.destroyed"))
+
         until(at_work, "a running job with a checkpoint")
         saved = show(theatre, job_id)["job"]["checkpoint"]["step"]
         daemon = theatre.pids[0]
         os.kill(daemon, signal.SIGSTOP)
         if is_long:
             time.sleep(PERMIT_REAL_S * 0.8)
-            assert live() == 1, "it ended too soon"
-            until(lambda: live() == 0, "the end of a machine whose permit ran out", PERMIT_REAL_S * 0.2 + GRACE_REAL_S)
+            assert not ended(), "it ended too soon"
+            # The mailbox is the daemon's own and as silent as it is: what cannot be saved is kept, on a stopped machine.
+            until(ended, "the end of a machine whose permit ran out", PERMIT_REAL_S * 0.2 + GRACE_REAL_S)
         else:
             time.sleep(1)
         os.kill(daemon, signal.SIGCONT)
@@ -50,5 +54,6 @@ def test_a_daemon_that_was_stopped_takes_up_where_things_are(is_long: bool) -> N
         assert body["job"]["status"] == "succeeded"
         assert body["job"]["step"] >= saved
         made = Counter(event["label"] for event in market_events(theatre, "instance.created"))
-        assert sum(made.values()) == (2 if is_long else 1)
+        assert sum(made.values()) <= (2 if is_long else 1)
+        assert max(made.values()) == 1
         assert live() == 0
