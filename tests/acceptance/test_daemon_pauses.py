@@ -43,7 +43,7 @@ def test_a_daemon_that_was_stopped_takes_up_where_things_are(is_long: bool) -> N
         if is_long:
             time.sleep(PERMIT_REAL_S * 0.8)
             assert not ended(), "it ended too soon"
-            # The mailbox is the daemon's own and as silent as it is: what cannot be saved is kept, on a stopped machine.
+            # The mailbox is as silent as the daemon: what cannot be saved is kept, on a stopped machine.
             until(ended, "the end of a machine whose permit ran out", PERMIT_REAL_S * 0.2 + GRACE_REAL_S)
         else:
             time.sleep(1)
