@@ -83,12 +83,20 @@ class Sdk:
     def _understood(self, error: Exception) -> SdkRefused | NoReply:
         """Told apart by name: the classes are the SDK's own. Anything else may have happened after it was sent."""
         kind = type(error).__name__
-        message = values.text(str(error)).replace(self._key, "[key]")[:200]
+        message = values.text(_words(error)).replace(self._key, "[key]")[:200]
         if kind == "AuthenticationError":
             return SdkRefused(message, Fault.NO_RIGHTS)
         if kind == "QueryError":
             return SdkRefused(message, fault_in_text(message) or Fault.OTHER)
         return NoReply(f"no answer that the SDK can read: {kind}", timed_out=kind in TIMEOUTS)
+
+
+def _words(error: Exception) -> str:
+    """The SDK passes on as its message whatever the market put there; one that is no text cannot be shown."""
+    try:
+        return str(error)
+    except TypeError:
+        return ""
 
 
 def _imported() -> Any:

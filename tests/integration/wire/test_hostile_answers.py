@@ -7,6 +7,7 @@ three outcomes; an adapter that has seen any of it goes on working.
 from __future__ import annotations
 
 import asyncio
+import copy
 import datetime as dt
 import json
 from collections.abc import Iterator
@@ -82,14 +83,14 @@ def spoilt(draw: st.DrawFn, market: str) -> bytes:
     for _ in range(draw(st.integers(0, 3))):
         path = draw(st.sampled_from(list(places(body))))
         if not path:
-            body = draw(STRANGE)
+            body = copy.deepcopy(draw(STRANGE))
             continue
         parent = body
         for key in path[:-1]:
             parent = parent[key]
         how = draw(st.sampled_from(["replace", "replace", "remove", "repeat"]))
         if how == "replace":
-            parent[path[-1]] = draw(STRANGE)
+            parent[path[-1]] = copy.deepcopy(draw(STRANGE))
         elif how == "remove":
             del parent[path[-1]]
         elif isinstance(parent, list):
@@ -204,3 +205,9 @@ def test_spoilt_answers_are_read_sanely_or_not_at_all(market: str) -> None:
 @pytest.mark.parametrize("market", sorted(MARKETS))
 def test_many_spoilt_answers_are_read_sanely_or_not_at_all(market: str) -> None:
     check(market, 1500)
+
+
+async def test_an_error_without_words_is_an_error() -> None:
+    """The SDK gives back the message as it came, and cannot show one that is no text."""
+    for message in (True, None, 7, [], {"a": 1}):
+        await story("runpod", json.dumps({"errors": [{"message": message}], "data": None}).encode(), 200)
