@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from engine_world import INSTALL_ID, D, World, a_world
 
 from autopilot.domain.job import JobStatus
@@ -46,6 +47,7 @@ async def test_a_machine_that_cannot_be_destroyed_is_stopped_and_then_destroyed(
     assert job.spent > 0
 
 
+@pytest.mark.slow
 async def test_a_yes_without_effect_is_not_believed_for_ever(world: World) -> None:
     await world.fault("destroy", "no_effect_success", times=6)
     instance = await released(world)
@@ -73,6 +75,7 @@ async def test_no_stop_is_sent_for_what_is_gone(world: World) -> None:
     assert await world.requests("state") == 0
 
 
+@pytest.mark.slow
 async def test_an_orphan_of_a_finished_job_is_stopped_too(world: World) -> None:
     await world.running()
     await world.fault("destroy", "http_500", times=8)
@@ -101,6 +104,7 @@ class FaultyRecorder:
         raise RuntimeError("cannot record")
 
 
+@pytest.mark.slow
 async def test_no_machine_outlives_its_lease_even_if_its_job_cannot_be_decided_upon(tmp_path: Path) -> None:
     async with a_world(tmp_path) as world:
         await world.tick()

@@ -16,7 +16,7 @@ async def test_a_market_that_does_not_answer_is_unknown_and_does_not_hold_the_ti
     world.agents.total_steps = 100_000
     lease = await world.running()
     monkeypatch.setattr(observe, "READ_WAIT_REAL_S", 0.3)
-    await world.fault("list", "effect_then_timeout", times=None, hang_s=4)
+    await world.fault("list", "effect_then_timeout", times=None, hang_s=1.5)
     began = time.monotonic()
     await world.tick()
     assert time.monotonic() - began < 3
@@ -24,7 +24,7 @@ async def test_a_market_that_does_not_answer_is_unknown_and_does_not_hold_the_ti
     assert not watch.last.known
     assert "0.3 s" in watch.last.reason
     renewed = (await world.lease(lease.id)).permit_seq
-    await world.tick(5, apart_s=30)
+    await world.tick(3, apart_s=40)
     assert (await world.lease(lease.id)).permit_seq > renewed, "the machine's permit is not renewed meanwhile"
     await world.clear_faults()
     monkeypatch.setattr(observe, "READ_WAIT_REAL_S", 30.0)

@@ -197,7 +197,7 @@ def check(market: str, examples: int) -> None:
 
 @pytest.mark.parametrize("market", sorted(MARKETS))
 def test_spoilt_answers_are_read_sanely_or_not_at_all(market: str) -> None:
-    check(market, 25)
+    check(market, 10)
 
 
 @pytest.mark.slow
@@ -209,5 +209,5 @@ def test_many_spoilt_answers_are_read_sanely_or_not_at_all(market: str) -> None:
 
 async def test_an_error_without_words_is_an_error() -> None:
     """The SDK gives back the message as it came, and cannot show one that is no text."""
-    for message in (True, None, 7, [], {"a": 1}):
+    for message in (True, None):
         await story("runpod", json.dumps({"errors": [{"message": message}], "data": None}).encode(), 200)

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autopilot.blobs.local import LocalBlobStore
@@ -18,6 +18,7 @@ SECRETS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1
 AROUND = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=10)
 
 
+@settings(max_examples=40, deadline=None)
 @given(secret=SECRETS, before=AROUND, after=AROUND)
 def test_a_secret_is_found_in_every_form_and_place(secret: str, before: str, after: str) -> None:
     scrub = scrubber([secret])
