@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 from autopilot.agent.shipped.chunks import PartWriter, read_index
+from autopilot.agent.shipped.download import MAX_INDEX_BYTES
 from autopilot.agent.shipped.tree import Corrupt, checked, finish, lay_out
 from autopilot.ports.mailbox import Part
 
@@ -21,7 +23,9 @@ def unpack(parts: Sequence[Part], open_part: Callable[[int], IO[bytes]], directo
     something in them would lead out of ``directory``.
     """
     with open_part(0) as source:
-        index = source.read()
+        index = source.read(min(parts[0].size, MAX_INDEX_BYTES) + 1)
+    if (len(index), hashlib.sha256(index).hexdigest()) != (parts[0].size, parts[0].sha256):
+        raise Corrupt("its index is not what its manifest says, or too large")
     entries, slices = read_index(_json(index), [part.size for part in parts[1:]])
     checked(entries)
     lay_out(entries, str(directory))

@@ -215,7 +215,7 @@ def _error(message: str, hint: str, status: int) -> web.Response:
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.text())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UserError("the request's body is not JSON") from None
     if not isinstance(body, dict):
         raise UserError("the request's body is not a JSON object")

@@ -16,7 +16,7 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from autopilot.domain.errors import UserError
-from autopilot.ports.blobs import BlobUnavailable, checked_key
+from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, checked_key
 
 URL_PREFIX = "/blobs/"
 
@@ -107,7 +107,12 @@ class LocalBlobStore:
 
     async def get(self, key: str) -> bytes | None:
         path = self.path(key)
-        return await _off_loop(lambda: _none_if_absent(path.read_bytes))
+
+        def read() -> bytes:
+            with path.open("rb") as file:
+                return file.read(MAX_READ_BYTES)
+
+        return await _off_loop(lambda: _none_if_absent(read))
 
     async def size(self, key: str) -> int | None:
         path = self.path(key)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from autopilot.domain.errors import UserError
-from autopilot.ports.blobs import BlobUnavailable, checked_key
+from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, checked_key
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -51,7 +51,14 @@ class S3BlobStore:
     async def get(self, key: str) -> bytes | None:
         async def read() -> bytes:
             answer = await self._store.get_async(checked_key(key))
-            return bytes(await answer.bytes_async())
+            if answer.meta["size"] <= MAX_READ_BYTES:
+                return bytes(await answer.bytes_async())
+            head = bytearray()
+            async for block in answer.stream(min_chunk_size=_READ_BYTES):
+                head += block
+                if len(head) >= MAX_READ_BYTES:
+                    break
+            return bytes(head[:MAX_READ_BYTES])
 
         return await _asked(read())
 
@@ -90,7 +97,7 @@ class S3BlobStore:
         return self._signed("GET", key, valid_for)
 
     def sign_put(self, key: str, valid_for: timedelta, max_bytes: int) -> str:
-        """S3 cannot bound the size of what is put; ``max_bytes`` is checked when it is read."""
+        """S3 cannot bound the size of what is put; readers do (``MAX_READ_BYTES``, sizes in manifests)."""
         return self._signed("PUT", key, valid_for)
 
     def _signed(self, method: str, key: str, valid_for: timedelta) -> str:

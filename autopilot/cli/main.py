@@ -38,6 +38,8 @@ COMMANDS = (
     Command("spend", "autopilot.cli.spend:spend", "Show what was spent, from the ledger"),
     Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments and how long the money lasts"),
     Command("reconcile", "autopilot.cli.reconcile:reconcile", "Compare the ledger with the markets' bills"),
+    Command("orphans", "autopilot.cli.orphans:orphans", "List machines that no job wants, with their prices"),
+    Command("sweep", "autopilot.cli.orphans:sweep", "On a second host: find, or destroy, what was left"),
     Command("backtest", "autopilot.cli.backtest:backtest", "Score policies on a recorded market"),
     Command("secret", "autopilot.cli.secrets:secret", "Keep secrets for jobs, by name"),
     Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),

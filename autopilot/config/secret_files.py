@@ -5,6 +5,7 @@ Standard library only: the command line imports it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -42,6 +43,15 @@ def read_secret(name: str) -> str:
         if path.is_file():
             return read_private(path)
     raise UserError(f"there is no secret named {name!r}", hint=f"autopilot secret set {name}")
+
+
+def readable_values() -> list[str]:
+    """Of every secret that is stored well; what is wrong with another is told to whoever names it."""
+    values = []
+    for name in names():
+        with contextlib.suppress(UserError, ValueError):
+            values.append(read_secret(name))
+    return values
 
 
 def store_secret(name: str, value: str) -> Path:

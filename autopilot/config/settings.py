@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from autopilot.config import paths, values
 from autopilot.config.keys import BUCKET_KEY, read_bucket_key, read_key
+from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
 from autopilot.domain.errors import UserError
@@ -227,11 +228,15 @@ class Settings(BaseSettings):
         return SecretStr(read_key(settings.api_key_file))
 
     def secret_values(self) -> tuple[str, ...]:
-        """Every key of an enabled market, and the ledger's password, for the log's scrubbing. Raises ``UserError``."""
+        """Every key of an enabled market, the ledger's password and stored secrets of jobs, for the log to hide.
+
+        Raises ``UserError``.
+        """
         keys = (self.key_for(name) for name in self.markets)
         password = unquote(urlsplit(self.ledger_url).password or "")
         bucket = self.bucket_key()[1] if self.blobs.url else ""
-        return (*(key.get_secret_value() for key in keys if key is not None), *filter(None, [password, bucket]))
+        known = [key.get_secret_value() for key in keys if key is not None]
+        return (*known, *filter(None, [password, bucket]), *readable_values())
 
     def bucket_key(self) -> tuple[str, str]:
         """(access key id, secret access key) of the bucket, read anew. Raises ``UserError``."""

@@ -7,6 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
 
 
@@ -41,6 +42,12 @@ class Instance:
     ends_at: datetime | None
     message: str
     """The market's own words on its state; for people only."""
+
+    @property
+    def bills(self) -> Decimal:
+        """$/h at this moment: the GPUs while it runs, and the disk wherever its host answers."""
+        storage = ZERO if self.status is InstanceStatus.OFFLINE else self.storage_rate
+        return storage + (self.rate if self.status is InstanceStatus.RUNNING else ZERO)
 
 
 @dataclass(frozen=True, slots=True)

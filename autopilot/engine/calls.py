@@ -19,6 +19,7 @@ from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves
 from autopilot.engine.chronicle import Chronicle, evolve_stray
+from autopilot.engine.give_back import FALLBACKS_AFTER, fall_back, is_accepted
 from autopilot.policy.params import Params
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
@@ -158,11 +159,14 @@ class Calls:
 
     async def _destroy(self, lease: Lease) -> None:
         assert lease.instance_id is not None, "only rented leases can be destroyed"
-        outcome = await self._providers[lease.provider].destroy(lease.instance_id)
-        accepted = isinstance(outcome, Done) or (isinstance(outcome, Refused) and outcome.code is RefusalCode.NOT_FOUND)
+        provider = self._providers[lease.provider]
+        outcome = await provider.destroy(lease.instance_id)
+        accepted = is_accepted(outcome)
         if not accepted:
             log.warning("lease.destroy_failed", lease=lease.id, instance=lease.instance_id, outcome=repr(outcome))
         await self._record(lease, e.DestroySent(lease.id, accepted, self._clock.now()))
+        if lease.destroy_attempts >= FALLBACKS_AFTER:
+            await fall_back(provider, lease.instance_id, self._params.least_bid)
 
     async def _record(self, lease: Lease, *events: e.Event, bid: tuple[BidRecord, str] | None = None) -> None:
         """Commit what a call brought. If that fails, nothing is lost: the market's list tells it again."""

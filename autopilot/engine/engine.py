@@ -26,6 +26,7 @@ from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
@@ -215,10 +216,11 @@ class Engine:
             exposure = await self._accrue(uow, chronicles, strays, now)
             recent = await uow.launches_since(now - timedelta(minutes=10))
             for chronicle in chronicles:
-                if chronicle.is_broken:
-                    continue
-                exposure = await self._decide(uow, chronicle, offers, exposure, recent, outbox, now)
-                self._renew_permits(chronicle, exposure, now)
+                if not chronicle.is_broken:
+                    exposure = await self._decide(uow, chronicle, offers, exposure, recent, outbox, now)
+                _end_outlived(chronicle, now)
+                if not chronicle.is_broken:
+                    self._renew_permits(chronicle, exposure, now)
                 if chronicle.changed:
                     await uow.save(replace(chronicle.job, spent=chronicle.original.spent))
                 await uow.add_events(chronicle.records)
@@ -362,6 +364,14 @@ class Engine:
         for lease in [*(lease for job in jobs for lease in job.leases), *strays]:
             if lease.state is LeaseState.DESTROY_REQUESTED and lease.instance_id and lease.provider in self.watches:
                 self.calls.destroy(lease)
+
+
+def _end_outlived(chronicle: Chronicle, now: datetime) -> None:
+    """The absolute lifetime holds whatever the policy says, and for a job that cannot be decided upon as well."""
+    with _contained(chronicle):
+        for lease in chronicle.job.leases:
+            if lease.is_wanted and lease.role is not Role.LEAVE and now >= lease.not_after:
+                chronicle.apply(e.ReleaseRequested(lease.id, Reason.EXPIRING, now))
 
 
 @contextmanager

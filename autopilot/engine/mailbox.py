@@ -14,6 +14,7 @@ from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
+from autopilot.domain.money import BYTES_PER_GB
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
@@ -37,6 +38,8 @@ log = structlog.get_logger(__name__)
 
 SEARCH_WAIT_REAL_S = 1.0
 """How long a tick waits for the verification of a new checkpoint."""
+DISK_MARGIN = 2
+"""Disks are sold in GB and measured in GiB, and an index comes on top."""
 BOOTS_AT_ONCE = 100
 """A claim of more restarts than this since the last heartbeat is not believed."""
 
@@ -227,7 +230,7 @@ class Mailbox:
 
     async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:
         if ended and job.spec.outputs:
-            outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.run_epoch)
+            outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.run_epoch, _most_bytes(lease))
             log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
         number = max(verified + 1, claimed)
@@ -242,7 +245,7 @@ class Mailbox:
         """Only the run that the job is in now may add to its checkpoints: a zombie of an older one may not."""
         kept = await self._kept_manifest(job.checkpoint) if job.checkpoint else None
         trusted = contents(kept, job.id, job.checkpoint.lease_id) if kept and job.checkpoint else frozenset()
-        manifest = await verified_manifest(self._blobs, job.id, lease.id, number, trusted)
+        manifest = await verified_manifest(self._blobs, job.id, lease.id, number, trusted, _most_bytes(lease))
         if manifest is None or not manifest.run_epoch == lease.run_epoch == job.run_epoch:
             self._rejected.add((lease.id, number))
             reason = "not whole" if manifest is None else f"written under run epoch {manifest.run_epoch}"
@@ -260,6 +263,11 @@ class Mailbox:
             part_count=len(manifest.parts),
             verified_at=now,
         )
+
+
+def _most_bytes(lease: Lease) -> int:
+    """No machine has more to send than its disk holds: reading more, to verify it, would be at our cost."""
+    return int(lease.disk_gb * BYTES_PER_GB * DISK_MARGIN)
 
 
 def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:

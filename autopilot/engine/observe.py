@@ -19,6 +19,8 @@ from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 log = structlog.get_logger(__name__)
 
 CREDIT_MAX_AGE = timedelta(seconds=60)
+READ_WAIT_REAL_S = 120.0
+"""A market that has not been read after this is unknown, whatever its adapter waits for: the others must go on."""
 OFFERS_WAIT_REAL_S = 20.0
 """A search that takes longer is given up for this tick: permits must not wait for it."""
 VISIBLE_AFTER = timedelta(seconds=60)
@@ -70,8 +72,11 @@ class Watch:
         if self.last.known and begun_at - self.last.begun_at < self._poll_interval:
             return replace(self.last, is_fresh=False)
         try:
-            instances = await self.provider.instances()
-            await self._refresh_credit(begun_at, at_once=_any_newly_stopped(leases, instances))
+            async with asyncio.timeout(READ_WAIT_REAL_S):
+                instances = await self.provider.instances()
+                await self._refresh_credit(begun_at, at_once=_any_newly_stopped(leases, instances))
+        except TimeoutError:
+            return self._unknown(begun_at, f"no answer within {READ_WAIT_REAL_S:g} s")
         except MarketUnknown as problem:
             self.no_rights = problem.code is RefusalCode.NO_RIGHTS
             return self._unknown(begun_at, str(problem))
@@ -132,8 +137,9 @@ class Watch:
     async def _is_gone(self, lease: Lease) -> str | None:
         assert lease.instance_id is not None, "only rented leases can be missing"
         try:
-            return lease.instance_id if await self.provider.instance(lease.instance_id) is None else None
-        except MarketUnknown:
+            async with asyncio.timeout(READ_WAIT_REAL_S):
+                return lease.instance_id if await self.provider.instance(lease.instance_id) is None else None
+        except (MarketUnknown, TimeoutError):
             return None
 
 

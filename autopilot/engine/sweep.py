@@ -1,8 +1,9 @@
 """Mark and sweep of instances that carry our label and that no live lease wants.
 
 Marked at one pass, destroyed at a later one, never at first sight. Instances without our label are never touched.
-If most of ours are unknown to the ledger, the ledger is in doubt, not the instances (a lost, restored or copied
-database): quarantine, which stops the sweep and all launches until it has lasted ``QUARANTINE_LASTS`` or clears up.
+If most of ours are unknown to the ledger, be it one of one, the ledger is in doubt and not the instances: a label is
+committed before it is sent, so only a lost, restored or copied database does not know it. That is quarantine, which
+stops the sweep and all launches until it has lasted ``QUARANTINE_LASTS`` or clears up.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from autopilot.domain.lease import Lease
 
 MARK_AGE = timedelta(seconds=30)
 QUARANTINE_LASTS = timedelta(minutes=30)
-DOUBT_FROM = 3
-"""Fewer unknown instances than this are strays, however few the others are."""
 
 Found = tuple[Instance, Lease | None]
 
@@ -33,7 +32,7 @@ class Sweep:
         """Those of ``found`` that are to be destroyed now. ``ours``: how many instances carry our label at all."""
         found = list(found)
         unknown = sum(1 for _, lease in found if lease is None)
-        if unknown >= DOUBT_FROM and unknown * 2 > ours:
+        if unknown * 2 > ours:
             self.quarantined_at = self.quarantined_at or now
         else:
             self.quarantined_at = None

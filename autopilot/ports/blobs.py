@@ -12,6 +12,8 @@ from datetime import timedelta
 from typing import Protocol
 
 MAX_KEY_LENGTH = 512
+MAX_READ_BYTES = 2_000_000
+"""Nothing that is read whole is meant to be so large. A bucket cannot bound what a machine puts into it."""
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
 
@@ -38,7 +40,7 @@ class BlobStore(Protocol):
         ...
 
     async def get(self, key: str) -> bytes | None:
-        """The object's bytes, None when there is none."""
+        """The object's bytes, of which at most ``MAX_READ_BYTES`` are read; None when there is none."""
         ...
 
     async def size(self, key: str) -> int | None:

@@ -26,14 +26,21 @@ async def read_manifest(store: BlobStore, job_id: str, lease_id: str, n: int) ->
 
 
 async def verified_manifest(
-    store: BlobStore, job_id: str, lease_id: str, n: int, trusted: Collection[tuple[str, int, str]] = ()
+    store: BlobStore,
+    job_id: str,
+    lease_id: str,
+    n: int,
+    trusted: Collection[tuple[str, int, str]] = (),
+    most_bytes: int | None = None,
 ) -> Manifest | None:
     """The manifest of checkpoint ``n`` if every part is there with the size and SHA-256 that it names, else None.
 
-    Reads all of it, but for the parts in ``trusted``: (key, size, SHA-256) of what was verified before.
-    Raises ``BlobUnavailable``, which proves nothing either way.
+    Reads all of it, but for the parts in ``trusted``: (key, size, SHA-256) of what was verified before. One that is
+    larger than ``most_bytes`` is not read. Raises ``BlobUnavailable``, which proves nothing either way.
     """
     manifest = await read_manifest(store, job_id, lease_id, n)
+    if manifest is not None and most_bytes is not None and manifest.size > most_bytes:
+        return None
     return manifest if manifest is not None and await _is_whole(store, job_id, lease_id, manifest, trusted) else None
 
 
@@ -43,10 +50,14 @@ async def is_still_whole(store: BlobStore, job_id: str, lease_id: str, n: int) -
     return manifest is not None and await _is_whole(store, job_id, lease_id, manifest, ())
 
 
-async def verified_outputs(store: BlobStore, job_id: str, lease_id: str, run_epoch: int) -> Manifest | None:
+async def verified_outputs(
+    store: BlobStore, job_id: str, lease_id: str, run_epoch: int, most_bytes: int | None = None
+) -> Manifest | None:
     """The same for the outputs of a run; the daemon's own copy is written as well."""
     manifest = await _manifest(store, f"{outputs_prefix(job_id, lease_id, run_epoch)}/manifest.json", run_epoch)
     if manifest is None or not all("/out/" in part.key for part in manifest.parts):
+        return None
+    if most_bytes is not None and manifest.size > most_bytes:
         return None
     if not await _is_whole(store, job_id, lease_id, manifest, ()):
         return None

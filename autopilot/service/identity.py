@@ -57,6 +57,14 @@ def install_id(state_dir: Path) -> str:
     return known
 
 
+def known_install_id(state_dir: Path) -> str | None:
+    """The id that was made here, for whoever only looks; None where no daemon ever ran."""
+    try:
+        return (state_dir / "install-id").read_text().strip() or None
+    except OSError:
+        return None
+
+
 def _check_machine(bound: Path, path: Path) -> None:
     try:
         machine = hashlib.sha256(Path("/etc/machine-id").read_bytes()).hexdigest()

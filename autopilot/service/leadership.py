@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 CREATE_TIMEOUT_REAL_S = 120.0
 """A create that the leader before had sent may take effect this late: until then nothing is rented anew."""
-_INSTALL_ID = "install_id"
+INSTALL_ID_NOTE = "install_id"
 
 
 def stand_by(leader: str) -> None:
@@ -42,9 +42,9 @@ async def shared_install_id(store: Store, own: str, home: str) -> str:
                 hint=f"if the other one is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
             )
         await uow.set_note(HOME_NOTE, home)
-        known = await uow.note(_INSTALL_ID)
+        known = await uow.note(INSTALL_ID_NOTE)
         if known is None:
-            await uow.set_note(_INSTALL_ID, own)
+            await uow.set_note(INSTALL_ID_NOTE, own)
         return known or own
 
 

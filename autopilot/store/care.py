@@ -16,13 +16,14 @@ from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from autopilot.domain.errors import UserError
-from autopilot.ports.store import StoreUnavailable
+from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.store.database import SqlStore, open_store, unopened_store
 from autopilot.store.leader import HOME_NOTE, set_apart
 from autopilot.store.migrate import check_revision
 from autopilot.store.rollup import drift, rebuild
 from autopilot.store.schema import REVISION, notes
 from autopilot.store.transfer import TABLES, Fingerprint, batches, copy, plain_row
+from autopilot.store.unit_of_work import SqlUnitOfWork
 from autopilot.store.urls import database_path, postgres_url, shown
 
 
@@ -93,6 +94,15 @@ async def move(url: str, to: str) -> list[Fingerprint]:
         # The one thing that is not the same in another place.
         await target.execute(delete(notes).where(notes.c.key == HOME_NOTE))
     return copied
+
+
+@asynccontextmanager
+async def ledger_as_it_is(url: str) -> AsyncIterator[UnitOfWork]:
+    """One view of a ledger of this program's schema, which a daemon may be working on. Raises ``UserError`` for any
+    other, ``StoreUnavailable``.
+    """
+    async with _read(url) as connection:
+        yield SqlUnitOfWork(connection)
 
 
 @asynccontextmanager

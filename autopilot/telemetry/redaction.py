@@ -14,16 +14,29 @@ SECRET_KEYS = frozenset(
     {
         "api_key",
         "authorization",
+        "cookie",
+        "docker_args",
+        "dockerargs",
         "env",
         "extra_env",
         "image_login",
         "instance_api_key",
         "jupyter_token",
         "onstart",
+        "password",
+        "token",
     }
 )
 """Fields of market requests and rows that carry credentials or the user's own variables. ``onstart`` holds
 signed addresses."""
+
+_TOKENS = re.compile(
+    r"""(\b(?:bearer|basic)\s+|[?&](?:x-amz-(?:signature|security-token|credential)|signature|api_key|token|key)=)"""
+    r"""[^\s&"'<>]{6,}""",
+    re.IGNORECASE,
+)
+"""What lets its bearer in, whoever made it: credentials in headers, signatures of addresses. An address of a machine's
+orders would show the secrets that a job was given."""
 
 _DEEPEST = 12
 """Structures nested deeper than this are not walked but dropped: nothing unseen may pass."""
@@ -34,14 +47,15 @@ Scrub = Callable[[Any], Any]
 def scrubber(secrets: Collection[str]) -> Scrub:
     """A function that returns its argument with every secret replaced, in nested containers too.
 
-    Each secret is found as it is, percent-encoded, and in base64 at any alignment (as in ``Basic`` credentials).
+    Each secret is found as it is, percent-encoded, and in base64 at any alignment (as in ``Basic`` credentials). Tokens
+    that nobody told us of are found by what stands before them.
     Values other than text, numbers and containers become their ``str``, scrubbed.
     """
     forms = {form for secret in secrets if secret for form in _forms(secret)}
     pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))) if forms else None
 
     def scrub_text(text: str) -> str:
-        return pattern.sub(REDACTED, text) if pattern else text
+        return _TOKENS.sub(rf"\1{REDACTED}", pattern.sub(REDACTED, text) if pattern else text)
 
     def scrub(value: Any, depth: int = 0) -> Any:
         if value is None or isinstance(value, (bool, int, float)):

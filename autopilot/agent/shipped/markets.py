@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .log import Log
-from .web import MAX_OBJECT_BYTES, Refused, Web
+from .web import MAX_OBJECT_BYTES, WHOLE_TIMEOUT_S, Refused, Web
 
 MARKET_KEYS = ("CONTAINER_API_KEY", "RUNPOD_API_KEY")
 
@@ -60,7 +60,8 @@ def ask(web: Web, method: str, url: str, key: str, body: dict[str, Any] | None) 
     """Raises ``OSError``, ``ValueError`` unless the market says yes, in its own way: ``success`` or no ``errors``."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Authorization": "Bearer " + key, "Content-Type": "application/json", "User-Agent": "autopilot-agent"}
-    with web.answer(method, url, None if data is None else lambda: data, headers) as response:
+    body_of = None if data is None else lambda: data
+    with web.answer(method, url, body_of, headers, WHOLE_TIMEOUT_S) as response:
         answer = json.loads(response.read(MAX_OBJECT_BYTES) or b"{}")
     said_no = not isinstance(answer, dict) or answer.get("errors")
     if said_no or answer.get("success", "/api/v0/" not in url) is not True:

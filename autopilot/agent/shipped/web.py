@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -10,6 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 HTTP_TIMEOUT_S = 20
+WHOLE_TIMEOUT_S = 60
+"""For all of a small exchange: whoever sends a byte now and then would keep within any timeout between two."""
 MAX_OBJECT_BYTES = 1000000
 BLOCK_BYTES = 256 << 10
 STALE = (http.client.BadStatusLine, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
@@ -31,19 +35,19 @@ class Web:
         self.kept = threading.local()
 
     def get(self, url: str) -> bytes:
-        with self.answer("GET", url) as response:
+        with self.answer("GET", url, within_s=WHOLE_TIMEOUT_S) as response:
             data = bytes(response.read(MAX_OBJECT_BYTES + 1))
         if len(data) > MAX_OBJECT_BYTES:
             raise OSError("larger than a mailbox object may be")
         return data
 
     def put(self, url: str, data: bytes) -> None:
-        self.send(url, lambda: data, len(data))
+        self.send(url, lambda: data, len(data), WHOLE_TIMEOUT_S)
 
-    def send(self, url: str, body: Callable[[], Any], size: int) -> None:
+    def send(self, url: str, body: Callable[[], Any], size: int, within_s: float | None = None) -> None:
         """PUT ``size`` bytes; ``body`` makes them anew (bytes or something to read) for each try."""
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        with self.answer("PUT", url, body, headers) as response:
+        with self.answer("PUT", url, body, headers, within_s) as response:
             response.read(MAX_OBJECT_BYTES)
         with self.lock:
             self.bytes_sent += size
@@ -55,16 +59,21 @@ class Web:
         url: str,
         body: Callable[[], Any] | None = None,
         headers: dict[str, str] | None = None,
+        within_s: float | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
-        """The response, to be read in the block. Raises ``Refused`` unless it is a success, ``OSError`` otherwise."""
+        """The response, to be read in the block. Raises ``Refused`` unless it is a success, ``OSError`` otherwise.
+
+        ``within_s``: for all of it; None for what may take as long as it goes on.
+        """
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise OSError("not an address that can be asked")
         target = urllib.parse.urlunsplit(("", "", parts.path or "/", parts.query, ""))
         host = (parts.scheme, parts.netloc)
         whole = False
+        limit = Limit(within_s)
         try:
-            response = self.exchange(host, method, target, body, headers or {})
+            response = self.exchange(host, method, target, body, headers or {}, limit)
             if not 200 <= response.status < 300:
                 raise Refused(method, parts.netloc, response.status, response.read(1000))
             yield response
@@ -72,8 +81,11 @@ class Web:
         except http.client.HTTPException as error:
             raise OSError(f"{method} to {parts.netloc} was cut off: {type(error).__name__}") from error
         finally:
-            if not whole:
+            cut = limit.end()
+            if cut or not whole:
                 self.forget(host)
+            if cut:
+                raise OSError(f"{method} to {parts.netloc} took longer than {within_s} s")
 
     def exchange(
         self,
@@ -82,6 +94,7 @@ class Web:
         target: str,
         body: Callable[[], Any] | None,
         headers: dict[str, str],
+        limit: Limit,
     ) -> http.client.HTTPResponse:
         connections = self.connections()
         for fresh in (host not in connections, True):
@@ -91,6 +104,9 @@ class Web:
                 connections[host] = kind(host[1], timeout=HTTP_TIMEOUT_S, blocksize=BLOCK_BYTES)
             connection = connections[host]
             try:
+                if connection.sock is None:
+                    connection.connect()
+                limit.sock = connection.sock
                 connection.request(method, target, body() if body else None, headers)
                 return connection.getresponse()
             except STALE:
@@ -113,6 +129,29 @@ class Web:
         connection = self.connections().pop(host, None)
         if connection is not None:
             connection.close()
+
+
+class Limit:
+    """Cuts a connection when the time for its exchange is over."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.sock: socket.socket | None = None
+        self.is_over = False
+        self.timer = threading.Timer(seconds or 0, self.cut)
+        self.timer.daemon = True
+        if seconds is not None:
+            self.timer.start()
+
+    def cut(self) -> None:
+        self.is_over = True
+        if self.sock is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+    def end(self) -> bool:
+        """True: it was cut, and what was read may be a part."""
+        self.timer.cancel()
+        return self.is_over
 
 
 def early_answer(connection: http.client.HTTPConnection, method: str) -> http.client.HTTPResponse:

@@ -46,7 +46,7 @@ class RunpodClient:
         self._clock = clock
         self._lanes = lanes(clock)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="runpod")
-        self.sdk = Sdk(self._key, settings.base_url)
+        self.sdk = Sdk(self._key, settings.base_url, settings.timeout_s)
 
     def lane(self, family: Family) -> Lane:
         return self._lanes[family]

@@ -2,6 +2,8 @@
 
 The SDK takes its base URL from an environment variable and its key from a module variable, so both are process-wide:
 they are set around each call, one call at a time. Its values go into GraphQL unescaped: only ids that were checked may.
+It sends by ``requests.post``, which bounds neither the time nor the size of an answer and follows redirects; since one
+answer that never ends would keep every later call waiting, the SDK is given a ``post`` that does not.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ BASE_URL_VARIABLE = "RUNPOD_API_BASE_URL"
 LONGEST_WAIT_S = 30.0
 """Shorter than anybody waits for a call: none begins that nobody waits for any more."""
 
+TIMEOUTS = ("TimeIsOver", "ReadTimeout", "ConnectTimeout", "Timeout")
+
 _PROCESS_WIDE = threading.Lock()
 _TURNED_DOWN = (None, "urllib3", "paramiko", "uvicorn")
 """Loggers whose level the SDK sets when it is imported; None is the root."""
@@ -37,9 +41,11 @@ class SdkRefused(Exception):
 class Sdk:
     """Blocking; safe to call from several threads. Every method raises ``SdkRefused`` and ``NoReply``."""
 
-    def __init__(self, api_key: str, base_url: str) -> None:
+    def __init__(self, api_key: str, base_url: str, timeout_s: float = 30) -> None:
+        """``timeout_s``: real seconds for one exchange with the market; the SDK's own 30 are the most."""
         self._key = api_key
         self._base_url = base_url
+        self._timeout_s = timeout_s
 
     def gpu_types(self) -> Any:
         """All GPU types that the market knows, rentable or not: id, displayName, memoryInGb."""
@@ -63,6 +69,7 @@ class Sdk:
             sdk = _imported()
             os.environ[BASE_URL_VARIABLE] = self._base_url
             sdk.api_key = self._key
+            vars(importlib.import_module("runpod.api.graphql"))["requests"] = _Requests(self._timeout_s)
             return use(sdk)
         except Exception as error:
             raise self._understood(error) from None
@@ -76,12 +83,20 @@ class Sdk:
     def _understood(self, error: Exception) -> SdkRefused | NoReply:
         """Told apart by name: the classes are the SDK's own. Anything else may have happened after it was sent."""
         kind = type(error).__name__
-        message = values.text(str(error)).replace(self._key, "[key]")[:200]
+        message = values.text(_words(error)).replace(self._key, "[key]")[:200]
         if kind == "AuthenticationError":
             return SdkRefused(message, Fault.NO_RIGHTS)
         if kind == "QueryError":
             return SdkRefused(message, fault_in_text(message) or Fault.OTHER)
-        return NoReply(f"no answer that the SDK can read: {kind}", timed_out="Timeout" in kind)
+        return NoReply(f"no answer that the SDK can read: {kind}", timed_out=kind in TIMEOUTS)
+
+
+def _words(error: Exception) -> str:
+    """The SDK passes on as its message whatever the market put there; one that is no text cannot be shown."""
+    try:
+        return str(error)
+    except TypeError:
+        return ""
 
 
 def _imported() -> Any:
@@ -95,3 +110,20 @@ def _imported() -> Any:
     for handler in set(root.handlers) - set(handlers):
         root.removeHandler(handler)
     return sdk
+
+
+class _Requests:
+    """What the SDK's one way to the market needs of ``requests``."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+
+    def post(self, url: str, *, headers: dict[str, str], data: str, timeout: float) -> Any:
+        # Imported late: this comes with the SDK, which is an extra.
+        import requests
+
+        from autopilot.providers import guarded_requests
+
+        session = requests.Session()
+        request = session.prepare_request(requests.Request("POST", url, headers=headers, data=data))
+        return guarded_requests.send(session, request, min(timeout, self._timeout_s))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,10 +10,8 @@ import requests
 from vastai.api.client import VastClient, VastSession
 from vastai.api.instances import build_create_instance_payload
 
+from autopilot.providers import guarded_requests
 from autopilot.providers.vastai.reply import NoReply, Reply
-
-LARGEST_BODY_BYTES = 8 * 2**20
-_CHUNK_BYTES = 64 * 2**10
 
 
 class OneShotClient(VastClient):  # type: ignore[misc]
@@ -29,11 +26,7 @@ class OneShotClient(VastClient):  # type: ignore[misc]
     ) -> requests.Response:
         session = VastSession(self.server_url)
         request = session.prepare_request(requests.Request(method, url, headers=headers, json=json_data))
-        # Streamed, so that the reader bounds how much it takes and for how long.
-        response: requests.Response = session.send(
-            request, timeout=timeout or self.timeout, allow_redirects=False, stream=True
-        )
-        return response
+        return guarded_requests.send(session, request, timeout or self.timeout)
 
 
 class Sdk:
@@ -42,7 +35,6 @@ class Sdk:
     def __init__(self, api_key: str, base_url: str, timeout_s: float) -> None:
         _quieten_logger()
         self._key = api_key
-        self._timeout_s = timeout_s
         self._client = OneShotClient(api_key=api_key, server_url=base_url, retry=1, timeout=timeout_s)
 
     def send(
@@ -52,28 +44,14 @@ class Sdk:
         call = getattr(self._client, method.lower())
         try:
             response = call(path, query_args=dict(query or {}), json_data=None if body is None else dict(body))
-            try:
-                text = self._read(response)
-            finally:
-                response.close()
-        except NoReply:
-            raise
+            text = response.content.decode("utf-8", "replace")
+        except guarded_requests.BodyTooLarge as error:
+            raise NoReply(str(error)) from None
         except Exception as error:
             # Anything at all may have happened after the request left, so that no kind of error means "not sent".
             timed_out = isinstance(error, requests.Timeout)
             raise NoReply(f"no answer to {method} {path}: {type(error).__name__}", timed_out=timed_out) from None
         return Reply(response.status_code, text.replace(self._key, "[key]"), response.headers.get("Retry-After"))
-
-    def _read(self, response: requests.Response) -> str:
-        deadline = time.monotonic() + self._timeout_s
-        body = bytearray()
-        for chunk in response.iter_content(_CHUNK_BYTES):
-            body += chunk
-            if len(body) > LARGEST_BODY_BYTES:
-                raise NoReply(f"the answer is larger than {LARGEST_BODY_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise NoReply(f"the answer took longer than {self._timeout_s:g} s", timed_out=True)
-        return body.decode("utf-8", "replace")
 
 
 def create_body(**terms: Any) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def test_a_mark_does_not_outlive_its_instance() -> None:
     [
         (6, [orphan(1), orphan(2), orphan(3)], False),  # half
         (5, [orphan(1), orphan(2), orphan(3)], True),  # most
-        (2, [orphan(1), orphan(2)], False),  # so few are strays
+        (1, [orphan(1)], True),  # the only one: no ledger of ours forgets a label
+        (2, [orphan(1)], False),
         (3, [known(1), known(2), known(3)], False),  # the ledger knows them all
         (0, [], False),
     ],

@@ -1,0 +1,158 @@
+"""``autopilot orphans`` and ``autopilot sweep``: what bills on the account although no job wants it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from autopilot.cli import text
+from autopilot.cli.exits import Exit
+from autopilot.cli.output import console, print_json, table
+from autopilot.domain.errors import UserError
+from autopilot.domain.time import parse_duration, show_duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from autopilot.domain.instance import Instance
+
+Flag = Parameter(negative="")
+
+
+def orphans(*, config: Path | None = None, json: Annotated[bool, Flag] = False) -> int:
+    """List the machines on your accounts that no job wants, with what they cost; change nothing.
+
+    Reads the markets and the ledger by itself, so it works whether or not the daemon runs. Exits with 1 when
+    something of ours is there that should not be, with 3 when a market could not be read.
+
+    Parameters
+    ----------
+    config
+        A configuration file, read after the system's and the user's own.
+    json
+        Print the list as JSON.
+    """
+    from autopilot.service.orphans import Kind, run
+
+    census = run(config)
+    if json:
+        rows = [_row(each.instance) | {"kind": each.kind.value, "why": each.why} for each in census.found]
+        print_json(
+            {
+                "install_id": census.install_id,
+                "wanted": census.wanted,
+                "orphans": rows,
+                "dollars_per_hour": {kind.value: str(census.bills(kind)) for kind in Kind},
+                "unreadable": census.unreadable,
+            }
+        )
+    else:
+        out = console()
+        titles = {
+            Kind.UNWANTED: "Ours, and unwanted: the daemon destroys them",
+            Kind.UNKNOWN: "Our label, but unknown to the ledger",
+            Kind.FOREIGN: "Not ours: never touched",
+        }
+        for kind, title in titles.items():
+            found = [each for each in census.found if each.kind is kind]
+            if found:
+                out.print(f"{title}, {text.rate(str(census.bills(kind)))}")
+                out.print(_machines([(each.instance, each.why) for each in found]))
+        out.print(f"{census.wanted} machines are wanted by jobs")
+        _name_unreadable(census.unreadable)
+    return Exit.FAILED if census.ours else Exit.UNREACHABLE if census.unreadable else Exit.OK
+
+
+def sweep(
+    *,
+    from_elsewhere: Annotated[bool, Flag] = False,
+    install_id: str | None = None,
+    older_than: str = "73h",
+    kill: Annotated[bool, Flag] = False,
+    config: Path | None = None,
+    json: Annotated[bool, Flag] = False,
+) -> int:
+    """On a second host: list the machines that an autopilot has rented, or destroy those that are too old.
+
+    The last fuse, should the daemon's host and its ledger be gone. It needs a market's key and nothing else, tells
+    machines by their labels, and touches none without one. No lease lives longer than 72 hours, so what is older is
+    wanted by nobody; with a smaller --older-than it also ends what a living daemon still needs.
+
+    Parameters
+    ----------
+    from_elsewhere
+        Say that this host has no ledger of the machines; the daemon's own host sweeps by itself.
+    install_id
+        Only machines of this installation: the middle part of their labels.
+    older_than
+        Destroy only what was rented so long ago, like 73h; 0s for all.
+    kill
+        Destroy them; without it nothing is changed.
+    config
+        A configuration file, read after the system's and the user's own.
+    json
+        Print the outcome as JSON.
+    """
+    if not from_elsewhere:
+        raise UserError(
+            "the daemon sweeps by itself wherever its ledger is",
+            hint="autopilot orphans lists what it will destroy; on a host without a ledger: sweep --from-elsewhere",
+        )
+    age = parse_duration(older_than)
+    from autopilot.service.far_sweep import run
+
+    swept = run(config, install_id, kill=kill, older_than=age)
+    if json:
+        rows = [
+            _row(each.instance)
+            | {"install_id": each.install_id, "age_s": int(each.age.total_seconds()), "due": each.due}
+            for each in swept.seen
+        ]
+        outcome = {name: [one.instance_id for one in getattr(swept, name)] for name in ("gone", "left")}
+        print_json({"machines": rows, **outcome, "unreadable": swept.unreadable})
+    else:
+        out = console()
+        if swept.seen:
+            told = [(each, f"{show_duration(each.age)}, {'due' if each.due else 'young'}") for each in swept.seen]
+            out.print(_machines([(each.instance, f"of {each.install_id}, {words}") for each, words in told]))
+        out.print(f"{len(swept.seen)} machines of autopilot, {sum(each.due for each in swept.seen)} of them due")
+        if kill:
+            out.print(f"{len(swept.gone)} destroyed and seen gone, {len(swept.left)} not gone yet")
+        _name_unreadable(swept.unreadable)
+    return Exit.FAILED if swept.left else Exit.UNREACHABLE if swept.unreadable else Exit.OK
+
+
+def _row(instance: Instance) -> dict[str, Any]:
+    return {
+        "provider": instance.provider,
+        "instance_id": instance.instance_id,
+        "label": instance.label,
+        "status": instance.status.value,
+        "gpu": instance.gpu,
+        "num_gpus": instance.num_gpus,
+        "dollars_per_hour": str(instance.bills),
+        "rate": str(instance.rate),
+        "storage_rate": str(instance.storage_rate),
+    }
+
+
+def _machines(found: list[tuple[Instance, str]]) -> Table:
+    rows = [
+        (
+            f"{instance.provider} {text.plain(instance.instance_id)}",
+            text.plain(instance.label),
+            text.gpu(_row(instance)),
+            instance.status.value,
+            text.rate(str(instance.bills)),
+            text.plain(why),
+        )
+        for instance, why in found
+    ]
+    return table(("MACHINE", "LABEL", "GPU", "STATUS", "BILLS", "WHY"), rows, right=("BILLS",))
+
+
+def _name_unreadable(unreadable: dict[str, str]) -> None:
+    for name, reason in unreadable.items():
+        console().print(f"{name} cannot be read, so nothing is known of it: {text.plain(reason)}")

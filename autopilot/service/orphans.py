@@ -1,0 +1,132 @@
+"""``autopilot orphans``: every machine on the accounts that no job of ours wants, with its price. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+
+from autopilot.config.settings import Settings, load_settings
+from autopilot.domain.errors import UserError
+from autopilot.domain.instance import Instance
+from autopilot.domain.lease import Lease
+from autopilot.domain.money import ZERO
+from autopilot.ports.clock import Clock
+from autopilot.ports.ids import is_ours, read_label
+from autopilot.ports.provider import MarketUnknown, Provider
+from autopilot.ports.store import StoreUnavailable
+from autopilot.service.identity import known_install_id, open_clock
+from autopilot.service.leadership import INSTALL_ID_NOTE
+from autopilot.service.wiring import connect_markets
+from autopilot.store.care import ledger_as_it_is
+from autopilot.telemetry.logging import configure_logging
+
+
+class Kind(StrEnum):
+    UNWANTED = "unwanted"
+    """Ours, and the ledger wants nothing of it but its end."""
+    UNKNOWN = "unknown"
+    """It carries our label, of which the ledger knows nothing."""
+    FOREIGN = "foreign"
+    """Not ours: another installation's, or somebody's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    kind: Kind
+    instance: Instance
+    why: str
+
+
+@dataclass(slots=True)
+class Census:
+    """``unreadable``: markets of which nothing can be said, with the reason."""
+
+    install_id: str | None
+    found: list[Found] = field(default_factory=list)
+    wanted: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    def bills(self, kind: Kind) -> Decimal:
+        """$/h of all of that kind."""
+        return sum((each.instance.bills for each in self.found if each.kind is kind), ZERO)
+
+    @property
+    def ours(self) -> bool:
+        """Something of ours bills without being wanted, or may do so."""
+        return any(each.kind is not Kind.FOREIGN for each in self.found)
+
+
+def run(config: Path | None) -> Census:
+    """Raises ``UserError``."""
+    settings = load_settings(config)
+    configure_logging(settings.log.format, "error", settings.secret_values())
+    try:
+        return asyncio.run(census(settings, open_clock(settings)))
+    except StoreUnavailable as problem:
+        raise UserError(str(problem), hint="autopilot db check says more") from None
+
+
+async def census(settings: Settings, clock: Clock) -> Census:
+    """Markets first, then the ledger: an intent is committed before its machine is asked for, so whatever was listed
+    and was ever intended is found. Raises ``UserError``, ``StoreUnavailable``.
+    """
+    listed, unreadable = await every_instance(settings, clock)
+    async with ledger_as_it_is(settings.ledger_url) as uow:
+        own_id = await uow.note(INSTALL_ID_NOTE) or known_install_id(settings.state_dir)
+        ours = [i for i in listed if own_id is not None and is_ours(i.label, own_id)]
+        leases = await uow.leases_labelled({instance.label for instance in ours})
+    result = Census(own_id, unreadable=unreadable)
+    for instance in listed:
+        if instance not in ours:
+            result.found.append(Found(Kind.FOREIGN, instance, _whose(instance.label)))
+            continue
+        named = [lease for lease in leases if lease.label == instance.label]
+        if any(lease.is_wanted and lease.instance_id in (None, instance.instance_id) for lease in named):
+            result.wanted += 1
+        elif named:
+            result.found.append(Found(Kind.UNWANTED, instance, _fate(instance, named)))
+        else:
+            result.found.append(Found(Kind.UNKNOWN, instance, "the ledger does not know its label"))
+    return result
+
+
+async def every_instance(settings: Settings, clock: Clock) -> tuple[list[Instance], dict[str, str]]:
+    """What all markets list, and why some could not be read. Raises ``UserError``."""
+    providers = connect_markets(settings, clock)
+    async with AsyncExitStack() as stack:
+        for provider in providers.values():
+            stack.push_async_callback(provider.close)
+        return await list_all(list(providers.values()))
+
+
+async def list_all(providers: Sequence[Provider]) -> tuple[list[Instance], dict[str, str]]:
+    read = await asyncio.gather(*(provider.instances() for provider in providers), return_exceptions=True)
+    listed: list[Instance] = []
+    unreadable: dict[str, str] = {}
+    for provider, answer in zip(providers, read, strict=True):
+        if isinstance(answer, MarketUnknown):
+            unreadable[provider.name] = str(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            listed += answer
+    return listed, unreadable
+
+
+def _fate(instance: Instance, named: Sequence[Lease]) -> str:
+    holder = next((lease for lease in named if lease.instance_id == instance.instance_id), None)
+    if holder is None:
+        return "a second machine under one label"
+    if holder.is_over:
+        return f"its lease is over: {holder.state}"
+    return f"to be destroyed, asked {holder.destroy_attempts} times"
+
+
+def _whose(label: str) -> str:
+    parts = read_label(label)
+    return f"installation {parts.install_id}" if parts else "no label of ours"

@@ -1,0 +1,59 @@
+"""SIGSTOP of a real daemon, as when a laptop sleeps or its host is moved: a moment, and longer than a permit lasts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+
+import pytest
+
+from tests.acceptance.stage import SPEED, a_theatre, is_settled, job_text, market_events, show, submit, until
+
+PERMIT_REAL_S = 900 / SPEED
+"""The real time that a machine goes on without us."""
+GRACE_REAL_S = 25.0
+"""For a last checkpoint and the destroy: two market minutes, but on a fast clock a process still takes real seconds."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("is_long", [False, True], ids=["a-moment", "longer-than-a-permit"])
+def test_a_daemon_that_was_stopped_takes_up_where_things_are(is_long: bool) -> None:
+    with a_theatre() as theatre:
+        theatre.start_market()
+        theatre.start_daemon()
+        job_id = submit(theatre, job_text(9000))
+
+        def at_work() -> bool:
+            job = show(theatre, job_id)["job"]
+            return job["status"] == "running" and job["checkpoint"] is not None
+
+        def live() -> int:
+            return sum(not row["destroyed_at"] for row in theatre.emu("instances")["instances"])
+
+        def ended() -> bool:
+            return bool(market_events(theatre, "instance.stopped") or market_events(theatre, "instance.destroyed"))
+
+        until(at_work, "a running job with a checkpoint")
+        saved = show(theatre, job_id)["job"]["checkpoint"]["step"]
+        daemon = theatre.pids[0]
+        os.kill(daemon, signal.SIGSTOP)
+        if is_long:
+            time.sleep(PERMIT_REAL_S * 0.8)
+            assert not ended(), "it ended too soon"
+            # The mailbox is as silent as the daemon: what cannot be saved is kept, on a stopped machine.
+            until(ended, "the end of a machine whose permit ran out", PERMIT_REAL_S * 0.2 + GRACE_REAL_S)
+        else:
+            time.sleep(1)
+        os.kill(daemon, signal.SIGCONT)
+        body = until(
+            lambda: (told := show(theatre, job_id)) and is_settled(theatre, told) and told, "the job's end", 200
+        )
+        assert body["job"]["status"] == "succeeded"
+        assert body["job"]["step"] >= saved
+        made = Counter(event["label"] for event in market_events(theatre, "instance.created"))
+        assert sum(made.values()) <= (2 if is_long else 1)
+        assert max(made.values()) == 1
+        assert live() == 0

@@ -1,0 +1,68 @@
+"""The agent's requests end although the other side never does: its last deed, to destroy itself, is one of them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from autopilot.agent.shipped import web as agent_web
+from autopilot.agent.shipped.markets import ask
+from autopilot.agent.shipped.web import Web
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+DRIPS = {
+    "body": (HEAD + b"Content-Length: 9999999\r\n\r\n", b" "),
+    "until-closed": (HEAD + b"Connection: close\r\n\r\n", b" "),
+    "head": (HEAD, b"X-More: y\r\n"),
+}
+
+
+@pytest.fixture(params=sorted(DRIPS))
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that takes any request and answers a byte at a time."""
+    head, drop = DRIPS[request.param]
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    connection.recv(65536)
+                    connection.sendall(head)
+                    while True:
+                        for byte in drop:
+                            connection.sendall(bytes([byte]))
+                            time.sleep(0.01)
+                except OSError:
+                    continue
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join(5)
+
+
+def test_small_exchanges_are_cut_off_when_their_time_is_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_web, "WHOLE_TIMEOUT_S", 0.2)
+    web = Web()
+    for exchange in (lambda: web.get(url), lambda: web.put(url, b"{}")):
+        began = time.monotonic()
+        with pytest.raises(OSError, match=r"longer than 0\.2 s"):
+            exchange()
+        assert time.monotonic() - began < 2
+
+
+def test_asking_the_market_is_cut_off_too(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autopilot.agent.shipped.markets.WHOLE_TIMEOUT_S", 0.2)
+    with pytest.raises(OSError, match="longer than"):
+        ask(Web(), "DELETE", url, "a-key", {})
