@@ -95,6 +95,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     },
     "outputs": {
         "paths": Key("paths", values.paths, "outputs"),
+        "size": Key("size", values.size_gb, "outputs_gb", needs="paths"),
     },
     "retry": {
         "max_attempts": Key("number", values.count, "max_attempts"),
