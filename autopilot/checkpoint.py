@@ -70,6 +70,14 @@ def progress(step: int, total: int | None = None) -> None:
         _write(place, {"step": int(step), "progress": min(max(step / total, 0.0), 1.0) if total else None})
 
 
+def mlflow_run(run_id: str) -> None:
+    """The MLflow run of this job: from its next checkpoint on, other machines find it in ``MLFLOW_RUN_ID``."""
+    place = os.environ.get("AUTOPILOT_MLFLOW_RUN")
+    if place:
+        with open(place, "w") as file:
+            file.write(run_id)
+
+
 def _write(place: str, body: dict[str, Any]) -> None:
     """Whole or not at all: the agent reads it at any moment."""
     scratch = f"{place}.{os.getpid()}.tmp"

@@ -26,6 +26,7 @@ from autopilot.config.job_keys import (
     Key,
     OnExhausted,
     OnStall,
+    RunAs,
 )
 from autopilot.config.secret_files import checked_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
@@ -55,6 +56,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["secrets"] = _read_variables(document, SECRETS, checked_name)
     fields["inputs"], fields["inputs_gb"] = _read_inputs(document)
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
+    fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["deadline"] = _deadline(document, read, now)
     fields["fall_back"] = (

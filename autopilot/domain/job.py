@@ -108,6 +108,8 @@ class JobSpec:
     """Paths or patterns beneath the work directory that are kept when the job has succeeded."""
     outputs_gb: Decimal = ZERO
     """Their size, if the job file says."""
+    as_root: bool = False
+    """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
     max_attempts: int = 3
     """Failures of the user's own command before the job is FAILED; preemptions never count."""
 

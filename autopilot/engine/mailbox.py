@@ -159,6 +159,7 @@ class Mailbox:
             stall_fails=spec.stall_fails,
             inputs=dict(spec.inputs),
             outputs=spec.outputs,
+            as_root=spec.as_root,
         )
 
     async def _restorable(self, job: Job) -> CheckpointRef | None:

@@ -77,7 +77,8 @@ class Work:
     """What the job runs; ``checkpoint_path`` (file, directory or pattern) is relative to ``workdir``. Empty means none.
 
     ``progress`` says how to read it from the output: a regular expression or ``json``; empty: not at all. Without any
-    for ``stall_s`` the command has hung (0: it never has) and is ended as failed if ``stall_fails``.
+    for ``stall_s`` the command has hung (0: it never has) and is ended as failed if ``stall_fails``; of a command that
+    never says any, the GPUs must have worked.
 
     ``estimate_s`` is how long it takes without interruptions, None when the job does not say; only simulated work
     goes by it.
@@ -96,6 +97,8 @@ class Work:
     """File beneath ``workdir`` → address that it is fetched from before anything runs."""
     outputs: tuple[str, ...] = ()
     """Paths or patterns beneath ``workdir`` that are kept when the command has ended well."""
+    as_root: bool = False
+    """``run`` must not be given a user of its own."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from .chunks import PartWriter, read_index
 from .disk import read_json, write_json
+from .room import run_id
 from .snapshots import Record, Snapshots, copy_part
 from .stored import Stored
 from .transfer import Transfer
@@ -72,7 +73,15 @@ class Download:
         os.remove(self.journal)
         rows = [list(entry) for entry in entries]
         identities = [[entry.name, None] for entry in entries]  # nothing that a job writes is like them
-        record = {**meta, "entries": rows, "slices": slices, "identities": identities, "parts": parts[1:]}
+        run = run_id(index.get("mlflow_run"))
+        record = {
+            **meta,
+            "mlflow_run": run,
+            "entries": rows,
+            "slices": slices,
+            "identities": identities,
+            "parts": parts[1:],
+        }
         self.snapshots.commit(record, self.scratch)
         return True
 

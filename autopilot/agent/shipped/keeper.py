@@ -25,6 +25,7 @@ class Keeper:
         self.web, self.log, self.memory, self.orders, self.speed = web, log, memory, orders, speed
         self.snapshots = Snapshots(os.path.join(home, "snapshots"))
         self.stored = Stored(os.path.join(home, "stored.json"))
+        self.job_uid: int | None = None  # the user that the job's command runs as, if not the agent's
         self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
         self.damaged = 0
         self.cost: dict[str, float] = {}  # for the heartbeat: the market seconds that the last checkpoint took
@@ -49,7 +50,15 @@ class Keeper:
     # -- to the store
 
     def checkpoint(
-        self, path: str, run_epoch: int, step: int | None, *, take: bool = True, whole_at: int = 0, final: bool = False
+        self,
+        path: str,
+        run_epoch: int,
+        step: int | None,
+        *,
+        take: bool = True,
+        whole_at: int = 0,
+        final: bool = False,
+        mlflow_run: str = "",
     ) -> None:
         """Copy what is at ``path`` if it changed and is to be taken, then send the newest copy unless that is done.
 
@@ -58,7 +67,9 @@ class Keeper:
         """
         if not path:
             return
-        meta = {"run_epoch": run_epoch, "n": self.next_number(), "step": step, "uploaded": False}
+        head = {"run_epoch": run_epoch, "n": self.next_number(), "step": step}
+        meta = {**head, "uploaded": False, "mlflow_run": mlflow_run}
+        self.snapshots.job_uid = self.job_uid
         if (
             take
             and whole_at
@@ -145,10 +156,13 @@ class Keeper:
         finally:
             self.downloading = None
 
-    def restore(self, path: str) -> None:
-        """The newest complete checkpoint, of this disk or the one in the orders, put where the job looks for it."""
+    def restore(self, path: str) -> str:
+        """The newest complete checkpoint, of this disk or the one in the orders, put where the job looks for it.
+
+        Answers the MLflow run that it names, if any.
+        """
         if not path:
-            return
+            return ""
         is_fresh = False
         try:
             if self.damaged < TRIES or not self.snapshots.newest_first():  # else: an older one that is here will do
@@ -161,9 +175,11 @@ class Keeper:
                     raise
                 self.seen, self.damaged = fingerprint(path), 0
                 self.log.say(f"restored checkpoint {record['n']} of epoch {record['run_epoch']}")
+                return str(record.get("mlflow_run", ""))
         except Corrupt:
             self.damaged += 1
             raise
+        return ""
 
     # -- what the newest orders say
 

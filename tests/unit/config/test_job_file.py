@@ -35,6 +35,7 @@ python train.py
 setup = "pip install ."
 workdir = "/workspace/bert"
 trust = "secure"
+run_as = "root"
 [env]
 WANDB_MODE = "offline"
 EMPTY = ""
@@ -96,6 +97,7 @@ def test_every_key_is_read() -> None:
         setup="pip install .",
         workdir="/workspace/bert",
         trust=Trust.SECURE,
+        as_root=True,
         env=(("WANDB_MODE", "offline"), ("EMPTY", "")),
         min_vram_gb=Decimal(24),
         disk_gb=Decimal(1500),
