@@ -211,11 +211,17 @@ class ExitRecord:
 
 @dataclass(frozen=True)
 class Part:
-    """``key`` is ``part-<i>`` for one of the checkpoint's own, else ``<lease>/ckpt/<n>/part-<i>``."""
+    """``key`` is ``part-<i>`` for one of the checkpoint's own, else ``<lease>/ckpt/<n>/part-<i>``.
+
+    ``size`` and ``sha256`` are of the object as it is stored. Where ``content_sha256`` is set that is zstd, and these
+    are of what comes out of it.
+    """
 
     key: str
     size: int
     sha256: str
+    content_size: int | None = None
+    content_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -331,9 +337,13 @@ def _part(body: object) -> Part:
     key, sha256 = body.get("key"), body.get("sha256")
     if not isinstance(key, str) or not _PART_KEY.fullmatch(key):
         raise ValueError("not the key of a part")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise ValueError("not a SHA-256")
-    return Part(key=key, size=_whole(body.get("size")), sha256=sha256)
+    content_size, content_sha256 = body.get("content_size"), body.get("content_sha256")
+    for digest in (sha256, sha256 if content_sha256 is None else content_sha256):
+        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise ValueError("not a SHA-256")
+    if (content_size is None) is not (content_sha256 is None):
+        raise ValueError("half a content")
+    return Part(key, _whole(body.get("size")), str(sha256), _whole_or_none(content_size), content_sha256)
 
 
 def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:

@@ -24,6 +24,7 @@ from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
 from .room import Room
+from .squeeze import library
 from .transfer import Abandoned
 from .web import Web
 
@@ -51,6 +52,9 @@ class Agent:
         self.child = Child(self.memory["token"], self.take_output)
         self.keeper = Keeper(home, self.web, self.log, self.memory, lambda: self.machine.orders, self.speed)
         self.home, self.room = home, Room(home)
+        if self.memory["zstd"] is None:
+            self.memory.values["zstd"] = library() is not None
+        self.keeper.squeezes = self.memory["zstd"]
         self.progress = Progress(self.room.progress)
         self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()

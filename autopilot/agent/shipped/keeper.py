@@ -25,6 +25,7 @@ class Keeper:
         self.web, self.log, self.memory, self.orders, self.speed = web, log, memory, orders, speed
         self.snapshots = Snapshots(os.path.join(home, "snapshots"))
         self.stored = Stored(os.path.join(home, "stored.json"))
+        self.squeezes = False  # what it sends, by zstd
         self.job_uid: int | None = None  # the user that the job's command runs as, if not the agent's
         self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
         self.damaged = 0
@@ -115,7 +116,9 @@ class Keeper:
         try:
             upload = Upload(self.web, self.snapshots, self.stored, self.uploading, record)
             known = self.stored.known(*(verified or ("", -1)))
-            self.stored.close(self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest))
+            self.stored.close(
+                self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest, self.squeezes)
+            )
         finally:
             self.uploading = None
         self.memory.save(next_ckpt_n=n + 1, last_ckpt_n=n)
