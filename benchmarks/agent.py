@@ -21,7 +21,7 @@ from typing import Any
 
 from figures import Figure
 
-from autopilot.blobs.s3 import Bucket, S3BlobStore
+from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.ports.checkpoints import keep_verified, verified_manifest
 from autopilot.ports.mailbox import Heartbeat, Work, verified_key
 from autopilot.ports.orders import CheckpointRef, build_orders
@@ -43,7 +43,7 @@ async def measure(root: Path) -> list[Figure]:
 
 
 @contextmanager
-def s3_server(root: Path, prefix: tuple[str, ...] = ()) -> Iterator[S3BlobStore]:
+def s3_server(root: Path, prefix: tuple[str, ...] = ()) -> Iterator[BucketBlobStore]:
     (root / "bucket").mkdir(parents=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -58,14 +58,14 @@ def s3_server(root: Path, prefix: tuple[str, ...] = ()) -> Iterator[S3BlobStore]
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.05)
-        yield S3BlobStore(Bucket("s3://bucket", "bench-id", "bench-key", f"http://127.0.0.1:{port}"))
+        yield BucketBlobStore(Bucket("s3://bucket", "bench-id", "bench-key", f"http://127.0.0.1:{port}"))
     finally:
         server.kill()
         server.wait()
 
 
 class _Bench:
-    def __init__(self, root: Path, store: S3BlobStore) -> None:
+    def __init__(self, root: Path, store: BucketBlobStore) -> None:
         self.root, self.store = root, store
         self.files = root / "job" / "ckpt"
         self.files.mkdir(parents=True)

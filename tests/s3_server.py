@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from autopilot.blobs.s3 import Bucket, S3BlobStore
+from autopilot.blobs.bucket import Bucket, BucketBlobStore
 
 BUCKET, ACCESS_KEY_ID, SECRET_ACCESS_KEY = "checkpoints", "test-access-key", "sentinel-secret-access-key"
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
@@ -57,8 +57,8 @@ class S3Server:
     root: Path
     trouble: Trouble
 
-    def store(self, prefix: str = "") -> S3BlobStore:
-        return S3BlobStore(self.bucket(prefix))
+    def store(self, prefix: str = "") -> BucketBlobStore:
+        return BucketBlobStore(self.bucket(prefix))
 
     def bucket(self, prefix: str = "") -> Bucket:
         return Bucket(f"s3://{BUCKET}/{prefix}", ACCESS_KEY_ID, SECRET_ACCESS_KEY, self.url)

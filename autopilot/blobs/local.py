@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -91,6 +91,10 @@ class LocalBlobStore:
         self.base_url = base_url
         self._signing_key = signing_key
         self._unix_time = unix_time
+
+    @property
+    def put_headers(self) -> Mapping[str, str]:
+        return {}
 
     async def put(self, key: str, data: bytes) -> None:
         target = self.path(key)

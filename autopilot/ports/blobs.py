@@ -7,7 +7,7 @@ Its validity is real time, never market time: the machine that uses it is judged
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Protocol
 
@@ -31,7 +31,13 @@ def checked_key(key: str) -> str:
 
 
 class BlobStore(Protocol):
-    """Every method raises ``ValueError`` for what is not a key; those that do I/O raise ``BlobUnavailable``."""
+    """``put_headers`` go with every PUT to a signed URL.
+
+    Every method raises ``ValueError`` for what is not a key; those that do I/O raise ``BlobUnavailable``.
+    """
+
+    @property
+    def put_headers(self) -> Mapping[str, str]: ...
 
     async def put(self, key: str, data: bytes) -> None:
         """Store ``data`` durably; readers see the old object or the whole new one, never a part."""

@@ -137,6 +137,8 @@ class PutUrls:
     ckpt: tuple[CheckpointUrls, ...]
     out: CheckpointUrls
     """For the outputs of the current run; ``n`` is its epoch."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Go with every PUT."""
 
 
 @dataclass(frozen=True)

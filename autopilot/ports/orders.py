@@ -124,6 +124,7 @@ def build_orders(
             ),
             ckpt=tuple(checkpoint(n) for n in range(next_ckpt_n, next_ckpt_n + CHECKPOINTS_AHEAD)),
             out=outputs(),
+            headers=dict(store.put_headers),
         ),
         next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
     )

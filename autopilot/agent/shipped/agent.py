@@ -139,6 +139,7 @@ class Agent:
         now = self.now()
         if event[0] == "orders" and self.machine.orders_received(event[1], now):
             url = event[1]["next_orders_url"]
+            self.web.put_headers = event[1]["put_urls"]["headers"]
             self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
             self.orders_urls = [url, self.first_orders_url]
         elif event[0] == "done":

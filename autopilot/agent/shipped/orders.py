@@ -19,6 +19,7 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         flags = [work["as_root"], work["stall_fails"]]
         re.compile(work["progress"])
         texts += [*work["inputs"], *work["inputs"].values(), *work["outputs"]]
+        texts += [*put["headers"], *put["headers"].values()]
         texts += [put["heartbeat"], put["exit"], orders["next_orders_url"], *work["env"].values()]
         for slot in put["log"]:
             numbers, texts = [*numbers, slot["boot"], slot["n"]], [*texts, slot["url"]]

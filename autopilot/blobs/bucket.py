@@ -1,6 +1,6 @@
-"""A blob store in a bucket that speaks S3: AWS, R2, B2, MinIO and their like. Machines speak to the bucket itself.
+"""A blob store in a bucket: S3 (AWS, R2, B2, MinIO and their like), Google's, Azure's. Machines speak to it themselves.
 
-The extra ``s3`` brings the library; its URLs are signed here (SigV4), without asking anybody.
+The extra ``s3`` brings the library for all of them; URLs are signed here, without asking anybody.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobUnavailable, checked_key
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import AzureConfig, AzureStore, ClientConfig, GCSConfig, GCSStore, RetryConfig, S3Store
+
+SCHEMES = ("s3", "gs", "az")
 
 REQUEST_TIMEOUT_S = 30
 RETRIES = 2
@@ -32,17 +34,22 @@ class Bucket:
     """Where it is, and the account's key to it, which never leaves this machine."""
 
     url: str
-    access_key_id: str
-    secret_access_key: str
+    """``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``."""
+    key_id: str
+    """Access key id (S3), name of the storage account (Azure), nothing (Google)."""
+    secret: str
+    """The key itself; Google's is the JSON of a service account."""
     endpoint: str | None = None
-    """Address of the service; None: AWS."""
+    """Address of the service; None: that of AWS, Google or Azure."""
     region: str = "us-east-1"
 
 
-class S3BlobStore:
+class BucketBlobStore:
     def __init__(self, bucket: Bucket) -> None:
         """Asks nobody anything. Raises ``UserError`` for an address that names no bucket, or without the library."""
         self._store = _connect(bucket)
+        # Azure asks for it and signs without it; the others do not know it.
+        self.put_headers = {"x-ms-blob-type": "BlockBlob"} if bucket.url.startswith("az:") else {}
 
     async def put(self, key: str, data: bytes) -> None:
         if await _asked(self._store.put_async(checked_key(key), data)) is None:
@@ -90,7 +97,7 @@ class S3BlobStore:
         return self._signed("GET", key, valid_for)
 
     def sign_put(self, key: str, valid_for: timedelta, max_bytes: int) -> str:
-        """S3 cannot bound the size of what is put; ``max_bytes`` is checked when it is read."""
+        """No bucket can bound the size of what is put; ``max_bytes`` is checked when it is read."""
         return self._signed("PUT", key, valid_for)
 
     def _signed(self, method: str, key: str, valid_for: timedelta) -> str:
@@ -100,28 +107,49 @@ class S3BlobStore:
         return url
 
 
-def _connect(bucket: Bucket) -> S3Store:
+def _connect(bucket: Bucket) -> S3Store | GCSStore | AzureStore:
     parts = urlsplit(bucket.url)
-    if parts.scheme != "s3" or not parts.netloc:
-        raise UserError(f"not the address of a bucket: {bucket.url!r}", hint='write it as "s3://bucket/prefix"')
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        hint = 'write it as "s3://bucket/prefix", with gs:// for Google and az:// for Azure'
+        raise UserError(f"not the address of a bucket: {bucket.url!r}", hint=hint)
     prefix = parts.path.strip("/")
     if prefix:
         checked_key(prefix)
     try:
-        from obstore.store import S3Store
+        from obstore.exceptions import BaseError
+        from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError:
         raise UserError("buckets need an extra of autopilot", hint='pip install "gpu-autopilot[s3]"') from None
     timeout = timedelta(seconds=REQUEST_TIMEOUT_S)
+    client: ClientConfig = {"allow_http": True, "timeout": timeout, "connect_timeout": timeout / 3}
+    retry: RetryConfig = {"max_retries": RETRIES, "retry_timeout": timeout}
+    try:
+        if parts.scheme == "gs":
+            config: GCSConfig = {"service_account_key": bucket.secret}
+            if bucket.endpoint:
+                config["base_url"] = bucket.endpoint
+            return GCSStore(
+                parts.netloc, prefix=prefix or None, config=config, client_options=client, retry_config=retry
+            )
+        if parts.scheme == "az":
+            account: AzureConfig = {"account_name": bucket.key_id, "account_key": bucket.secret}
+            if bucket.endpoint:
+                account["endpoint"] = bucket.endpoint
+            return AzureStore(
+                parts.netloc, prefix=prefix or None, config=account, client_options=client, retry_config=retry
+            )
+    except BaseError as error:
+        raise UserError(f"the key of {bucket.url} is none: {str(error).partition(chr(10))[0]}") from None
     return S3Store(
         parts.netloc,
         prefix=prefix or None,
         endpoint=bucket.endpoint,
         region=bucket.region,
-        access_key_id=bucket.access_key_id,
-        secret_access_key=bucket.secret_access_key,
+        access_key_id=bucket.key_id,
+        secret_access_key=bucket.secret,
         virtual_hosted_style_request=bucket.endpoint is None,
-        client_options={"allow_http": True, "timeout": timeout, "connect_timeout": timeout / 3},
-        retry_config={"max_retries": RETRIES, "retry_timeout": timeout},
+        client_options=client,
+        retry_config=retry,
     )
 
 
