@@ -115,7 +115,10 @@ def soak(theatre: Theatre, witness: Witness, steps: int, moments: list[int]) -> 
         started = len(witness.starts())
         favour(theatre, runpod=i % 2 == 0)
         preempt(theatre, lease)
-        until(lambda n=started: len(witness.starts()) > n, f"the start after preemption {i}", 180)
+        try:
+            until(lambda n=started: len(witness.starts()) > n, f"the start after preemption {i}", 180)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; the job: {show(theatre, job_id)['job']}") from None
     until(lambda: witness.step() >= steps, "the last step", 240)
     Path(f"{witness.path}.may-finish").touch()
     return until(lambda: (b := show(theatre, job_id)) and is_settled(theatre, b) and b, "the end", 120)
