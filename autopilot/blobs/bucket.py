@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
+import time
 from collections.abc import Awaitable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+from autopilot.blobs import sts
 from autopilot.domain.errors import UserError
-from autopilot.ports.blobs import BlobUnavailable, checked_key
+from autopilot.ports.blobs import BlobUnavailable, Grant, checked_key
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, AzureStore, ClientConfig, GCSConfig, GCSStore, RetryConfig, S3Store
@@ -42,12 +45,18 @@ class Bucket:
     endpoint: str | None = None
     """Address of the service; None: that of AWS, Google or Azure."""
     region: str = "us-east-1"
+    role: str | None = None
+    """ARN of the role whose temporary keys machines get; None: they get signed URLs alone."""
+    token_service: str | None = None
+    """Address of the service that gives them; None: that of AWS in the region."""
 
 
 class BucketBlobStore:
     def __init__(self, bucket: Bucket) -> None:
         """Asks nobody anything. Raises ``UserError`` for an address that names no bucket, or without the library."""
         self._store = _connect(bucket)
+        self._bucket = bucket
+        self._grants: dict[tuple[frozenset[str], frozenset[str]], tuple[float, Grant]] = {}
         # Azure asks for it and signs without it; the others do not know it.
         self.put_headers = {"x-ms-blob-type": "BlockBlob"} if bucket.url.startswith("az:") else {}
 
@@ -92,6 +101,32 @@ class BucketBlobStore:
 
     async def delete_prefix(self, prefix: str) -> None:
         await self.delete(await self.keys(prefix))
+
+    async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
+        bucket = self._bucket
+        if bucket.role is None:
+            return None
+        wish, now = (frozenset(write), frozenset(read)), time.monotonic()
+        self._grants = {known: kept for known, kept in self._grants.items() if kept[0] > now}
+        if wish not in self._grants:
+            self._grants[wish] = now + sts.VALID_FOR.total_seconds() / 2, await self._granted(*wish)
+        return replace(self._grants[wish][1], at=int(time.time()))
+
+    async def _granted(self, write: Collection[str], read: Collection[str]) -> Grant:
+        bucket, parts = self._bucket, urlsplit(self._bucket.url)
+        role = sts.Role(
+            arn=bucket.role or "",
+            endpoint=bucket.token_service or f"https://sts.{bucket.region}.amazonaws.com",
+            region=bucket.region,
+            key_id=bucket.key_id,
+            secret=bucket.secret,
+        )
+        beneath = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
+        writes, reads = ([f"{beneath}{checked_key(each)}/*" for each in sorted(keys)] for keys in (write, read))
+        session = re.sub(r"[^\w+=,.@-]", "-", "-".join(sorted(write)))[-64:]
+        keys = await sts.assume(role, session, sts.policy(parts.netloc, writes, reads))
+        base = self.sign_get("x", sts.VALID_FOR).partition("?")[0].removesuffix("/x")
+        return Grant(base, bucket.region, *keys, at=0)
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:
         return self._signed("GET", key, valid_for)

@@ -100,6 +100,8 @@ class Blobs(_Section):
     endpoint: Url | None = None
     region: str = "us-east-1"
     key_file: Location | None = None
+    role: str | None = None
+    token_service: Url | None = None
 
 
 class Engine(_Section):

@@ -1,6 +1,6 @@
 """Where checkpoints and the mailbox live: whole objects under flat keys, and URLs that allow one act on one object.
 
-A URL is bound to one method and one key and it expires; there are no credentials for a prefix and no listing.
+A URL is bound to one method and one key and it expires; nothing lists. Keys for a prefix are an option (``grant``).
 Its validity is real time, never market time: the machine that uses it is judged by the store's own clock.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -28,6 +29,20 @@ def checked_key(key: str) -> str:
     if len(key) > MAX_KEY_LENGTH or not all(_SEGMENT.fullmatch(segment) for segment in key.split("/")):
         raise ValueError(f"not a blob key: {key[:80]!r}")
     return key
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Temporary keys by which a machine signs its own URLs; of no use beyond what they are narrowed to."""
+
+    base_url: str
+    """Beneath which keys of this store lie."""
+    region: str
+    key_id: str
+    secret: str
+    token: str
+    at: int
+    """The time now, in seconds since 1970, that signatures are dated by."""
 
 
 class BlobStore(Protocol):
@@ -65,6 +80,10 @@ class BlobStore(Protocol):
 
     async def delete(self, keys: Collection[str]) -> None:
         """Delete these objects; fine when some are not there."""
+        ...
+
+    async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
+        """Keys to put and get objects under these prefixes, for an hour or less; None where the store gives none."""
         ...
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:

@@ -155,6 +155,8 @@ class Orders:
     restore: RestoreUrls | None
     put_urls: PutUrls
     next_orders_url: str
+    grant: Mapping[str, str | int] | None = None
+    """Keys for parts beneath ``jobs/<job>``: those of ``blobs.Grant``, and ``place``, which is that prefix."""
 
     def to_json(self) -> bytes:
         return _dump(self)

@@ -202,7 +202,10 @@ def bucket(settings: Settings) -> BucketBlobStore:
     """The bucket that is configured. Raises ``UserError``."""
     assert settings.blobs.url is not None, "asked for only when it is set"
     name, secret = settings.bucket_key()
-    return BucketBlobStore(Bucket(settings.blobs.url, name, secret, settings.blobs.endpoint, settings.blobs.region))
+    blobs = settings.blobs
+    return BucketBlobStore(
+        Bucket(settings.blobs.url, name, secret, blobs.endpoint, blobs.region, blobs.role, blobs.token_service)
+    )
 
 
 def _parse(text: str, source: str, now: datetime) -> JobSpec:

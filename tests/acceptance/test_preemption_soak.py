@@ -38,6 +38,9 @@ workdir = "/workspace"
 gpu = "RTX 4090:1"
 disk = "20GB"
 
+[spot]
+policy = "spot"
+
 [budget]
 total = "$200.00"
 

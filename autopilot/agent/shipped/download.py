@@ -48,11 +48,13 @@ class Download:
         self.scratch = os.path.join(snapshots.directory, "fetching")
         self.journal = self.scratch + ".done"  # no .json: it is no record of a snapshot
         self.lock = threading.Lock()
+        self.keys: dict[int, str] = {}  # of its parts, as seen from the job
 
     def fetch(self, restore: dict[str, Any]) -> bool:
         """Whether it was fetched: not if it or a newer one is here. Raises ``Corrupt``, ``OSError``."""
         meta, parts = read_manifest(self.web.get(restore["manifest_url"]), restore["lease"])
         self.stored.close(restore["lease"], meta["n"], [[*content(part), *part["stored"]] for part in parts])
+        self.keys = {i: part["stored"].key for i, part in enumerate(parts)}
         here = self.snapshots.newest_first()
         if here and (here[0]["run_epoch"], here[0]["n"]) >= (meta["run_epoch"], meta["n"]):
             return False

@@ -10,6 +10,7 @@ from typing import Any
 from .download import Download
 from .log import Log
 from .memory import Memory
+from .sigv4 import presigned
 from .snapshots import TRIES, Moved, Snapshots
 from .stored import Stored
 from .transfer import Transfer
@@ -25,6 +26,8 @@ class Keeper:
         self.web, self.log, self.memory, self.orders, self.speed = web, log, memory, orders, speed
         self.snapshots = Snapshots(os.path.join(home, "snapshots"))
         self.stored = Stored(os.path.join(home, "stored.json"))
+        self.granted: Any = None
+        self.granted_at = 0.0
         self.squeezes = False  # what it sends, by zstd
         self.job_uid: int | None = None  # the user that the job's command runs as, if not the agent's
         self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
@@ -103,7 +106,10 @@ class Keeper:
         self.memory.save(next_ckpt_n=n)  # what the heartbeat asks URLs for
         restore = self.restore_orders()
         verified = (restore["lease"], restore["n"]) if restore else None
-        self.uploading = Transfer(lambda: self.slot(n), self.ask, self.speed)
+        key = f"{self.lease()}/ckpt/{n}/part-"
+        self.uploading = Transfer(
+            lambda: self.slot(n), self.ask, self.speed, lambda number: self.own_url("PUT", key + str(number))
+        )
 
         def put_manifest(manifest: bytes) -> None:
             # From here on others may see it: other content needs another number.
@@ -155,7 +161,9 @@ class Keeper:
             return False
         self.downloading = Transfer(self.restore_orders, self.ask, self.speed)
         try:
-            return Download(self.web, self.snapshots, self.stored, self.downloading).fetch(restore)
+            download = Download(self.web, self.snapshots, self.stored, self.downloading)
+            self.downloading.sign = lambda number: self.own_url("GET", download.keys.get(number, ""))
+            return download.fetch(restore)
         finally:
             self.downloading = None
 
@@ -185,6 +193,17 @@ class Keeper:
         return ""
 
     # -- what the newest orders say
+
+    def own_url(self, method: str, key: str) -> str:
+        """Signed here, where the orders give keys to sign with; else nothing. ``key``: as seen from the job."""
+        orders = self.orders()
+        grant = orders["grant"] if orders and key else None
+        if not grant:
+            return ""
+        if grant != self.granted:
+            self.granted, self.granted_at = grant, time.clock_gettime(time.CLOCK_BOOTTIME)
+        elapsed_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.granted_at
+        return presigned(method, f"{grant['place']}/{key}", grant, grant["at"] + elapsed_s)
 
     def lease(self) -> str:
         orders = self.orders()

@@ -26,6 +26,10 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         for slot in [*put["ckpt"], put["out"], *([restore] if restore else [])]:
             numbers = [*numbers, slot["n"], slot["first_part"]]
             texts = [*texts, slot["manifest_url"], *slot["part_urls"]]
+        grant = orders["grant"]
+        if grant:
+            numbers.append(grant["at"])
+            texts += [grant[name] for name in ("place", "base_url", "region", "key_id", "secret", "token")]
         if restore:
             texts.append(restore["lease"])
         whole = all(type(flag) is bool for flag in flags) and orders["v"] == 1 and orders["role"] in ROLES
