@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,13 +120,23 @@ def soak(theatre: Theatre, witness: Witness, steps: int, moments: list[int]) -> 
         started = len(witness.starts())
         favour(theatre, runpod=i % 2 == 0)
         preempt(theatre, lease)
-        try:
+        with told_by(theatre, job_id):
             until(lambda n=started: len(witness.starts()) > n, f"the start after preemption {i}", 180)
-        except AssertionError as late:
-            raise AssertionError(f"{late}; the job: {show(theatre, job_id)['job']}") from None
     until(lambda: witness.step() >= steps, "the last step", 240)
     Path(f"{witness.path}.may-finish").touch()
-    return until(lambda: (b := show(theatre, job_id)) and is_settled(theatre, b) and b, "the end", 120)
+    with told_by(theatre, job_id):
+        return until(lambda: (b := show(theatre, job_id)) and is_settled(theatre, b) and b, "the end", 240)
+
+
+@contextmanager
+def told_by(theatre: Theatre, job_id: str) -> Iterator[None]:
+    """What does not come about is told with what the daemon says of it."""
+    try:
+        yield
+    except AssertionError as late:
+        body = show(theatre, job_id)
+        open_leases = [lease for lease in body["leases"] if lease["settled_at"] is None]
+        raise AssertionError(f"{late}; the job: {body['job']}; not settled: {open_leases}") from None
 
 
 def uninterrupted(root: Path, steps: int) -> str:

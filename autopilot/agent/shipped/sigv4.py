@@ -26,6 +26,7 @@ def presigned(method: str, key: str, grant: dict[str, Any], at: float) -> str:
         "X-Amz-Security-Token": grant["token"],
         "X-Amz-SignedHeaders": "host",
     }
+    query = {name: value for name, value in query.items() if value}  # keys that are not temporary have no token
     encoded = urllib.parse.urlencode(sorted(query.items()), quote_via=urllib.parse.quote, safe=SAFE)
     request = f"{method}\n{path}\n{encoded}\nhost:{base.netloc}\n\nhost\nUNSIGNED-PAYLOAD"
     signed = signature(grant["secret"], scope, stamp, request)

@@ -134,9 +134,12 @@ async def weed(tmp_path: Path) -> AsyncIterator[Bucket]:
     process = await asyncio.create_subprocess_exec(WEED, *arguments, **quiet)
     endpoint = f"http://127.0.0.1:{ports[3]}"
     bucket = Bucket("s3://box/autopilot", "weed-key", "weed-secret", endpoint, role=ROLE, token_service=endpoint)
+    keys = {"base_url": endpoint, "region": "us-east-1", "key_id": "weed-key", "secret": "weed-secret", "token": ""}
     try:
         for _ in range(200):
-            with suppress(BlobUnavailable):
+            with suppress(BlobUnavailable, aiohttp.ClientError):
+                url = presigned("PUT", "box", keys, time.time())
+                assert await asked("PUT", url) in (200, 409, 500, 503)
                 await BucketBlobStore(bucket).put("ready", b"")
                 break
             await asyncio.sleep(0.2)
