@@ -25,7 +25,7 @@ from .orders import parse_orders
 from .progress import Progress
 from .room import Room
 from .squeeze import library
-from .transfer import Abandoned
+from .transfer import Abandoned, step_aside
 from .web import Web
 
 POLL_S = 15.0
@@ -167,6 +167,8 @@ class Agent:
     def attempt(self, task: str) -> None:
         error = ""
         try:
+            if task in ("checkpoint", "prefetch"):
+                step_aside()
             getattr(self, task)()
             self.log.solved(task)
         except Abandoned as failure:
