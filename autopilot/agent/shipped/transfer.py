@@ -15,7 +15,7 @@ WORKERS = 4
 PART_TRIES = 4
 RETRY_S = 0.5
 URL_WAIT_S = 120.0
-NICENESS = 19
+NICENESS = 10
 
 
 class Abandoned(Exception):
@@ -23,8 +23,9 @@ class Abandoned(Exception):
 
 
 def step_aside() -> None:
-    """The job comes first: this thread gets what processor it leaves, and 1.5 % of one that it does not; of the disk
-    as well, whose scheduler goes by the same. On Linux both are the thread's own."""
+    """The job comes first: this thread gets what processor it leaves, and a tenth of what it would have beside it; of
+    the disk as well, whose scheduler goes by the same. Less would starve uploads beside a job that uses every core.
+    On Linux both are the thread's own."""
     os.nice(NICENESS)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
