@@ -46,7 +46,7 @@ def on_that_disk(host: Host, root: Path) -> Host:
     return host
 
 
-async def test_the_command_is_another_user_and_sees_no_key(world: World, reachable: Path) -> None:
+async def test_the_command_is_another_user_and_sees_no_key(reachable: Path, world: World) -> None:
     work = Work(
         setup='id -u > made-by; echo fetched > "$HOME/model"',
         run=f'cat "$HOME/model"; {LOOK_AROUND} echo state > ckpt; sleep 1000',
@@ -87,7 +87,7 @@ async def test_the_command_is_another_user_and_sees_no_key(world: World, reachab
     ],
 )
 async def test_where_it_cannot_be_the_agent_says_so_and_the_job_runs(
-    world: World, reachable: Path, change: dict[str, object], why: str
+    reachable: Path, world: World, change: dict[str, object], why: str
 ) -> None:
     work = Work(**{"run": "id -u; echo done", **change})  # type: ignore[arg-type]
     lease = await world.lease("a", work)
@@ -101,7 +101,7 @@ async def test_where_it_cannot_be_the_agent_says_so_and_the_job_runs(
     assert "\n0\n" in lease.log()
 
 
-async def test_a_file_that_the_job_is_writing_is_seen_by_its_owner(world: World, reachable: Path) -> None:
+async def test_a_file_that_the_job_is_writing_is_seen_by_its_owner(reachable: Path, world: World) -> None:
     script = "exec 3> ckpt; echo half >&3; sleep 2; echo whole >&3; exec 3>&-; touch closed; sleep 1000"
     lease = await world.lease("a", Work(run=script, checkpoint_path="ckpt"), checkpoint_interval_s=20)
     host = on_that_disk(world.host(lease), reachable)

@@ -104,7 +104,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-async def test_a_full_disk_is_said_and_the_job_goes_on_once_there_is_room(world: World, small_disk: Path) -> None:
+async def test_a_full_disk_is_said_and_the_job_goes_on_once_there_is_room(small_disk: Path, world: World) -> None:
     work = Work(
         run="head -c 8000000 /dev/urandom > state; head -c 13000000 /dev/zero > ballast;"
         " while [ -e ballast ]; do sleep 0.1; done; echo whole > mark; sleep 1000",
