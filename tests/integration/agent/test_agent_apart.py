@@ -78,6 +78,7 @@ async def test_the_command_is_another_user_and_sees_no_key(reachable: Path, worl
     assert JOB in host.console.read_text() or "state\nstate\nmore\n" in other.log()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -45,6 +45,7 @@ async def test_paused_for_hours_it_goes_on_where_it_was(world: World) -> None:
     assert world.market_calls == []
 
 
+@pytest.mark.slow
 async def test_frozen_past_its_permit_it_wakes_saves_apart_and_goes(world: World) -> None:
     """A zombie: its job has gone on elsewhere meanwhile. What it writes lies beneath its own lease."""
     lease = await world.lease("a", PRECIOUS, permit_ttl_s=240)
@@ -215,6 +216,7 @@ async def test_killed_between_any_two_steps_nothing_is_lost(world: World, tmp_pa
     assert await dying(world, tmp_path, range(1, 1000)) >= 100
 
 
+@pytest.mark.slow
 async def test_killed_at_any_moment_as_a_whole_it_goes_on(world: World) -> None:
     """The whole machine, at moments that have nothing to do with its steps."""
     lease: Lease = await world.lease("a", PRECIOUS, checkpoint_interval_s=15)

@@ -90,6 +90,7 @@ async def test_an_upload_that_was_cut_off_goes_on(s3: S3Server, machine: Machine
     assert await machine.verify() is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "evil",
     [
