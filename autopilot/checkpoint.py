@@ -27,7 +27,6 @@ from typing import Any
 AT_HOME_EVERY_S = 600.0
 
 _started = time.monotonic()
-_saved_at_ns = time.time_ns()
 _saved_at = _started
 _told_to_stop = False
 _watching = False
@@ -46,16 +45,13 @@ def should_save() -> bool:
         return True
     if not request:
         return time.monotonic() - _saved_at >= AT_HOME_EVERY_S
-    try:
-        return os.stat(request).st_mtime_ns > _saved_at_ns
-    except OSError:
-        return False
+    return _requested() != _answered
 
 
 def saved(path: str | None = None, *, step: int | None = None) -> None:
     """What stands at the checkpoint path is whole, of that step. After SIGTERM this ends the program (code 143)."""
-    global _saved_at, _saved_at_ns
-    _saved_at, _saved_at_ns = time.monotonic(), time.time_ns()
+    global _saved_at, _answered
+    _saved_at, _answered = time.monotonic(), _requested()
     mark = os.environ.get("AUTOPILOT_CHECKPOINT_MARK")
     if mark:
         _write(mark, {"path": path, "step": step})
@@ -68,6 +64,25 @@ def progress(step: int, total: int | None = None) -> None:
     place = os.environ.get("AUTOPILOT_PROGRESS_FILE")
     if place:
         _write(place, {"step": int(step), "progress": min(max(step / total, 0.0), 1.0) if total else None})
+
+
+def mlflow_run(run_id: str) -> None:
+    """The MLflow run of this job: from its next checkpoint on, other machines find it in ``MLFLOW_RUN_ID``."""
+    place = os.environ.get("AUTOPILOT_MLFLOW_RUN")
+    if place:
+        with open(place, "w") as file:
+            file.write(run_id)
+
+
+def _requested() -> int:
+    """When the agent asked last: compared for being another, never for being later, for clocks are set back."""
+    try:
+        return os.stat(os.environ["AUTOPILOT_SAVE_REQUEST"]).st_mtime_ns
+    except (KeyError, OSError):
+        return 0
+
+
+_answered = _requested()  # what was asked of an earlier run
 
 
 def _write(place: str, body: dict[str, Any]) -> None:

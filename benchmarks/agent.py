@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,7 @@ from typing import Any
 
 from figures import Figure
 
-from autopilot.blobs.s3 import Bucket, S3BlobStore
+from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.ports.checkpoints import keep_verified, verified_manifest
 from autopilot.ports.mailbox import Heartbeat, Work, verified_key
 from autopilot.ports.orders import CheckpointRef, build_orders
@@ -29,7 +30,7 @@ from autopilot.ports.orders import CheckpointRef, build_orders
 MACHINE = Path(__file__).with_name("agent_machine.py")
 FILES, FILE_BYTES = 8, 64 << 20
 REPEATS = 3
-STEPS = 400
+TRAINING_S, WINDOW_S = 20, 0.5
 TRAINING_CORE, SPARE_CORE = ("taskset", "-c", "0"), ("taskset", "-c", "1")
 JOB = "bench"
 HOUR = timedelta(hours=1)
@@ -43,7 +44,7 @@ async def measure(root: Path) -> list[Figure]:
 
 
 @contextmanager
-def s3_server(root: Path, prefix: tuple[str, ...] = ()) -> Iterator[S3BlobStore]:
+def s3_server(root: Path, prefix: tuple[str, ...] = ()) -> Iterator[BucketBlobStore]:
     (root / "bucket").mkdir(parents=True)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -58,14 +59,14 @@ def s3_server(root: Path, prefix: tuple[str, ...] = ()) -> Iterator[S3BlobStore]
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.05)
-        yield S3BlobStore(Bucket("s3://bucket", "bench-id", "bench-key", f"http://127.0.0.1:{port}"))
+        yield BucketBlobStore(Bucket("s3://bucket", "bench-id", "bench-key", f"http://127.0.0.1:{port}"))
     finally:
         server.kill()
         server.wait()
 
 
 class _Bench:
-    def __init__(self, root: Path, store: S3BlobStore) -> None:
+    def __init__(self, root: Path, store: BucketBlobStore) -> None:
         self.root, self.store = root, store
         self.files = root / "job" / "ckpt"
         self.files.mkdir(parents=True)
@@ -111,27 +112,61 @@ class _Bench:
         ]
 
     async def overhead(self) -> list[Figure]:
-        """Steps of a training on one core, alone and beside an upload at 50 MB/s from another, taken in turn.
+        """Steps of one training, while an upload at 50 MB/s beside it is stopped and continued every half second.
 
-        The store is on that other core, too: in truth it is elsewhere.
+        The upload is on another core, then on the same one. The store is always on that other core: in truth it is
+        elsewhere. Whole durations, which other programs disturb, and the processor's time, which they hardly do.
         """
-        alone, beside = [], []
-        for repeat in range(REPEATS):
-            self.change_a_tenth(everything=True)
-            alone.append(await self.steps())
-            upload = asyncio.create_task(
-                self.run(f"busy{repeat}", "checkpoint_slowly", 0, self.files, prefix=SPARE_CORE)
-            )
-            await asyncio.sleep(1)
-            beside.append(await self.steps())
-            await upload
-        share = [100 * (b / a - 1) for a, b in zip(alone, beside, strict=True)]
-        return [Figure("a training step beside an upload at 50 MB/s takes longer by", share, "%", 1)]
+        figures = []
+        for where, core in (("on another core", SPARE_CORE), ("on the same core", TRAINING_CORE)):
+            walls, cpus, speeds = [], [], []
+            for repeat in range(REPEATS):
+                self.change_a_tenth(everything=True)
+                lease = f"busy-{core[-1]}-{repeat}"
+                wall, cpu = await self.slowed_by_an_upload(lease, core)
+                walls.append(wall)
+                cpus.append(cpu)
+                sent = [await self.store.size(key) for key in await self.store.keys(f"jobs/{JOB}/{lease}/ckpt")]
+                speeds.append(sum(filter(None, sent)) / 1e6 / (TRAINING_S / 2))
+            figures.append(Figure(f"a training step beside an upload at 50 MB/s {where} takes longer by", walls, "%"))
+            figures.append(Figure("… of processor time (target: below 1)", cpus, "%"))
+            figures.append(Figure("… the upload meanwhile", speeds, "MB/s"))
+        return figures
 
-    async def steps(self) -> float:
-        """The median duration of a step."""
-        answer = await _json([str(MACHINE), "steps", str(STEPS)], {"OPENBLAS_NUM_THREADS": "1"}, TRAINING_CORE)
-        return float(answer["median_s"])
+    async def slowed_by_an_upload(self, lease: str, core: tuple[str, ...]) -> tuple[float, float]:
+        """Percent by which a step takes longer: of time, and of processor time."""
+        arguments = self.arguments(lease, "checkpoint_slowly", 0, self.files)
+        upload = await asyncio.create_subprocess_exec(*core, sys.executable, *arguments, stdout=subprocess.DEVNULL)
+        while not await self.store.keys(f"jobs/{JOB}/{lease}/ckpt"):  # noqa: ASYNC110 -- it hashes first
+            await asyncio.sleep(0.1)
+        training = asyncio.create_task(
+            _json([str(MACHINE), "steps", str(TRAINING_S)], {"OPENBLAS_NUM_THREADS": "1"}, TRAINING_CORE)
+        )
+        windows: list[tuple[float, float, bool]] = []
+        is_on = True
+        while not training.done() and upload.returncode is None:
+            began = time.monotonic()
+            await asyncio.sleep(WINDOW_S)
+            windows.append((began, time.monotonic(), is_on))
+            is_on = not is_on
+            with suppress(ProcessLookupError):
+                upload.send_signal(signal.SIGCONT if is_on else signal.SIGSTOP)
+        with suppress(ProcessLookupError):
+            upload.kill()
+        await upload.wait()
+        steps = (await training)["steps"]
+        slower = []
+        for column in (1, 2):
+            beside, alone = (
+                [
+                    step[column]
+                    for step in steps
+                    if any(on is wanted and a <= step[0] and step[0] + step[1] <= b for a, b, on in windows)
+                ]
+                for wanted in (True, False)
+            )
+            slower.append(100 * (median(beside) / median(alone) - 1))
+        return slower[0], slower[1]
 
     def change_a_tenth(self, everything: bool = False) -> None:
         """A tenth of the bytes, in one place: as a job that trains few of its layers."""
@@ -147,8 +182,10 @@ class _Bench:
         n: int,
         files: Path,
         restore: CheckpointRef | None = None,
-        prefix: tuple[str, ...] = (),
     ) -> dict[str, Any]:
+        return await _json(self.arguments(lease, what, n, files, restore), {})
+
+    def arguments(self, lease: str, what: str, n: int, files: Path, restore: CheckpointRef | None = None) -> list[str]:
         beat = Heartbeat(1, 1, 1, 1, "restoring", next_ckpt_n=n, parts_wanted=256)
         orders = build_orders(
             self.store,
@@ -167,7 +204,7 @@ class _Bench:
         request = self.root / "request.json"
         request.write_text(json.dumps({"orders": json.loads(orders.to_json()), **urls}))
         home = self.root / f"home-{lease}"
-        return await _json([str(MACHINE), what, str(request), str(home), str(files)], {}, prefix)
+        return [str(MACHINE), what, str(request), str(home), str(files)]
 
     def plain_urls(self) -> dict[str, list[str]]:
         keys = [f"plain/{i}" for i in range(FILES)]

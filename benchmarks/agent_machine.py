@@ -1,4 +1,4 @@
-"""What ``agent`` measures, as a process of its own: WHAT REQUEST HOME FILES, or ``steps`` COUNT. Prints JSON."""
+"""What ``agent`` measures, as a process of its own: WHAT REQUEST HOME FILES, or ``steps`` SECONDS. Prints JSON."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ import os
 import sys
 import time
 from pathlib import Path
-from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-SLOW_BYTES_PER_S = 50e6
+SLOW_BYTES_PER_S, WORKERS = 50e6, 4
 
 
-def steps(count: int) -> dict[str, Any]:
+def steps(seconds: float) -> dict[str, Any]:
+    """Of a training that goes on for so long: when each began, how long it took, and its processor time."""
     import numpy as np
 
     rng = np.random.default_rng(1)
     weights, batch = rng.standard_normal((512, 512)), rng.standard_normal((128, 512))
-    took = []
-    for _ in range(count):
-        began = time.perf_counter()
+    taken = []
+    end = time.monotonic() + seconds
+    while (began := time.monotonic()) < end:
+        cpu_began = time.process_time()
         for _ in range(4):
             batch = np.tanh(batch @ weights) / 2
-        took.append(time.perf_counter() - began)
-    return {"median_s": median(took)}
+        taken.append((began, time.monotonic() - began, time.process_time() - cpu_began))
+    return {"steps": taken}
 
 
 def peak_mb() -> float:
@@ -35,7 +36,7 @@ def peak_mb() -> float:
 
 
 def act(what: str, request: dict[str, Any], home: Path, files: Path) -> dict[str, Any]:
-    from autopilot.agent.shipped import web
+    from autopilot.agent.shipped import transfer, web
     from autopilot.agent.shipped.keeper import Keeper
     from autopilot.agent.shipped.log import Log
     from autopilot.agent.shipped.memory import Memory
@@ -45,6 +46,7 @@ def act(what: str, request: dict[str, Any], home: Path, files: Path) -> dict[str
     keeper = Keeper(str(home), channel, Log(1), Memory(str(home), str(home / "c")), lambda: request["orders"], 1.0)
     if what == "checkpoint_slowly":
         slow_down(web)
+        transfer.step_aside()  # as in the agent, where it is a thread of its own
     idle, cpu_began, began = peak_mb(), time.process_time(), time.perf_counter()
     if what.startswith("checkpoint"):
         keeper.checkpoint(str(files), 1, None)
@@ -62,12 +64,12 @@ def act(what: str, request: dict[str, Any], home: Path, files: Path) -> dict[str
 
 def slow_down(web: Any) -> None:
     """All uploads together at the speed of a usual line."""
-    send, began, sent = web.Web.send, time.perf_counter(), [0]
+    send = web.Web.send
 
     def slowly(self: Any, url: str, body: Any, size: int) -> None:
+        began = time.perf_counter()
         send(self, url, body, size)
-        sent[0] += size
-        time.sleep(max(sent[0] / SLOW_BYTES_PER_S - (time.perf_counter() - began), 0))
+        time.sleep(max(WORKERS * size / SLOW_BYTES_PER_S - (time.perf_counter() - began), 0))
 
     web.Web.send = slowly
 
@@ -96,7 +98,7 @@ def plain_get(url: str, path: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "steps":
-        answer = steps(int(sys.argv[2]))
+        answer = steps(float(sys.argv[2]))
     else:
         what, request_path, home_path, files_path = sys.argv[1:]
         answer = act(what, json.loads(Path(request_path).read_text()), Path(home_path), Path(files_path))

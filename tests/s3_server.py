@@ -17,7 +17,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from autopilot.blobs.s3 import Bucket, S3BlobStore
+from autopilot.blobs.bucket import Bucket, BucketBlobStore
 
 BUCKET, ACCESS_KEY_ID, SECRET_ACCESS_KEY = "checkpoints", "test-access-key", "sentinel-secret-access-key"
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
@@ -46,8 +46,8 @@ class Trouble:
     """Only paths that contain this."""
     seen: list[tuple[str, str, int]] = field(default_factory=list)
     """(method, path, status) of every request that was answered."""
-    bodies: list[bytes] = field(default_factory=list)
-    """What machines sent, URLs and headers included; kept while ``is_recording``."""
+    of_machines: list[bytes] = field(default_factory=list)
+    """What came by signed URLs and what was answered, URLs and headers included; kept while ``is_recording``."""
     is_recording: bool = False
 
 
@@ -57,8 +57,8 @@ class S3Server:
     root: Path
     trouble: Trouble
 
-    def store(self, prefix: str = "") -> S3BlobStore:
-        return S3BlobStore(self.bucket(prefix))
+    def store(self, prefix: str = "") -> BucketBlobStore:
+        return BucketBlobStore(self.bucket(prefix))
 
     def bucket(self, prefix: str = "") -> Bucket:
         return Bucket(f"s3://{BUCKET}/{prefix}", ACCESS_KEY_ID, SECRET_ACCESS_KEY, self.url)
@@ -121,9 +121,10 @@ class _Proxy:
     async def pass_on(self, request: web.Request) -> web.StreamResponse:
         trouble = self._trouble
         is_meant = trouble.only in request.path
-        if trouble.is_recording:
+        is_kept = trouble.is_recording and "X-Amz-Signature" in request.query
+        if is_kept:
             headers = "".join(f"{name}: {value}\n" for name, value in request.headers.items())
-            trouble.bodies.append(f"{request.method} {request.raw_path}\n{headers}".encode())
+            trouble.of_machines.append(f"{request.method} {request.raw_path}\n{headers}".encode())
         for status in list(trouble.refuse) if is_meant else ():
             if trouble.refuse[status] > 0:
                 trouble.refuse[status] -= 1
@@ -135,7 +136,7 @@ class _Proxy:
             return _cut(request)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         url = URL(self._target + request.raw_path, encoded=True)
-        body = self._body(request) if request.body_exists else None
+        body = self._body(request, is_kept) if request.body_exists else None
         async with self._http.request(request.method, url, headers=headers, data=body) as answer:
             trouble.seen.append((request.method, request.path, answer.status))
             kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
@@ -146,15 +147,17 @@ class _Proxy:
                     trouble.cut_downloads -= 1
                     await response.write(block[: len(block) // 2])
                     return _cut(request, response)
+                if is_kept:
+                    trouble.of_machines.append(block)
                 await self._slowly(block)
                 await response.write(block)
             await response.write_eof()
             return response
 
-    async def _body(self, request: web.Request) -> AsyncIterator[bytes]:
+    async def _body(self, request: web.Request, is_kept: bool) -> AsyncIterator[bytes]:
         async for block in request.content.iter_chunked(64 << 10):
-            if self._trouble.is_recording:
-                self._trouble.bodies.append(block)
+            if is_kept:
+                self._trouble.of_machines.append(block)
             await self._slowly(block)
             yield block
 

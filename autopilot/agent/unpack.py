@@ -10,6 +10,7 @@ from typing import IO
 
 from autopilot.agent.shipped.chunks import PartWriter, read_index
 from autopilot.agent.shipped.download import MAX_INDEX_BYTES
+from autopilot.agent.shipped.squeeze import MOST_BYTES, copy_unsqueezed
 from autopilot.agent.shipped.tree import Corrupt, checked, finish, lay_out
 from autopilot.ports.mailbox import Part
 
@@ -26,15 +27,18 @@ def unpack(parts: Sequence[Part], open_part: Callable[[int], IO[bytes]], directo
         index = source.read(min(parts[0].size, MAX_INDEX_BYTES) + 1)
     if (len(index), hashlib.sha256(index).hexdigest()) != (parts[0].size, parts[0].sha256):
         raise Corrupt("its index is not what its manifest says, or too large")
-    entries, slices = read_index(_json(index), [part.size for part in parts[1:]])
+    contents = [(part.content_size or part.size, part.content_sha256 or part.sha256) for part in parts[1:]]
+    entries, slices = read_index(_json(index), [size for size, _ in contents])
     checked(entries)
     lay_out(entries, str(directory))
     for i, part in enumerate(parts[1:]):
         writer = PartWriter(str(directory), entries, slices[i])
         with open_part(i + 1) as source:
+            if part.content_sha256 is not None:
+                copy_unsqueezed(source.read(MOST_BYTES), writer)
             while block := source.read(_BLOCK_BYTES):
                 writer.write(block)
-        if (writer.size, writer.sha256.hexdigest()) != (part.size, part.sha256):
+        if (writer.size, writer.sha256.hexdigest()) != contents[i]:
             raise Corrupt("a part of it is not what its manifest says")
     finish(entries, str(directory))
     return directory / "checkpoint"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -25,12 +26,15 @@ from autopilot.config.job_keys import (
     Key,
     OnExhausted,
     OnStall,
+    RunAs,
 )
 from autopilot.config.secret_files import checked_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
+from autopilot.config.values import size_gb
 from autopilot.config.values import text as read_text
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec, SpotPolicy
+from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -50,8 +54,9 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     policy = read.get(("spot", "policy"), SpotPolicy.AUTO)
     fields["env"] = _read_variables(document, ENV, read_text)
     fields["secrets"] = _read_variables(document, SECRETS, checked_name)
-    fields["inputs"] = _read_inputs(document)
+    fields["inputs"], fields["inputs_gb"] = _read_inputs(document)
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
+    fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["deadline"] = _deadline(document, read, now)
     fields["fall_back"] = (
@@ -61,6 +66,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     _refuse_contradictions(document, read, policy)
     spec = JobSpec(**fields)
     _refuse_whole_workdir(document, spec)
+    _refuse_small_disk(document, spec)
     return spec
 
 
@@ -147,16 +153,28 @@ def _read_variables(document: TomlDocument, section: str, read: Callable[[object
     return tuple(variables)
 
 
-def _read_inputs(document: TomlDocument) -> tuple[tuple[str, str], ...]:
-    inputs = []
+def _read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], Decimal]:
+    """(path, address) of each, and the size of those that state one."""
+    inputs, total_gb = [], ZERO
     for path, raw in document.values.get(INPUTS, {}).items():
         place = f"{document.place((INPUTS, path))}: inputs.{path}"
         if not path or path.startswith("/") or ".." in path.split("/") or path.endswith("/"):
             raise UserError(f"{place}: not a file beneath the work directory", hint='write it as "data/train.bin"')
-        if not isinstance(raw, str) or not re.fullmatch(r"https?://[^\s]+", raw):
+        url = raw
+        if isinstance(raw, dict):
+            if not raw.keys() <= {"url", "size"}:
+                raise UserError(
+                    f"{place}: has url and size, and nothing else", hint='{ url = "https://…", size = "9GB" }'
+                )
+            url = raw.get("url")
+            try:
+                total_gb += size_gb(raw["size"]) if "size" in raw else ZERO
+            except ValueError as error:
+                raise UserError(f"{place}.size: {error}") from None
+        if not isinstance(url, str) or not re.fullmatch(r"https?://[^\s]+", url):
             raise UserError(f"{place}: must be an http or https address")
-        inputs.append((path, raw))
-    return tuple(inputs)
+        inputs.append((path, url))
+    return tuple(inputs), total_gb
 
 
 FURTHEST_DEADLINE = timedelta(days=366)
@@ -216,6 +234,16 @@ def _refuse_whole_workdir(document: TomlDocument, spec: JobSpec) -> None:
             f"{document.place(('checkpoint', 'path'))}: checkpoint.path: {spec.checkpoint_path!r} takes in the whole "
             f"work directory {spec.workdir}",
             hint='name a file or directory inside it, like "ckpt"',
+        )
+
+
+def _refuse_small_disk(document: TomlDocument, spec: JobSpec) -> None:
+    needed = spec.inputs_gb + spec.outputs_gb
+    if spec.disk_gb < needed:
+        place = document.place(("resources", "disk") if "disk" in document.values["resources"] else ("resources",))
+        raise UserError(
+            f"{place}: resources.disk: {spec.disk_gb:f} GB do not hold inputs and outputs of {needed:f} GB",
+            hint="rent a larger disk; the image and checkpoints need room as well",
         )
 
 

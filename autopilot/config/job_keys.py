@@ -24,6 +24,11 @@ class OnStall(StrEnum):
     FAIL = "fail"
 
 
+class RunAs(StrEnum):
+    JOB = "job"
+    ROOT = "root"
+
+
 class Fallback(StrEnum):
     DEADLINE = "deadline"
     NEVER = "never"
@@ -59,6 +64,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "setup": Key("command", values.text, "setup"),
         "workdir": Key("path", _directory, "workdir"),
         "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
+        "run_as": Key("job or root", values.one_of(RunAs)),
     },
     "resources": {
         "gpu": Key("GPUs", values.gpus, "gpus", required=True),
@@ -95,6 +101,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     },
     "outputs": {
         "paths": Key("paths", values.paths, "outputs"),
+        "size": Key("size", values.size_gb, "outputs_gb", needs="paths"),
     },
     "retry": {
         "max_attempts": Key("number", values.count, "max_attempts"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import tempfile
@@ -11,7 +12,12 @@ from autopilot.domain.errors import UserError
 
 KEY_SUFFIX = "_api_key"
 BUCKET_KEY = "bucket_key"
-"""File of the bucket's key: ``ACCESS_KEY_ID:SECRET_ACCESS_KEY``."""
+"""File of the bucket's key, in the form of its kind."""
+KEY_FORMS = {
+    "s3": "ACCESS_KEY_ID:SECRET_ACCESS_KEY",
+    "az": "STORAGE_ACCOUNT:ACCOUNT_KEY",
+    "gs": "the service account's JSON key",
+}
 
 
 def key_files(directory: Path) -> dict[str, Path]:
@@ -61,11 +67,30 @@ def bucket_key_file(directory: Path) -> Path | None:
 
 
 def read_bucket_key(path: Path) -> tuple[str, str]:
-    """(access key id, secret access key). Raises ``UserError``."""
+    """(access key id or storage account, its secret). Raises ``UserError``."""
     name, _, secret = read_key(path).partition(":")
     if not name or not secret:
-        raise UserError(f"{path} does not hold a bucket's key", hint="write it as ACCESS_KEY_ID:SECRET_ACCESS_KEY")
+        raise UserError(f"{path} does not hold a bucket's key", hint=f"write it as {KEY_FORMS['s3']}")
     return name, secret
+
+
+def read_service_account(path: Path) -> str:
+    """The JSON key of a service account of Google's. Raises ``UserError``."""
+    text = read_private(path)
+    if not text.startswith("{") or not secrets_in(text):
+        raise UserError(f"{path} does not hold a service account's key", hint="create one of type JSON and store it")
+    return text
+
+
+def secrets_in(secret: str) -> tuple[str, ...]:
+    """What must never be seen of it: the whole, or the private key in a service account's JSON, in both spellings."""
+    if not secret.startswith("{"):
+        return (secret,) if secret else ()
+    try:
+        key = json.loads(secret)["private_key"]
+        return (key, json.dumps(key)[1:-1]) if isinstance(key, str) and key else ()
+    except (ValueError, KeyError, TypeError):
+        return ()
 
 
 def store_key(directory: Path, provider: str, key: str) -> Path:

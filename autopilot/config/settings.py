@@ -26,7 +26,14 @@ from pydantic import (
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from autopilot.config import paths, values
-from autopilot.config.keys import BUCKET_KEY, read_bucket_key, read_key
+from autopilot.config.keys import (
+    BUCKET_KEY,
+    KEY_FORMS,
+    read_bucket_key,
+    read_key,
+    read_service_account,
+    secrets_in,
+)
 from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
@@ -58,8 +65,8 @@ def _check_host_and_port(listen: str) -> str:
 
 def _check_bucket(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme != "s3" or not parts.netloc:
-        raise ValueError(f'not the address of a bucket: {url!r} (write it as "s3://bucket/prefix")')
+    if parts.scheme not in ("s3", "gs", "az") or not parts.netloc:
+        raise ValueError(f'not the address of a bucket: {url!r} (write it as "s3://bucket/prefix", or gs://, az://)')
     return url.rstrip("/")
 
 
@@ -94,6 +101,8 @@ class Blobs(_Section):
     endpoint: Url | None = None
     region: str = "us-east-1"
     key_file: Location | None = None
+    role: str | None = None
+    token_service: Url | None = None
 
 
 class Engine(_Section):
@@ -234,16 +243,18 @@ class Settings(BaseSettings):
         """
         keys = (self.key_for(name) for name in self.markets)
         password = unquote(urlsplit(self.ledger_url).password or "")
-        bucket = self.bucket_key()[1] if self.blobs.url else ""
+        bucket = secrets_in(self.bucket_key()[1]) if self.blobs.url else ()
         known = [key.get_secret_value() for key in keys if key is not None]
-        return (*known, *filter(None, [password, bucket]), *readable_values())
+        return (*known, *filter(None, [password, *bucket]), *readable_values())
 
     def bucket_key(self) -> tuple[str, str]:
-        """(access key id, secret access key) of the bucket, read anew. Raises ``UserError``."""
+        """(id or account, secret) of the bucket, read anew; of Google's nothing and the JSON. Raises ``UserError``."""
         if self.blobs.key_file is None:
-            hint = f"write ACCESS_KEY_ID:SECRET_ACCESS_KEY to {paths.credential_dirs()[-1] / BUCKET_KEY}, chmod 600"
+            form = KEY_FORMS[urlsplit(self.blobs.url or "").scheme]
+            hint = f"write {form} to {paths.credential_dirs()[-1] / BUCKET_KEY}, chmod 600"
             raise UserError(f"there is no key for the bucket {self.blobs.url}", hint=hint)
-        return read_bucket_key(self.blobs.key_file)
+        is_google = (self.blobs.url or "").startswith("gs:")
+        return ("", read_service_account(self.blobs.key_file)) if is_google else read_bucket_key(self.blobs.key_file)
 
     def check_clock(self) -> None:
         """Raises ``UserError`` when a scaled clock would run against a real market: its bills know no scale."""

@@ -102,8 +102,14 @@ class JobSpec:
     """(variable, name of the secret that it holds)."""
     inputs: tuple[tuple[str, str], ...] = ()
     """(file beneath the work directory, where it is fetched from before the run)."""
+    inputs_gb: Decimal = ZERO
+    """Size of all of them together, as far as the job file says."""
     outputs: tuple[str, ...] = ()
     """Paths or patterns beneath the work directory that are kept when the job has succeeded."""
+    outputs_gb: Decimal = ZERO
+    """Their size, if the job file says."""
+    as_root: bool = False
+    """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
     max_attempts: int = 3
     """Failures of the user's own command before the job is FAILED; preemptions never count."""
 

@@ -19,8 +19,9 @@ from autopilot.domain.actions import (
 )
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
-from autopilot.policy.budget import checkpoint_gb, create_reserve, traffic_cost
+from autopilot.policy.budget import create_reserve, traffic_cost
 from autopilot.policy.params import Params
+from autopilot.policy.traffic import largest_upload_gb, received_gb
 from autopilot.ports.ids import Ids, label_for
 
 GRACE_AFTER_DEADLINE = timedelta(hours=2)
@@ -33,7 +34,6 @@ def intended_lease(
     """The lease that an Acquire asks for: unique label, worst-case reserve, absolute lifetime."""
     offer, spec = action.offer, job.spec
     storage_rate = offer.storage_rate(spec.disk_gb)
-    restored_gb = checkpoint_gb(job)
     lease_id = ids.new()
     ends = [now + LONGEST_LIFE]
     if spec.deadline is not None and now < spec.deadline < now + LONGEST_LIFE:
@@ -64,8 +64,8 @@ def intended_lease(
         decision_id=decision_id,
         upload_price=offer.upload_price,
         download_price=offer.download_price,
-        download_gb=params.image_gb + restored_gb,
-        upload_gb=max(params.upload_gb, restored_gb),
+        download_gb=received_gb(job, params),
+        upload_gb=largest_upload_gb(job, params),
         role=Role.WAIT if action.slot is Slot.NEXT else Role.RUN,
     )
 

@@ -16,7 +16,7 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.policy.checkpointing import checkpoint_interval
-from autopilot.ports.blobs import BlobStore, BlobUnavailable
+from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
 from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
 from autopilot.ports.mailbox import (
     ExitRecord,
@@ -111,14 +111,33 @@ class Mailbox:
         if self._written.get(lease.id) == face:
             return
         try:
-            orders = self._orders(job, lease, heartbeat, await self._restorable(job))
+            restorable = await self._restorable(job)
+            grant = await self._grant(job, lease, restorable)
+            orders = self._orders(job, lease, heartbeat, restorable, grant)
             await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
         except (BlobUnavailable, UserError) as problem:
             log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
             return
         self._written[lease.id] = face
 
-    def _orders(self, job: Job, lease: Lease, heartbeat: Heartbeat | None, restore: CheckpointRef | None) -> Orders:
+    async def _grant(self, job: Job, lease: Lease, restore: CheckpointRef | None) -> Grant | None:
+        """Where the store gives keys: to write this lease's checkpoints and to read those that are restored."""
+        own = f"jobs/{job.id}/{lease.id}/ckpt"
+        read = {key.partition("/ckpt/")[0] + "/ckpt" for key in (restore.part_keys if restore else ())}
+        try:
+            return await self._blobs.grant([own], read)
+        except BlobUnavailable as problem:  # signed URLs do as well
+            log.warning("grant.refused", lease=lease.id, reason=str(problem))
+            return None
+
+    def _orders(
+        self,
+        job: Job,
+        lease: Lease,
+        heartbeat: Heartbeat | None,
+        restore: CheckpointRef | None,
+        grant: Grant | None,
+    ) -> Orders:
         interval = self._interval(job, lease, heartbeat)
         return build_orders(
             self._blobs,
@@ -132,6 +151,7 @@ class Mailbox:
             work=self._work(job),
             restore=restore,
             heartbeat=heartbeat,
+            grant=grant,
         )
 
     def _interval(self, job: Job, lease: Lease, heartbeat: Heartbeat | None) -> timedelta:
@@ -162,6 +182,7 @@ class Mailbox:
             stall_fails=spec.stall_fails,
             inputs=dict(spec.inputs),
             outputs=spec.outputs,
+            as_root=spec.as_root,
         )
 
     async def _restorable(self, job: Job) -> CheckpointRef | None:

@@ -15,9 +15,10 @@ from decimal import Decimal
 
 from autopilot.domain.job import Job
 from autopilot.domain.lease import UPLOADS_UNSEEN, Lease, LeaseState
-from autopilot.domain.money import BYTES_PER_GB, ZERO, ceil_nano, worst_case
+from autopilot.domain.money import ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import Offer
 from autopilot.policy.params import Params
+from autopilot.policy.traffic import largest_upload_gb, received_gb
 
 STALE_AFTER = timedelta(minutes=15)
 """A lease of which there was no word for so long: nothing new is spent for its job or on its market."""
@@ -44,13 +45,8 @@ def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic
 
 def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
     """Dollars for what a new machine receives while it is set up, and sends before we may know of it and at its end."""
-    restored_gb = checkpoint_gb(job)
-    sent_gb = UPLOADS_UNSEEN * max(params.upload_gb, restored_gb)
-    return ceil_nano(offer.download_price * (params.image_gb + restored_gb) + offer.upload_price * sent_gb)
-
-
-def checkpoint_gb(job: Job) -> Decimal:
-    return Decimal(job.checkpoint.size_bytes) / BYTES_PER_GB if job.checkpoint else ZERO
+    received = offer.download_price * received_gb(job, params)
+    return ceil_nano(received + offer.upload_price * UPLOADS_UNSEEN * largest_upload_gb(job, params))
 
 
 def commitment(lease: Lease, params: Params) -> Decimal:

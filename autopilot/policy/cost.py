@@ -24,6 +24,7 @@ from autopilot.policy.bidding import first_bid
 from autopilot.policy.hazard import hazard, losses_expected
 from autopilot.policy.params import Params
 from autopilot.policy.speed import setup_time, work_left
+from autopilot.policy.traffic import received_gb, sent_gb
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
     """All ways to rent these offers that the job file allows, cheapest to the end first."""
     found: list[Candidate] = []
     spec = job.spec
+    received, sent = received_gb(job, params), sent_gb(job, params)
     work: dict[tuple[str, int], timedelta | None] = {}
     for offer in offers:
         gpus = offer.gpu, offer.num_gpus
@@ -97,7 +99,7 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
             rates.append((CapacityType.ON_DEMAND, on_demand, on_demand))
         storage = offer.storage_rate(spec.disk_gb)
         setup = setup_time(job, offer, params)
-        traffic = ceil_nano(offer.download_price * params.image_gb + offer.upload_price * params.upload_gb)
+        traffic = ceil_nano(offer.download_price * received + offer.upload_price * sent)
         for capacity_type, rate, price in rates:
             if spec.max_hourly is not None and rate > spec.max_hourly:
                 continue

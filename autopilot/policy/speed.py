@@ -13,6 +13,7 @@ from autopilot.domain.job import Job, pace_key
 from autopilot.domain.offer import Offer
 from autopilot.policy.gpu_speeds import relative_speed
 from autopilot.policy.params import Params
+from autopilot.policy.traffic import received_gb
 
 SLOWEST_MBPS = Decimal(20)
 """A link that the market states as slower is reckoned with as this fast."""
@@ -42,8 +43,7 @@ def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
 
 
 def setup_time(job: Job, offer: Offer, params: Params) -> timedelta:
-    """From the create to the command running: boot, image over the host's link, restore of the newest checkpoint."""
-    gigabytes = params.image_gb + (Decimal(job.checkpoint.size_bytes).scaleb(-9) if job.checkpoint else Decimal(0))
+    """From the create to the command running: boot, then image, inputs and newest checkpoint over the host's link."""
     mbps = max(offer.download_mbps, SLOWEST_MBPS) if offer.download_mbps else USUAL_MBPS
-    seconds = gigabytes * 8000 / mbps
+    seconds = received_gb(job, params) * 8000 / mbps
     return timedelta(seconds=params.boot_s + float(seconds))

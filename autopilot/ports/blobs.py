@@ -1,13 +1,14 @@
 """Where checkpoints and the mailbox live: whole objects under flat keys, and URLs that allow one act on one object.
 
-A URL is bound to one method and one key and it expires; there are no credentials for a prefix and no listing.
+A URL is bound to one method and one key and it expires; nothing lists. Keys for a prefix are an option (``grant``).
 Its validity is real time, never market time: the machine that uses it is judged by the store's own clock.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -32,8 +33,28 @@ def checked_key(key: str) -> str:
     return key
 
 
+@dataclass(frozen=True)
+class Grant:
+    """Temporary keys by which a machine signs its own URLs; of no use beyond what they are narrowed to."""
+
+    base_url: str
+    """Beneath which keys of this store lie."""
+    region: str
+    key_id: str
+    secret: str
+    token: str
+    at: int
+    """The time now, in seconds since 1970, that signatures are dated by."""
+
+
 class BlobStore(Protocol):
-    """Every method raises ``ValueError`` for what is not a key; those that do I/O raise ``BlobUnavailable``."""
+    """``put_headers`` go with every PUT to a signed URL.
+
+    Every method raises ``ValueError`` for what is not a key; those that do I/O raise ``BlobUnavailable``.
+    """
+
+    @property
+    def put_headers(self) -> Mapping[str, str]: ...
 
     async def put(self, key: str, data: bytes) -> None:
         """Store ``data`` durably; readers see the old object or the whole new one, never a part."""
@@ -61,6 +82,10 @@ class BlobStore(Protocol):
 
     async def delete(self, keys: Collection[str]) -> None:
         """Delete these objects; fine when some are not there."""
+        ...
+
+    async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
+        """Keys to put and get objects under these prefixes, for an hour or less; None where the store gives none."""
         ...
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:

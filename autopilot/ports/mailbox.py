@@ -77,7 +77,8 @@ class Work:
     """What the job runs; ``checkpoint_path`` (file, directory or pattern) is relative to ``workdir``. Empty means none.
 
     ``progress`` says how to read it from the output: a regular expression or ``json``; empty: not at all. Without any
-    for ``stall_s`` the command has hung (0: it never has) and is ended as failed if ``stall_fails``.
+    for ``stall_s`` the command has hung (0: it never has) and is ended as failed if ``stall_fails``; of a command that
+    never says any, the GPUs must have worked.
 
     ``estimate_s`` is how long it takes without interruptions, None when the job does not say; only simulated work
     goes by it.
@@ -96,6 +97,8 @@ class Work:
     """File beneath ``workdir`` → address that it is fetched from before anything runs."""
     outputs: tuple[str, ...] = ()
     """Paths or patterns beneath ``workdir`` that are kept when the command has ended well."""
+    as_root: bool = False
+    """``run`` must not be given a user of its own."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,8 @@ class PutUrls:
     ckpt: tuple[CheckpointUrls, ...]
     out: CheckpointUrls
     """For the outputs of the current run; ``n`` is its epoch."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Go with every PUT."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,8 @@ class Orders:
     restore: RestoreUrls | None
     put_urls: PutUrls
     next_orders_url: str
+    grant: Mapping[str, str | int] | None = None
+    """Keys for parts beneath ``jobs/<job>``: those of ``blobs.Grant``, and ``place``, which is that prefix."""
 
     def to_json(self) -> bytes:
         return _dump(self)
@@ -208,11 +215,17 @@ class ExitRecord:
 
 @dataclass(frozen=True)
 class Part:
-    """``key`` is ``part-<i>`` for one of the checkpoint's own, else ``<lease>/ckpt/<n>/part-<i>``."""
+    """``key`` is ``part-<i>`` for one of the checkpoint's own, else ``<lease>/ckpt/<n>/part-<i>``.
+
+    ``size`` and ``sha256`` are of the object as it is stored. Where ``content_sha256`` is set that is zstd, and these
+    are of what comes out of it.
+    """
 
     key: str
     size: int
     sha256: str
+    content_size: int | None = None
+    content_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -328,9 +341,13 @@ def _part(body: object) -> Part:
     key, sha256 = body.get("key"), body.get("sha256")
     if not isinstance(key, str) or not _PART_KEY.fullmatch(key):
         raise ValueError("not the key of a part")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise ValueError("not a SHA-256")
-    return Part(key=key, size=_whole(body.get("size")), sha256=sha256)
+    content_size, content_sha256 = body.get("content_size"), body.get("content_sha256")
+    for digest in (sha256, sha256 if content_sha256 is None else content_sha256):
+        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise ValueError("not a SHA-256")
+    if (content_size is None) is not (content_sha256 is None):
+        raise ValueError("half a content")
+    return Part(key, _whole(body.get("size")), str(sha256), _whole_or_none(content_size), content_sha256)
 
 
 def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import NamedTuple
 
-from autopilot.ports.blobs import BlobStore
+from autopilot.ports.blobs import BlobStore, Grant
 from autopilot.ports.mailbox import (
     MAX_OBJECT_BYTES,
     CheckpointUrls,
@@ -66,6 +67,7 @@ def build_orders(
     work: Work,
     restore: CheckpointRef | None,
     heartbeat: Heartbeat | None,
+    grant: Grant | None = None,
 ) -> Orders:
     """Orders for the lease's agent, ready to be put at ``orders_key``.
 
@@ -124,6 +126,8 @@ def build_orders(
             ),
             ckpt=tuple(checkpoint(n) for n in range(next_ckpt_n, next_ckpt_n + CHECKPOINTS_AHEAD)),
             out=outputs(),
+            headers=dict(store.put_headers),
         ),
         next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
+        grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
     )

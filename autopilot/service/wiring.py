@@ -19,9 +19,9 @@ from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
 from autopilot.api.app import create_app
 from autopilot.api.jobs import Jobs
+from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
-from autopilot.blobs.s3 import Bucket, S3BlobStore
 from autopilot.config.job_file import parse_job
 from autopilot.config.secret_files import read_secret
 from autopilot.config.settings import PAPER_PREFIX, Settings
@@ -198,11 +198,14 @@ class AgentBootstrap:
         )
 
 
-def bucket(settings: Settings) -> S3BlobStore:
+def bucket(settings: Settings) -> BucketBlobStore:
     """The bucket that is configured. Raises ``UserError``."""
     assert settings.blobs.url is not None, "asked for only when it is set"
     name, secret = settings.bucket_key()
-    return S3BlobStore(Bucket(settings.blobs.url, name, secret, settings.blobs.endpoint, settings.blobs.region))
+    blobs = settings.blobs
+    return BucketBlobStore(
+        Bucket(settings.blobs.url, name, secret, blobs.endpoint, blobs.region, blobs.role, blobs.token_service)
+    )
 
 
 def _parse(text: str, source: str, now: datetime) -> JobSpec:

@@ -7,11 +7,14 @@ verified is lost; no preemption cost more than an interval and one upload.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +23,10 @@ import pytest
 from autopilot.cli.client import Json
 from autopilot.cli.demo.theatre import Theatre
 from autopilot.ports.checkpoints import kept_manifest, verified_manifest
-from tests.acceptance.stage import SPEED, is_settled, show, submit, until
+from tests.acceptance.stage import FINAL, SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 
-TRAINING = Path(__file__).parents[1] / "assets/training/numpy_training.py"
+ASSETS = Path(__file__).parents[1] / "assets/training"
 STEP_S = 0.02
 INTERVAL_S = 30
 UPLOAD_S = 240
@@ -38,6 +41,9 @@ workdir = "/workspace"
 gpu = "RTX 4090:1"
 disk = "20GB"
 
+[spot]
+policy = "spot"
+
 [budget]
 total = "$200.00"
 
@@ -45,6 +51,17 @@ total = "$200.00"
 path = "ckpt"
 interval = "{interval}s"
 """
+
+
+@dataclass(frozen=True)
+class Training:
+    """A program, and the Python that has what it needs."""
+
+    script: Path
+    python: str = sys.executable
+
+
+NUMPY = Training(ASSETS / "numpy_training.py")
 
 
 @dataclass
@@ -94,13 +111,18 @@ def favour(theatre: Theatre, runpod: bool) -> None:
             theatre.emu("runpod/floor", {"machine_id": machine["machine_id"], "price": price})
 
 
-def soak(theatre: Theatre, witness: Witness, steps: int, moments: list[int]) -> Json:
+def soak(theatre: Theatre, training: Training, witness: Witness, steps: int, moments: list[int]) -> Json:
     """Preempts when the training has come to each of ``moments`` (steps); answers the job as it ended."""
     theatre.start_market()
     favour(theatre, runpod=False)
     theatre.start_daemon()
     text = JOB.format(
-        python=sys.executable, training=TRAINING, steps=steps, step_s=STEP_S, witness=witness.path, interval=INTERVAL_S
+        python=training.python,
+        training=training.script,
+        steps=steps,
+        step_s=STEP_S,
+        witness=witness.path,
+        interval=INTERVAL_S,
     )
     job_id = submit(theatre, text)
     for i, moment in enumerate(moments):
@@ -115,16 +137,34 @@ def soak(theatre: Theatre, witness: Witness, steps: int, moments: list[int]) -> 
         started = len(witness.starts())
         favour(theatre, runpod=i % 2 == 0)
         preempt(theatre, lease)
-        until(lambda n=started: len(witness.starts()) > n, f"the start after preemption {i}", 180)
+        with told_by(theatre, job_id):
+            until(lambda n=started: len(witness.starts()) > n, f"the start after preemption {i}", 180)
     until(lambda: witness.step() >= steps, "the last step", 240)
     Path(f"{witness.path}.may-finish").touch()
-    return until(lambda: (b := show(theatre, job_id)) and is_settled(theatre, b) and b, "the end", 120)
+    with told_by(theatre, job_id):
+        return until(lambda: (b := show(theatre, job_id)) and is_over(b) and b, "the end", 240)
 
 
-def uninterrupted(root: Path, steps: int) -> str:
+def is_over(body: Json) -> bool:
+    """Bills are not waited for: one that is lower than expected counts as unfinished for a day."""
+    return body["job"]["status"] in FINAL and all(lease["state"] in ("gone", "abandoned") for lease in body["leases"])
+
+
+@contextmanager
+def told_by(theatre: Theatre, job_id: str) -> Iterator[None]:
+    """What does not come about is told with what the daemon says of it."""
+    try:
+        yield
+    except AssertionError as late:
+        body = show(theatre, job_id)
+        alive = [lease for lease in body["leases"] if lease["state"] not in ("gone", "abandoned")]
+        raise AssertionError(f"{late}; the job: {body['job']}; alive: {alive}") from None
+
+
+def uninterrupted(training: Training, root: Path, steps: int) -> str:
     witness = Witness(root / "alone")
     Path(f"{witness.path}.may-finish").touch()
-    command = [sys.executable, str(TRAINING), str(steps), "0", str(witness.path)]
+    command = [training.python, str(training.script), str(steps), "0", str(witness.path)]
     root.joinpath("alone-home").mkdir()
     subprocess.run(command, cwd=root / "alone-home", check=True)
     return str(witness.weights())
@@ -142,7 +182,7 @@ async def check(s3: S3Server, body: Json, witness: Witness, expected: str) -> No
     assert max(witness.losses_s()) <= INTERVAL_S + UPLOAD_S, witness.losses_s()
 
 
-async def run(steps: int, moments: list[int]) -> set[str]:
+async def run(steps: int, moments: list[int], training: Training = NUMPY) -> set[str]:
     """The markets on which it ran."""
     root = Path(tempfile.mkdtemp(prefix="ap-"))
     try:
@@ -159,10 +199,10 @@ async def run(steps: int, moments: list[int]) -> set[str]:
             theatre = Theatre(root, seed=1, speed=SPEED, markets=markets, settings=settings)
             witness = Witness(root / "witness")
             try:
-                body = await asyncio.to_thread(soak, theatre, witness, steps, moments)
+                body = await asyncio.to_thread(soak, theatre, training, witness, steps, moments)
             finally:
                 await asyncio.to_thread(theatre.stop)
-            await check(s3, body, witness, await asyncio.to_thread(uninterrupted, root, steps))
+            await check(s3, body, witness, await asyncio.to_thread(uninterrupted, training, root, steps))
             return {lease["provider"] for lease in body["leases"]}
     finally:
         shutil.rmtree(root, ignore_errors=True)
@@ -171,6 +211,16 @@ async def run(steps: int, moments: list[int]) -> set[str]:
 @pytest.mark.timeout(300)
 async def test_preempted_three_times_it_ends_with_the_same_weights() -> None:
     assert await run(600, [90, 260, 430]) == {"vastai", "runpod"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_so_does_a_training_with_pytorch() -> None:
+    python = os.environ.get("TORCH_PYTHON", sys.executable)
+    if await asyncio.to_thread(subprocess.call, [python, "-c", "import torch"], stderr=subprocess.DEVNULL):
+        pytest.skip("PyTorch is not installed (TORCH_PYTHON names a Python that has it)")
+    training = Training(ASSETS / "torch_training.py", python)
+    assert await run(600, [90, 260, 430], training) == {"vastai", "runpod"}
 
 
 @pytest.mark.slow

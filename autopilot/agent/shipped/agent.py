@@ -8,12 +8,13 @@ import json
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 from typing import Any
 
+from .account import Account
 from .child import Child
+from .gpus import are_busy
 from .inputs import fetch_input
 from .keeper import Keeper
 from .log import Log
@@ -22,7 +23,9 @@ from .markets import MARKET_KEYS, ask_market, market_of
 from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
-from .transfer import Abandoned
+from .room import Room
+from .squeeze import library
+from .transfer import Abandoned, step_aside
 from .web import Web
 
 POLL_S = 15.0
@@ -36,7 +39,8 @@ class Agent:
         self.root = os.path.abspath(os.environ.get("AUTOPILOT_ROOT") or "/")
         self.speed = float(os.environ.get("AUTOPILOT_CLOCK_SPEED") or 1)
         home = self.beneath(os.environ.get("AUTOPILOT_STATE") or HOME)
-        os.makedirs(home, mode=0o700, exist_ok=True)
+        os.makedirs(home, exist_ok=True)
+        os.chmod(home, 0o700)
         self.lock = os.open(os.path.join(home, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.memory = Memory(home, self.beneath(HOME))
@@ -47,8 +51,11 @@ class Agent:
         self.web = Web()
         self.child = Child(self.memory["token"], self.take_output)
         self.keeper = Keeper(home, self.web, self.log, self.memory, lambda: self.machine.orders, self.speed)
-        self.progress = Progress(os.path.join(home, "progress.json"))
-        self.save_request = os.path.join(home, "save-request")
+        self.home, self.room = home, Room(home)
+        if self.memory["zstd"] is None:
+            self.memory.values["zstd"] = library() is not None
+        self.keeper.squeezes = self.memory["zstd"]
+        self.progress = Progress(self.room.progress)
         self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.wake = threading.Event()
@@ -72,7 +79,8 @@ class Agent:
         if not self.memory["setup_done"]:
             self.child.sweep("setup")
         signal.signal(signal.SIGTERM, lambda *_: self.events.put(("quit",)))
-        threading.Thread(target=self.correspond, daemon=True).start()
+        for watch in (self.correspond, self.watch_gpus):
+            threading.Thread(target=watch, daemon=True).start()
         command, state = None, ""
         while command != "quit":
             try:
@@ -94,9 +102,8 @@ class Agent:
             self.ended(code)
         self.look_at_job()
         command = self.machine.decide(self.now())
-        if command in ("setup", "run"):
-            self.machine.process_started(command, self.now())
-        self.remember()
+        if command not in ("setup", "run"):
+            self.remember()
         if command in ("setup", "run"):
             self.start(command)
         elif command in ("term", "kill"):
@@ -117,7 +124,7 @@ class Agent:
             machine.mark = os.stat(self.mark()).st_mtime_ns
         if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.stop_since or 0):
             self.requested_at = now
-            with open(self.save_request, "w"):
+            with open(self.room.save_request, "w"):
                 pass
         if machine.has_stalled(now):
             self.log.trouble("stall", "the job has said nothing new of its progress for too long")
@@ -132,11 +139,14 @@ class Agent:
         now = self.now()
         if event[0] == "orders" and self.machine.orders_received(event[1], now):
             url = event[1]["next_orders_url"]
+            self.web.put_headers = event[1]["put_urls"]["headers"]
             self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
             self.orders_urls = [url, self.first_orders_url]
         elif event[0] == "done":
             self.machine.task_done(event[1], not event[2], now)
             self.wake.set()
+        elif event[0] == "busy":
+            self.machine.claimed_at = now
         elif event[0] == "quit" and self.machine.quit_since is None:
             self.machine.quit_since = now
 
@@ -157,6 +167,8 @@ class Agent:
     def attempt(self, task: str) -> None:
         error = ""
         try:
+            if task in ("checkpoint", "prefetch"):
+                step_aside()
             getattr(self, task)()
             self.log.solved(task)
         except Abandoned as failure:
@@ -168,25 +180,49 @@ class Agent:
 
     # -- the job's process
 
-    def start(self, kind: str) -> None:
+    def start(self, command: str) -> None:
+        """What takes its time comes first: the machine is at work once its process is."""
         assert self.machine.orders is not None
         work = self.machine.orders["work"]
-        env = {name: value for name, value in os.environ.items() if name not in MARKET_KEYS}
-        env.update({"PYTHONUNBUFFERED": "1", **work["env"]})
-        env["AUTOPILOT_CHECKPOINT_PATH"] = self.checkpoint_path()
-        env["AUTOPILOT_PROGRESS_FILE"] = self.progress.path
-        env["AUTOPILOT_SAVE_REQUEST"] = self.save_request
-        env["AUTOPILOT_CHECKPOINT_MARK"] = self.mark()
-        # The file that runs is also a place to import the job's helper from.
-        helper = os.path.join(os.path.abspath(sys.argv[0]), "helper")
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, (helper, env.get("PYTHONPATH"))))
         self.progress.forget()
         self.progress = Progress(self.progress.path, work["progress"])
+        problem, uid = "", None
+        env: dict[str, str] = {}
         try:
-            self.child.start(kind, work[kind], self.beneath(work["workdir"]), env)
+            os.makedirs(self.beneath(work["workdir"]), exist_ok=True)
+            self.room.furnish()
+            env, uid = self.surroundings(command, work)
+        except OSError as error:
+            problem = str(error)
+        self.keeper.job_uid = uid if command == "run" else None
+        self.machine.process_started(command, self.now())
+        self.remember()
+        try:
+            if problem:
+                raise OSError(problem)
+            self.child.start(command, work[command], self.beneath(work["workdir"]), env, self.keeper.job_uid)
         except (OSError, ValueError) as error:
-            self.log.trouble(kind, str(error))
+            self.log.trouble(command, str(error))
             self.machine.process_ended(127, self.now(), utc_now())
+
+    def surroundings(self, command: str, work: dict[str, Any]) -> tuple[dict[str, str], int | None]:
+        """The job's environment, and the user that its command gets if it gets one of its own. Raises ``OSError``."""
+        env = {name: value for name, value in os.environ.items() if name not in MARKET_KEYS}
+        env.update({"PYTHONUNBUFFERED": "1", **self.room.variables(), **work["env"]})
+        helper = [self.room.helper, env.get("PYTHONPATH")]
+        ours = {
+            "AUTOPILOT_CHECKPOINT_PATH": self.checkpoint_path(),
+            "AUTOPILOT_CHECKPOINT_MARK": self.mark(),
+            "PYTHONPATH": os.pathsep.join(filter(None, helper)),
+        }
+        account = Account(self.child.uid, self.room.home, spared=(self.home, self.room.directory))
+        workdir = self.beneath(work["workdir"]) if command == "run" else ""
+        obstacle = "its job file says so" if work["as_root"] else ""
+        obstacle = obstacle or account.obstacle(workdir, self.checkpoint_path(), env)
+        if obstacle:
+            self.log.say(f"{command} runs as the agent's own user: {obstacle}")
+            return {**env, **ours}, None
+        return {**env, **account.variables(), **work["env"], **ours}, self.child.uid
 
     def ended(self, code: int) -> None:
         kind = self.machine.process
@@ -213,7 +249,9 @@ class Agent:
         self.keeper.prefetch()
 
     def restore(self) -> None:
-        self.keeper.restore(self.checkpoint_path())
+        run = self.keeper.restore(self.checkpoint_path())
+        if run:
+            self.room.keep_mlflow_run(run)
 
     def checkpoint(self) -> None:
         machine = self.machine
@@ -224,6 +262,7 @@ class Agent:
             take=machine.fresh,
             whole_at=machine.whole_at,
             final=machine.final,
+            mlflow_run=self.room.mlflow_run(),
         )
 
     def inputs(self) -> None:
@@ -253,6 +292,13 @@ class Agent:
         ask_market("stop", os.environ, self.web, self.log)
 
     # -- the mailbox
+
+    def watch_gpus(self) -> None:
+        """For a job that says nothing of its progress."""
+        while True:
+            if self.machine.is_judged_by_gpus() and are_busy():
+                self.events.put(("busy",))
+            time.sleep(max(POLL_S / self.speed, 0.25))
 
     def correspond(self) -> None:
         while True:

@@ -10,20 +10,22 @@ import threading
 from collections.abc import Callable
 from typing import IO
 
+from .account import RUN, as_user, uid_of
+
 MARK = "AUTOPILOT_PROCESS"
 
 
 class Child:
     def __init__(self, token: str, take_output: Callable[[bytes], None]) -> None:
-        self.token, self.take_output = token, take_output
+        self.token, self.take_output, self.uid = token, take_output, uid_of(token)
         self.process: subprocess.Popen[bytes] | None = None
         self.pump = threading.Thread()
 
-    def start(self, kind: str, command: str, workdir: str, env: dict[str, str]) -> None:
-        """Raises ``OSError``, ``ValueError`` when it cannot be started."""
-        os.makedirs(workdir, exist_ok=True)
+    def start(self, kind: str, command: str, workdir: str, env: dict[str, str], uid: int | None) -> None:
+        """``uid``: the user; None: the agent's own. Raises ``OSError``, ``ValueError``."""
+        shell = ["/bin/sh", "-c", command]
         self.process = subprocess.Popen(
-            ["/bin/sh", "-c", command],
+            shell if uid is None else as_user(uid, RUN, *shell),
             cwd=workdir,
             env={**env, MARK: f"{self.token}-{kind}"},
             stdin=subprocess.DEVNULL,
@@ -59,9 +61,14 @@ class Child:
         """Kill what is left of the job's processes, wherever in the process tree they went."""
         mark = f"{MARK}={self.token}-{kind}".encode()
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    if mark in file.read().split(b"\0"):
-                        os.kill(int(pid), signal.SIGKILL)
-            except OSError:
-                continue  # gone meanwhile, or not ours to read
+            with contextlib.suppress(OSError):  # gone meanwhile, or not ours to read
+                if self.is_marked(pid, mark):
+                    os.kill(int(pid), signal.SIGKILL)
+
+    def is_marked(self, pid: str, mark: bytes) -> bool:
+        """In most containers even root may not read the environment of another user: then being his is enough."""
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return mark in file.read().split(b"\0")
+        except PermissionError:
+            return os.stat(f"/proc/{pid}").st_uid == self.uid

@@ -114,9 +114,10 @@ class PartWriter:
                 self.at, self.done = self.at + 1, 0
 
 
-def index_of(entries: list[Entry], slices: list[list[Any]]) -> dict[str, Any]:
-    """The table of contents: the last part of every checkpoint."""
-    return {"v": 1, "root": ROOT, "entries": [list(entry) for entry in entries], "slices": slices}
+def index_of(entries: list[Entry], slices: list[list[Any]], mlflow_run: str = "") -> dict[str, Any]:
+    """The table of contents: the first part of every checkpoint, with the MLflow run that the job goes on with."""
+    index = {"v": 1, "root": ROOT, "entries": [list(entry) for entry in entries], "slices": slices}
+    return {**index, "mlflow_run": mlflow_run} if mlflow_run else index
 
 
 def read_index(body: Any, sizes: list[int]) -> tuple[list[Entry], list[list[Any]]]:

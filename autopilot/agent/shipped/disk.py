@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import inspect
 import json
 import os
 import shutil
+import subprocess
 from typing import Any
+
+from .account import BECOME, as_user
 
 FICLONE = 0x40049409
 LINK_FROM_BYTES = 32 << 20
+LOOK_TIMEOUT_S = 20
 
 
 def write_json(path: str, value: Any) -> None:
@@ -51,8 +56,18 @@ def keep_copy(source: str, target: str, size: int, links: bool) -> bool:
     return True
 
 
-def is_being_written(paths: set[str]) -> bool:
-    """Whether a process that we can see has one of these files open for writing."""
+def is_being_written(paths: set[str], uid: int | None = None) -> bool:
+    """Whether a process that we, or that user, can see has one of these files open for writing."""
+    if uid is None:
+        return is_open_for_writing(paths)
+    # In most containers root does not see the open files of other users: their owner looks.
+    look = subprocess.run(
+        as_user(uid, LOOK), input="\0".join(paths), capture_output=True, text=True, timeout=LOOK_TIMEOUT_S, check=False
+    )
+    return look.stdout == "True"
+
+
+def is_open_for_writing(paths: set[str]) -> bool:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             for number in os.listdir(f"/proc/{pid}/fd"):
@@ -65,3 +80,11 @@ def is_being_written(paths: set[str]) -> bool:
         except (OSError, StopIteration, ValueError):
             continue  # gone meanwhile, or not ours to see
     return False
+
+
+LOOK = (
+    "import os,sys\n"
+    + inspect.getsource(is_open_for_writing)
+    + BECOME
+    + ("sys.stdout.write(str(is_open_for_writing(set(sys.stdin.read().split(chr(0))))))\n")
+)

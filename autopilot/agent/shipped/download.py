@@ -13,8 +13,10 @@ from typing import Any
 
 from .chunks import PartWriter, read_index
 from .disk import read_json, write_json
+from .room import run_id
 from .snapshots import Record, Snapshots, copy_part
-from .stored import Stored
+from .squeeze import MOST_BYTES, copy_unsqueezed
+from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .tree import Corrupt, checked, lay_out
 from .web import BLOCK_BYTES, Web
@@ -46,11 +48,13 @@ class Download:
         self.scratch = os.path.join(snapshots.directory, "fetching")
         self.journal = self.scratch + ".done"  # no .json: it is no record of a snapshot
         self.lock = threading.Lock()
+        self.keys: dict[int, str] = {}  # of its parts, as seen from the job
 
     def fetch(self, restore: dict[str, Any]) -> bool:
         """Whether it was fetched: not if it or a newer one is here. Raises ``Corrupt``, ``OSError``."""
         meta, parts = read_manifest(self.web.get(restore["manifest_url"]), restore["lease"])
-        self.stored.close(restore["lease"], meta["n"], [[part["sha256"], part["size"], part["key"]] for part in parts])
+        self.stored.close(restore["lease"], meta["n"], [[*content(part), *part["stored"]] for part in parts])
+        self.keys = {i: part["stored"].key for i, part in enumerate(parts)}
         here = self.snapshots.newest_first()
         if here and (here[0]["run_epoch"], here[0]["n"]) >= (meta["run_epoch"], meta["n"]):
             return False
@@ -60,10 +64,12 @@ class Download:
         done = self.begin(parts[0]["sha256"], entries)
         local = {content(part): (record, i) for record in here for i, part in enumerate(record["parts"])}
 
+        halves: dict[int, PartWriter | Memory] = {}
+
         def move(i: int, url: Callable[[], str]) -> None:
-            writer = PartWriter(self.scratch, entries, slices[i])
-            if not copied(self.snapshots, local.get(content(parts[i + 1])), writer, parts[i + 1]):
-                self.receive(url, writer, parts[i + 1])
+            part, writer = parts[i + 1], PartWriter(self.scratch, entries, slices[i])
+            if not copied(self.snapshots, local.get(content(part)), writer, part):
+                self.receive_part(url, writer, part, halves, i)
             with self.lock:
                 done.append(i)
                 write_json(self.journal, {"index": parts[0]["sha256"], "done": done})
@@ -72,7 +78,15 @@ class Download:
         os.remove(self.journal)
         rows = [list(entry) for entry in entries]
         identities = [[entry.name, None] for entry in entries]  # nothing that a job writes is like them
-        record = {**meta, "entries": rows, "slices": slices, "identities": identities, "parts": parts[1:]}
+        run = run_id(index.get("mlflow_run"))
+        record = {
+            **meta,
+            "mlflow_run": run,
+            "entries": rows,
+            "slices": slices,
+            "identities": identities,
+            "parts": parts[1:],
+        }
         self.snapshots.commit(record, self.scratch)
         return True
 
@@ -96,6 +110,24 @@ class Download:
             return json.loads(bytes(memory.data))
         except (ValueError, RecursionError) as error:
             raise Corrupt("its index cannot be read") from error
+
+    def receive_part(
+        self, url: Callable[[], str], writer: PartWriter, part: Record, halves: dict[int, Any], i: int
+    ) -> None:
+        """``halves``: what earlier tries have brought of each part."""
+        stored = part["stored"]
+        if stored.sha256 == part["sha256"]:
+            self.receive(url, halves.setdefault(i, writer), part)
+            del halves[i]
+            return
+        if stored.size > MOST_BYTES:
+            raise Corrupt("a squeezed part of it is too large")
+        memory = halves.setdefault(i, Memory())
+        self.receive(url, memory, {"size": stored.size, "sha256": stored.sha256})
+        del halves[i]
+        copy_unsqueezed(bytes(memory.data), writer)
+        if (writer.size, writer.sha256.hexdigest()) != (part["size"], part["sha256"]):
+            raise Corrupt("a part of it is not what its manifest says")
 
     def receive(self, url: Callable[[], str], target: Any, part: Record) -> None:
         """One part, verified; what has arrived is not asked for again when the connection is cut."""
@@ -122,18 +154,27 @@ def read_manifest(data: bytes, lease: str) -> tuple[Record, list[Record]]:
     """(what it says of the checkpoint, its parts with keys as seen from the job). Raises ``Corrupt``."""
     try:
         body = json.loads(data)
-        parts = [{name: part[name] for name in ("key", "size", "sha256")} for part in body["parts"]]
+        parts = [read_part(part) for part in body["parts"]]
         meta = {"run_epoch": body["run_epoch"], "n": body["n"], "step": body["step"], "uploaded": True}
-        numbers = [meta["run_epoch"], meta["n"], *(part["size"] for part in parts)]
+        numbers = [meta["run_epoch"], meta["n"]]
+        numbers += [size for part in parts for size in (part["size"], part["stored"].size)]
         whole = all(type(number) is int and number >= 0 for number in numbers) and parts
-        if not whole or not all(KEY.fullmatch(part["key"]) for part in parts):
+        if not whole or not all(KEY.fullmatch(part["stored"].key) for part in parts):
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Corrupt("its manifest cannot be read") from error
     for part in parts:
-        if "/" not in part["key"]:
-            part["key"] = f"{lease}/ckpt/{meta['n']}/{part['key']}"
+        if "/" not in part["stored"].key:
+            part["stored"] = part["stored"]._replace(key=f"{lease}/ckpt/{meta['n']}/{part['stored'].key}")
     return meta, parts
+
+
+def read_part(row: Any) -> Record:
+    """Its content, and the object that holds it. Raises ``KeyError``, ``TypeError``."""
+    stored = Object(row["key"], row["size"], row["sha256"])
+    if row.get("content_sha256") is None:
+        return {"size": stored.size, "sha256": stored.sha256, "stored": stored}
+    return {"size": row["content_size"], "sha256": row["content_sha256"], "stored": stored}
 
 
 def copied(snapshots: Snapshots, source: Any, target: PartWriter, part: Record) -> bool:
@@ -148,5 +189,5 @@ def copied(snapshots: Snapshots, source: Any, target: PartWriter, part: Record) 
         return False
 
 
-def content(part: Record) -> tuple[str, int]:
+def content(part: Record) -> Content:
     return part["sha256"], part["size"]

@@ -10,6 +10,7 @@ from typing import Any
 from .download import Download
 from .log import Log
 from .memory import Memory
+from .sigv4 import presigned
 from .snapshots import TRIES, Moved, Snapshots
 from .stored import Stored
 from .transfer import Transfer
@@ -25,6 +26,10 @@ class Keeper:
         self.web, self.log, self.memory, self.orders, self.speed = web, log, memory, orders, speed
         self.snapshots = Snapshots(os.path.join(home, "snapshots"))
         self.stored = Stored(os.path.join(home, "stored.json"))
+        self.granted: Any = None
+        self.granted_at = 0.0
+        self.squeezes = False  # what it sends, by zstd
+        self.job_uid: int | None = None  # the user that the job's command runs as, if not the agent's
         self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
         self.damaged = 0
         self.cost: dict[str, float] = {}  # for the heartbeat: the market seconds that the last checkpoint took
@@ -49,7 +54,15 @@ class Keeper:
     # -- to the store
 
     def checkpoint(
-        self, path: str, run_epoch: int, step: int | None, *, take: bool = True, whole_at: int = 0, final: bool = False
+        self,
+        path: str,
+        run_epoch: int,
+        step: int | None,
+        *,
+        take: bool = True,
+        whole_at: int = 0,
+        final: bool = False,
+        mlflow_run: str = "",
     ) -> None:
         """Copy what is at ``path`` if it changed and is to be taken, then send the newest copy unless that is done.
 
@@ -58,7 +71,9 @@ class Keeper:
         """
         if not path:
             return
-        meta = {"run_epoch": run_epoch, "n": self.next_number(), "step": step, "uploaded": False}
+        head = {"run_epoch": run_epoch, "n": self.next_number(), "step": step}
+        meta = {**head, "uploaded": False, "mlflow_run": mlflow_run}
+        self.snapshots.job_uid = self.job_uid
         if (
             take
             and whole_at
@@ -91,7 +106,10 @@ class Keeper:
         self.memory.save(next_ckpt_n=n)  # what the heartbeat asks URLs for
         restore = self.restore_orders()
         verified = (restore["lease"], restore["n"]) if restore else None
-        self.uploading = Transfer(lambda: self.slot(n), self.ask, self.speed)
+        key = f"{self.lease()}/ckpt/{n}/part-"
+        self.uploading = Transfer(
+            lambda: self.slot(n), self.ask, self.speed, lambda number: self.own_url("PUT", key + str(number))
+        )
 
         def put_manifest(manifest: bytes) -> None:
             # From here on others may see it: other content needs another number.
@@ -104,7 +122,9 @@ class Keeper:
         try:
             upload = Upload(self.web, self.snapshots, self.stored, self.uploading, record)
             known = self.stored.known(*(verified or ("", -1)))
-            self.stored.close(self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest))
+            self.stored.close(
+                self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest, self.squeezes)
+            )
         finally:
             self.uploading = None
         self.memory.save(next_ckpt_n=n + 1, last_ckpt_n=n)
@@ -141,14 +161,19 @@ class Keeper:
             return False
         self.downloading = Transfer(self.restore_orders, self.ask, self.speed)
         try:
-            return Download(self.web, self.snapshots, self.stored, self.downloading).fetch(restore)
+            download = Download(self.web, self.snapshots, self.stored, self.downloading)
+            self.downloading.sign = lambda number: self.own_url("GET", download.keys.get(number, ""))
+            return download.fetch(restore)
         finally:
             self.downloading = None
 
-    def restore(self, path: str) -> None:
-        """The newest complete checkpoint, of this disk or the one in the orders, put where the job looks for it."""
+    def restore(self, path: str) -> str:
+        """The newest complete checkpoint, of this disk or the one in the orders, put where the job looks for it.
+
+        Answers the MLflow run that it names, if any.
+        """
         if not path:
-            return
+            return ""
         is_fresh = False
         try:
             if self.damaged < TRIES or not self.snapshots.newest_first():  # else: an older one that is here will do
@@ -161,11 +186,24 @@ class Keeper:
                     raise
                 self.seen, self.damaged = fingerprint(path), 0
                 self.log.say(f"restored checkpoint {record['n']} of epoch {record['run_epoch']}")
+                return str(record.get("mlflow_run", ""))
         except Corrupt:
             self.damaged += 1
             raise
+        return ""
 
     # -- what the newest orders say
+
+    def own_url(self, method: str, key: str) -> str:
+        """Signed here, where the orders give keys to sign with; else nothing. ``key``: as seen from the job."""
+        orders = self.orders()
+        grant = orders["grant"] if orders and key else None
+        if not grant:
+            return ""
+        if grant != self.granted:
+            self.granted, self.granted_at = grant, time.clock_gettime(time.CLOCK_BOOTTIME)
+        elapsed_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.granted_at
+        return presigned(method, f"{grant['place']}/{key}", grant, grant["at"] + elapsed_s)
 
     def lease(self) -> str:
         orders = self.orders()

@@ -177,8 +177,16 @@ class Machine:
         """Whether the job should save: a checkpoint is due, or its process is about to end."""
         return self.process == "run" and (now >= self.checkpoint_at or self.stop_since is not None)
 
+    def is_judged_by_gpus(self) -> bool:
+        """Whether nothing else can tell if the job hangs: it is watched, and says nothing of its progress."""
+        is_watched = bool(self.orders and self.orders["work"]["stall_s"]) and self.process == "run"
+        return is_watched and self.claim in (None, (None, None))
+
     def has_stalled(self, now: float) -> bool:
-        """Whether the job has said nothing new of its progress for longer than its orders find bearable."""
+        """Whether the job has given no sign of life for longer than its orders find bearable.
+
+        New progress is one; of a job that says nothing of its progress, work of the GPUs.
+        """
         bearable = self.orders["work"]["stall_s"] if self.orders else 0
         return bool(bearable) and self.process == "run" and now >= self.claimed_at + bearable
 

@@ -16,17 +16,23 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         numbers = [orders[key] for key in ("run_epoch", "seq", "permit_ttl_s", "checkpoint_interval_s")]
         texts = [work[key] for key in ("setup", "run", "workdir", "checkpoint_path", "progress")]
         numbers.append(work["stall_s"])
+        flags = [work["as_root"], work["stall_fails"]]
         re.compile(work["progress"])
         texts += [*work["inputs"], *work["inputs"].values(), *work["outputs"]]
+        texts += [*put["headers"], *put["headers"].values()]
         texts += [put["heartbeat"], put["exit"], orders["next_orders_url"], *work["env"].values()]
         for slot in put["log"]:
             numbers, texts = [*numbers, slot["boot"], slot["n"]], [*texts, slot["url"]]
         for slot in [*put["ckpt"], put["out"], *([restore] if restore else [])]:
             numbers = [*numbers, slot["n"], slot["first_part"]]
             texts = [*texts, slot["manifest_url"], *slot["part_urls"]]
+        grant = orders["grant"]
+        if grant:
+            numbers.append(grant["at"])
+            texts += [grant[name] for name in ("place", "base_url", "region", "key_id", "secret", "token")]
         if restore:
             texts.append(restore["lease"])
-        whole = orders["v"] == 1 and orders["role"] in ROLES
+        whole = all(type(flag) is bool for flag in flags) and orders["v"] == 1 and orders["role"] in ROLES
         whole = whole and all(type(number) is int and number >= 0 for number in numbers)
         return orders if whole and all(isinstance(text, str) for text in texts) else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, re.error):

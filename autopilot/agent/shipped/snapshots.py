@@ -32,6 +32,7 @@ class Snapshots:
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.links = True  # until a job is seen to write into the files that it has saved
+        self.job_uid: int | None = None  # whose processes are looked at; None: all that the agent can see
         os.makedirs(directory, exist_ok=True)
 
     def newest_first(self) -> list[Record]:
@@ -71,7 +72,7 @@ class Snapshots:
                 if before is None or before == seen:
                     return before
                 files = {os.path.realpath(each.path) for each in found if each.entry.kind == "file"}
-                if attempt < TRIES - 1 and is_being_written(files):
+                if attempt < TRIES - 1 and is_being_written(files, self.job_uid):
                     time.sleep(QUIET_WAIT_S)
                     continue
                 self.copy(path, found, scratch, meta)
@@ -139,7 +140,7 @@ class Snapshots:
         return [Entry(*row) for row in record["entries"]]
 
     def index(self, record: Record) -> bytes:
-        return json.dumps(index_of(self.entries(record), record["slices"])).encode()
+        return json.dumps(index_of(self.entries(record), record["slices"], record.get("mlflow_run", ""))).encode()
 
     def reader(self, record: Record, i: int) -> PartReader:
         """Data part ``i`` to read."""

@@ -8,7 +8,7 @@ if that is why the daemon refuses it, the next one would be refused as well.
 from __future__ import annotations
 
 import threading
-from typing import Any, Tuple  # noqa: UP035 -- Python 3.8 cannot subscript tuple
+from typing import Any, NamedTuple, Tuple  # noqa: UP035 -- Python 3.8 cannot subscript tuple
 
 from .disk import read_json, write_json
 
@@ -18,17 +18,25 @@ Content = Tuple[str, int]  # noqa: UP006
 """SHA-256 and size."""
 
 
+class Object(NamedTuple):
+    """What holds a part in the store: the part itself, or zstd of it."""
+
+    key: str
+    size: int
+    sha256: str
+
+
 class Stored:
     def __init__(self, path: str) -> None:
         self.path = path
         self.lock = threading.Lock()
         kept: dict[str, Any] = read_json(path) or {}
         self.sent: list[list[Any]] = kept.get("sent", [])
-        self.manifests: list[list[Any]] = kept.get("manifests", [])  # [lease, n, rows of (SHA-256, size, key)]
+        self.manifests: list[list[Any]] = kept.get("manifests", [])  # [lease, n, rows of (*Content, *Object)]
 
-    def add(self, sha256: str, size: int, key: str) -> None:
+    def add(self, content: Content, stored: Object) -> None:
         with self.lock:
-            self.sent.append([sha256, size, key])
+            self.sent.append([*content, *stored])
 
     def close(self, lease: str, n: int, rows: list[list[Any]]) -> None:
         """A manifest with these parts has been written, or read."""
@@ -38,11 +46,11 @@ class Stored:
             self.manifests = [*others, [lease, n, rows]][-MANIFESTS_KNOWN:]
         self.save()
 
-    def known(self, lease: str, n: int) -> dict[Content, str]:
-        """Content → key, when the newest verified checkpoint is number ``n`` of ``lease``."""
+    def known(self, lease: str, n: int) -> dict[Content, Object]:
+        """When the newest verified checkpoint is number ``n`` of ``lease``."""
         with self.lock:
             rows = [row for known in self.manifests if known[:2] == [lease, n] for row in known[2]]
-            return {(sha256, size): key for sha256, size, key in [*rows, *self.sent]}
+            return {(row[0], row[1]): Object(*row[2:]) for row in [*rows, *self.sent]}
 
     def save(self) -> None:
         with self.lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -21,14 +22,30 @@ class Abandoned(Exception):
     """The transfer was told to end; what it has done is kept."""
 
 
+def step_aside() -> None:
+    """The job comes first: this thread gets what processor it leaves, and a tenth of what it would have beside it; of
+    the disk as well, whose scheduler goes by the same. Less would starve uploads beside a job that uses every core.
+    On Linux both are the thread's own."""
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
 class Transfer:
     """Runs ``move(item, url)`` for each ``(item, number)``; ``slot`` answers the newest orders' URLs or None.
 
     A slot is ``{"first_part", "part_urls", …}``: the URLs of parts ``first_part``, ``first_part + 1``, …
     """
 
-    def __init__(self, slot: Callable[[], Any], ask: Callable[[], None], speed: float) -> None:
-        self.slot, self.ask = slot, ask
+    def __init__(
+        self,
+        slot: Callable[[], Any],
+        ask: Callable[[], None],
+        speed: float,
+        sign: Callable[[int], str] = lambda number: "",
+    ) -> None:
+        """``sign`` makes the URL of a part that no orders bring; empty where the machine has no keys to."""
+        self.slot, self.ask, self.sign = slot, ask, sign
         self.url_wait_s = max(URL_WAIT_S / speed, 10.0)
         self.stop = threading.Event()
         self.lock = threading.Lock()
@@ -62,7 +79,7 @@ class Transfer:
             raise Abandoned
 
     def work(self, move: Callable[[Any, Callable[[], str]], None]) -> None:
-        os.nice(NICENESS)  # of this thread alone, on Linux: the job comes first
+        step_aside()
         while self.failure is None and not self.stop.is_set():
             with self.lock:
                 if not self.waiting:
@@ -95,6 +112,9 @@ class Transfer:
             slot = self.slot()
             if slot and 0 <= number - slot["first_part"] < len(slot["part_urls"]):
                 return str(slot["part_urls"][number - slot["first_part"]])
+            own = self.sign(number)
+            if own:
+                return own
             now = time.monotonic()
             if now > deadline:
                 raise OSError(f"no orders yet with a URL for part {number}")

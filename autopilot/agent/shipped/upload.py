@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .snapshots import Moved, Record, Snapshots
-from .stored import Stored
+from .squeeze import MOST_BYTES, squeezed
+from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .web import MAX_OBJECT_BYTES, Web
 
@@ -27,14 +28,19 @@ class Upload:
         self.parts: list[Record] = [head, *record["parts"]]
         self.saved_at = time.monotonic()
 
-    def send(self, place: str, keys: dict[Any, str], put_manifest: Callable[[bytes], None]) -> list[list[Any]]:
-        """Parts not in ``keys`` (content → key) go to ``place``/part-0, …; answers (SHA-256, size, key) of all."""
-        todo = self.planned(keys, f"{place}/part-")
+    def send(
+        self, place: str, known: dict[Content, Object], put_manifest: Callable[[bytes], None], squeezes: bool = False
+    ) -> list[list[Any]]:
+        """Parts that are not ``known`` go to ``place``/part-0, …; answers (*Content, *Object) of all."""
+        todo = self.planned(known, f"{place}/part-")
+        keys = {position: f"{place}/part-{number}" for position, number in todo}
+        objects = dict(known)
 
         def move(position: int, url: Callable[[], str]) -> None:
-            self.send_part(position, url())
             part = self.parts[position]
-            self.stored.add(part["sha256"], part["size"], keys[content(part)])
+            size, sha256 = self.send_part(position, url(), squeezes)
+            objects[content(part)] = stored = Object(keys[position], size, sha256)
+            self.stored.add(content(part), stored)
             if time.monotonic() - self.saved_at > SAVE_EVERY_S:
                 self.saved_at = time.monotonic()
                 self.stored.save()
@@ -43,43 +49,57 @@ class Upload:
             self.transfer.run(todo, move)
         finally:
             self.stored.save()
-        rows = [{"key": keys[content(part)], "size": part["size"], "sha256": part["sha256"]} for part in self.parts]
+        rows = [described(part, objects[content(part)]) for part in self.parts]
         head = {name: self.record[name] for name in ("run_epoch", "n", "step")}
         manifest = json.dumps({"v": 1, **head, "parts": rows}).encode()
         if len(manifest) > MAX_OBJECT_BYTES:
             raise OSError("the checkpoint has too many parts")
         put_manifest(manifest)
-        return [[row["sha256"], row["size"], row["key"]] for row in rows]
+        return [[*content(part), *objects[content(part)]] for part in self.parts]
 
-    def planned(self, keys: dict[Any, str], prefix: str) -> list[tuple[int, int]]:
-        """Adds a key to ``keys`` for what the store does not have; answers its (position, number)."""
+    def planned(self, known: dict[Content, Object], prefix: str) -> list[tuple[int, int]]:
+        """(position, number) of what the store does not have, each content once."""
         # Also a part that nobody names must not be written over: a manifest may name it yet.
-        used = [int(key[len(prefix) :]) for key in keys.values() if key.startswith(prefix)]
+        used = [int(stored.key[len(prefix) :]) for stored in known.values() if stored.key.startswith(prefix)]
         number = 1 + max(used, default=-1)
-        todo = []
+        seen, todo = set(known), []
         for position, part in enumerate(self.parts):
-            if content(part) not in keys:
-                keys[content(part)] = prefix + str(number)
+            if content(part) not in seen:
+                seen.add(content(part))
                 todo.append((position, number))
                 number += 1
         return todo
 
-    def send_part(self, position: int, url: str) -> None:
+    def send_part(self, position: int, url: str, squeezes: bool) -> tuple[int, str]:
+        """Size and SHA-256 of what was sent."""
         part = self.parts[position]
         if position == 0:
             self.web.send(url, lambda: io.BytesIO(self.index), part["size"])
-            return
+            return part["size"], part["sha256"]
         readers: list[Any] = []
 
         def body() -> Any:
             readers.append(self.snapshots.reader(self.record, position - 1))
             return readers[-1]
 
-        self.web.send(url, body, part["size"])
+        small = squeezed(body(), part["size"]) if squeezes and part["size"] <= MOST_BYTES else None
+        if small is None:
+            self.web.send(url, body, part["size"])
+        else:
+            self.web.send(url, lambda: small, len(small))
         if readers[-1].sha256.hexdigest() != part["sha256"]:
             self.snapshots.links = False
             raise Moved("the job wrote into a file that it had saved")
+        return (part["size"], part["sha256"]) if small is None else (len(small), hashlib.sha256(small).hexdigest())
 
 
-def content(part: Record) -> tuple[str, int]:
+def described(part: Record, stored: Object) -> dict[str, Any]:
+    """The row of a manifest."""
+    row = {"key": stored.key, "size": stored.size, "sha256": stored.sha256}
+    if stored.sha256 == part["sha256"]:
+        return row
+    return {**row, "content_size": part["size"], "content_sha256": part["sha256"]}
+
+
+def content(part: Record) -> Content:
     return part["sha256"], part["size"]

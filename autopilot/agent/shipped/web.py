@@ -31,6 +31,7 @@ class Refused(OSError):
 class Web:
     def __init__(self) -> None:
         self.bytes_sent = 0
+        self.put_headers: dict[str, str] = {}  # what the store wants with each
         self.lock = threading.Lock()
         self.kept = threading.local()
 
@@ -46,7 +47,7 @@ class Web:
 
     def send(self, url: str, body: Callable[[], Any], size: int, within_s: float | None = None) -> None:
         """PUT ``size`` bytes; ``body`` makes them anew (bytes or something to read) for each try."""
-        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size), **self.put_headers}
         with self.answer("PUT", url, body, headers, within_s) as response:
             response.read(MAX_OBJECT_BYTES)
         with self.lock:

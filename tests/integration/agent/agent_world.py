@@ -201,6 +201,8 @@ class World:
         self.market_url = market_url
         self.market_calls = market_calls
         self.hosts: list[Host] = []
+        self.hours_passed: list[float] = []
+        """By the store's clock, beyond the real ones: what is added to it passes at once."""
         self._renewals: list[asyncio.Task[None]] = []
 
     async def lease(self, lease_id: str, work: Work, **terms: Any) -> Lease:

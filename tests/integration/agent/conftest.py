@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
     market = web.Application()
     market.router.add_route("*", "/api/v0/instances/{id}/", act)
-    store = LocalBlobStore(tmp_path / "blobs", b"k" * 32, "")
+    hours: list[float] = []
+    store = LocalBlobStore(tmp_path / "blobs", b"k" * 32, "", unix_time=lambda: time.time() + 3600 * sum(hours))
     runners = []
     urls = []
     for app in (blob_listener(store), market):
@@ -39,6 +41,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     store.base_url = urls[0]
     await store.put(agent_key(), agent_source())
     world = World(tmp_path, store, urls[1], calls)
+    world.hours_passed = hours
     try:
         yield world
     finally:

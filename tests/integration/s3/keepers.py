@@ -15,7 +15,7 @@ from autopilot.agent.shipped.log import Log
 from autopilot.agent.shipped.memory import Memory
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.agent.shipped.web import Web
-from autopilot.ports.blobs import BlobStore
+from autopilot.ports.blobs import BlobStore, Grant
 from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest
 from autopilot.ports.mailbox import Manifest, Work, parse_heartbeat, verified_key
 from autopilot.ports.orders import CheckpointRef, build_orders
@@ -33,6 +33,7 @@ class Machine:
         self.orders: dict[str, Any] | None = None
         self.newest: tuple[str, Manifest] | None = None
         self.seq = 0
+        self.grant: Grant | None = None
         self.run_epoch = 1
         self.state = "running"
         self.reboot()
@@ -74,6 +75,7 @@ class Machine:
             work=WORK,
             restore=restore,
             heartbeat=beat,
+            grant=self.grant,
         )
         self.orders = parse_orders(built.to_json())
         assert self.orders is not None

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from autopilot.blobs import probe as probing
+from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
-from autopilot.blobs.s3 import Bucket, S3BlobStore
 from autopilot.config.keys import store_private
 from autopilot.config.settings import Blobs, Settings
 from autopilot.domain.errors import UserError
@@ -99,13 +99,13 @@ async def test_trouble_is_unavailable_and_never_absent(s3: S3Server) -> None:
             with pytest.raises(BlobUnavailable):
                 await ask
     s3.trouble.refuse = {}
-    wrong = S3BlobStore(replace(s3.bucket(), secret_access_key="wrong"))
+    wrong = BucketBlobStore(replace(s3.bucket(), secret="wrong"))
     with pytest.raises(BlobUnavailable):
         await wrong.get("mine")
-    nowhere = S3BlobStore(replace(s3.bucket(), url="s3://no-such-bucket"))
+    nowhere = BucketBlobStore(replace(s3.bucket(), url="s3://no-such-bucket"))
     with pytest.raises(BlobUnavailable, match="does not exist"):
         await nowhere.put("a", b"")
-    unreachable = S3BlobStore(replace(s3.bucket(), endpoint="http://127.0.0.1:9"))
+    unreachable = BucketBlobStore(replace(s3.bucket(), endpoint="http://127.0.0.1:9"))
     with pytest.raises(BlobUnavailable):
         await unreachable.get("mine")
 
@@ -119,7 +119,7 @@ async def test_a_passing_trouble_is_not_even_seen(s3: S3Server) -> None:
 @pytest.mark.parametrize("url", ["http://bucket", "s3:bucket", "s3:///prefix", "bucket"])
 def test_what_names_no_bucket_is_refused(url: str) -> None:
     with pytest.raises(UserError, match="not the address of a bucket"):
-        S3BlobStore(Bucket(url, "a", "b"))
+        BucketBlobStore(Bucket(url, "a", "b"))
 
 
 async def test_a_probe_tries_everything_and_leaves_nothing(s3: S3Server) -> None:
@@ -131,7 +131,7 @@ async def test_a_probe_tries_everything_and_leaves_nothing(s3: S3Server) -> None
 
 
 async def test_a_probe_says_what_cannot_be_done(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = S3BlobStore(replace(s3.bucket(), secret_access_key="wrong"))
+    wrong = BucketBlobStore(replace(s3.bucket(), secret="wrong"))
     with pytest.raises(ProbeFailed, match=r"cannot write: .*403"):
         await probe(wrong)
     s3.trouble.refuse, s3.trouble.only = {507: 50}, "large"

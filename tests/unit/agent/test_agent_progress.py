@@ -98,3 +98,19 @@ def test_at_its_end_such_a_job_is_read_again_only_if_it_ended_well(code: int, is
     m.process_ended(code, 302, "")
     assert m.decide(302) == "checkpoint"
     assert (m.fresh, m.whole_at) == (is_taken, 0 if is_taken else 7)
+
+
+def test_of_a_job_that_says_nothing_of_its_progress_the_gpus_tell() -> None:
+    m = running()
+    assert not m.is_judged_by_gpus(), "nobody asked"
+    order = orders(seq=2)
+    order["work"]["stall_s"] = 100
+    m.orders_received(order, 1)
+    m.progressed((None, None), 1)
+    assert m.is_judged_by_gpus()
+    m.claimed_at = 90  # they were busy
+    assert not m.has_stalled(189)
+    assert m.has_stalled(190)
+    m.progressed((1, None), 195)
+    assert not m.is_judged_by_gpus()
+    assert m.has_stalled(295), "busy GPUs do not excuse a job that used to say how far it is"

@@ -35,6 +35,7 @@ python train.py
 setup = "pip install ."
 workdir = "/workspace/bert"
 trust = "secure"
+run_as = "root"
 [env]
 WANDB_MODE = "offline"
 EMPTY = ""
@@ -42,8 +43,10 @@ EMPTY = ""
 HF_TOKEN = "hf"
 [inputs]
 "data/train.bin" = "https://host.example/train.bin?x=1"
+"data/more.bin" = { url = "https://host.example/more.bin", size = "1.5GB" }
 [outputs]
 paths = ["model", "results/*.json"]
+size = "2GB"
 [resources]
 gpu = "RTX  4090:2 | A100 80GB"
 vram = "24 GB"
@@ -94,6 +97,7 @@ def test_every_key_is_read() -> None:
         setup="pip install .",
         workdir="/workspace/bert",
         trust=Trust.SECURE,
+        as_root=True,
         env=(("WANDB_MODE", "offline"), ("EMPTY", "")),
         min_vram_gb=Decimal(24),
         disk_gb=Decimal(1500),
@@ -116,8 +120,13 @@ def test_every_key_is_read() -> None:
         stall_after=timedelta(minutes=45),
         stall_fails=True,
         secrets=(("HF_TOKEN", "hf"),),
-        inputs=(("data/train.bin", "https://host.example/train.bin?x=1"),),
+        inputs=(
+            ("data/train.bin", "https://host.example/train.bin?x=1"),
+            ("data/more.bin", "https://host.example/more.bin"),
+        ),
+        inputs_gb=Decimal("1.5"),
         outputs=("model", "results/*.json"),
+        outputs_gb=Decimal(2),
         max_attempts=10,
     )
 
@@ -187,6 +196,9 @@ def with_line(section: str, line: str) -> str:
         (with_line("inputs", '"/etc/x" = "https://h/x"'), "not a file beneath the work directory"),
         (with_line("inputs", '"a/../../x" = "https://h/x"'), "not a file beneath the work directory"),
         (with_line("inputs", '"x" = "ftp://h/x"'), "must be an http or https address"),
+        (with_line("inputs", '"x" = { url = "https://h/x", bytes = 1 }'), "has url and size"),
+        (with_line("inputs", '"x" = { url = "https://h/x", size = 3 }'), "inputs.x.size: not a size"),
+        (with_line("inputs", '"x" = { url = "https://h/x", size = "2TB" }'), "do not hold inputs"),
         (with_line("outputs", 'paths = "x"'), "outputs.paths: must be a list"),
         (with_line("outputs", 'paths = ["../x"]'), "outputs.paths: must be paths without '..'"),
         (with_line("work", "progress = {total = 3}"), "work.progress: "),

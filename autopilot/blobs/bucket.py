@@ -1,0 +1,207 @@
+"""A blob store in a bucket: S3 (AWS, R2, B2, MinIO and their like), Google's, Azure's. Machines speak to it themselves.
+
+The extra ``s3`` brings the library for all of them; URLs are signed here, without asking anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Awaitable, Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from autopilot.blobs import sts
+from autopilot.domain.errors import UserError
+from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, Grant, checked_key
+
+if TYPE_CHECKING:
+    from obstore.store import AzureConfig, AzureStore, ClientConfig, GCSConfig, GCSStore, RetryConfig, S3Store
+
+SCHEMES = ("s3", "gs", "az")
+
+REQUEST_TIMEOUT_S = 30
+RETRIES = 2
+_READ_BYTES = 4 << 20
+_DELETED_AT_ONCE = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Where it is, and the account's key to it, which never leaves this machine."""
+
+    url: str
+    """``s3://bucket/prefix``, ``gs://bucket/prefix`` or ``az://container/prefix``."""
+    key_id: str
+    """Access key id (S3), name of the storage account (Azure), nothing (Google)."""
+    secret: str
+    """The key itself; Google's is the JSON of a service account."""
+    endpoint: str | None = None
+    """Address of the service; None: that of AWS, Google or Azure."""
+    region: str = "us-east-1"
+    role: str | None = None
+    """ARN of the role whose temporary keys machines get; None: they get signed URLs alone."""
+    token_service: str | None = None
+    """Address of the service that gives them; None: that of AWS in the region."""
+
+
+class BucketBlobStore:
+    def __init__(self, bucket: Bucket) -> None:
+        """Asks nobody anything. Raises ``UserError`` for an address that names no bucket, or without the library."""
+        self._store = _connect(bucket)
+        self._bucket = bucket
+        self._grants: dict[tuple[frozenset[str], frozenset[str]], tuple[float, Grant]] = {}
+        # Azure asks for it and signs without it; the others do not know it.
+        self.put_headers = {"x-ms-blob-type": "BlockBlob"} if bucket.url.startswith("az:") else {}
+
+    async def put(self, key: str, data: bytes) -> None:
+        if await _asked(self._store.put_async(checked_key(key), data)) is None:
+            raise BlobUnavailable("the bucket does not exist")
+
+    async def get(self, key: str) -> bytes | None:
+        async def read() -> bytes:
+            answer = await self._store.get_async(checked_key(key))
+            if answer.meta["size"] <= MAX_READ_BYTES:
+                return bytes(await answer.bytes_async())
+            head = bytearray()
+            async for block in answer.stream(min_chunk_size=_READ_BYTES):
+                head += block
+                if len(head) >= MAX_READ_BYTES:
+                    break
+            return bytes(head[:MAX_READ_BYTES])
+
+        return await _asked(read())
+
+    async def size(self, key: str) -> int | None:
+        found = await _asked(self._store.head_async(checked_key(key)))
+        return None if found is None else found["size"]
+
+    async def sha256(self, key: str) -> str | None:
+        async def digest() -> str:
+            answer = await self._store.get_async(checked_key(key))
+            sha256 = hashlib.sha256()
+            async for block in answer.stream(min_chunk_size=_READ_BYTES):
+                await asyncio.to_thread(sha256.update, block)
+            return sha256.hexdigest()
+
+        return await _asked(digest())
+
+    async def keys(self, prefix: str) -> tuple[str, ...]:
+        path = checked_key(prefix.rstrip("/"))
+
+        async def listed() -> tuple[str, ...]:
+            return tuple([meta["path"] async for page in self._store.list(path) for meta in page])
+
+        beneath = await _asked(listed()) or ()
+        return beneath if await self.size(path) is None else (path, *beneath)
+
+    async def delete(self, keys: Collection[str]) -> None:
+        doomed = [checked_key(key) for key in keys]
+        for at in range(0, len(doomed), _DELETED_AT_ONCE):
+            await _asked(self._store.delete_async(doomed[at : at + _DELETED_AT_ONCE]))
+
+    async def delete_prefix(self, prefix: str) -> None:
+        await self.delete(await self.keys(prefix))
+
+    async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
+        bucket = self._bucket
+        if bucket.role is None:
+            return None
+        wish, now = (frozenset(write), frozenset(read)), time.monotonic()
+        self._grants = {known: kept for known, kept in self._grants.items() if kept[0] > now}
+        if wish not in self._grants:
+            self._grants[wish] = now + sts.VALID_FOR.total_seconds() / 2, await self._granted(*wish)
+        return replace(self._grants[wish][1], at=int(time.time()))
+
+    async def _granted(self, write: Collection[str], read: Collection[str]) -> Grant:
+        bucket, parts = self._bucket, urlsplit(self._bucket.url)
+        role = sts.Role(
+            arn=bucket.role or "",
+            endpoint=bucket.token_service or f"https://sts.{bucket.region}.amazonaws.com",
+            region=bucket.region,
+            key_id=bucket.key_id,
+            secret=bucket.secret,
+        )
+        beneath = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
+        writes, reads = ([f"{beneath}{checked_key(each)}/*" for each in sorted(keys)] for keys in (write, read))
+        session = re.sub(r"[^\w+=,.@-]", "-", "-".join(sorted(write)))[-64:]
+        keys = await sts.assume(role, session, sts.policy(parts.netloc, writes, reads))
+        base = self.sign_get("x", sts.VALID_FOR).partition("?")[0].removesuffix("/x")
+        return Grant(base, bucket.region, *keys, at=0)
+
+    def sign_get(self, key: str, valid_for: timedelta) -> str:
+        return self._signed("GET", key, valid_for)
+
+    def sign_put(self, key: str, valid_for: timedelta, max_bytes: int) -> str:
+        """No bucket can bound the size of what is put; readers do (``MAX_READ_BYTES``, sizes in manifests)."""
+        return self._signed("PUT", key, valid_for)
+
+    def _signed(self, method: str, key: str, valid_for: timedelta) -> str:
+        import obstore
+
+        url: str = obstore.sign(self._store, "GET" if method == "GET" else "PUT", checked_key(key), valid_for)
+        return url
+
+
+def _connect(bucket: Bucket) -> S3Store | GCSStore | AzureStore:
+    parts = urlsplit(bucket.url)
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        hint = 'write it as "s3://bucket/prefix", with gs:// for Google and az:// for Azure'
+        raise UserError(f"not the address of a bucket: {bucket.url!r}", hint=hint)
+    prefix = parts.path.strip("/")
+    if prefix:
+        checked_key(prefix)
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import AzureStore, GCSStore, S3Store
+    except ImportError:
+        raise UserError("buckets need an extra of autopilot", hint='pip install "gpu-autopilot[s3]"') from None
+    timeout = timedelta(seconds=REQUEST_TIMEOUT_S)
+    client: ClientConfig = {"allow_http": True, "timeout": timeout, "connect_timeout": timeout / 3}
+    retry: RetryConfig = {"max_retries": RETRIES, "retry_timeout": timeout}
+    try:
+        if parts.scheme == "gs":
+            config: GCSConfig = {"service_account_key": bucket.secret}
+            if bucket.endpoint:
+                config["base_url"] = bucket.endpoint
+            return GCSStore(
+                parts.netloc, prefix=prefix or None, config=config, client_options=client, retry_config=retry
+            )
+        if parts.scheme == "az":
+            account: AzureConfig = {"account_name": bucket.key_id, "account_key": bucket.secret}
+            if bucket.endpoint:
+                account["endpoint"] = bucket.endpoint
+            return AzureStore(
+                parts.netloc, prefix=prefix or None, config=account, client_options=client, retry_config=retry
+            )
+    except BaseError as error:
+        raise UserError(f"the key of {bucket.url} is none: {str(error).partition(chr(10))[0]}") from None
+    return S3Store(
+        parts.netloc,
+        prefix=prefix or None,
+        endpoint=bucket.endpoint,
+        region=bucket.region,
+        access_key_id=bucket.key_id,
+        secret_access_key=bucket.secret,
+        virtual_hosted_style_request=bucket.endpoint is None,
+        client_options=client,
+        retry_config=retry,
+    )
+
+
+async def _asked(request: Awaitable[T]) -> T | None:
+    """The answer, None for an object that is not there; raises ``BlobUnavailable`` for any trouble."""
+    from obstore.exceptions import BaseError
+
+    try:
+        return await request
+    except FileNotFoundError:
+        return None
+    except (BaseError, OSError) as error:
+        raise BlobUnavailable(str(error).partition("\n")[0][:300]) from error

@@ -1,0 +1,59 @@
+"""What the agent watches and carries on for a job: its GPUs, and the run of its curve."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from agent_world import Host, World, eventually, verified
+
+from autopilot.agent.shipped.room import run_id
+from autopilot.ports.mailbox import Work
+
+
+def with_gpus(host: Host, *percent: int) -> Path:
+    """A driver's program that says what the file does."""
+    program, said = host.root / "bin/nvidia-smi", host.root / "utilization"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec cat {said}\n")
+    program.chmod(0o755)
+    said.write_text("".join(f"{each}\n" for each in percent))
+    host.env["PATH"] = f"{program.parent}:{host.env['PATH']}"
+    return said
+
+
+async def test_a_silent_job_has_stalled_once_its_gpus_are_idle(world: World) -> None:
+    lease = await world.lease("a", Work(run="sleep 1000", stall_s=120, stall_fails=True))
+    host = world.host(lease)
+    said = with_gpus(host, 0, 97)
+    host.start()
+    first = await lease.until("running", lambda beat: beat.state == "running")
+    await lease.until("later than it would be bearable", lambda beat: beat.seq > first.seq + 10, 30)
+    assert await lease.exit() is None
+    said.write_text("0\n3\n")
+    record = await eventually(lease.exit, "the end of a stalled job")
+    assert record.reason == "stalled"
+
+
+async def test_the_run_of_mlflow_goes_with_the_checkpoint(world: World) -> None:
+    script = "from autopilot import checkpoint; checkpoint.mlflow_run('0123abcd')"
+    first = Work(run=f'python3 -c "{script}"; echo one > ckpt; sleep 1000', checkpoint_path="ckpt")
+    lease = await world.lease("a", first)
+    world.host(lease).start()
+    await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
+    restore = await verified(world.store, "a", 0)
+    await lease.order(role="leave")
+    second = await world.lease(
+        "b", Work(run="echo run $MLFLOW_RUN_ID", checkpoint_path="ckpt"), restore=restore, run_epoch=2
+    )
+    world.host(second).start()
+    await eventually(lambda: "run 0123abcd\n" in second.log(), "the id on another machine")
+    own = Work(run="echo run $MLFLOW_RUN_ID", checkpoint_path="ckpt", env={"MLFLOW_RUN_ID": "mine"})
+    third = await world.lease("c", own, restore=restore, run_epoch=3)
+    world.host(third).start()
+    await eventually(lambda: "run mine\n" in third.log(), "the job file's own word")
+
+
+@pytest.mark.parametrize("said", ["", "x" * 65, "a b", "$(id)", "/lib/x.so", None, 7, "a\nb"])
+def test_what_is_no_run_is_none(said: object) -> None:
+    assert run_id(said) == ""

@@ -1,0 +1,48 @@
+"""What a job brings and takes away weighs in the choice of its machine, in its set-up and in its reserve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+from autopilot.policy.budget import traffic_cost
+from autopilot.policy.cost import candidates
+from autopilot.policy.params import Params
+from autopilot.policy.speed import setup_time
+from tests.builders import a_job, a_market, a_spec, an_offer
+
+PARAMS = Params(boot_s=100, image_gb=Decimal(10), upload_gb=Decimal(5))
+D = Decimal
+
+
+def test_inputs_take_their_time_over_the_host_s_link() -> None:
+    offer = an_offer(download_mbps=D(800))
+    assert setup_time(a_job(spec=a_spec(inputs_gb=D(40))), offer, PARAMS) == timedelta(seconds=600)
+
+
+def test_a_large_input_is_worth_a_fast_link_and_free_traffic() -> None:
+    slow, fast = an_offer("slow", floor=D("0.30"), download_mbps=D(100)), an_offer("fast", floor=D("0.33"))
+    fast = replace(fast, download_mbps=D(2000))
+    dear = an_offer("dear", floor=D("0.20"), download_mbps=D(2000), download_price=D("0.02"))
+    offers = slow, fast, dear
+    spec = a_spec(work_estimate=timedelta(hours=4))
+    small = candidates(a_job(spec=spec), a_market(*offers), offers, PARAMS)
+    assert small[0].offer.machine_id == "dear"
+    large = candidates(a_job(spec=replace(spec, inputs_gb=D(200))), a_market(*offers), offers, PARAMS)
+    assert large[0].offer.machine_id == "fast"
+
+
+def test_outputs_are_paid_where_traffic_is() -> None:
+    free, dear = an_offer("free", floor=D("0.25")), an_offer("dear", floor=D("0.20"), upload_price=D("0.01"))
+    spec = a_spec(work_estimate=timedelta(hours=4))
+    without = candidates(a_job(spec=spec), a_market(free, dear), (free, dear), PARAMS)
+    with_them = candidates(a_job(spec=replace(spec, outputs_gb=D(100))), a_market(free, dear), (free, dear), PARAMS)
+    assert [without[0].offer.machine_id, with_them[0].offer.machine_id] == ["dear", "free"]
+
+
+def test_the_reserve_covers_them() -> None:
+    offer = an_offer(download_price=D("0.01"), upload_price=D("0.02"))
+    plain, large = a_job(), a_job(spec=a_spec(inputs_gb=D(40), outputs_gb=D(50)))
+    more = traffic_cost(offer, large, PARAMS) - traffic_cost(offer, plain, PARAMS)
+    assert more >= D("0.01") * 40 + D("0.02") * (50 - 5)
