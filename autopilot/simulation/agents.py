@@ -6,6 +6,7 @@ sleeps until the next moment at which its state machine may want something else.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -318,10 +319,8 @@ class SimAgent:
             **{"last_ckpt_n": self.memory["last_ckpt_n"], "next_ckpt_n": self.memory["next_ckpt_n"]},
             "restore_failed": self.damaged > 0,
         }
-        try:
+        with contextlib.suppress(Refused):
             self.world.objects.put_by(orders["put_urls"]["heartbeat"], stored(json.dumps(body).encode()))
-        except Refused:
-            pass
 
     # --- the market
 

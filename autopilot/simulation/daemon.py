@@ -1,4 +1,4 @@
-"""The product in the simulated world: engine, policy, adapters and store as they ship, on the world's wires and clock."""
+"""The product in the simulated world: engine, policy and adapters as they ship, on the world's wires and clock."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ CATALOGUE = (
     _event("E6", 2.0, 300, 7200, "prices tenfold, a floor that is none"),
     _chance("E7", 0.05, "the job's machine is broken: it fails, hangs or crawls"),
     _event("E8", 1.0, 0, 0, "the user destroys or relabels an instance; others' instances come and go"),
-    _event("F1", 10.0, 5, 7200, "the daemon is killed"),
+    _event("F1", 16.0, 5, 7200, "the daemon is killed"),
     _event("F2", 2.0, 1, 7200, "the daemon is stopped for a while, or started again every five seconds"),
     _burst("G1", 1.0, 10, 1800, "the ledger cannot be written"),
     _chance("G2", 0.002, "a commit's outcome is not known"),
@@ -87,6 +87,9 @@ CATALOGUE = (
     _chance("J2", 0.02, "a checkpoint is not what its manifest says, or claims are lies"),
     _burst("K1", 2.0, 60, 7200, "a machine cannot reach the object store"),
 )
+OF_LISTS = ("B1", "B3", "B4", "B6")
+FEWEST = 800
+LONGEST_TICK_S = 30.0
 BY_ID = {row.id: row for row in CATALOGUE}
 
 
@@ -113,9 +116,19 @@ class Faults:
             luck = self._luck[row.id]
             drawn = luck.random() * row.most if luck.random() < 0.5 else 0.0
             self.strength[row.id] = 0.0 if row.id in off else drawn
+        self._enough(until_s, off)
         self._bursts = {
             row.id: tuple(self._scheduled(row, until_s, tuple(targets))) for row in CATALOGUE if row.kind is Kind.BURST
         }
+
+    def _enough(self, until_s: float, off: Collection[str]) -> None:
+        """At least so many that a run is a trial: lists are what a daemon does most."""
+        lists = 2 * until_s / LONGEST_TICK_S
+        for row_id in self._luck["B1"].sample(OF_LISTS, len(OF_LISTS)):
+            if sum(self.strength[other] for other in OF_LISTS) * lists >= FEWEST:
+                return
+            if row_id not in off:
+                self.strength[row_id] = BY_ID[row_id].most
 
     def luck(self, row_id: str) -> random.Random:
         return self._luck[row_id]

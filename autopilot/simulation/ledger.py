@@ -36,17 +36,10 @@ class SimulatedLedger(MemoryStore):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[MemoryUnitOfWork]:
-        await self._take_time()
         async with super().transaction() as work:
             yield work
             await self._take_time()
         await self._take_time()
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[MemoryUnitOfWork]:
-        await self._take_time()
-        async with super().snapshot() as work:
-            yield work
 
     async def _take_time(self) -> None:
         await asyncio.sleep(self._luck.uniform(0.0005, 0.01))

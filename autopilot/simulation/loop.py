@@ -7,15 +7,17 @@ timer. Work belongs to a ``Process`` by its context: a killed process never runs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
 import itertools
 import random
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
@@ -60,22 +62,28 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._now_s
 
     def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self, callback: Callable[[Unpack[Ts]], object], *args: Unpack[Ts], context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         context = contextvars.copy_context() if context is None else context
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append((handle, context.get(_PROCESS)))
         return handle
 
-    call_soon_threadsafe = call_soon
-
     def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: Unpack[Ts],
+        context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         context = contextvars.copy_context() if context is None else context
         timer = asyncio.TimerHandle(when, callback, args, self, context)
@@ -165,7 +173,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if len(batch) > 1:
             self._luck.shuffle(batch)
         for handle, process in batch:
-            if handle._cancelled:  # type: ignore[attr-defined]
+            if handle._cancelled:
                 continue
             if process is None:
                 handle._run()
@@ -178,7 +186,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                     self.on_step(process)
 
     def _pass_time(self) -> None:
-        while self._timers and self._timers[0][2]._cancelled:  # type: ignore[attr-defined]
+        while self._timers and self._timers[0][2]._cancelled:
             heapq.heappop(self._timers)
         if not self._timers:
             raise Deadlock(f"nothing is left to happen at {self._now_s} s")
@@ -212,8 +220,5 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 def _closed(coroutine: Any) -> None:
-    try:
+    with contextlib.suppress(RuntimeError):  # it waits for something even on its way out, and nobody will wake it
         coroutine.close()
-    except RuntimeError:
-        # It waits for something even on its way out; nobody will ever wake it.
-        pass

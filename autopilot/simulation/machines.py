@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autopilot.simulation.books import Meter
 
@@ -44,7 +44,7 @@ class Host:
 class Disk:
     """What outlives a boot: the agent's memory, the job's files, the newest snapshot."""
 
-    memory: dict[str, object] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     step: int = 0
     """Of the files that the job left or that were restored."""
     snapshot: tuple[int, int, int] | None = None

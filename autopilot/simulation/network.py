@@ -93,17 +93,18 @@ class Line:
     def _arrive(self, asked: Request, answer: asyncio.Future[Raw], fate: str) -> None:
         world, loop = self.world, self.world.loop
         world.version += asked.kind in CHANGES
-        world.check.arrived(self.provider, asked)
+        world.check.arrived(self.provider, asked, is_late=fate == "late")
         world.is_landing_late = fate == "late"
         if asked.kind == "list":
             world.unreadable_lists.discard(self.provider)
-        found: Raw | Lost = self._answerer.answer(asked)
+        plain = self._answerer.answer(asked)
         world.is_landing_late = False
         back_s = self._luck.uniform(0.02, 0.4)
         if fate == "500":
-            found = Raw(self._luck.choice((500, 502, 504)), "<html>Internal Server Error</html>")
+            plain = Raw(self._luck.choice((500, 502, 504)), "<html>Internal Server Error</html>")
+        found: Raw | Lost = plain
         if world.faults.hits("C4"):
-            found = self._mangled(found)
+            found = self._mangled(plain)
             self._unreadable(asked)
         if fate in ("", "500"):
             loop.after(back_s, _settle, answer, found)

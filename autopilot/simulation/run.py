@@ -18,6 +18,7 @@ from autopilot.simulation.books import dollars
 from autopilot.simulation.events import Events
 from autopilot.simulation.faults import Faults
 from autopilot.simulation.invariants import CHECKED_EVERY_S, Violation
+from autopilot.simulation.logs import watched
 from autopilot.simulation.loop import VirtualLoop
 from autopilot.simulation.machines import Box
 from autopilot.simulation.scenario import HOUR_S, Move, Scenario, drawn
@@ -62,7 +63,7 @@ def run(
 ) -> Result:
     """``off``: rows of the catalogue that stay silent. ``plant``: puts a bug into each daemon."""
     scenario = scenario or drawn(seed)
-    loop = VirtualLoop(random.Random(f"{seed}/loop"))  # noqa: S311
+    loop = VirtualLoop(random.Random(f"{seed}/loop"))  # type: ignore[abstract]  # noqa: S311
     faults = Faults(seed, until_s=scenario.length_s, off=off, targets=("vastai", "runpod"))
     offloaded = random.Random(f"{seed}/offloaded")  # noqa: S311
     loop.is_offloaded_done = lambda: offloaded.random() < 0.0
@@ -70,7 +71,8 @@ def run(
     world.story = [] if keep_story else None
     loop.on_error = lambda context: world.check.unhandled("loop", context.get("exception") or context.get("message"))
     try:
-        loop.run_until_complete(Play(world).whole())
+        with watched(world.check.unhandled):
+            loop.run_until_complete(Play(world).whole())
     finally:
         if world.daemon is not None:
             loop.kill(world.daemon.process)

@@ -14,6 +14,7 @@ from autopilot.engine.chronicle import Chronicle
 from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
 from autopilot.simulation.clock import at
+from autopilot.simulation.faults import LONGEST_TICK_S
 from autopilot.simulation.machines import Host
 
 GPU = "RTX 4090"
@@ -102,7 +103,11 @@ def drawn(seed: int) -> Scenario:
     day = luck.choice((None, D(2), D(4), D(50)))
     month = luck.choice((None, None, D(5), D(500)))
     limits = Limits(day, month, D(10), 8, 3, 20)
-    return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, luck.choice((15.0, 20.0, 30.0)))
+    return Scenario(
+        tuple(sorted(wishes, key=lambda pair: pair[0])),
+        limits,
+        luck.choices((15.0, 20.0, LONGEST_TICK_S), (1, 1, 6))[0],
+    )
 
 
 def _a_job(luck: random.Random, work: timedelta, begins_s: float) -> JobSpec:

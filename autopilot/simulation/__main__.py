@@ -1,0 +1,47 @@
+"""``python -m autopilot.simulation``: many seeds, or one with its story."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from autopilot.simulation.campaign import campaign, prepare, with_fixed_hashes
+from autopilot.simulation.run import run
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m autopilot.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many (default: 100)")
+    parser.add_argument("--seed-start", type=int, default=1, metavar="N", help="the first one (default: 1)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: all cores")
+    parser.add_argument("--results", type=Path, help="a line for every 1,000 seeds goes here; what is there is not run")
+    parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
+    options = parser.parse_args(arguments)
+    again = with_fixed_hashes(arguments)
+    if again is not None:
+        return again
+    if options.story is not None:
+        prepare()
+        result = run(options.seed_start, keep_story=True)
+        options.story.write_text("\n".join(result.story) + "\n")
+        for violation in result.violations:
+            print(f"{violation.checker} at {violation.at_s:.0f} s: {violation.what}")
+        print(f"seed={result.seed} faults={result.faults.total()} trace={result.trace_hash}")
+        return bool(result.violations)
+    began_at = time.monotonic()
+    tally = campaign(options.seed_start, options.seeds, options.processes, options.results)
+    took_s = max(time.monotonic() - began_at, 1e-9)
+    print(f"violations by checker: {dict(sorted(tally.failed.items()))}")
+    print(
+        f"{tally.seeds / took_s:.2f} seeds/s, {tally.simulated_s / 31_557_600:.2f} simulated years, fewest faults in a "
+        f"seed {tally.fewest_faults}, excused ${tally.excused:.4f} in {tally.with_excuse} seeds"
+    )
+    print(tally.verdict())
+    return bool(tally.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
