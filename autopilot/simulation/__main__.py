@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 from autopilot.simulation.campaign import campaign, prepare, with_fixed_hashes
+from autopilot.simulation.hunt import hunt, table
+from autopilot.simulation.planted import BUGS
 from autopilot.simulation.run import run
 
 
@@ -19,13 +21,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: all cores")
     parser.add_argument("--results", type=Path, help="a line for every 1,000 seeds goes here; what is there is not run")
     parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
+    parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
+    parser.add_argument("--bug", help="plant this one for --story")
     options = parser.parse_args(arguments)
     again = with_fixed_hashes(arguments)
     if again is not None:
         return again
+    if options.planted is not None:
+        return _hunt(options)
     if options.story is not None:
         prepare()
-        result = run(options.seed_start, keep_story=True)
+        result = run(options.seed_start, bug=options.bug, keep_story=True)
         options.story.write_text("\n".join(result.story) + "\n")
         for violation in result.violations:
             print(f"{violation.checker} at {violation.at_s:.0f} s: {violation.what}")
@@ -41,6 +47,16 @@ def main(arguments: list[str]) -> int:
     )
     print(tally.verdict())
     return bool(tally.failed)
+
+
+def _hunt(options: argparse.Namespace) -> int:
+    names = list(BUGS) if options.planted == "all" else options.planted.split(",")
+    catches = []
+    for catch in hunt(names, options.seed_start, options.seeds, options.processes):
+        print(f"{catch.bug}: {catch.seeds or 'not found'} {' '.join(catch.checkers)}", flush=True)
+        catches.append(catch)
+    print(table(catches))
+    return any(catch.seeds is None for catch in catches)
 
 
 if __name__ == "__main__":

@@ -197,6 +197,8 @@ class SimAgent:
             return
         if self.machine.process == "run":
             self.box.disk.step = self._files_step()
+            if code == 0 and self.box.job_id is not None:
+                self.world.finished.add(self.box.job_id)
         self.machine.process_ended(code, self.world.now_s, "then")
         self._act()
 

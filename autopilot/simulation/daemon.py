@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,13 +11,10 @@ from pydantic import SecretStr
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.policy.params import Params
 from autopilot.ports.blobs import BlobStore
-from autopilot.ports.bootstrap import Bootstrap
-from autopilot.ports.clock import Clock
-from autopilot.ports.ids import Ids
 from autopilot.ports.mailbox import orders_key
 from autopilot.ports.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.provider import Provider
-from autopilot.ports.store import Store, StoreUnavailable
+from autopilot.ports.store import StoreUnavailable
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.config import RunpodSettings
@@ -62,23 +57,6 @@ class NumberedIds:
         return f"01SIM{self._given:021d}"
 
 
-@dataclass(slots=True)
-class Parts:
-    """What an engine is made of, before it is; planted bugs put their own in."""
-
-    providers: dict[str, Provider]
-    store: Store
-    blobs: BlobStore
-    bootstrap: Bootstrap
-    clock: Clock
-    ids: Ids
-    config: EngineConfig
-    make: Callable[..., Engine] = field(default=Engine)
-
-    def engine(self) -> Engine:
-        return self.make(self.config, self.providers, self.store, self.blobs, self.bootstrap, self.clock, self.ids)
-
-
 class Daemon:
     """One process's life."""
 
@@ -92,18 +70,8 @@ class Daemon:
         self.is_told_to_stop = False
         self.has_stopped = False
         blobs = SimulatedBlobs(world.objects, world.network_luck)
-        self.parts = Parts(
-            providers=self._markets(),
-            store=ledger,
-            blobs=blobs,
-            bootstrap=OrdersBootstrap(blobs),
-            clock=self.clock,
-            ids=world.ids,
-            config=EngineConfig(
-                INSTALL_ID, world.scenario.limits, Params(), world.permit_ttl_s, settle_delay=timedelta(minutes=10)
-            ),
-        )
-        world.plant(self)
+        self._blobs = blobs
+        self._markets_by_name = self._markets()
         self.engine: Engine | None = None
         world.loop.start(self.process, self._run())
 
@@ -119,7 +87,12 @@ class Daemon:
 
     async def _run(self) -> None:
         """As the service does: a tick at a time, also after one that failed."""
-        self.engine = self.parts.engine()
+        world = self.world
+        config = EngineConfig(
+            INSTALL_ID, world.scenario.limits, Params(), world.permit_ttl_s, settle_delay=timedelta(minutes=10)
+        )
+        bootstrap = OrdersBootstrap(self._blobs)
+        self.engine = Engine(config, self._markets_by_name, self.ledger, self._blobs, bootstrap, self.clock, world.ids)
         while not self.is_told_to_stop:
             began_s = self.world.now_s
             await self._grant_wishes()

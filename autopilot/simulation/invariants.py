@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from autopilot.domain.job import Checkpoint
+from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import to_nano
 from autopilot.ports.ids import is_ours
@@ -39,6 +39,7 @@ CHECKERS = {
     "S10": "with the daemon dead every running machine ends itself within its permit and two minutes",
     "S12": "markets are not called faster than they allow, nor asked to destroy one instance without end",
     "S13": "no task ends in an error that nobody expected",
+    "S14": "a job has SUCCEEDED only when its command ended well on some machine",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -47,7 +48,11 @@ CHECKERS = {
 
 UNPLANNED_OVERLAP_S = 600.0
 MOST_DESTROYS_AN_HOUR = 60
+MOST_CREATES_IN_10_MINUTES = 4
+"""Three intents, and one that was written before and waited for its turn."""
 TAIL_S = 120.0
+SLOW_END_S = 1800.0
+"""Beyond that, where its market does not carry out what it asks for."""
 CHECKED_EVERY_S = 60.0
 _PACED_VASTAI = {
     "list": vastai_pacing.Family.LIST,
@@ -76,6 +81,7 @@ class Invariants:
         self._unwanted_s: dict[str, float] = {}
         self._newest: dict[str, Checkpoint] = {}
         self._destroys: dict[str, list[float]] = defaultdict(list)
+        self._creates: dict[str, list[float]] = defaultdict(list)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -86,7 +92,16 @@ class Invariants:
 
     # --- at the market
 
-    def arrived(self, provider: str, asked: Request, *, is_late: bool) -> None:
+    def sent(self, asked: Request) -> None:
+        """A request of the daemon leaves now."""
+        if asked.kind != "create":
+            return
+        label = asked.body.get("label") or asked.body.get("name") or ""
+        lease_id, _ = self.world.owner_of(label)
+        if lease_id is None and not self.is_ledger_old:
+            self.violated("S1", f"create of {label!r}, which no committed intent names")
+
+    def arrived(self, provider: str, asked: Request, *, client: object, is_late: bool) -> None:
         """A request of ours takes effect now."""
         world = self.world
         if asked.kind == "create":
@@ -96,21 +111,24 @@ class Invariants:
             if box is not None and not is_ours(box.label, INSTALL_ID) and not asked.by_agent:
                 self.violated("S4", f"{asked.kind} of {box.key}, labelled {box.label!r}")
         if not asked.by_agent and not is_late:
-            self._paced(provider, asked)
+            self._paced(provider, asked, client)
 
     def _create_arrived(self, provider: str, asked: Request) -> None:
         label = asked.body.get("label") or asked.body.get("name") or ""
-        lease_id, _ = self.world.owner_of(label)
+        lease_id, job_id = self.world.owner_of(label)
         self.arrivals[label] += 1
-        if lease_id is None and not self.is_ledger_old:
-            self.violated("S1", f"create of {label!r}, which no committed intent names")
+        if job_id is not None:
+            lately = self._creates[job_id] = [at_s for at_s in self._creates[job_id] if at_s > self.world.now_s - 600]
+            lately.append(self.world.now_s)
+            if len(lately) > MOST_CREATES_IN_10_MINUTES:
+                self.violated("S12", f"{len(lately)} creates for job {job_id[-1]} in ten minutes")
         if self.arrivals[label] > 1:
             self.violated("S1", f"create of {label!r} was sent {self.arrivals[label]} times")
         if SENTINEL_KEY in str(asked.body):
             self.violated("S9", f"the key is in the create of {label!r}")
 
-    def _paced(self, provider: str, asked: Request) -> None:
-        now_s, daemon = self.world.now_s, self.world.daemon
+    def _paced(self, provider: str, asked: Request, client: object) -> None:
+        now_s = self.world.now_s
         if asked.kind == "destroy":
             times = self._destroys[asked.box_id]
             times.append(now_s)
@@ -125,8 +143,8 @@ class Invariants:
             least_s = runpod_pacing.INTERVAL_S[runpod_pacing.Family.CREATE] if asked.kind == "create" else 0.0
         key = provider, asked.kind
         before = self._last_call.get(key)
-        self._last_call[key] = daemon, now_s
-        if before is not None and before[0] is daemon and now_s - before[1] < least_s - 0.001:
+        self._last_call[key] = client, now_s
+        if before is not None and before[0] is client and now_s - before[1] < least_s - 0.001:
             self.violated("S12", f"{asked.kind} at {provider} after {now_s - before[1]:.2f} s")
 
     # --- in the ledger
@@ -137,6 +155,9 @@ class Invariants:
             if lease is not None:
                 before = self.world.committed.get("leases", {}).get(lease_id)
                 self._lease_changed(before, lease)
+        for job_id, job in tables.jobs.changes.items():
+            if job is not None and job.status is JobStatus.SUCCEEDED and job_id not in self.world.finished:
+                self.violated("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
         for entry_id, entry in tables.entries.changes.items():
             known = self.world.committed.get("entries", {}).get(entry_id)
             if entry is None or (known is not None and known != entry):
@@ -160,6 +181,8 @@ class Invariants:
             self.transitions[was, after.state] += 1
         if was is None and after.state is LeaseState.INTENT:
             self._intended(after)
+        if after.state is LeaseState.ABANDONED and was is LeaseState.INTENT:
+            self._given_up(after)
         if after.state is LeaseState.GONE and was is not LeaseState.GONE:
             box = self.world.markets[after.provider].boxes.get(after.instance_id or "")
             if box is not None and box.label == after.label:
@@ -168,6 +191,15 @@ class Invariants:
     def _intended(self, lease: Lease) -> None:
         if lease.provider in self.world.unreadable_lists:
             self.violated("S7", f"an intent for {lease.provider}, whose last list could not be read")
+
+    def _given_up(self, lease: Lease) -> None:
+        """An intent is abandoned although its create took effect at once, and the market has shown or said so."""
+        for box in self.world.markets[lease.provider].boxes.values():
+            if box.label != lease.label or box.lease_id != lease.id:
+                continue
+            landed_s = (at(box.created_s) - lease.intended_at).total_seconds()
+            if box.is_told_of or (landed_s < 60 and self.world.now_s - box.created_s > 120):
+                self.violated("S5", f"lease {lease.id} is abandoned, but {box.key} is {box.state.value}")
 
     def _checkpoint_named(self, checkpoint: Checkpoint, tables: Tables) -> None:
         before = self.world.committed["jobs"].get(checkpoint.job_id)
@@ -226,6 +258,7 @@ class Invariants:
         if not self.is_ledger_old:
             self._limits()
         self._machines()
+        self._left_alone()
 
     def _limits(self) -> None:
         world, books = self.world, self.world.books
@@ -249,6 +282,7 @@ class Invariants:
         leases = world.committed.get("leases", {})
         unwanted: dict[str, float] = {}
         at_work: Counter[tuple[str, int]] = Counter()
+        wanted_at_work: Counter[str] = Counter()
         for box in world.boxes():
             if box.job_id is None or box.state is not State.RUNNING:
                 continue
@@ -256,7 +290,9 @@ class Invariants:
                 at_work[box.job_id, box.agent.machine.epoch] += 1
             lease = leases.get(box.lease_id)
             is_held = lease is not None and lease.instance_id == box.id and lease.is_wanted
-            if not is_held and not world.markets[box.provider].excuse_for(box):
+            if is_held and box.agent is not None and box.agent.is_at_work:
+                wanted_at_work[box.job_id] += 1
+            if (not is_held or box.is_not_as_asked) and not world.markets[box.provider].excuse_for(box):
                 passed_s = CHECKED_EVERY_S if world.is_able(box.provider) else 0.0
                 unwanted[box.key] = self._unwanted_s.get(box.key, 0.0) + passed_s
                 if unwanted[box.key] > UNPLANNED_OVERLAP_S:
@@ -266,6 +302,24 @@ class Invariants:
         for (job_id, epoch), number in at_work.items():
             if number > 1:
                 self.violated("S2", f"{number} machines run epoch {epoch} of job {job_id[-1]}")
+
+        for job_id, number in wanted_at_work.items():
+            if number > 1:
+                self.violated("S2", f"both machines of job {job_id[-1]} are at work")
+
+    def _left_alone(self) -> None:
+        """With the daemon out for long, machines that run and could end themselves."""
+        world = self.world
+        since_s = world.out_since_s
+        if since_s is None:
+            return
+        for box in world.boxes():
+            agent = box.agent
+            if agent is None or not agent.is_on or box.is_suspended or box.state is not State.RUNNING:
+                continue
+            left_alone_s = world.now_s - max(since_s, box.permit_until_s)
+            if left_alone_s > world.permit_ttl_s + TAIL_S + SLOW_END_S:
+                self.violated("S10", f"{box.key} still runs {left_alone_s:.0f} s after its permit")
 
     def dead_for(self, ttl_s: float) -> None:
         """The daemon has been dead for good for longer than any permit lasts."""

@@ -85,6 +85,10 @@ class Box:
     gone_s: float = 0.0
     told_to_go_s: float | None = None
     """When we first told the market to destroy it."""
+    is_told_of: bool = False
+    """An answer that names it was given."""
+    is_not_as_asked: bool = False
+    """Dearer, or of another kind."""
     is_late: bool = False
     """It landed when nobody could reckon with it any more."""
     is_suspended: bool = False
@@ -94,8 +98,6 @@ class Box:
     """Of the newest permit that its agent has taken."""
     disk: Disk = field(default_factory=Disk)
     agent: SimAgent | None = None
-    destroys: list[float] = field(default_factory=list)
-    """When the daemon's destroys reached the market."""
 
     @property
     def key(self) -> str:

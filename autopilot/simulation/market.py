@@ -32,6 +32,7 @@ class Market:
         self.boxes: dict[str, Box] = {}
         """What exists now."""
         self.past: dict[str, Box] = {}
+        self.rented_last: Box | None = None
         self.luck = luck
         self._given = 0
         for host in hosts:
@@ -99,7 +100,7 @@ class Market:
             lease_id=lease_id,
             wanted=starts,
         )
-        self.boxes[box.id] = box
+        self.boxes[box.id] = self.rented_last = box
         box.permit_until_s = now_s + world.permit_ttl_s
         box.is_late = world.is_landing_late
         if world.faults.hits("B2"):

@@ -48,6 +48,7 @@ class Line:
         world, loop, luck = self.world, self.world.loop, self._luck
         answer: asyncio.Future[Raw] = loop.create_future()
         world.trace("sent", self.provider, asked.kind, asked.box_id)
+        world.check.sent(asked)
         if asked.kind == "destroy":
             self._told_to_go(asked)
         there_s = luck.uniform(0.02, 0.4) if luck.random() < 0.95 else luck.uniform(0.4, 8.0)
@@ -93,11 +94,14 @@ class Line:
     def _arrive(self, asked: Request, answer: asyncio.Future[Raw], fate: str) -> None:
         world, loop = self.world, self.world.loop
         world.version += asked.kind in CHANGES
-        world.check.arrived(self.provider, asked, is_late=fate == "late")
+        world.check.arrived(self.provider, asked, client=self, is_late=fate == "late")
         world.is_landing_late = fate == "late"
         if asked.kind == "list":
             world.unreadable_lists.discard(self.provider)
+        market = world.markets[self.provider]
+        market.rented_last = None
         plain = self._answerer.answer(asked)
+        rented = market.rented_last
         world.is_landing_late = False
         back_s = self._luck.uniform(0.02, 0.4)
         if fate == "500":
@@ -108,6 +112,8 @@ class Line:
             self._unreadable(asked)
         if fate in ("", "500"):
             loop.after(back_s, _settle, answer, found)
+            if rented is not None and found is plain and not fate:
+                rented.is_told_of = True
         elif self._luck.random() < 0.5:
             loop.after(back_s, _fail, answer, Lost("connection reset"))
         else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -15,14 +16,16 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import SPEND_TYPES
 from autopilot.domain.money import ZERO
 from autopilot.simulation.books import dollars
+from autopilot.simulation.clock import at
 from autopilot.simulation.events import Events
 from autopilot.simulation.faults import Faults
 from autopilot.simulation.invariants import CHECKED_EVERY_S, Violation
 from autopilot.simulation.logs import watched
 from autopilot.simulation.loop import VirtualLoop
 from autopilot.simulation.machines import Box
+from autopilot.simulation.planted import planted
 from autopilot.simulation.scenario import HOUR_S, Move, Scenario, drawn
-from autopilot.simulation.world import Plant, World
+from autopilot.simulation.world import World
 
 CONVERGES_S = 900.0
 """From the end of the faults: the longest pause between two destroys of one machine, and the sweep's two looks."""
@@ -58,21 +61,25 @@ def run(
     scenario: Scenario | None = None,
     *,
     off: Collection[str] = (),
-    plant: Plant | None = None,
+    bug: str | None = None,
+    stop_at_first: bool = False,
     keep_story: bool = False,
 ) -> Result:
-    """``off``: rows of the catalogue that stay silent. ``plant``: puts a bug into each daemon."""
+    """``off``: rows of the catalogue that stay silent. ``bug``: planted for this run.
+
+    ``stop_at_first``: end with the first violation.
+    """
     scenario = scenario or drawn(seed)
     loop = VirtualLoop(random.Random(f"{seed}/loop"))  # type: ignore[abstract]  # noqa: S311
     faults = Faults(seed, until_s=scenario.length_s, off=off, targets=("vastai", "runpod"))
     offloaded = random.Random(f"{seed}/offloaded")  # noqa: S311
     loop.is_offloaded_done = lambda: offloaded.random() < 0.0
-    world = World(seed, scenario, loop, faults, plant)
+    world = World(seed, scenario, loop, faults)
     world.story = [] if keep_story else None
     loop.on_error = lambda context: world.check.unhandled("loop", context.get("exception") or context.get("message"))
     try:
-        with watched(world.check.unhandled):
-            loop.run_until_complete(Play(world).whole())
+        with watched(world.check.unhandled), planted(bug), contextlib.suppress(Found):
+            loop.run_until_complete(Play(world, stop_at_first=stop_at_first).whole())
     finally:
         if world.daemon is not None:
             loop.kill(world.daemon.process)
@@ -90,9 +97,14 @@ def run(
     )
 
 
+class Found(Exception):
+    """There is a violation, and one is enough."""
+
+
 class Play:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, stop_at_first: bool) -> None:
         self.world = world
+        self._stop_at_first = stop_at_first
         self.events = Events(world)
 
     async def whole(self) -> None:
@@ -119,6 +131,8 @@ class Play:
         while self.world.now_s < end_s:
             await asyncio.sleep(min(CHECKED_EVERY_S, end_s - self.world.now_s))
             self.world.check.look()
+            if self._stop_at_first and self.world.check.violations:
+                raise Found
 
     async def _daemon_is_back(self) -> None:
         """Whatever was done to it, somebody starts it again."""
@@ -193,10 +207,4 @@ class Play:
 
 
 def _age_s(lease: Any, world: World) -> float:
-    from autopilot.simulation.clock import at
-
     return float((at(world.now_s) - lease.intended_at).total_seconds())
-
-
-def shortened(scenario: Scenario, length_s: float) -> Scenario:
-    return replace(scenario, length_s=length_s)

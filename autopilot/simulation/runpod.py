@@ -191,7 +191,8 @@ class Runpod:
         )  # fmt: skip
         onstart = base64.b64decode(encoded[1]).decode()
         terms = {"label": body["name"], "disk_gb": disk_gb, "onstart": onstart, "host": host}
-        if faults.hits("A6"):
+        is_odd = faults.hits("A6")
+        if is_odd:
             if faults.luck("A6").random() < 0.5:
                 is_spot, rate = not is_spot, host.on_demand
             else:
@@ -200,6 +201,7 @@ class Runpod:
             self.market.rent(**terms, is_spot=is_spot, rate=rate)
         starts = not faults.hits("A3")
         box = self.market.rent(**terms, is_spot=is_spot, rate=rate, starts=starts)
+        box.is_not_as_asked = is_odd
         operation = queries.SPOT_OPERATION if bid is not None else queries.ON_DEMAND_OPERATION
         if by_rest:
             return raw(201, {"id": box.id})

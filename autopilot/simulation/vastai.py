@@ -171,7 +171,8 @@ class Vastai:
         if faults.hits("A3"):
             box = self.market.rent(**terms, is_spot=is_spot, rate=rate, starts=False)
             return raw(200, {"success": False, "new_contract": int(box.id)})
-        if faults.hits("A6"):
+        is_odd = faults.hits("A6")
+        if is_odd:
             if faults.luck("A6").random() < 0.5:
                 is_spot, rate = not is_spot, host.on_demand
             else:
@@ -179,6 +180,7 @@ class Vastai:
         if faults.hits("A5"):
             self.market.rent(**terms, is_spot=is_spot, rate=rate)
         box = self.market.rent(**terms, is_spot=is_spot, rate=rate)
+        box.is_not_as_asked = is_odd
         return raw(200, {"success": True, "new_contract": int(box.id)})
 
     def _bid(self, asked: Request) -> Raw:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 
 from autopilot.domain.money import BYTES_PER_GB
@@ -24,27 +24,26 @@ from autopilot.simulation.scenario import Scenario, Wish, hosts
 from autopilot.simulation.vastai import Vastai
 from autopilot.store.memory.tables import Committed
 
-Plant = Callable[[Daemon], None]
-
 
 class World:
     permit_ttl_s = 900
 
-    def __init__(
-        self, seed: int, scenario: Scenario, loop: VirtualLoop, faults: Faults, plant: Plant | None = None
-    ) -> None:
+    def __init__(self, seed: int, scenario: Scenario, loop: VirtualLoop, faults: Faults) -> None:
         self.scenario = scenario
         self.loop = loop
         self.faults = faults
-        self.plant: Plant = plant or (lambda daemon: None)
         self.books = Books()
         self.objects = Objects(self)
         self.committed: Committed = {}
         self.check = Invariants(self)
         self.ids = NumberedIds()
         self.wishes: list[Wish] = []
+        self.finished: set[str] = set()
+        """Jobs whose command has ended well somewhere."""
         self.daemon: Daemon | None = None
         self.lives = 0
+        self.out_since_s: float | None = None
+        """Since when the daemon is dead or frozen."""
         self.version = 0
         """Goes up whenever something changes that outlives the daemon."""
         self.is_landing_late = False
@@ -168,11 +167,13 @@ class World:
 
     def _out(self) -> None:
         """From when on nobody can act any more, machine by machine."""
+        self.out_since_s = self.now_s
         for box in self.boxes():
             wait_s = box.permit_until_s + DAEMON_TAIL_S + 1 - self.now_s
             self.loop.after(max(wait_s, 0), self.markets[box.provider].rebill, box)
 
     def _rebill(self) -> None:
+        self.out_since_s = None
         for box in self.boxes():
             self.markets[box.provider].rebill(box)
 
