@@ -10,8 +10,10 @@ from pathlib import Path
 
 from autopilot.simulation.campaign import campaign, prepare, with_fixed_hashes
 from autopilot.simulation.hunt import hunt, table
+from autopilot.simulation.kills import enumerated
 from autopilot.simulation.planted import BUGS
 from autopilot.simulation.run import run
+from autopilot.simulation.stories import STORIES
 
 
 def main(arguments: list[str]) -> int:
@@ -23,10 +25,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
     parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
     parser.add_argument("--bug", help="plant this one for --story")
+    parser.add_argument("--kills", action="store_true", help="kill the daemon at every step of every story instead")
+    parser.add_argument(
+        "--pairs", type=int, default=0, metavar="N", help="with --kills: N pairs of kills a story as well"
+    )
+    parser.add_argument("--every-step", action="store_true", help="with --kills: also where nothing lasting is new")
     options = parser.parse_args(arguments)
     again = with_fixed_hashes(arguments)
     if again is not None:
         return again
+    if options.kills:
+        return _kill(options)
     if options.planted is not None:
         return _hunt(options)
     if options.story is not None:
@@ -47,6 +56,19 @@ def main(arguments: list[str]) -> int:
     )
     print(tally.verdict())
     return bool(tally.failed)
+
+
+def _kill(options: argparse.Namespace) -> int:
+    points = failed = 0
+    began_at = time.monotonic()
+    for one in enumerated(STORIES, options.processes, every_step=options.every_step, pairs_each=options.pairs):
+        points += bool(one.at)
+        failed += bool(one.violations)
+        for violation in one.violations[:2]:
+            print(f"{one.story}, killed at {one.at}: {violation.checker}: {violation.what}", flush=True)
+    took_s = time.monotonic() - began_at
+    print(f"stories={len(STORIES)} kill_points={points} failed={failed} seconds={took_s:.0f}")
+    return bool(failed)
 
 
 def _hunt(options: argparse.Namespace) -> int:

@@ -51,7 +51,6 @@ class Objects:
 
     def put(self, key: str, what: Stored) -> None:
         self.kept[key] = what
-        self.world.version += 1
 
     def keys_of(self, checkpoint: Checkpoint) -> frozenset[str]:
         """What a verified checkpoint needs: the daemon's copy of its manifest, and its parts."""
@@ -114,6 +113,7 @@ class SimulatedBlobs:
         await self._reach()
         self._world.check.written(key, data)
         self._objects.put(checked_key(key), stored(data))
+        self._world.version += 1
 
     async def get(self, key: str) -> bytes | None:
         found = (await self._reach()).get(checked_key(key))

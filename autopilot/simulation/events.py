@@ -31,8 +31,8 @@ class Events:
         for row, act in acts.items():
             for event in self.world.faults.schedule(row, until_s):
                 self.world.loop.after(event.begins_s, act, event)
-        for moment_s in self.world.scenario.kill_s:
-            self.world.loop.after(moment_s, self.world.kill_daemon, 20.0)
+        for moment_s, name in self.world.scenario.acts:
+            self.world.loop.after(moment_s, ACTS[name], self.world)
 
     def _begins(self, event: Burst) -> bool:
         if self.world.faults.is_quiet:
@@ -130,3 +130,74 @@ class Events:
             for box in list(market.boxes.values()):
                 box.shown, box.is_suspended = None, False
                 market.bring_back(box)
+
+
+def _outbid(world: World) -> None:
+    """Somebody bids more for whatever we hold on spot."""
+    for market in world.markets.values():
+        for box in list(market.boxes.values()):
+            if box.is_spot:
+                market.set_floor(box.host, box.rate * 2)
+
+
+def _rivals_leave(world: World) -> None:
+    for market in world.markets.values():
+        for host in market.hosts.values():
+            market.set_floor(host, host.mean_floor)
+
+
+def _others_get_cheap(world: World) -> None:
+    """Hosts on which we have nothing cost a quarter."""
+    for market in world.markets.values():
+        held = {box.host.machine_id for box in market.boxes.values()}
+        for host in market.hosts.values():
+            if host.machine_id not in held:
+                host.mean_floor = (host.floor / 4).quantize(Decimal("0.001"))
+                host.on_demand = (host.on_demand / 3).quantize(Decimal("0.001"))
+                market.set_floor(host, host.mean_floor)
+
+
+def _host_vanishes(world: World) -> None:
+    for box in world.boxes():
+        world.markets[box.provider].vanish(box, 900.0)
+
+
+def _user_destroys(world: World) -> None:
+    for box in world.boxes():
+        world.markets[box.provider].destroy(box)
+
+
+def _kill(world: World) -> None:
+    world.kill_daemon(20.0)
+
+
+def _freeze(world: World) -> None:
+    world.freeze_daemon(300.0)
+
+
+def _restart(world: World) -> None:
+    """As an update does it: told to stop, and started once it has."""
+    daemon = world.daemon
+    world.stop_daemon()
+
+    def again() -> None:
+        if world.daemon is not daemon:
+            return
+        if daemon is None or daemon.has_stopped or not daemon.process.is_alive:
+            world.start_daemon()
+        else:
+            world.loop.after(2.0, again)
+
+    again()
+
+
+ACTS = {
+    "outbid": _outbid,
+    "rivals leave": _rivals_leave,
+    "others get cheap": _others_get_cheap,
+    "host vanishes": _host_vanishes,
+    "user destroys": _user_destroys,
+    "kill": _kill,
+    "freeze": _freeze,
+    "restart": _restart,
+}

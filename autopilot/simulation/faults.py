@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -105,8 +105,23 @@ class Burst:
 class Faults:
     """What this seed injects. ``quiet`` ends all of it for good."""
 
-    def __init__(self, seed: int, *, until_s: float, off: Collection[str] = (), targets: Collection[str] = ()) -> None:
-        """``off``: rows that stay silent. ``targets``: of bursts, drawn for each one."""
+    def __init__(
+        self,
+        seed: int,
+        *,
+        until_s: float,
+        off: Collection[str] = (),
+        targets: Collection[str] = (),
+        script: Mapping[str, Collection[int]] | None = None,
+        bursts: Collection[Burst] = (),
+    ) -> None:
+        """``off``: rows that stay silent. ``targets``: of bursts, drawn for each one.
+
+        ``script``: instead of all luck, the opportunities of each row that are taken, counted from 0; ``bursts`` with
+        it.
+        """
+        self._script = script
+        self._seen: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.is_quiet = False
         self._seed = seed
@@ -115,10 +130,16 @@ class Faults:
         for row in CATALOGUE:
             luck = self._luck[row.id]
             drawn = luck.random() * row.most if luck.random() < 0.5 else 0.0
-            self.strength[row.id] = 0.0 if row.id in off else drawn
-        self._enough(until_s, off)
+            self.strength[row.id] = 0.0 if row.id in off or script is not None else drawn
+        if script is None:
+            self._enough(until_s, off)
         self._bursts = {
-            row.id: tuple(self._scheduled(row, until_s, tuple(targets))) for row in CATALOGUE if row.kind is Kind.BURST
+            row.id: (
+                *(burst for burst in bursts if burst.row == row.id),
+                *self._scheduled(row, until_s, tuple(targets)),
+            )
+            for row in CATALOGUE
+            if row.kind is Kind.BURST
         }
 
     def _enough(self, until_s: float, off: Collection[str]) -> None:
@@ -135,6 +156,11 @@ class Faults:
 
     def hits(self, row_id: str) -> bool:
         """Whether this opportunity is taken."""
+        if self._script is not None:
+            self._seen[row_id] += 1
+            is_hit = self._seen[row_id] - 1 in self._script.get(row_id, ())
+            self.counts[row_id] += is_hit
+            return is_hit
         strength = self.strength[row_id]
         if self.is_quiet or not strength or self._luck[row_id].random() >= strength:
             return False

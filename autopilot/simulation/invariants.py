@@ -115,7 +115,7 @@ class Invariants:
 
     def _create_arrived(self, provider: str, asked: Request) -> None:
         label = asked.body.get("label") or asked.body.get("name") or ""
-        lease_id, job_id = self.world.owner_of(label)
+        _, job_id = self.world.owner_of(label)
         self.arrivals[label] += 1
         if job_id is not None:
             lately = self._creates[job_id] = [at_s for at_s in self._creates[job_id] if at_s > self.world.now_s - 600]

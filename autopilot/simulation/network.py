@@ -48,6 +48,7 @@ class Line:
         world, loop, luck = self.world, self.world.loop, self._luck
         answer: asyncio.Future[Raw] = loop.create_future()
         world.trace("sent", self.provider, asked.kind, asked.box_id)
+        world.version += asked.kind in CHANGES
         world.check.sent(asked)
         if asked.kind == "destroy":
             self._told_to_go(asked)

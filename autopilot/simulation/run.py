@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -29,10 +29,9 @@ from autopilot.simulation.world import World
 
 CONVERGES_S = 900.0
 """From the end of the faults: the longest pause between two destroys of one machine, and the sweep's two looks."""
-GOES_ON_S = HOUR_S
 ENDS_S = 1.5 * HOUR_S
 BILLS_S = 4 * 24 * HOUR_S
-RECONCILES_S = 1800.0
+RECONCILES_S = 180.0
 TOLERANCE = Decimal("0.01")
 TOLERANCE_SHARE = Decimal("0.001")
 
@@ -49,6 +48,8 @@ class Result:
     simulated_s: float
     lives: int
     """How many times a daemon was started."""
+    jobs: dict[str, str]
+    """How each of them ended."""
     story: tuple[str, ...] = ()
 
     @property
@@ -64,18 +65,28 @@ def run(
     bug: str | None = None,
     stop_at_first: bool = False,
     keep_story: bool = False,
+    arrange: Callable[[World], None] | None = None,
 ) -> Result:
     """``off``: rows of the catalogue that stay silent. ``bug``: planted for this run.
 
-    ``stop_at_first``: end with the first violation.
+    ``stop_at_first``: end with the first violation. ``arrange``: has a hand in the world before it begins.
     """
     scenario = scenario or drawn(seed)
     loop = VirtualLoop(random.Random(f"{seed}/loop"))  # type: ignore[abstract]  # noqa: S311
-    faults = Faults(seed, until_s=scenario.length_s, off=off, targets=("vastai", "runpod"))
+    faults = Faults(
+        seed,
+        until_s=scenario.length_s,
+        off=off,
+        targets=("vastai", "runpod"),
+        script=scenario.script,
+        bursts=scenario.bursts,
+    )
     offloaded = random.Random(f"{seed}/offloaded")  # noqa: S311
     loop.is_offloaded_done = lambda: offloaded.random() < 0.0
     world = World(seed, scenario, loop, faults)
     world.story = [] if keep_story else None
+    if arrange is not None:
+        arrange(world)
     loop.on_error = lambda context: world.check.unhandled("loop", context.get("exception") or context.get("message"))
     try:
         with watched(world.check.unhandled), planted(bug), contextlib.suppress(Found):
@@ -93,6 +104,7 @@ def run(
         world.trace_hash(),
         loop.time(),
         world.lives,
+        {job.id: str(job.status) for job in world.committed.get("jobs", {}).values()},
         tuple(world.story or ()),
     )
 
@@ -118,7 +130,7 @@ class Play:
         await self._daemon_is_back()
         await self._watch(CONVERGES_S)
         self._check_converged(scenario.length_s)
-        await self._watch(GOES_ON_S)
+        await self._watch(scenario.goes_on_s)
         for job_id in scenario.jobs:
             world.wish(Move(job_id, JobStatus.CANCELLING))
         await self._until_over()

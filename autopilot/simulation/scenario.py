@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -14,7 +15,7 @@ from autopilot.engine.chronicle import Chronicle
 from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
 from autopilot.simulation.clock import at
-from autopilot.simulation.faults import LONGEST_TICK_S
+from autopilot.simulation.faults import LONGEST_TICK_S, Burst
 from autopilot.simulation.machines import Host
 
 GPU = "RTX 4090"
@@ -64,9 +65,14 @@ class Scenario:
     limits: Limits
     tick_s: float
     length_s: float = LENGTH_S
-    kill_s: tuple[float, ...] = ()
-    """When the daemon is killed, beyond what faults do."""
-    dies_for_good_s: float | None = None
+    goes_on_s: float = HOUR_S
+    """After the faults are over, before the user cancels what still runs."""
+    acts: tuple[tuple[float, str], ...] = ()
+    """(when, what befalls the world) beyond what faults do: names of ``events.ACTS``."""
+    script: Mapping[str, Collection[int]] | None = None
+    """Instead of luck: which opportunities of each row of the catalogue are taken."""
+    bursts: tuple[Burst, ...] = ()
+    """With a script."""
 
     @property
     def jobs(self) -> dict[str, JobSpec]:
