@@ -48,6 +48,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Process | None]] = []
         self._order = itertools.count()
         self._is_closed = False
+        self._offloaded: list[asyncio.Future[Any]] = []
+        """Kept, so that what waits for one that never comes is not collected as forgotten."""
         self.world = contextvars.copy_context()
         """For callbacks that belong to no process."""
         self.on_step: Callable[[Process], None] | None = None
@@ -146,6 +148,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Future[T]:
         """Done here and now, or never: some threads take longer than anybody waits."""
         future: asyncio.Future[T] = self.create_future()
+        self._offloaded.append(future)
         if self.is_offloaded_done():
             try:
                 future.set_result(func(*args))

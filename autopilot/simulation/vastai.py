@@ -149,6 +149,7 @@ class Vastai:
         return [
             {
                 "source": f"instance-{box.id}",
+                "metadata": {"label": box.label},
                 "start": int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()),
                 "items": items,
             }

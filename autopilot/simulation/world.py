@@ -128,6 +128,8 @@ class World:
     def start_daemon(self) -> None:
         if self.daemon is not None and self.daemon.process.is_alive and not self.daemon.has_stopped:
             return
+        if self.daemon is not None:
+            self.loop.kill(self.daemon.process)
         wrong_s = self.event_luck.uniform(-120, 120) if self.faults.hits("H1") else 0.0
         self.lives += 1
         self.trace("started", str(self.lives))
