@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from autopilot.simulation.campaign import campaign, prepare, with_fixed_hashes
+from autopilot.simulation.dead import all_dead
 from autopilot.simulation.hunt import hunt, table
 from autopilot.simulation.kills import enumerated
 from autopilot.simulation.planted import BUGS
@@ -29,6 +30,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--pairs", type=int, default=0, metavar="N", help="with --kills: N pairs of kills a story as well"
     )
+    parser.add_argument("--dead", action="store_true", help="let the daemon die for good in each seed instead")
     parser.add_argument("--every-step", action="store_true", help="with --kills: also where nothing lasting is new")
     options = parser.parse_args(arguments)
     again = with_fixed_hashes(arguments)
@@ -36,6 +38,8 @@ def main(arguments: list[str]) -> int:
         return again
     if options.kills:
         return _kill(options)
+    if options.dead:
+        return _die(options)
     if options.planted is not None:
         return _hunt(options)
     if options.story is not None:
@@ -68,6 +72,18 @@ def _kill(options: argparse.Namespace) -> int:
             print(f"{one.story}, killed at {one.at}: {violation.checker}: {violation.what}", flush=True)
     took_s = time.monotonic() - began_at
     print(f"stories={len(STORIES)} kill_points={points} failed={failed} seconds={took_s:.0f}")
+    return bool(failed)
+
+
+def _die(options: argparse.Namespace) -> int:
+    seeds = failed = machines = 0
+    longest_s = 0.0
+    for one in all_dead(range(options.seed_start, options.seed_start + options.seeds), options.processes):
+        seeds, machines, longest_s = seeds + 1, machines + one.machines, max(longest_s, one.longest_s)
+        failed += bool(one.violations)
+        for violation in one.violations[:2]:
+            print(f"seed {one.seed}: {violation.checker}: {violation.what}", flush=True)
+    print(f"seeds={seeds} machines={machines} longest_s={longest_s:.0f} failed={failed}")
     return bool(failed)
 
 

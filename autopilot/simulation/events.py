@@ -171,6 +171,10 @@ def _kill(world: World) -> None:
     world.kill_daemon(20.0)
 
 
+def _die_for_good(world: World) -> None:
+    world.kill_daemon(None)
+
+
 def _freeze(world: World) -> None:
     world.freeze_daemon(300.0)
 
@@ -198,6 +202,7 @@ ACTS = {
     "host vanishes": _host_vanishes,
     "user destroys": _user_destroys,
     "kill": _kill,
+    "dies for good": _die_for_good,
     "freeze": _freeze,
     "restart": _restart,
 }

@@ -321,8 +321,7 @@ class Invariants:
             if left_alone_s > world.permit_ttl_s + TAIL_S + SLOW_END_S:
                 self.violated("S10", f"{box.key} still runs {left_alone_s:.0f} s after its permit")
 
-    def dead_for(self, ttl_s: float) -> None:
-        """The daemon has been dead for good for longer than any permit lasts."""
-        for box in self.world.boxes():
-            if box.job_id is not None and box.state is State.RUNNING:
-                self.violated("S10", f"{box.key} still runs {ttl_s:.0f} s after the daemon's death")
+    def outlived(self, box: Box, for_s: float) -> None:
+        """A machine has run for so long since the daemon's death, or since its last boot."""
+        if for_s > self.world.permit_ttl_s + TAIL_S and not any(v.what.startswith(box.key) for v in self.violations):
+            self.violated("S10", f"{box.key} still runs {for_s:.0f} s after the daemon's death")

@@ -160,6 +160,7 @@ def _settle(answer: asyncio.Future[Raw], found: Raw | Lost) -> None:
 def _fail(answer: asyncio.Future[Raw], why: Lost) -> None:
     if not answer.done():
         answer.set_exception(why)
+        answer.exception()  # whoever waited for it may be dead
 
 
 class VastaiTransport:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -66,10 +66,12 @@ def run(
     stop_at_first: bool = False,
     keep_story: bool = False,
     arrange: Callable[[World], None] | None = None,
+    play: Callable[[Play], Coroutine[Any, Any, None]] | None = None,
 ) -> Result:
     """``off``: rows of the catalogue that stay silent. ``bug``: planted for this run.
 
     ``stop_at_first``: end with the first violation. ``arrange``: has a hand in the world before it begins.
+    ``play``: what is done instead of the whole.
     """
     scenario = scenario or drawn(seed)
     loop = VirtualLoop(random.Random(f"{seed}/loop"))  # type: ignore[abstract]  # noqa: S311
@@ -90,7 +92,7 @@ def run(
     loop.on_error = lambda context: world.check.unhandled("loop", context.get("exception") or context.get("message"))
     try:
         with watched(world.check.unhandled), planted(bug), contextlib.suppress(Found):
-            loop.run_until_complete(Play(world, stop_at_first=stop_at_first).whole())
+            loop.run_until_complete((play or Play.whole)(Play(world, stop_at_first=stop_at_first)))
     finally:
         if world.daemon is not None:
             loop.kill(world.daemon.process)
@@ -119,18 +121,22 @@ class Play:
         self._stop_at_first = stop_at_first
         self.events = Events(world)
 
-    async def whole(self) -> None:
+    def begin(self) -> None:
         world, scenario = self.world, self.world.scenario
         for moment_s, wish in scenario.wishes:
             world.loop.after(moment_s, world.wish, wish)
         self.events.schedule(scenario.length_s)
         world.start_daemon()
-        await self._watch(scenario.length_s)
+
+    async def whole(self) -> None:
+        world, scenario = self.world, self.world.scenario
+        self.begin()
+        await self.watch(scenario.length_s)
         self.events.calm()
         await self._daemon_is_back()
-        await self._watch(CONVERGES_S)
+        await self.watch(CONVERGES_S)
         self._check_converged(scenario.length_s)
-        await self._watch(scenario.goes_on_s)
+        await self.watch(scenario.goes_on_s)
         for job_id in scenario.jobs:
             world.wish(Move(job_id, JobStatus.CANCELLING))
         await self._until_over()
@@ -138,7 +144,7 @@ class Play:
         await self._settle_bills()
         self._check_bills()
 
-    async def _watch(self, for_s: float) -> None:
+    async def watch(self, for_s: float) -> None:
         end_s = self.world.now_s + for_s
         while self.world.now_s < end_s:
             await asyncio.sleep(min(CHECKED_EVERY_S, end_s - self.world.now_s))
@@ -156,7 +162,7 @@ class Play:
     async def _until_over(self) -> None:
         end_s = self.world.now_s + ENDS_S
         while self.world.now_s < end_s and not self._is_over():
-            await self._watch(CHECKED_EVERY_S)
+            await self.watch(CHECKED_EVERY_S)
 
     def _is_over(self) -> bool:
         jobs = self.world.committed.get("jobs", {}).values()
