@@ -13,6 +13,7 @@ from autopilot.simulation.dead import all_dead
 from autopilot.simulation.hunt import hunt, table
 from autopilot.simulation.kills import enumerated
 from autopilot.simulation.planted import BUGS
+from autopilot.simulation.regressions import shrunk
 from autopilot.simulation.run import run
 from autopilot.simulation.stories import STORIES
 
@@ -25,7 +26,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--results", type=Path, help="a line for every 1,000 seeds goes here; what is there is not run")
     parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
     parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
-    parser.add_argument("--bug", help="plant this one for --story")
+    parser.add_argument("--bug", help="plant this one for --story and --shrink")
+    parser.add_argument("--coverage", action="store_true", help="fail when a fault or a change of state never happened")
+    parser.add_argument("--shrink", metavar="CHECKER", help="make --seed-start small as long as it violates this")
     parser.add_argument("--kills", action="store_true", help="kill the daemon at every step of every story instead")
     parser.add_argument(
         "--pairs", type=int, default=0, metavar="N", help="with --kills: N pairs of kills a story as well"
@@ -38,6 +41,9 @@ def main(arguments: list[str]) -> int:
         return again
     if options.kills:
         return _kill(options)
+    if options.shrink:
+        print(shrunk(options.seed_start, options.shrink, options.bug, print).to_json(), end="")
+        return 0
     if options.dead:
         return _die(options)
     if options.planted is not None:
@@ -53,13 +59,15 @@ def main(arguments: list[str]) -> int:
     began_at = time.monotonic()
     tally = campaign(options.seed_start, options.seeds, options.processes, options.results)
     took_s = max(time.monotonic() - began_at, 1e-9)
+    unreached = tally.unreached()
+    print(f"never reached: {', '.join(unreached) or 'nothing'}")
     print(f"violations by checker: {dict(sorted(tally.failed.items()))}")
     print(
         f"{tally.seeds / took_s:.2f} seeds/s, {tally.simulated_s / 31_557_600:.2f} simulated years, fewest faults in a "
         f"seed {tally.fewest_faults}, excused ${tally.excused:.4f} in {tally.with_excuse} seeds"
     )
     print(tally.verdict())
-    return bool(tally.failed)
+    return bool(tally.failed or (options.coverage and unreached))
 
 
 def _kill(options: argparse.Namespace) -> int:

@@ -20,7 +20,9 @@ from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
 
+from autopilot.domain.lease import LEASE_TRANSITIONS
 from autopilot.domain.money import ZERO
+from autopilot.simulation.faults import CATALOGUE
 from autopilot.simulation.run import Result, run
 
 HASH_SEED = "0"
@@ -92,6 +94,12 @@ class Tally:
                 "simulated_years": round(self.simulated_s / SECONDS_PER_YEAR, 3),
             }
         )
+
+    def unreached(self) -> list[str]:
+        """Rows of the catalogue that nothing came of, and changes of a lease's state that were never seen."""
+        rows = [f"row {row.id}" for row in CATALOGUE if not self.faults[row.id]]
+        arrows = [f"{was} → {became}" for was, targets in LEASE_TRANSITIONS.items() for became in sorted(targets)]
+        return rows + [arrow for arrow in arrows if not self.transitions[arrow]]
 
     def verdict(self) -> str:
         """The last line of a campaign."""
