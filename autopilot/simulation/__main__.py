@@ -10,7 +10,8 @@ from pathlib import Path
 
 from autopilot.simulation.campaign import campaign, prepare, with_fixed_hashes
 from autopilot.simulation.dead import all_dead
-from autopilot.simulation.hunt import hunt, table
+from autopilot.simulation.document import write
+from autopilot.simulation.hunt import hunt
 from autopilot.simulation.kills import enumerated
 from autopilot.simulation.planted import BUGS
 from autopilot.simulation.regressions import shrunk
@@ -26,6 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--results", type=Path, help="a line for every 1,000 seeds goes here; what is there is not run")
     parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
     parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
+    parser.add_argument("--document", type=Path, help="with --planted: the page whose tables are to be written anew")
     parser.add_argument("--bug", help="plant this one for --story and --shrink")
     parser.add_argument("--coverage", action="store_true", help="fail when a fault or a change of state never happened")
     parser.add_argument("--shrink", metavar="CHECKER", help="make --seed-start small as long as it violates this")
@@ -101,7 +103,8 @@ def _hunt(options: argparse.Namespace) -> int:
     for catch in hunt(names, options.seed_start, options.seeds, options.processes):
         print(f"{catch.bug}: {catch.seeds or 'not found'} {' '.join(catch.checkers)}", flush=True)
         catches.append(catch)
-    print(table(catches))
+    if options.document is not None:
+        write(options.document, catches)
     return any(catch.seeds is None for catch in catches)
 
 

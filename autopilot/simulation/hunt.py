@@ -1,4 +1,4 @@
-"""How many seeds it takes to find each planted bug, and the table of that."""
+"""How many seeds it takes to find each planted bug."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 from autopilot.simulation.campaign import prepare
-from autopilot.simulation.planted import BUGS
 from autopilot.simulation.run import run
 
 
@@ -34,12 +33,3 @@ def hunt(bugs: Iterable[str], first: int, most: int, processes: int) -> Iterator
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=prepare) as pool:
         for future in [pool.submit(caught, bug, first, most) for bug in bugs]:
             yield future.result()
-
-
-def table(catches: Iterable[Catch]) -> str:
-    """In Markdown."""
-    rows = ["| planted bug | seeds to find it | found by |", "|---|---|---|"]
-    for catch in catches:
-        seeds = "not found" if catch.seeds is None else str(catch.seeds)
-        rows.append(f"| {BUGS[catch.bug].what} | {seeds} | {', '.join(catch.checkers)} |")
-    return "\n".join(rows)
