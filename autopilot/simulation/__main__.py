@@ -16,6 +16,7 @@ from autopilot.simulation.kills import enumerated
 from autopilot.simulation.planted import BUGS
 from autopilot.simulation.regressions import shrunk
 from autopilot.simulation.run import run
+from autopilot.simulation.scenario import HOUR_S
 from autopilot.simulation.stories import STORIES
 
 
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
     parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
     parser.add_argument("--document", type=Path, help="with --planted: the page whose tables are to be written anew")
+    parser.add_argument("--hours", type=float, default=28.0, help="with --planted: length of a seed (default: 28)")
     parser.add_argument("--bug", help="plant this one for --story and --shrink")
     parser.add_argument("--coverage", action="store_true", help="fail when a fault or a change of state never happened")
     parser.add_argument("--shrink", metavar="CHECKER", help="make --seed-start small as long as it violates this")
@@ -100,7 +102,7 @@ def _die(options: argparse.Namespace) -> int:
 def _hunt(options: argparse.Namespace) -> int:
     names = list(BUGS) if options.planted == "all" else options.planted.split(",")
     catches = []
-    for catch in hunt(names, options.seed_start, options.seeds, options.processes):
+    for catch in hunt(names, options.seed_start, options.seeds, options.processes, options.hours * HOUR_S):
         print(f"{catch.bug}: {catch.seeds or 'not found'} {' '.join(catch.checkers)}", flush=True)
         catches.append(catch)
     if options.document is not None:

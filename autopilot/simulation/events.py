@@ -24,6 +24,7 @@ class Events:
             "E5": self._outbid_all,
             "E6": self._jump_prices,
             "E8": self._interfere,
+            "E9": self._restore,
             "F1": self._kill,
             "F2": self._pause,
             "H2": self._suspend,
@@ -101,6 +102,11 @@ class Events:
             for number in range(self.luck.choice((1, 1, 2, 30))):
                 terms = {"rate": host.on_demand, "disk_gb": 20, "onstart": "", "is_spot": False}
                 market.rent(host, label=f"others-{number}", **terms)  # type: ignore[arg-type]
+
+    def _restore(self, event: Burst) -> None:
+        if self._begins(event):
+            self.world.back_up()
+            self.world.loop.after(event.ends_s - event.begins_s, self.world.restore_ledger)
 
     def _kill(self, event: Burst) -> None:
         if not self.world.is_daemon_out and self._begins(event):

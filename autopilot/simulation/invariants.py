@@ -224,6 +224,11 @@ class Invariants:
                     self.violated("S8", f"the newest checkpoint of {job_id} was forgotten although it is whole")
                 del self._newest[job_id]
 
+    def ledger_restored(self) -> None:
+        """From now on it does not know what it knew: only leaks and what is sent can be held against the daemon."""
+        self.is_ledger_old = True
+        self._newest.clear()
+
     # --- in the object store
 
     def written(self, key: str, data: bytes) -> None:
@@ -239,7 +244,7 @@ class Invariants:
 
     def run_began(self, box: Box, epoch: int, step: int) -> None:
         """The user's command starts from so many steps."""
-        newest = self._newest.get(box.job_id or "")
+        newest = None if self.is_ledger_old else self._newest.get(box.job_id or "")
         job = self.world.committed.get("jobs", {}).get(box.job_id)
         if newest is None or job is None or job.run_epoch != epoch:
             return

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import storage_rate
 from autopilot.simulation.machines import Box, Host, State
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from autopilot.simulation.world import World
 
 MILLI = Decimal("0.001")
+REUSED_AFTER_S = 90.0
+REUSED_LABEL = "others-again"
+TAKEN_FOR_DESTROYED = frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE})
 RESTART_S = (20.0, 90.0)
 LOADING_S = (60.0, 400.0)
 FLOOR_MOVES_EVERY_S = 1800.0
@@ -78,12 +82,24 @@ class Market:
     # --- machines
 
     def rent(
-        self, host: Host, *, label: str, is_spot: bool, rate: Decimal, disk_gb: int, onstart: str, starts: bool = True
+        self,
+        host: Host,
+        *,
+        label: str,
+        is_spot: bool,
+        rate: Decimal,
+        disk_gb: int,
+        onstart: str,
+        starts: bool = True,
+        id_: str | None = None,
     ) -> Box:
         world = self.world
         now_s = world.now_s
         lease_id, job_id = world.owner_of(label)
-        id_ = self.new_id()
+        meter_key = f"{self.provider}/{id_ or 'new'} again"
+        if id_ is None:
+            id_ = self.new_id()
+            meter_key = f"{self.provider}/{id_}"
         box = Box(
             id=id_,
             provider=self.provider,
@@ -95,7 +111,7 @@ class Market:
             storage_rate=storage_rate(host.storage_price, Decimal(disk_gb)),
             onstart=onstart,
             created_s=now_s,
-            meter=world.books.open(f"{self.provider}/{id_}", job_id, now_s),
+            meter=world.books.open(meter_key, job_id, now_s),
             job_id=job_id,
             lease_id=lease_id,
             wanted=starts,
@@ -148,6 +164,31 @@ class Market:
         del self.boxes[box.id]
         self.past[box.id] = box
         self.world.trace("destroyed", box.key)
+
+    def reuse(self, gone: Box) -> None:
+        """Somebody else's machine gets the id, once the daemon takes ours for destroyed."""
+        lease = self.world.committed.get("leases", {}).get(gone.lease_id)
+        if lease is None or lease.instance_id != gone.id or lease.state not in TAKEN_FOR_DESTROYED:
+            return
+        del self.past[gone.id]
+        self.past[f"{gone.id} before"] = gone
+        terms = {"rate": gone.host.on_demand, "disk_gb": 20, "onstart": "", "is_spot": False}
+        self.rent(gone.host, label=REUSED_LABEL, id_=gone.id, **terms)  # type: ignore[arg-type]
+
+    def bring_to_life(self, box: Box) -> None:
+        """What was destroyed is there again, and runs."""
+        if self.world.faults.is_quiet or self.past.get(box.id) is not box:
+            return
+        del self.past[box.id]
+        self.boxes[box.id] = box
+        box.is_gone, box.wanted = False, True
+        self.world.trace("undone", box.key)
+        self.boot(box, RESTART_S)
+
+    def billed(self) -> Iterator[Box]:
+        """Whatever is on the account's bill; what got an id anew is on somebody else's."""
+        known = (*self.past.values(), *self.boxes.values())
+        return (box for box in known if box.label != REUSED_LABEL)
 
     def set_bid(self, box: Box, bid: Decimal) -> None:
         box.rate = bid

@@ -13,7 +13,7 @@ from autopilot.providers.runpod import queries
 from autopilot.simulation.books import dollars
 from autopilot.simulation.clock import at
 from autopilot.simulation.machines import Box, Host, State
-from autopilot.simulation.market import Market
+from autopilot.simulation.market import REUSED_AFTER_S, Market
 from autopilot.simulation.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drifted, raw
 
 GPU_ID = "NVIDIA GeForce RTX 4090"
@@ -151,7 +151,7 @@ class Runpod:
         until = datetime.fromisoformat(asked.query["endTime"]).date()
         records: list[Json] = []
         if not self.world.faults.bursts("I1", self.market.provider, self.world.now_s):
-            for box in (*self.market.past.values(), *self.market.boxes.values()):
+            for box in self.market.billed():
                 records += self._bills(box, since, until)
         return raw(200, {"records": records, "metadata": {"recordCount": len(records)}})
 
@@ -243,6 +243,10 @@ class Runpod:
         if self.world.faults.hits("D2"):
             return raw(500, {"errors": [{"message": "Something went wrong. Please try again later"}]})
         self.market.destroy(box)
+        if self.world.faults.hits("D5"):
+            self.world.loop.after(self.market.luck.uniform(60, 600), self.market.bring_to_life, box)
+        elif self.world.faults.hits("D4"):
+            self.world.loop.after(REUSED_AFTER_S, self.market.reuse, box)
         return _data({"podTerminate": None})
 
 

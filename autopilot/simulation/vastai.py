@@ -10,7 +10,7 @@ from typing import Any
 
 from autopilot.simulation.books import dollars
 from autopilot.simulation.machines import Box, Host, State
-from autopilot.simulation.market import Market
+from autopilot.simulation.market import REUSED_AFTER_S, Market
 from autopilot.simulation.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drifted, raw
 
 PAGE = 25
@@ -133,7 +133,7 @@ class Vastai:
         since, until = (datetime.fromtimestamp(day[end], UTC).date() for end in ("gte", "lte"))
         rows = []
         if not self.world.faults.bursts("I1", self.market.provider, self.world.now_s):
-            for box in (*self.market.past.values(), *self.market.boxes.values()):
+            for box in self.market.billed():
                 rows += self._charge_rows(box, since, until)
         first = int(asked.query.get("after_token", 0))
         last = first + int(asked.query["limit"])
@@ -214,6 +214,10 @@ class Vastai:
         if self.world.faults.hits("D2"):
             return raw(500, {"success": False, "msg": "try again in 60 s"})
         self.market.destroy(box)
+        if self.world.faults.hits("D5"):
+            self.world.loop.after(self.market.luck.uniform(60, 600), self.market.bring_to_life, box)
+        elif self.world.faults.hits("D4"):
+            self.world.loop.after(REUSED_AFTER_S, self.market.reuse, box)
         return raw(200, {"success": True})
 
 

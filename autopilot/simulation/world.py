@@ -41,6 +41,7 @@ class World:
         self.finished: set[str] = set()
         """Jobs whose command has ended well somewhere."""
         self.daemon: Daemon | None = None
+        self._backup: Committed | None = None
         self.lives = 0
         self.out_since_s: float | None = None
         """Since when the daemon is dead or frozen."""
@@ -161,6 +162,21 @@ class World:
             self._rebill()
 
         self.loop.after(for_s, thaw)
+
+    def back_up(self) -> None:
+        """What an administrator's copy of the ledger holds now."""
+        self._backup = {name: dict(rows) for name, rows in self.committed.items()}
+
+    def restore_ledger(self) -> None:
+        """The daemon dies, and the next one finds the last copy in the ledger's place."""
+        if self._backup is None:
+            return
+        self.kill_daemon(60.0)
+        for name, rows in self.committed.items():
+            rows.clear()
+            rows.update(self._backup.get(name, {}))
+        self._backup = None
+        self.check.ledger_restored()
 
     def stop_daemon(self) -> None:
         """As SIGTERM: it ends when its calls have."""
