@@ -14,8 +14,11 @@ from typing import Any
 
 from autopilot.agent.shipped.machine import Machine
 from autopilot.domain import events as e
+from autopilot.domain import evolve as evolution
 from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Role
+from autopilot.domain.ledger import LeaseBooks
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine import (
@@ -39,6 +42,7 @@ from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.vastai import listing, outcomes
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.simulation.daemon import SENTINEL_KEY, OrdersBootstrap
+from autopilot.store.memory.tables import Tables
 
 Patches = Sequence[tuple[object, str, Any]]
 
@@ -124,6 +128,11 @@ def _new_contract_ignored() -> Patches:
 @_bug("an unknown create is given up after the first list without it")
 def _no_settle_window() -> Patches:
     return [(reconcile, "SETTLE", timedelta(0)), (reconcile, "LISTS_TO_ABANDON", 1)]
+
+
+@_bug("an intent whose machine never appeared is kept for ever")
+def _intent_kept_for_ever() -> Patches:
+    return [(reconcile, "LISTS_TO_ABANDON", 10**9)]
 
 
 @_bug("an instance is not looked up by its label")
@@ -313,6 +322,16 @@ def _cancel_forgets_intents() -> Patches:
     return [(decide, "_release_all", only_rented)]
 
 
+@_bug("a cancelled job never gets to its end")
+def _cancel_never_ends() -> Patches:
+    standing = evolution._standing
+
+    def stuck(job: Any, event: Any) -> Any:
+        return job if job.status is JobStatus.CANCELLING else standing(job, event)
+
+    return [(evolution, "_standing", stuck)]
+
+
 # --- money
 
 
@@ -324,6 +343,21 @@ def _float_money() -> Patches:
         return entry(type_, lease, kind, day, Decimal(float(amount)), now, mark=mark)
 
     return [(accrue, "entry", floating)]
+
+
+@_bug("rows of the ledger are written over")
+def _ledger_written_over() -> Patches:
+    entry = accrue.entry
+
+    def same_name(type_: Any, lease: Any, kind: Any, day: Any, amount: Any, now: Any, *, mark: str) -> Any:
+        return entry(type_, lease, kind, day, amount, now, mark="")
+
+    def written_over(self: Any, row: Any) -> bool:
+        self.entries.put(row.id, row)
+        self.books.put(row.lease_id, (self.books.get(row.lease_id) or LeaseBooks()).with_entry(row))
+        return True
+
+    return [(accrue, "entry", same_name), (Tables, "add_entry", written_over)]
 
 
 @_bug("what stopping a machine will cost is not set aside")
