@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test lint check bench lock clean
+.PHONY: help demo test lint check sim bench lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,6 +23,12 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+SEEDS      ?= 300
+SEED_START ?= 1
+
+sim: $(READY)    ## run the whole in virtual time with faults and kills: SEEDS=300 SEED_START=1 ARGS="--results FILE"
+	$(BIN)/python -m autopilot.simulation --seeds $(SEEDS) --seed-start $(SEED_START) $(ARGS)
 
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -87,3 +87,5 @@ class Charge:
     kind: CostKind
     """A market that does not tell a running disk from a stopped one says ``STORAGE_RUNNING`` for both."""
     amount: Decimal
+    label: str = field(default="", compare=False)
+    """Of the instance, where the bill names it."""

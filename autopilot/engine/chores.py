@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from autopilot.domain import events as e
 from autopilot.domain.lease import Lease
+from autopilot.engine.chronicle import evolve_stray
 from autopilot.engine.invoices import LATEST_BILL, is_due, take_over, window
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider
-from autopilot.ports.store import Store
+from autopilot.ports.store import Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
 
@@ -43,26 +45,44 @@ class Chores:
         self._looked_at = now
         async with self._store.snapshot() as uow:
             leases = await uow.leases_to_reconcile(now - LATEST_BILL)
+            unresolved = await uow.unresolved_leases(now - LATEST_BILL)
             tonight = await uow.note(NIGHTLY_NOTE) != str(now.date()) and now.hour >= NIGHTLY_FROM_HOUR
         if not tonight:
             leases = tuple(lease for lease in leases if is_due(lease, self._settle_delay, now))
-        asked = [await self._reconcile_with(name, leases) for name in sorted({lease.provider for lease in leases})]
+            unresolved = ()
+        names = sorted({lease.provider for lease in (*leases, *unresolved)})
+        asked = [await self._reconcile_with(name, leases, unresolved) for name in names]
         if tonight and all(asked):
             async with self._store.transaction() as uow:
                 await uow.set_note(NIGHTLY_NOTE, str(now.date()))
 
-    async def _reconcile_with(self, name: str, leases: Sequence[Lease]) -> bool:
+    async def _reconcile_with(self, name: str, leases: Sequence[Lease], unresolved: Sequence[Lease]) -> bool:
         """False: the market did not show its bill and is to be asked again."""
         provider = self._providers.get(name)
         if provider is None:
             return True
         of_market = [lease for lease in leases if lease.provider == name]
+        never_seen = {lease.label: lease for lease in unresolved if lease.provider == name}
         try:
-            charges = await provider.charges(*window(of_market, self._clock.now()))
+            charges = await provider.charges(*window([*of_market, *never_seen.values()], self._clock.now()))
         except MarketUnknown as problem:
             log.warning("charges.unavailable", provider=name, reason=str(problem))
             return False
         async with self._store.transaction() as uow:
             for lease in of_market:
                 await take_over(uow, lease, charges, self._clock.now())
+            for label, instance_id in sorted({(c.label, c.instance_id) for c in charges if c.label in never_seen}):
+                await self._take_in(uow, never_seen.pop(label, None), instance_id)
         return True
+
+    async def _take_in(self, uow: UnitOfWork, lease: Lease | None, instance_id: str) -> None:
+        """A create took effect after all and was over before anybody looked: only the bill tells of it.
+
+        Taken for one that the sweep has found, it ends as all others do, and then its bill is taken over.
+        """
+        if lease is None:
+            return
+        log.warning("charges.unknown_instance", lease=lease.id, instance=instance_id)
+        lease, records = evolve_stray(lease, e.InstanceFound(lease.id, instance_id, self._clock.now()))
+        await uow.save_lease(lease)
+        await uow.add_events(records)

@@ -88,13 +88,13 @@ class Watch:
         self.known_at = begun_at
         if not self.last.known:
             log.info("market.became_known", provider=self.provider.name, instances=len(instances))
-        shown = {instance.instance_id for instance in instances}
+        shown = {(instance.instance_id, instance.label) for instance in instances}
         missing = [
             lease
             for lease in leases
             if lease.provider == self.provider.name
             and lease.instance_id is not None
-            and lease.instance_id not in shown
+            and (lease.instance_id, lease.label) not in shown
             and not lease.is_over
             and lease.acquired_at is not None
             and begun_at - lease.acquired_at >= VISIBLE_AFTER * (lease.state is not LeaseState.DESTROY_SENT)
@@ -138,9 +138,11 @@ class Watch:
         assert lease.instance_id is not None, "only rented leases can be missing"
         try:
             async with asyncio.timeout(READ_WAIT_REAL_S):
-                return lease.instance_id if await self.provider.instance(lease.instance_id) is None else None
+                instance = await self.provider.instance(lease.instance_id)
         except (MarketUnknown, TimeoutError):
             return None
+        # What bears another label is another's: an id given anew, or a machine that its user has taken over.
+        return lease.instance_id if instance is None or instance.label != lease.label else None
 
 
 def _any_newly_stopped(leases: Iterable[Lease], instances: Iterable[Instance]) -> bool:

@@ -194,6 +194,10 @@ class UnitOfWork(Protocol):
         """Leases that have or had an instance, and are not over or were gone since then; oldest first."""
         ...
 
+    async def unresolved_leases(self, intended_since: datetime) -> tuple[Lease, ...]:
+        """Leases given up without their create's outcome ever being known, intended since then; oldest first."""
+        ...
+
     async def reconciliation(self, month: str) -> tuple[ReconciliationRow, ...]:
         """Every lease with spend or a line in the UTC month "YYYY-MM", oldest first.
 

@@ -49,6 +49,14 @@ class LeaseStatements(Statements):
         gone_lately = and_(leases.c.state == LeaseState.GONE, leases.c.gone_at >= gone_since)
         return await self._leases(leases.c.instance_id.is_not(None), or_(still_here, gone_lately))
 
+    async def unresolved_leases(self, intended_since: datetime) -> tuple[Lease, ...]:
+        return await self._leases(
+            leases.c.state == LeaseState.ABANDONED,
+            leases.c.instance_id.is_(None),
+            leases.c.create_unknown.is_(True),
+            leases.c.intended_at >= intended_since,
+        )
+
     async def launches_since(self, at: datetime) -> Mapping[str | None, int]:
         count = select(leases.c.job_id, func.count()).where(leases.c.intended_at >= at).group_by(leases.c.job_id)
         return {job_id: launches for job_id, launches in await self._all(count)}

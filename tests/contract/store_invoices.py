@@ -104,3 +104,18 @@ class WhatReconciliationReads:
             found = await work.leases_to_reconcile(START)
         assert {lease.id for lease in found} == {"lives", "leaves", "lately"}
         assert list(found) == sorted(found, key=lambda lease: (lease.intended_at, lease.id))
+
+    async def test_unresolved_leases_were_given_up_in_doubt_and_lately(self, store: Store) -> None:
+        given_up = {"job_id": None, "state": LeaseState.ABANDONED}
+        leases = (
+            a_lease("doubtful", create_unknown=True, intended_at=START, **given_up),
+            a_lease("refused", create_unknown=False, intended_at=START, **given_up),
+            a_lease("found", create_unknown=True, instance_id="4", intended_at=START, **given_up),
+            a_lease("old", create_unknown=True, intended_at=START - timedelta(microseconds=1), **given_up),
+            a_lease("open", None, create_unknown=True, intended_at=START),
+        )
+        async with store.transaction() as work:
+            for lease in leases:
+                await work.save_lease(lease)
+        async with store.snapshot() as work:
+            assert [lease.id for lease in await work.unresolved_leases(START)] == ["doubtful"]

@@ -24,13 +24,14 @@ class RunpodPlugin:
         from autopilot.providers.runpod.adapter import RunpodProvider
         from autopilot.providers.runpod.client import RunpodClient
         from autopilot.providers.runpod.config import parse_settings
+        from autopilot.providers.runpod.transport import HttpTransport
 
         parsed = parse_settings(settings)
         if find_spec(SDK_PACKAGE) is None:
             raise UserError(
                 "the RunPod SDK is not installed", hint="install it with: pip install 'gpu-autopilot[runpod]'"
             )
-        return RunpodProvider(parsed, RunpodClient(parsed, clock), clock)
+        return RunpodProvider(parsed, RunpodClient(HttpTransport(parsed), clock), clock)
 
 
 plugin = RunpodPlugin()

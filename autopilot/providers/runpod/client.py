@@ -1,23 +1,17 @@
-"""Requests to the market: paced, reads repeated, changes sent once. The SDK works in threads of its own."""
+"""Requests to the market: paced, reads repeated, changes sent once."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import aiohttp
-
-from autopilot import __version__
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.pacing import Lane
 from autopilot.providers.runpod import outcomes
-from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.runpod.pacing import INTERVAL_S, Family, lanes
-from autopilot.providers.runpod.reply import Answer, Fault, NoReply, Reply, understand
-from autopilot.providers.runpod.sdk import Sdk
+from autopilot.providers.runpod.reply import Answer, Fault, NoReply, understand
+from autopilot.providers.runpod.transport import Transport
 
 T = TypeVar("T")
 
@@ -26,27 +20,13 @@ FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 15.0
 LONGEST_HOLD_S = 60.0
 """However long the market says to stay away, a destroy has to be tried again."""
-LARGEST_BODY_BYTES = 8 * 2**20
-THREADS = 4
-SDK_TIMEOUT_S = 40.0
-"""Real seconds; the SDK itself gives up when nothing came for 30."""
-USER_AGENT = f"gpu-autopilot/{__version__}"
-"""The market's gateway turns away clients that it does not know by name."""
 
 
 class RunpodClient:
-    def __init__(self, settings: RunpodSettings, clock: Clock) -> None:
-        self._key = settings.api_key.get_secret_value()
-        self._base_url = settings.base_url
-        self._headers = {"Authorization": f"Bearer {self._key}", "User-Agent": USER_AGENT}
-        if settings.team_id:
-            self._headers["X-Team-Id"] = settings.team_id
-        self._timeout = aiohttp.ClientTimeout(total=settings.timeout_s)
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, transport: Transport, clock: Clock) -> None:
+        self.transport = transport
         self._clock = clock
         self._lanes = lanes(clock)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="runpod")
-        self.sdk = Sdk(self._key, settings.base_url, settings.timeout_s)
 
     def lane(self, family: Family) -> Lane:
         return self._lanes[family]
@@ -65,18 +45,15 @@ class RunpodClient:
         """Body of a REST read. Raises ``MarketUnknown``, ``Withdrawn``."""
         return await self._read(Family.REST_READ, lambda: self.rest("GET", path, parameters=parameters), READ_TRIES)
 
-    async def by_sdk(self, family: Family, call: Callable[..., T], *arguments: str) -> T:
-        """One call of the SDK. Raises ``SdkRefused``, ``NoReply``; a call that took too long runs on in its thread."""
+    async def by_sdk(self, family: Family, ask: Callable[[], Awaitable[T]]) -> T:
+        """One call of the SDK, in its turn. Raises ``SdkRefused``, ``NoReply``."""
         async with self.lane(family):
-            running = asyncio.get_running_loop().run_in_executor(self._threads, call, *arguments)
-            try:
-                return await asyncio.wait_for(running, SDK_TIMEOUT_S)
-            except TimeoutError:
-                raise NoReply("the SDK has not returned", timed_out=True) from None
+            return await ask()
 
     async def graphql(self, document: str, variables: Mapping[str, Any] | None = None) -> Answer:
         """One attempt without waiting for a turn. Raises ``NoReply``."""
-        return await self._send("POST", "/graphql", body={"query": document, "variables": dict(variables or {})})
+        body = {"query": document, "variables": dict(variables or {})}
+        return understand(await self.transport.send("POST", "/graphql", parameters=None, body=body))
 
     async def rest(
         self,
@@ -87,7 +64,7 @@ class RunpodClient:
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
         """One attempt without waiting for a turn; ``path`` beneath ``/v2``. Raises ``NoReply``."""
-        return await self._send(method, f"/v2{path}", parameters=parameters, body=body)
+        return understand(await self.transport.send(method, f"/v2{path}", parameters=parameters, body=body))
 
     async def _read(self, family: Family, ask: Callable[[], Awaitable[Answer]], tries: int) -> Mapping[str, Any]:
         backoff_s = FIRST_BACKOFF_S
@@ -121,43 +98,8 @@ class RunpodClient:
         if answer.status == 429:
             self.lane(family).hold(min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S))
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        parameters: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-    ) -> Answer:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
-        try:
-            # A redirect is not followed: it would carry the key elsewhere and a create twice.
-            async with self._session.request(
-                method, self._base_url + path, params=parameters, json=body, allow_redirects=False
-            ) as response:
-                text = await self._text(response)
-                return understand(Reply(response.status, text, response.headers.get("Retry-After")))
-        except NoReply:
-            raise
-        except Exception as error:
-            # Anything at all may have happened after the request left, so that no kind of error means "not sent".
-            timed_out = isinstance(error, TimeoutError)
-            raise NoReply(f"no answer to {method} {path}: {type(error).__name__}", timed_out=timed_out) from None
-
-    async def _text(self, response: aiohttp.ClientResponse) -> str:
-        body = bytearray()
-        async for chunk in response.content.iter_chunked(64 * 2**10):
-            body += chunk
-            if len(body) > LARGEST_BODY_BYTES:
-                raise NoReply(f"the answer is larger than {LARGEST_BODY_BYTES} bytes")
-        return body.decode("utf-8", "replace").replace(self._key, "[key]")
-
     async def close(self) -> None:
-        """Calls of the SDK that are under way end by their own timeout."""
-        self._threads.shutdown(wait=False)
-        if self._session is not None:
-            await self._session.close()
+        await self.transport.close()
 
 
 def _passes_soon(answer: Answer, error: MarketUnknown) -> bool:

@@ -49,7 +49,7 @@ class GraphqlMarket:
 
     async def gpu_types(self) -> tuple[wire.GpuRow, ...]:
         try:
-            raw = await self._client.by_sdk(Family.GRAPHQL_READ, self._client.sdk.gpu_types)
+            raw = await self._client.by_sdk(Family.GRAPHQL_READ, self._client.transport.gpu_types)
         except SdkRefused as error:
             raise MarketUnknown(str(error), outcomes.CODES.get(error.fault)) from error
         except NoReply as error:
@@ -114,11 +114,11 @@ class GraphqlMarket:
         return await self._verified(pod_id, said, lambda pod: pod is None or pod.state == "TERMINATED")
 
     async def _stopped(self, pod_id: str) -> None:
-        if not await self._client.by_sdk(Family.GRAPHQL_CHANGE, self._client.sdk.stop, pod_id):
+        if not await self._client.by_sdk(Family.GRAPHQL_CHANGE, lambda: self._client.transport.stop(pod_id)):
             raise NoReply("the answer to a stop does not show a stopped pod")
 
     async def _terminated(self, pod_id: str) -> None:
-        await self._client.by_sdk(Family.GRAPHQL_CHANGE, self._client.sdk.terminate, pod_id)
+        await self._client.by_sdk(Family.GRAPHQL_CHANGE, lambda: self._client.transport.terminate(pod_id))
 
     async def _claimed(self, call: Awaitable[None]) -> Outcome:
         try:

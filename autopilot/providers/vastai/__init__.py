@@ -23,10 +23,11 @@ class VastaiPlugin:
         from autopilot.providers.vastai.adapter import VastaiProvider
         from autopilot.providers.vastai.client import VastaiClient
         from autopilot.providers.vastai.config import parse_settings
+        from autopilot.providers.vastai.transport import SdkTransport
 
         parsed = parse_settings(settings)
         try:
-            client = VastaiClient(parsed, clock)
+            client = VastaiClient(SdkTransport(parsed), clock)
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] not in SDK_PACKAGES:
                 raise

@@ -1,42 +1,30 @@
-"""Requests to the market: off the event loop, paced, reads repeated, changes sent once."""
+"""Requests to the market: paced, reads repeated, changes sent once."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.pacing import Lane
 from autopilot.providers.vastai import outcomes
-from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
-from autopilot.providers.vastai.reply import Answer, NoReply, Reply, understand
-
-if TYPE_CHECKING:
-    from autopilot.providers.vastai.sdk import Sdk
+from autopilot.providers.vastai.reply import Answer, NoReply, understand
+from autopilot.providers.vastai.transport import Transport
 
 READ_TRIES = 3
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 15.0
 LONGEST_HOLD_S = 60.0
 """However long the market says to stay away, a destroy has to be tried again."""
-THREADS = 8
 
 
 class VastaiClient:
-    def __init__(self, settings: VastaiSettings, clock: Clock) -> None:
-        """Raises ``ModuleNotFoundError`` without the SDK."""
-        from autopilot.providers.vastai.sdk import Sdk
-
-        self._sdk: Sdk = Sdk(settings.api_key.get_secret_value(), settings.base_url, settings.timeout_s)
+    def __init__(self, transport: Transport, clock: Clock) -> None:
+        self._transport = transport
         self._clock = clock
         self._lanes = lanes(clock)
-        # Threads of our own: a market that hangs must not use up the event loop's shared ones.
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="vastai")
 
     def lane(self, family: Family) -> Lane:
         return self._lanes[family]
@@ -91,17 +79,14 @@ class VastaiClient:
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
         """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``."""
-        call = functools.partial(self._sdk.send, method, path, query=query, body=body)
-        reply: Reply = await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        answer = understand(reply)
+        answer = understand(await self._transport.send(method, path, query=query, body=body))
         if answer.status == 429:
             asked_s = min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S)
             self.lane(family).hold((asked_s + PENALTY_S.get(family, 0)) * MARGIN)
         return answer
 
     def close(self) -> None:
-        """Requests under way end by their own timeout."""
-        self._threads.shutdown(wait=False)
+        self._transport.close()
 
 
 def _passes_soon(answer: Answer, error: MarketUnknown) -> bool:

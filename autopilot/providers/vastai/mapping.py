@@ -122,12 +122,14 @@ def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_rate: Decimal | No
 def charges(rows: Iterable[ChargeRow], since: date, until: date) -> tuple[Charge, ...]:
     """One charge per instance, day and kind, in that order. A line of no known type is a fee; below 0, a credit."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
+    labels: dict[str, str] = {}
     for row in rows:
         day = utc_day(row.start)
         if not since <= day <= until:
             continue
+        labels[row.instance_id] = row.label or labels.get(row.instance_id, "")
         for item_type, amount in row.items:
             other = CostKind.CREDIT if amount < ZERO else CostKind.FEE
             key = row.instance_id, day, _KINDS.get(item_type, other)
             totals[key] = totals.get(key, ZERO) + amount
-    return tuple(Charge(*key, amount) for key, amount in sorted(totals.items()))
+    return tuple(Charge(*key, amount, labels[key[0]]) for key, amount in sorted(totals.items()))

@@ -62,11 +62,12 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class ChargeRow:
-    """One instance on one UTC day. ``items``: (type, dollars)."""
+    """One instance on one UTC day. ``items``: (type, dollars); ``label``: empty when the bill does not name it."""
 
     instance_id: str
     start: datetime
     items: tuple[tuple[str, Decimal], ...]
+    label: str = ""
 
 
 def _positive(value: Decimal | None) -> Decimal | None:
@@ -160,7 +161,8 @@ def charge_row(raw: object) -> ChargeRow | None:
     instance_id, start = values.identifier(source.removeprefix("instance-")), values.instant(row.get("start"))
     if instance_id is None or start is None or not isinstance(row.get("items"), list):
         raise UnreadableRow(f"the charge of {source} cannot be read")
-    return ChargeRow(instance_id, start, tuple(_charge_item(source, item) for item in row["items"]))
+    label = values.label(values.mapping(row.get("metadata")).get("label"))
+    return ChargeRow(instance_id, start, tuple(_charge_item(source, item) for item in row["items"]), label)
 
 
 def _charge_item(source: str, raw: object) -> tuple[str, Decimal]:

@@ -39,6 +39,17 @@ class InvoiceQueries(Queries):
         ]
         return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id)))
 
+    async def unresolved_leases(self, intended_since: datetime) -> tuple[Lease, ...]:
+        found = [
+            lease
+            for lease in self._reading().leases.values()
+            if lease.state is LeaseState.ABANDONED
+            and lease.instance_id is None
+            and lease.create_unknown
+            and lease.intended_at >= intended_since
+        ]
+        return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id)))
+
     async def reconciliation(self, month: str) -> tuple[ReconciliationRow, ...]:
         tables = self._reading()
         first, after = month_bounds(month)

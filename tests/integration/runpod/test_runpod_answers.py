@@ -20,7 +20,7 @@ from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider
-from autopilot.providers.runpod.client import USER_AGENT
+from autopilot.providers.runpod.transport import USER_AGENT
 
 POD = "fkjbybgpwuvmhk"
 EXITED = pod(desiredStatus="EXITED", runtime=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -226,3 +227,10 @@ def test_what_no_live_lease_holds_is_unaccounted(leases: list[Lease], holder: in
     instance: Instance = an_instance(an_intent(), instance_id="77")
     expected = [(instance, None if holder is None else leases[holder])] if found else []
     assert list(unaccounted([instance], {instance.label: leases} if leases else {})) == expected
+
+
+def test_what_bears_another_label_is_another_s_whatever_its_id() -> None:
+    sent = a_lease(state=LeaseState.DESTROY_SENT, instance_id="77", destroy_sent_at=at(0))
+    anothers = replace(an_instance(sent), label="somebody-elses")
+    assert told(sent, a_reading(anothers, begun_at=at(60)), now=61) == []
+    assert names(told(sent, a_reading(anothers, begun_at=at(60), absent=GONE_ID), now=61)) == ["LeaseAbsent"]

@@ -1,0 +1,42 @@
+"""A simulator that cannot fail proves nothing: each planted bug is found."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from autopilot.engine import reconcile
+from autopilot.simulation.planted import BUGS, planted
+from tests.simulation.small import a_few_hours
+
+QUICK = {"create_retried": "S1", "unreadable_is_empty": "S7", "no_pacing": "S12"}
+
+
+def test_there_are_bugs_enough() -> None:
+    assert len(BUGS) >= 25
+
+
+@pytest.mark.parametrize("bug", QUICK)
+def test_a_bug_is_found(bug: str) -> None:
+    found = (a_few_hours(seed, bug).failed for seed in range(1, 30))
+    assert any(QUICK[bug] in failed for failed in found)
+
+
+def test_a_bug_is_there_only_while_it_is_planted() -> None:
+    before = reconcile.SETTLE
+    with planted("no_settle_window"):
+        assert before != reconcile.SETTLE
+    assert before == reconcile.SETTLE
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(14_400)
+def test_every_bug_is_found_within_two_thousand_seeds() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "autopilot.simulation", "--planted", "all", "--seeds", "2000"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
