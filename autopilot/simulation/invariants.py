@@ -47,6 +47,8 @@ CHECKERS = {
 }
 
 UNPLANNED_OVERLAP_S = 600.0
+QUARANTINE_S = 1800.0
+"""A ledger that has been put back is in doubt for so long, and what it does not know is left alone."""
 MOST_DESTROYS_AN_HOUR = 60
 MOST_CREATES_IN_10_MINUTES = 4
 """Three intents, and one that was written before and waited for its turn."""
@@ -300,7 +302,7 @@ class Invariants:
             if (not is_held or box.is_not_as_asked) and not world.markets[box.provider].excuse_for(box):
                 passed_s = CHECKED_EVERY_S if world.is_able(box.provider) else 0.0
                 unwanted[box.key] = self._unwanted_s.get(box.key, 0.0) + passed_s
-                if unwanted[box.key] > UNPLANNED_OVERLAP_S:
+                if unwanted[box.key] > UNPLANNED_OVERLAP_S + QUARANTINE_S * self.is_ledger_old:
                     self.violated("S2", f"{box.key} computes for nobody since {unwanted[box.key]:.0f} s")
                     unwanted[box.key] = 0.0
         self._unwanted_s = unwanted

@@ -19,7 +19,7 @@ from autopilot.simulation.books import dollars
 from autopilot.simulation.clock import at
 from autopilot.simulation.events import Events
 from autopilot.simulation.faults import Faults
-from autopilot.simulation.invariants import CHECKED_EVERY_S, Violation
+from autopilot.simulation.invariants import CHECKED_EVERY_S, QUARANTINE_S, Violation
 from autopilot.simulation.logs import watched
 from autopilot.simulation.loop import VirtualLoop
 from autopilot.simulation.machines import Box
@@ -29,11 +29,10 @@ from autopilot.simulation.world import World
 
 CONVERGES_S = 900.0
 """From the end of the faults: the longest pause between two destroys of one machine, and the sweep's two looks."""
+MARGIN_S = 600.0
 ENDS_S = 1.5 * HOUR_S
 BILLS_S = 4 * 24 * HOUR_S
 RECONCILES_S = 1200.0
-QUARANTINE_S = 2400.0
-"""With a ledger that is in doubt the sweep waits for half an hour."""
 TOLERANCE = Decimal("0.01")
 TOLERANCE_SHARE = Decimal("0.001")
 
@@ -136,7 +135,7 @@ class Play:
         await self.watch(scenario.length_s)
         self.events.calm()
         await self._daemon_is_back()
-        await self.watch(CONVERGES_S + QUARANTINE_S * world.check.is_ledger_old)
+        await self.watch(CONVERGES_S + (QUARANTINE_S + MARGIN_S) * world.check.is_ledger_old)
         self._check_converged(scenario.length_s)
         await self.watch(scenario.goes_on_s)
         for job_id in scenario.jobs:
