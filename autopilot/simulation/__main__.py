@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     print(f"never reached: {', '.join(unreached) or 'nothing'}")
     print(f"violations by checker: {dict(sorted(tally.failed.items()))}")
     print(
-        f"{tally.seeds / took_s:.2f} seeds/s, {tally.simulated_s / 31_557_600:.2f} simulated years, fewest faults in a "
+        f"{took_s:.0f} s, {tally.simulated_s / 31_557_600:.2f} simulated years, fewest faults in a "
         f"seed {tally.fewest_faults}, excused ${tally.excused:.4f} in {tally.with_excuse} seeds"
     )
     print(tally.verdict())

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 from autopilot.domain.lease import LEASE_TRANSITIONS
 from autopilot.domain.money import ZERO
@@ -73,19 +74,34 @@ class Tally:
         self.excused += excused
         self.with_excuse += excused > 0
         self.simulated_s += result.simulated_s
-        number = result.faults.total()
+        self._fewest(result.faults.total())
+
+    def add_line(self, line: Mapping[str, Any]) -> None:
+        """Seeds of which the results file tells."""
+        self.seeds += line["seeds"]
+        self.faults.update(line["faults"])
+        self.failed.update(line["violations"])
+        self.transitions.update(line["transitions"])
+        self.excused += Decimal(line["excused_dollars"])
+        self.with_excuse += line["seeds_with_excuse"]
+        self.simulated_s += line["simulated_years"] * SECONDS_PER_YEAR
+        self._fewest(line["fewest_faults"])
+
+    def _fewest(self, number: int) -> None:
         self.fewest_faults = number if self.fewest_faults is None else min(self.fewest_faults, number)
 
-    def line(self, first: int, commit: str) -> str:
+    def line(self, first: int, code: Code) -> str:
         """For the results file."""
         took_s = time.monotonic() - self.began_at
         return json.dumps(
             {
                 "at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-                "commit": commit,
+                "commit": code.commit,
+                "code": code.tree,
                 "first_seed": first,
                 "seeds": self.seeds,
                 "violations": dict(sorted(self.failed.items())),
+                "fewest_faults": self.fewest_faults,
                 "faults": dict(sorted((row, n) for row, n in self.faults.items() if n)),
                 "transitions": dict(sorted(self.transitions.items())),
                 "excused_dollars": str(self.excused),
@@ -108,15 +124,26 @@ class Tally:
         return f"seeds={self.seeds} faults={self.faults.total()} {words}"
 
 
-def commit_of_this() -> str:
-    """The commit that runs, with a plus sign when files differ from it."""
-    here = Path(__file__).parent
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What runs: two commits that differ in documents or tests alone have the same ``tree``."""
 
-    def git(*arguments: str) -> str:
-        return subprocess.run(["git", *arguments], cwd=here, capture_output=True, text=True).stdout.strip()
+    commit: str
+    tree: str
+    """Of this package in git, with a plus sign when files differ from it."""
 
-    name = git("rev-parse", "--short=12", "HEAD") or "unknown"
-    return name + "+" * bool(git("status", "--porcelain", "--untracked-files=no"))
+    @classmethod
+    def of_this(cls) -> Code:
+        package = Path(__file__).parent.parent
+
+        def git(*arguments: str) -> str:
+            return subprocess.run(["git", *arguments], cwd=package, capture_output=True, text=True).stdout.strip()
+
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".")
+        return cls(
+            git("rev-parse", "--short=12", "HEAD") or "unknown",
+            (git("rev-parse", "--short=12", "HEAD:./") or "unknown") + "+" * bool(changed),
+        )
 
 
 def results(seeds: Iterable[int], processes: int) -> Iterator[Result]:
@@ -130,13 +157,18 @@ def results(seeds: Iterable[int], processes: int) -> Iterator[Result]:
 
 
 def campaign(first: int, count: int, processes: int, results_path: Path | None) -> Tally:
-    """Runs the seeds that the results file does not have yet for this commit; prints what fails as it goes."""
-    commit = commit_of_this()
-    done = _done(results_path, commit) if results_path is not None else set()
-    whole, part, part_first = Tally(), Tally(), first
+    """Runs the seeds that the results file does not have yet for this code; prints what fails as it goes.
+
+    The answer counts those too that the file has.
+    """
+    code = Code.of_this()
+    done = _done(results_path, code, first, count) if results_path is not None else {}
+    whole, part = Tally(), Tally()
+    for line in done.values():
+        whole.add_line(line)
     seeds = [seed for seed in range(first, first + count) if (seed - first) // PER_LINE * PER_LINE + first not in done]
-    if len(seeds) < count:
-        print(f"{count - len(seeds)} seeds are in {results_path} already")
+    if done:
+        print(f"{whole.seeds} seeds are in {results_path} already")
     part_first = seeds[0] if seeds else first
     for number, result in enumerate(results(seeds, processes), start=1):
         whole.add(result)
@@ -145,14 +177,20 @@ def campaign(first: int, count: int, processes: int, results_path: Path | None) 
             print(f"seed {result.seed}: {violation.checker} at {violation.at_s:.0f} s: {violation.what}", flush=True)
         if results_path is not None and (part.seeds == PER_LINE or number == len(seeds)):
             with results_path.open("a") as file:
-                file.write(part.line(part_first, commit) + "\n")
-            part, part_first = Tally(), result.seed + 1
+                file.write(part.line(part_first, code) + "\n")
+            part = Tally()
+            part_first = seeds[number] if number < len(seeds) else first
     return whole
 
 
-def _done(path: Path, commit: str) -> set[int]:
-    """First seeds of the whole lines of that commit."""
+def _done(path: Path, code: Code, first: int, count: int) -> dict[int, Mapping[str, Any]]:
+    """Whole lines of that code by their first seeds, of those that are asked for."""
     if not path.exists():
-        return set()
+        return {}
+    asked = range(first, first + count - PER_LINE + 1, PER_LINE)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return {line["first_seed"] for line in lines if line["commit"] == commit and line["seeds"] == PER_LINE}
+    return {
+        line["first_seed"]: line
+        for line in lines
+        if line.get("code") == code.tree and line["seeds"] == PER_LINE and line["first_seed"] in asked
+    }

@@ -143,13 +143,12 @@ async def test_most_of_ours_unknown_means_quarantine_and_no_sweep_until_it_has_l
     await world.until_over()
 
 
-async def test_a_relabelled_machine_of_ours_is_kept(world: World) -> None:
+async def test_a_relabelled_machine_is_its_user_s_and_the_job_goes_on_elsewhere(world: World) -> None:
     lease = await world.running()
     world.market.relabel(int(lease.instance_id or 0), "renamed in the console")
-    await world.tick(6)
+    await world.until(lambda job: job.status is JobStatus.SUCCEEDED, "the job is over")
+    await world.tick(20)
+    assert world.ours() == []
     assert world.instance(lease).destroyed_at is None
-    await world.until(lambda job: job.status.is_final, "the job is over")
-    await world.until_settled()
-    assert world.instance(lease).destroyed_at is not None
-    assert world.creates() == 1
+    assert world.creates() == 2
     assert (await world.spend())[lease.instance_id or ""] > D(0)
