@@ -66,9 +66,9 @@ def slow_down(web: Any) -> None:
     """All uploads together at the speed of a usual line."""
     send = web.Web.send
 
-    def slowly(self: Any, url: str, body: Any, size: int) -> None:
+    def slowly(self: Any, url: str, body: Any, size: int, within_s: float | None = None) -> None:
         began = time.perf_counter()
-        send(self, url, body, size)
+        send(self, url, body, size, within_s)
         time.sleep(max(WORKERS * size / SLOW_BYTES_PER_S - (time.perf_counter() - began), 0))
 
     web.Web.send = slowly

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Span
 from autopilot.domain.money import ZERO, accrued, to_nano
 from autopilot.domain.time import MICROSECOND, start_of_day
-from autopilot.domain.zones import DAY, local_days, midnight, share_out
+from autopilot.domain.zones import DAY, local_days, local_months, midnight, share_out
 
 SpendPart = Literal["day", "month"]
 SpendKey = Literal["month", "day", "job", "label", "provider", "gpu", "kind", "instance"]
@@ -53,8 +53,7 @@ class LeaseFacts:
     """$/h on demand: of the same machine when it was rented, else the lowest that its market showed meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """The sum of what was posted for one lease and kind on one UTC day, or in the month that begins with it.
 
     ``day`` None: on all days of the period.
@@ -209,17 +208,18 @@ def _add_hours(
 ) -> None:
     begin = None if first is None else midnight(first, zone)
     finish = now if after is None else min(now, midnight(after, zone))
+    parts = {"day": local_days, "month": local_months}.get(by)
     for lease_id, stretches in source.ran.items():
         lease = source.leases[lease_id]
         hours: dict[date | None, timedelta] = defaultdict(timedelta)
         for started_at, ended_at in stretches:
             start = started_at if begin is None else max(started_at, begin)
             end = finish if ended_at is None else min(ended_at, finish)
-            if by not in ("day", "month"):
+            if parts is None:
                 hours[None] += max(end - start, timedelta(0))
                 continue
-            for day, since, until in local_days(start, end, zone):
-                hours[day] += until - since
+            for first_day, since, until in parts(start, end, zone):
+                hours[first_day] += until - since
         for each, ran in hours.items():
             line = sums.get(_key(by, lease, CostKind.COMPUTE, each))
             if line is not None:  # hours of which nothing is posted yet have no line to stand in

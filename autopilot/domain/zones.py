@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 
@@ -28,11 +28,27 @@ def window(zone: tzinfo, first: date | None, after: date | None) -> tuple[date |
 
 def local_days(start: datetime, end: datetime, zone: tzinfo) -> Iterator[tuple[date, datetime, datetime]]:
     """The zone's days that ``[start, end)`` touches, each with its share of it. A day may have 23 or 25 hours."""
+    return _local(start, end, zone, lambda day: (day, day + DAY))
+
+
+def local_months(start: datetime, end: datetime, zone: tzinfo) -> Iterator[tuple[date, datetime, datetime]]:
+    """The first days of the zone's months that ``[start, end)`` touches, each with its share of it."""
+    return _local(start, end, zone, _month_of)
+
+
+def _month_of(day: date) -> tuple[date, date]:
+    return day.replace(day=1), date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+def _local(
+    start: datetime, end: datetime, zone: tzinfo, period_of: Callable[[date], tuple[date, date]]
+) -> Iterator[tuple[date, datetime, datetime]]:
+    """``period_of``: a day's period, as its first day and that of the next one."""
     at = start
     while at < end:
-        day = (at if zone is UTC else at.astimezone(zone)).date()
-        until = min(end, midnight(day + DAY, zone))
-        yield day, at, until
+        first, after = period_of((at if zone is UTC else at.astimezone(zone)).date())
+        until = min(end, midnight(after, zone))
+        yield first, at, until
         at = until
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from datetime import date, datetime
+from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, extract, func, or_, select
@@ -58,10 +59,11 @@ class ReportStatements(LeaseStatements):
             return [Cell(*row) for row in rows]
         month = (extract("year", _sum.day), extract("month", _sum.day)) if per == "month" else ()
         key = (_sum.lease_id, _sum.kind, *month)
-        sums = select(func.sum(_sum.amount, type_=_sum.amount.type), *key).where(*chosen).group_by(*key)
+        sums = select(_sum.lease_id, _sum.kind, func.sum(_sum.amount, type_=_sum.amount.type), *month)
+        rows = await self._all(sums.where(*chosen).group_by(*key))
         return [
-            Cell(lease_id, date(int(month[0]), int(month[1]), 1) if month else None, kind, amount)
-            for amount, lease_id, kind, *month in await self._all(sums)
+            Cell(lease_id, _first_of_month(*named) if named else None, kind, amount)
+            for lease_id, kind, amount, *named in rows
         ]
 
     async def _facts(self, concerned: Any) -> dict[str, LeaseFacts]:
@@ -110,6 +112,12 @@ class ReportStatements(LeaseStatements):
         for row in await self._all(chosen):
             found[row[0]].append(record_of(Span, lease_spans, row))
         return dict(found)
+
+
+@cache
+def _first_of_month(year: Any, month: Any) -> date:
+    """Of thousands of cells few are of different months; databases number them by types of their own."""
+    return date(int(year), int(month), 1)
 
 
 def _within(since: date | None, before: date | None) -> list[ColumnElement[bool]]:

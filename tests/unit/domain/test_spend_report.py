@@ -14,7 +14,7 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Span
 from autopilot.domain.money import ZERO, from_nano
 from autopilot.domain.spend import Cell, LeaseFacts, SpendSource, report, total_row
-from autopilot.domain.zones import local_days, share_out, window
+from autopilot.domain.zones import local_days, local_months, share_out, window
 
 BERLIN, CHATHAM, CAIRO = ZoneInfo("Europe/Berlin"), ZoneInfo("Pacific/Chatham"), ZoneInfo("Africa/Cairo")
 ZONES = [UTC, BERLIN, CHATHAM, CAIRO, ZoneInfo("America/New_York"), ZoneInfo("Asia/Kolkata"), ZoneInfo("Pacific/Apia")]
@@ -138,6 +138,16 @@ def test_local_days_follow_each_other_without_gap(zone: object, start: datetime,
     assert sum(((until - since) for _, since, until in parts), timedelta(0)) == length
     assert [until for _, _, until in parts][:-1] == [since for _, since, _ in parts][1:]
     assert [day for day, _, _ in parts] == sorted({day for day, _, _ in parts})
+
+
+@given(zone=st.sampled_from(ZONES), start=instants, length=st.timedeltas(timedelta(0), timedelta(days=400)))
+def test_a_month_is_the_sum_of_its_days(zone: object, start: datetime, length: timedelta) -> None:
+    of_days: dict[date, timedelta] = {}
+    for day, since, until in local_days(start, start + length, zone):  # type: ignore[arg-type]
+        first = day.replace(day=1)
+        of_days[first] = of_days.get(first, timedelta(0)) + (until - since)
+    months = {first: until - since for first, since, until in local_months(start, start + length, zone)}  # type: ignore[arg-type]
+    assert months == of_days
 
 
 @given(amount=st.integers(-(10**15), 10**15), weights=st.lists(st.integers(0, 10**18), min_size=1).filter(any))
