@@ -157,8 +157,6 @@ class BidMapping:
             resume_s=terms.resume_s,
             checkpoint_s=terms.checkpoint_s,
             reserve_s=reserve_ticks * terms.tick_s,
-            # Where all are listed at all times, whoever bids enough has them.
-            lost_per_h=self._fit.taken_per_h if any(floor != floor for row in floors for floor in row) else 0.0,
         )
         auction_tables(shape)
         return shape

@@ -46,14 +46,12 @@ class FloorFit:
     """Steps, weighted, from which on a machine is known well enough to have tables of its own."""
     most_own: int = 3
     """No more machines than that have them: each costs as much as the pool."""
-    taken_per_h: float = 0.0
-    """Where machines come and go: so often one is taken whatever is bid, by an on-demand renter or with its offer."""
 
     def __post_init__(self) -> None:
         if min(self.half_life_h, self.pool_weight, self.prior_weight) <= 0:
             raise ValueError("half_life_h, pool_weight and prior_weight must be above 0")
-        if min(self.own_steps, self.most_own, self.taken_per_h) < 0:
-            raise ValueError("own_steps, most_own and taken_per_h must be at least 0")
+        if min(self.own_steps, self.most_own) < 0:
+            raise ValueError("own_steps and most_own must be at least 0")
 
 
 TUNABLE = tuple(field.name for field in fields(FloorFit))

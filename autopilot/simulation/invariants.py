@@ -56,6 +56,8 @@ TAIL_S = 120.0
 SLOW_END_S = 1800.0
 """Beyond that, where its market does not carry out what it asks for."""
 CHECKED_EVERY_S = 60.0
+DARK = ("C1", "C2", "C3")
+"""Bursts in which a market refuses everything."""
 _PACED_VASTAI = {
     "list": vastai_pacing.Family.LIST,
     "show": vastai_pacing.Family.SHOW,
@@ -81,6 +83,8 @@ class Invariants:
         """Creates that arrived, by label."""
         self._last_call: dict[tuple[str, str], tuple[object, float]] = {}
         self._unwanted_s: dict[str, float] = {}
+        self._dark_s: dict[str, float] = {}
+        """When each market last carried out nothing at all, of what agents ask for either."""
         self._newest: dict[str, Checkpoint] = {}
         self._destroys: dict[str, list[float]] = defaultdict(list)
         self._creates: dict[str, list[float]] = defaultdict(list)
@@ -291,8 +295,8 @@ class Invariants:
         at_work: Counter[tuple[str, int]] = Counter()
         wanted_at_work: Counter[str] = Counter()
         for box in world.boxes():
-            if box.job_id is None or box.state is not State.RUNNING:
-                continue
+            if box.job_id is None or box.state is not State.RUNNING or not is_ours(box.label, INSTALL_ID):
+                continue  # what its user has given another label is its user's
             if box.agent is not None and box.agent.is_at_work:
                 at_work[box.job_id, box.agent.machine.epoch] += 1
             lease = leases.get(box.lease_id)
@@ -317,6 +321,9 @@ class Invariants:
     def _left_alone(self) -> None:
         """With the daemon out for long, machines that run and could end themselves."""
         world = self.world
+        for name in world.markets:
+            if any(world.faults.ends_at(row, name, world.now_s) > world.now_s for row in DARK):
+                self._dark_s[name] = world.now_s
         since_s = world.out_since_s
         if since_s is None:
             return
@@ -324,7 +331,7 @@ class Invariants:
             agent = box.agent
             if agent is None or not agent.is_on or box.is_suspended or box.state is not State.RUNNING:
                 continue
-            left_alone_s = world.now_s - max(since_s, box.permit_until_s)
+            left_alone_s = world.now_s - max(since_s, box.permit_until_s, self._dark_s.get(box.provider, 0.0))
             if left_alone_s > world.permit_ttl_s + TAIL_S + SLOW_END_S:
                 self.violated("S10", f"{box.key} still runs {left_alone_s:.0f} s after its permit")
 

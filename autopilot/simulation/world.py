@@ -13,7 +13,7 @@ from autopilot.simulation.blobs import Objects
 from autopilot.simulation.books import Books
 from autopilot.simulation.daemon import Daemon, NumberedIds
 from autopilot.simulation.faults import Faults
-from autopilot.simulation.invariants import Invariants
+from autopilot.simulation.invariants import DARK, Invariants
 from autopilot.simulation.ledger import SimulatedLedger
 from autopilot.simulation.loop import VirtualLoop
 from autopilot.simulation.machines import Box
@@ -124,7 +124,7 @@ class World:
         daemon = self.daemon
         if self.is_daemon_out or daemon is None or self.now_s - daemon.began_s < 120:
             return False
-        return not any(self.faults.ends_at(row, provider, self.now_s) > self.now_s for row in ("C1", "C2", "C3"))
+        return not any(self.faults.ends_at(row, provider, self.now_s) > self.now_s for row in DARK)
 
     def start_daemon(self) -> None:
         if self.daemon is not None and self.daemon.process.is_alive and not self.daemon.has_stopped:
