@@ -52,6 +52,7 @@ QUARANTINE_S = 1800.0
 MOST_DESTROYS_AN_HOUR = 60
 MOST_CREATES_IN_10_MINUTES = 4
 """Three intents, and one that was written before and waited for its turn."""
+LANDS_AT_ONCE_S = 60.0
 TAIL_S = 120.0
 SLOW_END_S = 1800.0
 """Beyond that, where its market does not carry out what it asks for."""
@@ -199,12 +200,12 @@ class Invariants:
             self.violated("S7", f"an intent for {lease.provider}, whose last list could not be read")
 
     def _given_up(self, lease: Lease) -> None:
-        """An intent is abandoned although its create took effect at once, and the market has shown or said so."""
+        """An intent is abandoned although its create took effect at once, or the market has shown or said so."""
         for box in self.world.markets[lease.provider].boxes.values():
             if box.label != lease.label or box.lease_id != lease.id:
                 continue
             landed_s = (at(box.created_s) - lease.intended_at).total_seconds()
-            if box.is_told_of or (landed_s < 60 and self.world.now_s - box.created_s > 120):
+            if box.is_told_of or landed_s < LANDS_AT_ONCE_S:
                 self.violated("S5", f"lease {lease.id} is abandoned, but {box.key} is {box.state.value}")
 
     def _checkpoint_named(self, checkpoint: Checkpoint, tables: Tables) -> None:
