@@ -37,6 +37,7 @@ CHECKERS = {
     "S8": "the newest checkpoint is whole, of the run's own epoch, and never lost; no run begins before it",
     "S9": "no key leaves the daemon",
     "S10": "with the daemon dead every running machine ends itself within its permit and two minutes",
+    "S11": "what is to go and is still there is told so again within 25 minutes",
     "S12": "markets are not called faster than they allow, nor asked to destroy one instance without end",
     "S13": "no task ends in an error that nobody expected",
     "S14": "a job has SUCCEEDED only when its command ended well on some machine",
@@ -49,9 +50,12 @@ CHECKERS = {
 UNPLANNED_OVERLAP_S = 600.0
 QUARANTINE_S = 1800.0
 """A ledger that has been put back is in doubt for so long, and what it does not know is left alone."""
-MOST_DESTROYS_AN_HOUR = 60
+MOST_DESTROYS_IN_10_MINUTES = 10
+"""By one daemon: after 5 s, twice as long each time, and no longer than 5 minutes."""
 MOST_CREATES_IN_10_MINUTES = 4
 """Three intents, and one that was written before and waited for its turn."""
+TOLD_AGAIN_S = 1500.0
+"""The longest pause between two destroys of one machine, and two ticks that do not come to it."""
 LANDS_AT_ONCE_S = 60.0
 TAIL_S = 120.0
 SLOW_END_S = 1800.0
@@ -84,10 +88,14 @@ class Invariants:
         """Creates that arrived, by label."""
         self._last_call: dict[tuple[str, str], tuple[object, float]] = {}
         self._unwanted_s: dict[str, float] = {}
+        self._untold_s: dict[str, float] = {}
+        """By id: for how long a machine that is to go has not been told so."""
         self._dark_s: dict[str, float] = {}
-        """When each market last carried out nothing at all, of what agents ask for either."""
+        """When each market last carried out nothing at all, of what agents ask for either, and each machine could not
+        act."""
         self._newest: dict[str, Checkpoint] = {}
-        self._destroys: dict[str, list[float]] = defaultdict(list)
+        self._destroys: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        """By id: when, and by which of the daemon's lives."""
         self._creates: dict[str, list[float]] = defaultdict(list)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
@@ -101,6 +109,8 @@ class Invariants:
 
     def sent(self, asked: Request) -> None:
         """A request of the daemon leaves now."""
+        if asked.kind == "destroy" and not asked.by_agent:
+            self._told_to_go(asked.box_id)
         if asked.kind != "create":
             return
         label = asked.body.get("label") or asked.body.get("name") or ""
@@ -134,15 +144,16 @@ class Invariants:
         if SENTINEL_KEY in str(asked.body):
             self.violated("S9", f"the key is in the create of {label!r}")
 
+    def _told_to_go(self, box_id: str) -> None:
+        self._untold_s.pop(box_id, None)
+        now_s, life = self.world.now_s, self.world.lives
+        lately = [told for told in self._destroys[box_id] if told[0] > now_s - 600 and told[1] == life]
+        self._destroys[box_id] = [*lately, (now_s, life)]
+        if len(lately) >= MOST_DESTROYS_IN_10_MINUTES:
+            self.violated("S12", f"{len(lately) + 1} destroys of {box_id} in ten minutes")
+
     def _paced(self, provider: str, asked: Request, client: object) -> None:
         now_s = self.world.now_s
-        if asked.kind == "destroy":
-            times = self._destroys[asked.box_id]
-            times.append(now_s)
-            while times[0] < now_s - 3600:
-                times.pop(0)
-            if len(times) > MOST_DESTROYS_AN_HOUR:
-                self.violated("S12", f"{len(times)} destroys of {asked.box_id} in an hour")
         if provider == "vastai":
             family = _PACED_VASTAI.get(asked.kind)
             least_s = vastai_pacing.INTERVAL_S[family] if family is not None else 0.0
@@ -270,6 +281,7 @@ class Invariants:
         if not self.is_ledger_old:
             self._limits()
         self._machines()
+        self._told_again()
         self._left_alone()
 
     def _limits(self) -> None:
@@ -319,6 +331,22 @@ class Invariants:
             if number > 1:
                 self.violated("S2", f"both machines of job {job_id[-1]} are at work")
 
+    def _told_again(self) -> None:
+        world, untold_s = self.world, self._untold_s
+        leases = world.committed.get("leases", {})
+        self._untold_s = {}
+        for box in world.boxes():
+            lease = leases.get(box.lease_id)
+            if lease is None or lease.instance_id != box.id or lease.label != box.label:
+                continue
+            if lease.state not in (LeaseState.DESTROY_REQUESTED, LeaseState.DESTROY_SENT):
+                continue
+            passed_s = CHECKED_EVERY_S if world.is_able(box.provider) else 0.0
+            self._untold_s[box.id] = untold_s.get(box.id, 0.0) + passed_s
+            if self._untold_s[box.id] > TOLD_AGAIN_S:
+                self.violated("S11", f"{box.key} was not told to go for {self._untold_s[box.id]:.0f} s")
+                self._untold_s[box.id] = 0.0
+
     def _left_alone(self) -> None:
         """With the daemon out for long, machines that run and could end themselves."""
         world = self.world
@@ -326,14 +354,17 @@ class Invariants:
             if any(world.faults.ends_at(row, name, world.now_s) > world.now_s for row in DARK):
                 self._dark_s[name] = world.now_s
         since_s = world.out_since_s
-        if since_s is None:
-            return
         for box in world.boxes():
             agent = box.agent
             if agent is None or not agent.is_on or box.is_suspended or box.state is not State.RUNNING:
+                self._dark_s[box.key] = world.now_s
                 continue
-            left_alone_s = world.now_s - max(since_s, box.permit_until_s, self._dark_s.get(box.provider, 0.0))
-            if left_alone_s > world.permit_ttl_s + TAIL_S + SLOW_END_S:
+            if since_s is None:
+                continue
+            able_s = max(self._dark_s.get(name, 0.0) for name in (box.provider, box.key))
+            left_alone_s = world.now_s - max(since_s, box.permit_until_s, able_s)
+            is_asked = box.told_to_go_s is not None
+            if left_alone_s > world.permit_ttl_s + TAIL_S + SLOW_END_S * is_asked:
                 self.violated("S10", f"{box.key} still runs {left_alone_s:.0f} s after its permit")
 
     def outlived(self, box: Box, for_s: float) -> None:

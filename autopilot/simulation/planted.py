@@ -258,11 +258,6 @@ def _destroy_gives_up() -> Patches:
     return [(calls.Calls, "destroy", twice)]
 
 
-@_bug("a destroy is tried again without a pause")
-def _destroy_hammers() -> Patches:
-    return [(calls, "DESTROY_BACKOFF_FIRST_S", 0), (calls, "DESTROY_BACKOFF_MOST_S", 0)]
-
-
 @_bug("nothing is destroyed while the ledger cannot be written")
 def _no_destroy_without_ledger() -> Patches:
     due = engine.Engine._destroy_due

@@ -26,14 +26,14 @@ class Check:
 
 
 class Reference:
-    """The same training without interruption, beside the demo, at the lowest priority."""
+    """The same training without interruption, beside the demo, at a lower priority."""
 
     def __init__(self, directory: Path, steps: int) -> None:
         self._process = subprocess.Popen(
             [
                 "nice",
                 "-n",
-                "19",
+                "5",
                 sys.executable,
                 TRAINER,
                 "--steps",
