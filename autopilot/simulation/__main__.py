@@ -103,11 +103,11 @@ def _hunt(options: argparse.Namespace) -> int:
     names = list(BUGS) if options.planted == "all" else options.planted.split(",")
     catches = []
     for catch in hunt(names, options.seed_start, options.seeds, options.processes, options.hours * HOUR_S):
-        print(f"{catch.bug}: {catch.seeds or 'not found'} {' '.join(catch.checkers)}", flush=True)
+        print(f"{catch.bug}: {catch.seeds or catch.story or 'not found'} {' '.join(catch.checkers)}", flush=True)
         catches.append(catch)
     if options.document is not None:
         write(options.document, catches)
-    return any(catch.seeds is None for catch in catches)
+    return not all(catch.is_found for catch in catches)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def stories() -> str:
 def hunted(catches: Iterable[Catch]) -> str:
     rows = ["| planted bug | seeds to find it | found by |", "|---|---|---|"]
     for catch in catches:
-        seeds = "not found" if catch.seeds is None else str(catch.seeds)
+        seeds = str(catch.seeds or (f"the story *{catch.story}*" if catch.story else "not found"))
         rows.append(f"| {BUGS[catch.bug].what} | {seeds} | {', '.join(catch.checkers)} |")
     return "\n".join(rows)
 

@@ -8,26 +8,37 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 
 from autopilot.simulation.campaign import prepare
+from autopilot.simulation.kills import SEED
 from autopilot.simulation.run import run
 from autopilot.simulation.scenario import LENGTH_S, drawn
+from autopilot.simulation.stories import STORIES
 
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """``seeds`` None: not found within the seeds that were tried."""
+    """``seeds`` None: not found within the seeds that were tried. ``story``: the one that found it then."""
 
     bug: str
     seeds: int | None
     checkers: tuple[str, ...] = ()
+    story: str = ""
+
+    @property
+    def is_found(self) -> bool:
+        return self.seeds is not None or bool(self.story)
 
 
 def caught(bug: str, first: int, most: int, length_s: float = LENGTH_S) -> Catch:
-    """Seed after seed until a checker fires. ``length_s``: how long faults are injected in each."""
+    """Seed after seed until a checker fires, then the stories. ``length_s``: how long faults are injected in each."""
     for number in range(most):
         scenario = replace(drawn(first + number), length_s=length_s)
         result = run(first + number, scenario, bug=bug, stop_at_first=True)
         if result.violations:
             return Catch(bug, number + 1, tuple(sorted(result.failed)))
+    for story, scenario in STORIES.items():
+        result = run(SEED, scenario, bug=bug, stop_at_first=True)
+        if result.violations:
+            return Catch(bug, None, tuple(sorted(result.failed)), story)
     return Catch(bug, None)
 
 
