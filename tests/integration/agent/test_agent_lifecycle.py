@@ -7,6 +7,7 @@ import runpy
 import signal
 from collections.abc import Callable
 
+import pytest
 from agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
 
 from autopilot.ports.checkpoints import verified_manifest
@@ -189,6 +190,7 @@ async def test_a_checkpoint_whose_part_is_gone_is_not_run_without(world: World) 
     assert (await eventually(lease.exit, "exit")).exit_code == 0
 
 
+@pytest.mark.slow
 async def test_a_damaged_checkpoint_is_refused_and_an_older_local_one_serves(world: World) -> None:
     """The machine has its own copy of checkpoint 0; the ordered checkpoint 9 has a wrong byte."""
     work = Work(run="cat state >> seen; echo one > state; sleep 1000", checkpoint_path="state")
