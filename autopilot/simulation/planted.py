@@ -258,24 +258,6 @@ def _destroy_gives_up() -> Patches:
     return [(calls.Calls, "destroy", twice)]
 
 
-@_bug("nothing is destroyed while the ledger cannot be written")
-def _no_destroy_without_ledger() -> Patches:
-    due = engine.Engine._destroy_due
-    commit = engine.Engine._commit
-
-    async def marked(self: Any, *arguments: Any) -> Any:
-        self._has_committed = False
-        found = await commit(self, *arguments)
-        self._has_committed = True
-        return found
-
-    def only_then(self: Any, jobs: Any, strays: Any) -> None:
-        if getattr(self, "_has_committed", False):
-            due(self, jobs, strays)
-
-    return [(engine.Engine, "_commit", marked), (engine.Engine, "_destroy_due", only_then)]
-
-
 @_bug("nobody looks for instances that no lease holds")
 def _no_sweep() -> Patches:
     async def nothing(self: Any, *_: Any) -> list[Any]:
@@ -303,18 +285,6 @@ def _twin_overlooked() -> Patches:
 @_bug("requests to a market are not spaced")
 def _no_pacing() -> Patches:
     return [(pacing.Lane, "hold", lambda self, seconds: None)]
-
-
-@_bug("a job that is cancelled keeps a machine whose create is under way")
-def _cancel_forgets_intents() -> Patches:
-    from autopilot.policy import decide
-
-    def only_rented(job: Any, reason: Any) -> Any:
-        from autopilot.domain.actions import Release
-
-        return tuple(Release(lease.id, reason) for lease in job.leases if lease.is_wanted and lease.running_since)
-
-    return [(decide, "_release_all", only_rented)]
 
 
 @_bug("a cancelled job never gets to its end")
@@ -359,12 +329,6 @@ def _ledger_written_over() -> Patches:
 def _no_stop_cost() -> Patches:
     nothing = lambda *_: ZERO  # noqa: E731
     return [(budget, "commitment", nothing), (budget, "stop_cost", nothing)]
-
-
-@_bug("what a machine may have cost unseen is not counted")
-def _unseen_is_free() -> Patches:
-    nothing = lambda *_: ZERO  # noqa: E731
-    return [(engine, "unseen", nothing), (budget, "unseen", nothing)]
 
 
 @_bug("a budget is looked at when a machine is rented and never again")
