@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Self
 
 from autopilot.domain.errors import InvalidTransition
-from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.instance import CostKind, Instance, InstanceStatus
 from autopilot.domain.money import BYTES_PER_GB, ZERO, Number, accrued, ceil_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
@@ -193,6 +193,13 @@ class Lease:
     @property
     def is_spot(self) -> bool:
         return self.capacity_type is CapacityType.SPOT
+
+    def is_of(self, instance: Instance) -> bool:
+        """That very machine, and still ours: a market may give an id anew, a user may take a machine over by its label.
+
+        A label that is missing proves neither: it may be the market that no longer shows any.
+        """
+        return instance.instance_id == self.instance_id and instance.label in ("", self.label)
 
     @property
     def was_listed(self) -> bool:

@@ -88,13 +88,13 @@ class Watch:
         self.known_at = begun_at
         if not self.last.known:
             log.info("market.became_known", provider=self.provider.name, instances=len(instances))
-        shown = {(instance.instance_id, instance.label) for instance in instances}
+        shown = {instance.instance_id: instance for instance in instances}
         missing = [
             lease
             for lease in leases
             if lease.provider == self.provider.name
             and lease.instance_id is not None
-            and (lease.instance_id, lease.label) not in shown
+            and not ((instance := shown.get(lease.instance_id)) and lease.is_of(instance))
             and not lease.is_over
             and lease.acquired_at is not None
             and begun_at - lease.acquired_at >= VISIBLE_AFTER * (lease.state is not LeaseState.DESTROY_SENT)
@@ -141,8 +141,7 @@ class Watch:
                 instance = await self.provider.instance(lease.instance_id)
         except (MarketUnknown, TimeoutError):
             return None
-        # What bears another label is another's: an id given anew, or a machine that its user has taken over.
-        return lease.instance_id if instance is None or instance.label != lease.label else None
+        return None if instance is not None and lease.is_of(instance) else lease.instance_id
 
 
 def _any_newly_stopped(leases: Iterable[Lease], instances: Iterable[Instance]) -> bool:

@@ -30,7 +30,7 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
     if lease.instance_id is None:
         yield from _resolve_intent(lease, reading, now)
         return
-    instance = next((i for i in reading.instances if is_of(lease, i)), None)
+    instance = next((i for i in reading.instances if lease.is_of(i)), None)
     if instance is None:
         if lease.instance_id in reading.absent:
             yield from _absence(lease, reading)
@@ -42,11 +42,6 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
     yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit)
     if lease.is_wanted and not _terms_hold(lease, instance):
         yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
-
-
-def is_of(lease: Lease, instance: Instance) -> bool:
-    """That very instance, and still ours: a market may give an id anew, a user may take a machine over by its label."""
-    return instance.instance_id == lease.instance_id and instance.label == lease.label
 
 
 def _terms_hold(lease: Lease, instance: Instance) -> bool:

@@ -84,8 +84,7 @@ def run(
         script=scenario.script,
         bursts=scenario.bursts,
     )
-    offloaded = random.Random(f"{seed}/offloaded")  # noqa: S311
-    loop.is_offloaded_done = lambda: offloaded.random() < 0.0
+    loop.is_offloaded_done = lambda: False
     world = World(seed, scenario, loop, faults)
     world.story = [] if keep_story else None
     if arrange is not None:

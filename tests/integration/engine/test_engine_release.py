@@ -152,3 +152,14 @@ async def test_a_relabelled_machine_is_its_user_s_and_the_job_goes_on_elsewhere(
     assert world.instance(lease).destroyed_at is None
     assert world.creates() == 2
     assert (await world.spend())[lease.instance_id or ""] > D(0)
+
+
+async def test_a_machine_whose_label_is_not_shown_is_kept(world: World) -> None:
+    lease = await world.running()
+    world.market.relabel(int(lease.instance_id or 0), "")
+    await world.tick(6)
+    assert world.instance(lease).destroyed_at is None
+    await world.until(lambda job: job.status is JobStatus.SUCCEEDED, "the job is over")
+    await world.tick(20)
+    assert world.instance(lease).destroyed_at is not None
+    assert world.creates() == 1

@@ -234,3 +234,10 @@ def test_what_bears_another_label_is_another_s_whatever_its_id() -> None:
     anothers = replace(an_instance(sent), label="somebody-elses")
     assert told(sent, a_reading(anothers, begun_at=at(60)), now=61) == []
     assert names(told(sent, a_reading(anothers, begun_at=at(60), absent=GONE_ID), now=61)) == ["LeaseAbsent"]
+
+
+def test_a_market_that_shows_no_labels_takes_no_machine_from_us() -> None:
+    held = a_lease(instance_id="77")
+    assert names(told(held, a_reading(replace(an_instance(held), label=""), begun_at=at(60)), now=61)) == [
+        "LeaseObserved"
+    ]
