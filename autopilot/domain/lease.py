@@ -40,9 +40,7 @@ class LeaseState(StrEnum):
 
 
 LEASE_TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
-    LeaseState.INTENT: frozenset(
-        {LeaseState.ACTIVE, LeaseState.PAUSED, LeaseState.DESTROY_REQUESTED, LeaseState.ABANDONED}
-    ),
+    LeaseState.INTENT: frozenset({LeaseState.ACTIVE, LeaseState.DESTROY_REQUESTED, LeaseState.ABANDONED}),
     LeaseState.ACTIVE: frozenset({LeaseState.PAUSED, LeaseState.DESTROY_REQUESTED, LeaseState.GONE}),
     LeaseState.PAUSED: frozenset({LeaseState.ACTIVE, LeaseState.DESTROY_REQUESTED, LeaseState.GONE}),
     LeaseState.DESTROY_REQUESTED: frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE}),

@@ -93,8 +93,9 @@ class Events:
         if not self._begins(event):
             return
         if what < 0.3 and box is not None:
-            self.world.trace("user destroyed", box.key)
-            self.world.markets[box.provider].destroy(box)
+            idle = self._one(State.STOPPED) or box
+            self.world.trace("user destroyed", idle.key)
+            self.world.markets[idle.provider].destroy(idle)
         elif what < 0.5 and box is not None:
             box.label = "my-own-machine"
         else:

@@ -9,17 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.domain.lease import LEASE_TRANSITIONS, LeaseState
 from autopilot.simulation.faults import CATALOGUE
 from autopilot.simulation.regressions import Case
 from tests.simulation.small import a_few_hours
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
-IMPOSSIBLE = {
-    (LeaseState.INTENT, LeaseState.PAUSED),
-    (LeaseState.PAUSED, LeaseState.GONE),
-}
-"""Allowed by the table, and seen so rarely that a run need not reach them."""
 
 
 def replayed(seed: int, hash_seed: str) -> str:
@@ -66,7 +60,5 @@ def test_two_thousand_seeds() -> None:
     assert "leaks=0 doubles=0 overruns=0 lost=0" in done.stdout.splitlines()[-1]
 
 
-def test_what_can_be_reached_is_named() -> None:
-    arrows = {(was, became) for was, targets in LEASE_TRANSITIONS.items() for became in targets}
-    assert arrows > IMPOSSIBLE
+def test_the_catalogue_is_whole() -> None:
     assert len({row.id for row in CATALOGUE}) == len(CATALOGUE) >= 35

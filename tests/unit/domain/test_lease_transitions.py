@@ -14,7 +14,6 @@ S = LeaseState
 
 ARROWS = {
     (S.INTENT, S.ACTIVE),
-    (S.INTENT, S.PAUSED),
     (S.INTENT, S.DESTROY_REQUESTED),
     (S.INTENT, S.ABANDONED),
     (S.ACTIVE, S.PAUSED),
