@@ -10,6 +10,7 @@ from autopilot.simulation.world import World
 
 WRONG_STATES = ("exited", "offline", "unknown", "null", "loading")
 FLAPPING_S = 30.0
+LOOKS_EVERY_S = 30.0
 
 
 class Events:
@@ -92,10 +93,10 @@ class Events:
         box, what = self._one(), self.luck.random()
         if not self._begins(event):
             return
-        if what < 0.3 and box is not None:
-            idle = self._one(State.STOPPED) or box
-            self.world.trace("user destroyed", idle.key)
-            self.world.markets[idle.provider].destroy(idle)
+        if what < 0.2:
+            self._clear_up()
+        elif what < 0.35 and box is not None:
+            self._destroyed_by_user(box)
         elif what < 0.5 and box is not None:
             box.label = "my-own-machine"
         else:
@@ -103,6 +104,20 @@ class Events:
             for number in range(self.luck.choice((1, 1, 2, 30))):
                 terms = {"rate": host.on_demand, "disk_gb": 20, "onstart": "", "is_spot": False}
                 market.rent(host, label=f"others-{number}", **terms)  # type: ignore[arg-type]
+
+    def _clear_up(self, seen: Box | None = None) -> None:
+        """The user destroys the next machine that has stood still for a while."""
+        if self.world.faults.is_quiet:
+            return
+        idle = self._one(State.STOPPED)
+        if idle is None or idle is not seen:
+            self.world.loop.after(LOOKS_EVERY_S, self._clear_up, idle)
+            return
+        self._destroyed_by_user(idle)
+
+    def _destroyed_by_user(self, box: Box) -> None:
+        self.world.trace("user destroyed", box.key)
+        self.world.markets[box.provider].destroy(box)
 
     def _restore(self, event: Burst) -> None:
         if self._begins(event):
