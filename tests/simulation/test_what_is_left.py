@@ -1,4 +1,4 @@
-"""The checker of what is still rented in the end: planted bugs are found by others before, so it is shown to fire here."""
+"""The checker of what is still rented in the end: before it, others find every planted bug; here it is seen to fire."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-SAVE_BOUND_S = 120.0  # from the end of the permit to the self-destroy
+SAVE_BOUND_S = 90.0  # from the end of the permit to the self-destroy, whose answer may take half a minute more
 TERM_GRACE_S = 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 300.0
 REPEAT_S = 60.0  # a destroy that was accepted is asked for again: we are still here
