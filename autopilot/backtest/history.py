@@ -1,15 +1,14 @@
 """The market that the user's own daemon recorded, as a suite of bids.
 
-Prices are sampled on the suite's tick. A machine that is not in the record of a moment is not shown then; nor does
-a bid run on it, unless it is back soon: then the higher of its floors before and after is taken for those between.
+A machine that is not in the record of a moment is not shown then; nor does a bid run on it, unless it is back soon:
+then the higher of its floors before and after is taken for those between.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from math import inf, isinf
@@ -21,7 +20,7 @@ from autopilot.backtest.tasks import MIGRATE_S, RESUME_S, TICK_S, TICKS_PER_H, T
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.money import HOURS_PER_STORAGE_MONTH
-from autopilot.engine.history import PRICES_EVERY
+from autopilot.engine.recorded_floors import EVER, Grid, on_grid
 from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.store.database import unopened_store
@@ -29,8 +28,6 @@ from autopilot.store.migrate import check_revision
 from autopilot.store.urls import database_path, postgres_url
 
 TICK = timedelta(seconds=TICK_S)
-HOUR = timedelta(hours=1)
-EVER = datetime.max.replace(tzinfo=UTC)
 SOON_TICKS = TICKS_PER_H
 """So long may a machine be out of sight, and the record itself be broken off."""
 LEAST_H = 24
@@ -70,7 +67,7 @@ async def _suite(uow: UnitOfWork, task: Task, since: datetime) -> BidSuite:
         fitting = [
             each for each in seen if each.num_gpus == gpu.count and not (task.verified_only and each.verified is False)
         ]
-        record = _sampled(fitting)
+        record = _Record(on_grid(fitting, TICK))
         lack = record.lack()
         if not lack:
             return _suite_of(gpu, record, fitting, task)
@@ -82,68 +79,28 @@ async def _suite(uow: UnitOfWork, task: Task, since: datetime) -> BidSuite:
 
 
 class _Record(NamedTuple):
-    machines: tuple[str, ...]
-    hosts: tuple[int, ...]
-    shown: tuple[array[float], ...]
-    recorded: bytes
-    """A byte a tick, 1 where anything was seen."""
+    grid: Grid
 
     @property
     def paired(self) -> list[int | None]:
         """For each machine the first tick at which it was seen twice in a row."""
         return [
             next((tick for tick, (old, new) in enumerate(pairwise(row), 1) if max(old, new) < inf), None)
-            for row in self.shown
+            for row in self.grid.shown
         ]
 
     def lack(self) -> str:
         """Why it is too little, or nothing."""
-        hours, twice = sum(self.recorded) / TICKS_PER_H, sum(tick is not None for tick in self.paired)
+        hours, twice = sum(self.grid.recorded) / TICKS_PER_H, sum(tick is not None for tick in self.paired)
         if hours >= LEAST_H and twice:
             return ""
-        return f"{hours:.1f} h, {len(self.machines)} machines, {twice} of them seen with a floor twice in a row"
+        return f"{hours:.1f} h, {len(self.grid.machines)} machines, {twice} of them seen with a floor twice in a row"
 
     def stretches(self) -> list[tuple[int, int]]:
         """First tick and end of what was recorded without a longer break."""
-        ticks = [tick for tick, is_recorded in enumerate(self.recorded) if is_recorded]
+        ticks = [tick for tick, is_recorded in enumerate(self.grid.recorded) if is_recorded]
         breaks = [place for place, (one, other) in enumerate(pairwise(ticks), 1) if other - one > SOON_TICKS]
         return [(ticks[first], ticks[end - 1] + 1) for first, end in pairwise([0, *breaks, len(ticks)])]
-
-
-def _sampled(seen: Sequence[PriceObservation]) -> _Record:
-    """What was seen, oldest first, on a grid of ticks from the first moment on.
-
-    An observation holds until the next moment that was recorded, if that is not long after. One that stands for an
-    hour holds for as much of it as the machine was seen in.
-    """
-    if not seen:
-        return _Record((), (), (), b"")
-    origin = seen[0].observed_at
-    moments = sorted({each.observed_at for each in seen})
-    superseded = dict(pairwise([*moments, EVER]))
-    spans = []
-    for each in seen:
-        held = min(PRICES_EVERY * (each.samples + 1), HOUR)
-        until = min(superseded[each.observed_at], each.observed_at + held)
-        spans.append((_tick_from(origin, each.observed_at), _tick_from(origin, until), each))
-    ticks = max(end for _, end, _ in spans)
-    recorded = bytearray(ticks)
-    shown: dict[str, array[float]] = defaultdict(lambda: array("d", [inf]) * ticks)
-    host_names: dict[str, str] = {}
-    for first, end, each in spans:
-        machine = f"{each.provider} {each.machine_id}"
-        host_names[machine] = machine if each.host_id is None else f"{each.provider} host {each.host_id}"
-        recorded[first:end] = b"\x01" * (end - first)
-        floor = float(each.floor) if each.floor else inf
-        shown[machine][first:end] = array("d", [floor]) * (end - first)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(host_names.values()))}
-    hosts = tuple(numbers[host_names[machine]] for machine in shown)
-    return _Record(tuple(shown), hosts, tuple(shown.values()), bytes(recorded))
-
-
-def _tick_from(origin: datetime, at: datetime) -> int:
-    """The first tick that is not before ``at``."""
-    return -((origin - at) // TICK)
 
 
 def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation], task: Task) -> BidSuite:
@@ -158,7 +115,7 @@ def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation],
         migrate_s=MIGRATE_S,
         resume_s=RESUME_S,
         checkpoint_s=task.checkpoint_s,
-        machines=record.machines,
+        machines=tuple(map(" ".join, record.grid.machines)),
     )
     learnt = min(tick for tick in record.paired if tick is not None) + TICKS_PER_H
     runs = tuple(
@@ -174,8 +131,8 @@ def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation],
             f"{_named(gpu)}: at most {longest:.1f} h without a break, some of them to learn from",
             hint="let the daemon record for longer, or give a nearer deadline",
         )
-    floors = tuple(map(_carried, record.shown))
-    return BidSuite(f"history of {_named(gpu)}", terms, floors, runs, Listing(record.shown, record.hosts))
+    floors = tuple(map(_carried, record.grid.shown))
+    return BidSuite(f"history of {_named(gpu)}", terms, floors, runs, Listing(record.grid.shown, record.grid.hosts))
 
 
 def _carried(shown: array[float]) -> array[float]:

@@ -50,6 +50,7 @@ def _views(pays: str) -> dict[str, ProviderView]:
         reports_floor=True,
         delivers_sigterm=False,
         pays_bid=pays == "bid",
+        lists_held=True,
     )
     return {MARKET: ProviderView(able, known=True, credit=None)}
 

@@ -29,6 +29,8 @@ class Capabilities:
     delivers_sigterm: bool
     pays_bid: bool
     """True: a running spot instance pays its own bid. False: it pays the clearing price."""
+    lists_held: bool = False
+    """Whether offers show the machines that we hold, too, each with a floor that does not echo our own bid."""
     spot_note: str = ""
     """What was found out about spot, in words for people, where a market's spot comes and goes."""
 

@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-import structlog
-
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.outlook import Belief, Lives, LivesKey, Outlook, PhaseModel, Shape
 from autopilot.domain.reasons import Reason
+from autopilot.engine.auctions import Auctions
+from autopilot.engine.tables import Tables
 from autopilot.policy.bidding import first_bid
 from autopilot.policy.cost import candidates
 from autopilot.policy.eligibility import eligible
@@ -27,8 +27,6 @@ from autopilot.policy.phases import first_belief, next_belief
 from autopilot.policy.shape import shape_of, still_serves
 from autopilot.policy.value import MOST_TABLES, cost_to_go
 from autopilot.ports.store import Store
-
-log = structlog.get_logger(__name__)
 
 LIVES_FROM = timedelta(days=60)
 LIVES_EVERY = timedelta(minutes=15)
@@ -46,10 +44,11 @@ class Outlooks:
         self._lives: dict[LivesKey, Lives] = {}
         self._lives_at: datetime | None = None
         self._beliefs: dict[str, tuple[Belief, datetime]] = {}
-        self._shapes: dict[str, Shape] = {}
         self._shaped_at: dict[str, datetime] = {}
-        self._making: dict[Shape, asyncio.Task[None]] = {}
-        self._made: set[Shape] = set()
+        self._tables: Tables[Shape] = Tables(cost_to_go, still_serves, MOST_TABLES - 2)
+        self._auctions = Auctions(store, params)
+        self._floors: dict[tuple[str, str], float] = {}
+        """By provider and machine, as last seen among the offers: what we hold is not among them."""
 
     def of(self, job: Job, market: Market, now: datetime) -> Outlook:
         outlook = Outlook(lives=self._lives)
@@ -60,8 +59,17 @@ class Outlooks:
         if since is None or now - since >= SHAPE_EVERY:
             self._shaped_at[job.id] = now
             self._shape(job, replace(market, outlook=outlook), now)
-        shape = self._shapes.get(job.id)
-        return replace(outlook, shape=shape if shape in self._made else None, belief=belief)
+        for offer in market.offers:
+            if offer.floor:
+                self._floors[offer.provider, offer.machine_id] = float(offer.floor)
+        main = job.main
+        return replace(
+            outlook,
+            shape=self._tables.of(job.id),
+            belief=belief,
+            auction=self._auctions.of(job),
+            last_floor=self._floors.get((main.provider, main.machine_id)) if main and main.is_spot else None,
+        )
 
     def hazard_of(self, lease: Lease) -> float:
         """Preemptions per hour to be expected of the lease's machine."""
@@ -72,16 +80,19 @@ class Outlooks:
 
     def forget(self, open_jobs: Iterable[str]) -> None:
         """Keep nothing of jobs that are over."""
-        kept = set(open_jobs)
+        kept = frozenset(open_jobs)
         for job_id in self._shaped_at.keys() | self._beliefs.keys():
             if job_id not in kept:
                 self._beliefs.pop(job_id, None)
-                self._shapes.pop(job_id, None)
                 self._shaped_at.pop(job_id, None)
-        self._made &= set(self._shapes.values())
+        self._tables.forget(kept)
+        self._auctions.forget(kept)
+        if not kept:
+            self._floors.clear()
 
     async def refresh(self, now: datetime) -> None:
-        """Learn from the ledger how long machines lasted, now and then."""
+        """Learn from the ledger how floors moved and how long machines lasted, now and then."""
+        self._auctions.learn(now)
         if self._lives_at is not None and now - self._lives_at < LIVES_EVERY:
             return
         self._lives_at = now
@@ -91,7 +102,7 @@ class Outlooks:
 
     async def close(self) -> None:
         """Wait for the tables that are being made: a thread cannot be cancelled."""
-        await asyncio.gather(*self._making.values(), return_exceptions=True)
+        await asyncio.gather(self._tables.close(), self._auctions.close())
 
     def _believed(self, job: Job, market: Market, now: datetime) -> Belief:
         main = job.main
@@ -111,37 +122,10 @@ class Outlooks:
 
     def _shape(self, job: Job, market: Market, now: datetime) -> None:
         found = candidates(job, market, eligible(job, market, now, self._params), self._params)
+        self._auctions.shape(job, found, market, now)
         wanted = shape_of(job, found, market.outlook, now, self._phases, self._params)
-        if wanted is None:
-            return
-        present = self._shapes.get(job.id)
-        if present is not None and still_serves(present, wanted) and present in self._made:
-            return
-        near = next((shape for shape in self._made if still_serves(shape, wanted)), None)
-        if near is not None:
-            self._shapes[job.id] = near
-            return
-        self._make(wanted)
-        if wanted in self._made or present is None or present not in self._made:
-            self._shapes[job.id] = wanted
-
-    def _make(self, shape: Shape) -> None:
-        if shape in self._making or shape in self._made:
-            return
-        if len(self._made) + len(self._making) >= MOST_TABLES - 2:
-            log.warning("table.refused", tables=len(self._made), consequence="the job is decided without one")
-            return
-
-        async def make() -> None:
-            try:
-                await asyncio.to_thread(cost_to_go, shape)
-                self._made.add(shape)
-            except Exception:
-                log.exception("table.failed")
-            finally:
-                del self._making[shape]
-
-        self._making[shape] = asyncio.create_task(make())
+        if wanted is not None:
+            self._tables.want(job.id, wanted)
 
 
 def lives_of(leases: Iterable[Lease], now: datetime) -> dict[LivesKey, Lives]:

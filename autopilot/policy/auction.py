@@ -32,6 +32,8 @@ class Spot:
     machine: str
     floor: float | None
     """$/h; None where it is not known: such a machine is not bid on, but a held one may be kept."""
+    once: float = 0.0
+    """$ that a start there costs beside what all machines have in common: traffic, a dearer disk, a slower link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,8 @@ class _Pricing:
             table = self.tables.of(spot.machine)
             level = self.tables.level(floor)
             gain, paused = self._gain(table, level, self._elsewhere(spot.machine), mine)
-            above, below = self._best(spot.machine, floor, table.odds[level], gain, paused)
+            once = 0.0 if mine else spot.once
+            above, below = self._best(spot.machine, floor, table.odds[level], gain, paused + once)
             # Without a word of its floor a raise would be followed by the next: then the bid stays, or the job leaves.
             if above is not None and not (is_echo and standing.won_at is None):
                 bids.append(above)

@@ -58,11 +58,11 @@ class _Auctioned:
     def answer(self) -> Answer:
         tables, main = auction_tables(self.shape), self.job.main
         bids = {way.offer.machine_id: way for way in self.found if way.capacity_type is CapacityType.SPOT}
-        spots = [Spot(machine, float(way.offer.floor or 0)) for machine, way in bids.items()]
+        spots = [self._spot(machine, way) for machine, way in bids.items()]
         if main is not None and main.is_spot:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
         standing = self._standing(main)
-        quoted = self._possible(quotes(tables, standing, spots), main)
+        quoted = self._possible(quotes(tables, standing, spots), main, bids)
         margins = Margins(self.params.move_margin, self.params.wait_margin, self.params.rebid_margin)
         chosen = choice(quoted, standing, margins, tables.step_s)
         return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
@@ -89,7 +89,16 @@ class _Auctioned:
             is_set_up=main is not None and main.agent_boot > 0,
             pending_s=pending_s,
             bid=float(main.rate) if main is not None and main.is_spot else 0.0,
+            won_at=self.market.outlook.last_floor,
         )
+
+    def _spot(self, machine: str, way: Candidate) -> Spot:
+        assert way.offer.floor is not None, "no bid is made without a floor"
+        storage = float(way.offer.storage_rate(self.job.spec.disk_gb)) - self.shape.storage_rate
+        slower_s = max(way.setup.total_seconds() - self.shape.migrate_s, 0.0)
+        rate = float(way.price) + self.shape.storage_rate + storage
+        more = (storage * (self.force.work_s + self.shape.migrate_s) + slower_s * rate) / 3600
+        return Spot(machine, float(way.offer.floor), float(way.traffic) + more)
 
     def _slack_used(self) -> float:
         spec = self.job.spec
@@ -106,17 +115,30 @@ class _Auctioned:
                 return None if offer.floor is None else float(offer.floor)
         return None
 
-    def _possible(self, quoted: Quotes, main: Lease | None) -> Quotes:
+    def _possible(self, quoted: Quotes, main: Lease | None, bids: dict[str, Candidate]) -> Quotes:
         """Without what this market cannot do or the budget does not reach."""
         mine = main.machine_id if main is not None and main.is_spot else ""
         if main is not None and main.state is not LeaseState.PAUSED:
             quoted = replace(quoted, keep=None)  # nothing pauses a machine that we want to keep
-        quoted = replace(quoted, patient=tuple(quote for quote in quoted.patient if quote.machine == mine))
+        quoted = replace(
+            quoted,
+            bids=tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids)),
+            patient=tuple(quote for quote in quoted.patient if quote.machine == mine),
+        )
         choice_of_it = best(self.found, CapacityType.ON_DEMAND)
         holds_it = main is not None and not main.is_spot
         if not holds_it and (choice_of_it is None or not self._can_pay(choice_of_it)):
-            quoted = replace(quoted, on_demand=Quote(inf), is_forced=False)
+            return replace(quoted, on_demand=Quote(inf), is_forced=False)
+        if not holds_it and choice_of_it is not None:
+            more = quoted.on_demand.cost + float(choice_of_it.traffic)
+            quoted = replace(quoted, on_demand=replace(quoted.on_demand, cost=more))
         return quoted
+
+    def _can_start(self, quote: Quote, bids: dict[str, Candidate]) -> bool:
+        """Whether the budget covers a start and a stop of it at that bid."""
+        if self.job.spec.budget is None:
+            return True
+        return is_affordable(self.job, replace(bids[quote.machine], rate=Decimal(quote.bid)), self.params)
 
     def _can_pay(self, on_demand: Candidate) -> bool:
         """A start and a stop of it; and, when it would be for good, all the rest."""
@@ -131,7 +153,7 @@ class _Auctioned:
     def _actions(
         self, quoted: Quotes, chosen: Quote, main: Lease | None, bids: dict[str, Candidate]
     ) -> tuple[Action, ...]:
-        if chosen is quoted.keep or chosen is quoted.stay:
+        if chosen is quoted.keep or chosen is quoted.stay or not (quoted.is_forced or self._may_go(chosen, main)):
             return ()
         if chosen is quoted.release:
             return () if main is None else self._leave(main, Reason.WAITING_FOR_PRICE)
@@ -158,6 +180,13 @@ class _Auctioned:
             take = Acquire(Slot.MAIN, way.offer, way.capacity_type, rate, reason)
             return (Release(main.id, main.pause_cause or Reason.UNKNOWN), take)
         return (Acquire(Slot.NEXT, way.offer, way.capacity_type, rate, reason),)
+
+    def _may_go(self, chosen: Quote, main: Lease | None) -> bool:
+        """A machine that loads or has just begun is not left for a price alone."""
+        least_s = self.params.move_least_s
+        if main is None or main.state is LeaseState.PAUSED or not least_s or chosen.machine == main.machine_id:
+            return True
+        return main.running_since is not None and self.now - main.running_since >= timedelta(seconds=least_s)
 
     def _leave(self, main: Lease, reason: Reason) -> tuple[Action, ...]:
         """Nothing unsaved is given up: a machine at work saves first."""

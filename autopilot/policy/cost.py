@@ -41,6 +41,8 @@ class Candidate:
     setup: timedelta
     work: timedelta | None
     """Time at work on these GPUs until the job is done, where it is known."""
+    traffic: Decimal
+    """Of ``cost`` what is expected to be received and sent, $."""
 
     @property
     def sort_key(self) -> tuple[Decimal, Decimal, str, str]:
@@ -109,7 +111,7 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
             if capacity_type is CapacityType.SPOT:
                 losses = _losses(offer, (setup + _work(work[gpus], params)).total_seconds() / 3600, market, params)
             cost = cost_to_finish(job, losses, price + storage, work[gpus], setup, params) + traffic
-            found.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus]))
+            found.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus], traffic))
     return sorted(found, key=lambda c: c.sort_key)
 
 

@@ -72,7 +72,8 @@ def _for_main(
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
     auctioned = is_auctioned(job, force, market)
     if main is None:
-        answer = by_auction if auctioned and found else _acquire
+        is_payable = any(is_affordable(job, choice, params) for choice in found)
+        answer = by_auction if auctioned and is_payable else _acquire
         return answer(job, found, force, market, now, params)
     if main.exit_code is not None:
         return (Release(main.id, Reason.RETRY),), ()
@@ -85,7 +86,10 @@ def _for_main(
             return (Release(main.id, Reason.HOST_LOST),), ()
         return (), ()
     if main.state is LeaseState.PAUSED:
-        if auctioned and main.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
+        # Where its floor is not shown, a raise is tried by the rule.
+        view = market.providers.get(main.provider)
+        is_shown = view is not None and view.capabilities.lists_held
+        if auctioned and is_shown and main.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
             return by_auction(job, found, force, market, now, params)
         return decide_paused(job, main, found, force, market, now, params)
     silent_for = now - max(main.agent_seen_at or main.intended_at, main.running_since or main.intended_at)

@@ -58,21 +58,6 @@ TUNABLE = tuple(field.name for field in fields(FloorFit))
 """What a sweep may set by name."""
 
 
-def sampled(changes: Sequence[tuple[float, float | None]], from_s: float, until_s: float, step_s: float) -> list[float]:
-    """A floor each ``step_s`` from ``from_s`` to before ``until_s``; NaN where none was seen.
-
-    ``changes``: (seconds, floor from then on or None where it is not seen), in order.
-    """
-    floors: list[float] = []
-    at, now = 0, float("nan")
-    for step in range(max(int((until_s - from_s) / step_s), 0)):
-        while at < len(changes) and changes[at][0] <= from_s + step * step_s:
-            seen = changes[at][1]
-            now, at = float("nan") if seen is None else seen, at + 1
-        floors.append(now)
-    return floors
-
-
 def estimate(
     floors: Mapping[str, Sequence[float]], step_s: float, on_demand_rate: float, fit: FloorFit
 ) -> FloorOutlook:

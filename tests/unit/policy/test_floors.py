@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from math import isnan, nan
+from math import nan
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
-from autopilot.policy.floors import FloorFit, estimate, sampled
+from autopilot.policy.floors import FloorFit, estimate
 
 STEP_S = 300.0
 FIT = FloorFit(own_steps=100.0)
@@ -25,17 +25,6 @@ def walk(seed: int, jump_chance: float, steps: int = 600, base: float = 0.1) -> 
 def chance_of_rise(jumps: Jumps, outlook: FloorOutlook, floor: float) -> float:
     level = sum(edge < floor for edge in outlook.edges)
     return sum(share for edge, row in zip(RATIO_EDGES, jumps[level], strict=True) if edge > 1.01 for _, share in row)
-
-
-def test_changes_are_sampled_at_equal_steps() -> None:
-    floors = sampled([(0.0, 0.1), (700.0, None), (1000.0, 0.2)], 0.0, 1500.0, STEP_S)
-    assert floors[:3] == [0.1, 0.1, 0.1]
-    assert isnan(floors[3])
-    assert floors[4:] == [0.2]
-
-
-def test_nothing_is_known_before_the_first_change() -> None:
-    assert isnan(sampled([(400.0, 0.1)], 0.0, 600.0, STEP_S)[0])
 
 
 def test_the_odds_of_each_level_sum_to_one() -> None:

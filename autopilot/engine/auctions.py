@@ -1,0 +1,212 @@
+"""What recorded floors say of bids on a market, handed to decisions once it has been learnt and its tables are made.
+
+Reading, learning and the tables take seconds: all of it happens beside the tick, the last two in threads. Until it is
+there, and where too little is recorded, bids follow the rule.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil, isinf, nan
+
+import structlog
+
+from autopilot.domain.floors import AuctionShape, FloorOutlook
+from autopilot.domain.job import Job
+from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType
+from autopilot.engine.history import PRICES_EVERY
+from autopilot.engine.recorded_floors import on_grid
+from autopilot.engine.tables import Tables
+from autopilot.policy.auction_tables import auction_tables
+from autopilot.policy.bidding import ceiling
+from autopilot.policy.cost import Candidate, best
+from autopilot.policy.deadline import pressure
+from autopilot.policy.floors import FloorFit, estimate
+from autopilot.policy.params import Params
+from autopilot.ports.provider import PriceObservation
+from autopilot.ports.store import Store, StoreUnavailable
+
+log = structlog.get_logger(__name__)
+
+LEARN_FROM = timedelta(days=7)
+LEARN_EVERY = timedelta(hours=8)
+LOOK_AGAIN = timedelta(hours=1)
+"""After there was too little to learn from."""
+READ_AT_ONCE = timedelta(hours=6)
+LEAST_RECORDED = timedelta(hours=24)
+STEPS = 288
+"""A table's steps for the work are no more than that: it stays below about 35 MB."""
+LONGEST_WORK_S = 6 * STEPS * PRICES_EVERY.total_seconds()
+WORK_STEP_S = 4 * 3600.0
+"""The work is rounded up to this, so that one table serves for hours and for jobs alike."""
+MOST_TABLES = 4
+"""At once, those that are being made included; the bids of other jobs follow the rule."""
+NEAR = 0.05
+"""Share of the on-demand price by which prices may differ from those that a table was made for."""
+NEAR_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What is auctioned: one kind of GPU, so many of them, on one market, in steps of so many seconds."""
+
+    provider: str
+    gpu: str
+    num_gpus: int
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Learnt:
+    floors: FloorOutlook | None
+    """None: too little was recorded."""
+    at: datetime
+
+
+class Auctions:
+    """One per engine. ``of`` is asked now and then for each job; ``learn`` once a tick."""
+
+    def __init__(self, store: Store, params: Params) -> None:
+        self._store = store
+        self._params = params
+        self._asked: dict[str, tuple[Kind, float]] = {}
+        """By job; with the on-demand rate, $/h."""
+        self._learnt: dict[Kind, _Learnt] = {}
+        self._learning: dict[Kind, asyncio.Task[None]] = {}
+        self._tables: Tables[AuctionShape] = Tables(auction_tables, serves, MOST_TABLES)
+
+    def of(self, job: Job) -> AuctionShape | None:
+        """What was made for the job, if its tables are ready."""
+        return self._tables.of(job.id)
+
+    def shape(self, job: Job, found: Sequence[Candidate], market: Market, now: datetime) -> None:
+        """Ask for what this job needs, by what it may rent now."""
+        spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
+        force = pressure(job, now, self._params)
+        markets = {choice.offer.provider for choice in found if choice.capacity_type is CapacityType.SPOT}
+        is_one = len(markets) == 1 and len(job.spec.gpus) == 1
+        if spot is None or on_demand is None or force.slack is None or force.is_past:
+            return
+        if not is_one or not job.spec.fall_back or force.upper_work_s > LONGEST_WORK_S:
+            return
+        able = market.providers[spot.offer.provider].capabilities
+        highest = ceiling(job.spec, on_demand.offer.on_demand_rate, self._params)
+        if not (able.reports_floor and able.can_rebid) or highest is None:
+            return
+        work_s = ceil(force.upper_work_s / WORK_STEP_S) * WORK_STEP_S
+        tick_s = PRICES_EVERY.total_seconds()
+        kind = Kind(
+            spot.offer.provider, spot.offer.gpu, spot.offer.num_gpus, max(ceil(work_s / STEPS / tick_s), 1) * tick_s
+        )
+        rate = float(on_demand.price)
+        self._asked[job.id] = kind, rate
+        learnt = self._learnt.get(kind)
+        if learnt is None or learnt.floors is None:
+            return
+        params = self._params
+        wanted = AuctionShape(
+            learnt.floors,
+            longest_work_s=work_s,
+            on_demand_rate=rate,
+            storage_rate=float(spot.offer.storage_rate(job.spec.disk_gb)),
+            ceiling=float(highest),
+            pays_bid=able.pays_bid,
+            migrate_s=spot.setup.total_seconds(),
+            resume_s=params.resume_s,
+            checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
+            reserve_s=kind.step_s + params.on_demand_margin_s + params.detect_s + params.tick_lag_s,
+        )
+        self._tables.want(job.id, wanted)
+
+    def learn(self, now: datetime) -> None:
+        """Begin to learn what was asked for and is not known, or has grown old."""
+        for kind, rate in set(self._asked.values()):
+            learnt = self._learnt.get(kind)
+            every = LOOK_AGAIN if learnt is not None and learnt.floors is None else LEARN_EVERY
+            if kind not in self._learning and (learnt is None or now - learnt.at >= every):
+                self._learnt[kind] = _Learnt(learnt.floors if learnt else None, now)
+                self._learning[kind] = asyncio.create_task(self._learn(kind, rate, now))
+
+    def forget(self, open_jobs: Collection[str]) -> None:
+        """Keep nothing of jobs that are over."""
+        self._asked = {job_id: asked for job_id, asked in self._asked.items() if job_id in open_jobs}
+        kinds = {kind for kind, _ in self._asked.values()}
+        self._learnt = {kind: learnt for kind, learnt in self._learnt.items() if kind in kinds}
+        self._tables.forget(open_jobs)
+
+    async def close(self) -> None:
+        """Wait for what is being made: a thread cannot be cancelled."""
+        await asyncio.gather(*self._learning.values(), self._tables.close(), return_exceptions=True)
+
+    async def _learn(self, kind: Kind, rate: float, now: datetime) -> None:
+        try:
+            record = FloorRecord(now - LEARN_FROM, now, timedelta(seconds=kind.step_s))
+            since = record.since
+            while since < now:
+                until = min(since + READ_AT_ONCE, now)
+                async with self._store.snapshot() as uow:
+                    seen = await uow.price_history(kind.gpu, since, until, provider=kind.provider)
+                record.add([each for each in seen if each.num_gpus == kind.num_gpus])
+                since = until
+            if record.recorded < LEAST_RECORDED:
+                return
+            floors = await asyncio.to_thread(estimate, record.floors, kind.step_s, rate, FloorFit())
+            self._learnt[kind] = _Learnt(floors, now)
+            log.info("floors.learnt", provider=kind.provider, gpu=kind.gpu, machines=len(record.floors))
+        except (StoreUnavailable, ValueError) as problem:
+            # ValueError: no machine was seen with a floor twice in a row.
+            log.info("floors.not_learnt", provider=kind.provider, gpu=kind.gpu, reason=str(problem))
+        except Exception:
+            log.exception("floors.failed", consequence="bids follow the rule")
+        finally:
+            del self._learning[kind]
+
+
+class FloorRecord:
+    """Floors by machine at equal steps, put together bit by bit: days of prices take more room than is to spare."""
+
+    def __init__(self, since: datetime, until: datetime, step: timedelta) -> None:
+        self.since = since
+        self.floors: dict[str, array[float]] = {}
+        """$/h, oldest first; NaN where none was seen."""
+        self._step = step
+        self._steps = (until - since) // step
+        self._seen = bytearray(self._steps)
+
+    @property
+    def recorded(self) -> timedelta:
+        """The time of which anything is known."""
+        return sum(self._seen) * self._step
+
+    def add(self, seen: Sequence[PriceObservation]) -> None:
+        """What one market showed of one kind of GPU, oldest first and later than what was added before."""
+        if not seen:
+            return
+        grid = on_grid(seen, self._step)
+        first = (seen[0].observed_at - self.since) // self._step
+        end = min(first + len(grid.recorded), self._steps)
+        for step in range(first, end):
+            self._seen[step] |= grid.recorded[step - first]
+        for (_, machine), shown in zip(grid.machines, grid.shown, strict=True):
+            row = self.floors.setdefault(machine, array("d", [nan]) * self._steps)
+            row[first:end] = array("d", (nan if isinf(floor) else floor for floor in shown[: end - first]))
+
+
+def serves(shape: AuctionShape, wanted: AuctionShape) -> bool:
+    """Whether tables made for ``shape`` will do where ``wanted`` would be made."""
+    rate = NEAR * wanted.on_demand_rate
+    return (
+        shape.floors is wanted.floors
+        and shape.longest_work_s >= wanted.longest_work_s
+        and (shape.pays_bid, shape.checkpoint_s, shape.resume_s, shape.reserve_s)
+        == (wanted.pays_bid, wanted.checkpoint_s, wanted.resume_s, wanted.reserve_s)
+        and abs(shape.on_demand_rate - wanted.on_demand_rate) <= rate
+        and abs(shape.storage_rate - wanted.storage_rate) <= rate
+        and 0 <= wanted.ceiling - shape.ceiling <= rate
+        and abs(shape.migrate_s - wanted.migrate_s) <= NEAR_S
+    )
