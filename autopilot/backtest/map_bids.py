@@ -61,6 +61,8 @@ class BidMapping:
         self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=terms.tick_s)
         own = {"bid_unit": BID_UNIT, "ceiling_of_on_demand": CEILING, "resume_s": terms.resume_s}
+        # On synthetic markets neither a margin over the floor nor a prior for other losses brought anything.
+        own |= {"least_markup": Decimal(1), "taken_per_h": 0.0}
         params = physics(told, given, terms.tick_s, terms.migrate_s, **own)
         self._on_demand_rate = rate(terms.on_demand_rate)
         self._storage_rate = rate(terms.storage_rate)
@@ -158,6 +160,7 @@ class BidMapping:
             resume_s=terms.resume_s,
             checkpoint_s=terms.checkpoint_s,
             reserve_s=reserve_ticks * terms.tick_s,
+            lost_per_h=params.taken_per_h,
         )
         auction_tables(shape)
         return shape

@@ -87,7 +87,8 @@ class Auctions:
     def shape(self, job: Job, found: Sequence[Candidate], market: Market, now: datetime) -> None:
         """Ask for what this job needs, by what it may rent now."""
         spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
-        force = pressure(job, now, self._params)
+        params = self._params
+        force = pressure(job, now, params)
         markets = {choice.offer.provider for choice in found if choice.capacity_type is CapacityType.SPOT}
         is_one = len(markets) == 1 and len(job.spec.gpus) == 1
         if spot is None or on_demand is None or force.slack is None or force.is_past:
@@ -95,7 +96,7 @@ class Auctions:
         if not is_one or not job.spec.fall_back or force.upper_work_s > LONGEST_WORK_S:
             return
         able = market.providers[spot.offer.provider].capabilities
-        highest = ceiling(job.spec, on_demand.offer.on_demand_rate, self._params)
+        highest = ceiling(job.spec, on_demand.offer.on_demand_rate, params)
         if not (able.reports_floor and able.can_rebid) or highest is None:
             return
         work_s = ceil(force.upper_work_s / WORK_STEP_S) * WORK_STEP_S
@@ -108,7 +109,6 @@ class Auctions:
         learnt = self._learnt.get(kind)
         if learnt is None or learnt.floors is None:
             return
-        params = self._params
         wanted = AuctionShape(
             learnt.floors,
             longest_work_s=work_s,
@@ -120,6 +120,7 @@ class Auctions:
             resume_s=params.resume_s,
             checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
             reserve_s=kind.step_s + params.on_demand_margin_s + params.detect_s + params.tick_lag_s,
+            lost_per_h=params.taken_per_h,
         )
         self._tables.want(job.id, wanted)
 

@@ -168,6 +168,8 @@ class _Auctioned:
         if main is not None and main.is_spot and chosen.machine == main.machine_id:
             return self._rebid(main, bid)
         way = bids[chosen.machine]
+        assert way.offer.floor is not None
+        bid = max(bid, (way.offer.floor * self.params.least_markup).quantize(unit, ROUND_CEILING))
         highest = ceiling(self.job.spec, way.offer.on_demand_rate, self.params)
         reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
         return self._take(main, way, min(bid, highest or bid), reason)

@@ -54,6 +54,10 @@ class Params:
     """Kept free before the deadline for on-demand offers that vanish as they are chosen."""
     idle_margin: float = 0.001
     """Waiting while there is something to rent must promise to save such a share of all that remains."""
+    least_markup: Decimal = Decimal("1.02")
+    """At an auction a bid is at least the floor times this: what we see of it is older than the next rival."""
+    taken_per_h: float = 0.05
+    """At an auction: chance, an hour, to lose a machine whatever was bid, to an on-demand renter or with its host."""
     move_margin: float = 0.5
     """At an auction: another machine must promise to save so much of what a step on it costs."""
     wait_margin: float = 0.01
@@ -81,6 +85,8 @@ class Params:
     def __post_init__(self) -> None:
         if not Decimal(1) <= self.markup <= 10 or not Decimal(1) < self.rebid_step <= 10:
             raise ValueError("markup must be in 1..10 and rebid_step above 1, up to 10")
+        if not Decimal(1) <= self.least_markup <= self.markup or not 0 <= self.taken_per_h <= 1:
+            raise ValueError("least_markup must be in 1..markup and taken_per_h in 0..1")
         if not Decimal(0) < self.ceiling_of_on_demand < 1:
             raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
         if not 0 <= self.work_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:
