@@ -98,5 +98,3 @@ class Outlook:
     """Of the phases of the shape: whether any spot capacity that the job may rent can be had."""
     auction: AuctionShape | None = None
     """Of the tables for bids, where enough floors were recorded and the tables have been made."""
-    last_floor: float | None = None
-    """$/h: of the spot machine that the job holds, when it was last seen among the offers."""

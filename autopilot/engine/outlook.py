@@ -47,8 +47,6 @@ class Outlooks:
         self._shaped_at: dict[str, datetime] = {}
         self._tables: Tables[Shape] = Tables(cost_to_go, still_serves, MOST_TABLES - 2)
         self._auctions = Auctions(store, params)
-        self._floors: dict[tuple[str, str], float] = {}
-        """By provider and machine, as last seen among the offers: what we hold is not among them."""
 
     def of(self, job: Job, market: Market, now: datetime) -> Outlook:
         outlook = Outlook(lives=self._lives)
@@ -59,17 +57,7 @@ class Outlooks:
         if since is None or now - since >= SHAPE_EVERY:
             self._shaped_at[job.id] = now
             self._shape(job, replace(market, outlook=outlook), now)
-        for offer in market.offers:
-            if offer.floor:
-                self._floors[offer.provider, offer.machine_id] = float(offer.floor)
-        main = job.main
-        return replace(
-            outlook,
-            shape=self._tables.of(job.id),
-            belief=belief,
-            auction=self._auctions.of(job),
-            last_floor=self._floors.get((main.provider, main.machine_id)) if main and main.is_spot else None,
-        )
+        return replace(outlook, shape=self._tables.of(job.id), belief=belief, auction=self._auctions.of(job))
 
     def hazard_of(self, lease: Lease) -> float:
         """Preemptions per hour to be expected of the lease's machine."""
@@ -87,8 +75,6 @@ class Outlooks:
                 self._shaped_at.pop(job_id, None)
         self._tables.forget(kept)
         self._auctions.forget(kept)
-        if not kept:
-            self._floors.clear()
 
     async def refresh(self, now: datetime) -> None:
         """Learn from the ledger how floors moved and how long machines lasted, now and then."""

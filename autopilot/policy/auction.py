@@ -15,7 +15,7 @@ from autopilot.domain.floors import RATIO_EDGES
 from autopilot.policy.auction_tables import AuctionTables, LevelOdds, MachineTable
 
 UNSEEN_MARKUP = 1.1
-"""A machine that runs although nothing was ever seen of its floor is taken to be won by so much."""
+"""A machine that runs and whose floor is not shown, for it echoes our own bid, is taken to be won by so much."""
 
 
 class Held(Enum):
@@ -58,9 +58,6 @@ class Standing:
     """Set-up or resume time that what runs still has to serve."""
     bid: float = 0.0
     """The bid on the machine that is held, $/h."""
-    won_at: float | None = None
-    """The floor over which that bid was placed: what is known of a running machine whose floor is not shown, for it
-    echoes our own bid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +176,7 @@ class _Pricing:
             floor = spot.floor
             is_echo = mine and standing.held is Held.RUNNING and floor is None
             if is_echo:
-                floor = min(standing.bid, standing.won_at or standing.bid / UNSEEN_MARKUP)
+                floor = standing.bid / UNSEEN_MARKUP
             if floor is None:
                 if mine:
                     keep = Quote(self._gone(spot.machine) + self.storage)
@@ -190,7 +187,7 @@ class _Pricing:
             once = 0.0 if mine else spot.once
             above, below = self._best(spot.machine, floor, table.odds[level], gain, paused + once)
             # Without a word of its floor a raise would be followed by the next: then the bid stays, or the job leaves.
-            if above is not None and not (is_echo and standing.won_at is None):
+            if above is not None and not is_echo:
                 bids.append(above)
             if below is not None and not is_echo:
                 patient.append(below)

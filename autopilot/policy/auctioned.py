@@ -89,7 +89,6 @@ class _Auctioned:
             is_set_up=main is not None and main.agent_boot > 0,
             pending_s=pending_s,
             bid=float(main.rate) if main is not None and main.is_spot else 0.0,
-            won_at=self.market.outlook.last_floor,
         )
 
     def _spot(self, machine: str, way: Candidate) -> Spot:

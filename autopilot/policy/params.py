@@ -85,8 +85,8 @@ class Params:
     def __post_init__(self) -> None:
         if not Decimal(1) <= self.markup <= 10 or not Decimal(1) < self.rebid_step <= 10:
             raise ValueError("markup must be in 1..10 and rebid_step above 1, up to 10")
-        if not Decimal(1) <= self.least_markup <= self.markup or not 0 <= self.taken_per_h <= 1:
-            raise ValueError("least_markup must be in 1..markup and taken_per_h in 0..1")
+        if not Decimal(1) <= self.least_markup <= 10 or not 0 <= self.taken_per_h <= 1:
+            raise ValueError("least_markup must be in 1..10 and taken_per_h in 0..1")
         if not Decimal(0) < self.ceiling_of_on_demand < 1:
             raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
         if not 0 <= self.work_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:

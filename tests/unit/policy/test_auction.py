@@ -117,18 +117,6 @@ def test_a_machine_whose_floor_is_not_known_is_not_bid_on(shape: AuctionShape) -
 
 
 def test_the_echo_of_our_own_bid_is_not_chased(shape: AuctionShape) -> None:
-    """Step after step without a word of the floor, and the bid stays where it was placed."""
-    bid = 0.22
-    for _ in range(5):
-        standing = Standing(
-            80 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="a", is_set_up=True, bid=bid, won_at=0.2
-        )
-        quoted = quotes(auction_tables(shape), standing, (Spot("a", None),))
-        bid = choice(quoted, standing, Margins(), STEP_S).bid
-    assert bid <= 0.22
-
-
-def test_where_nothing_is_known_of_its_floor_a_bid_stays(shape: AuctionShape) -> None:
     quoted = priced(shape, 80, 40, Spot("a", None), held=Held.RUNNING, machine="a", is_set_up=True, bid=0.22)
     assert quoted.bids == ()
     assert quoted.stay is not None
@@ -142,7 +130,7 @@ def test_a_held_machine_that_is_gone_can_be_kept_or_left(shape: AuctionShape) ->
 
 
 def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
-    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="x", is_set_up=True, bid=0.26, won_at=0.26)
+    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="x", is_set_up=True, bid=0.26)
     quoted = quotes(auction_tables(shape), standing, (Spot("x", 0.26), Spot("y", 0.2)))
     assert choice(quoted, standing, Margins(move=0.0), STEP_S).machine == "y"
     assert choice(quoted, standing, Margins(move=1000.0), STEP_S).machine == "x"
