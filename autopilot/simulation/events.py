@@ -98,7 +98,7 @@ class Events:
         elif what < 0.35 and box is not None:
             self._destroyed_by_user(box)
         elif what < 0.5 and box is not None:
-            box.label = "my-own-machine"
+            self.world.markets[box.provider].relabel(box)
         else:
             host = self.luck.choice(list(market.hosts.values()))
             for number in range(self.luck.choice((1, 1, 2, 30))):

@@ -20,7 +20,7 @@ from autopilot.simulation.books import dollars
 from autopilot.simulation.clock import at
 from autopilot.simulation.daemon import INSTALL_ID, SENTINEL_KEY
 from autopilot.simulation.machines import Box, State
-from autopilot.simulation.wire import Request
+from autopilot.simulation.wire import STALE_S, Request
 from autopilot.store.memory.tables import Tables
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ TOLD_AGAIN_S = 1500.0
 """The longest pause between two destroys of one machine, and two ticks that do not come to it."""
 LANDS_AT_ONCE_S = 60.0
 TAIL_S = 120.0
+OLDEST_LIST_S = STALE_S + 60.0
+"""A list may be as old as it gets, and then a destroy is on its way."""
 SLOW_END_S = 1800.0
 """Beyond that, where its market does not carry out what it asks for."""
 CHECKED_EVERY_S = 60.0
@@ -88,6 +90,7 @@ class Invariants:
         """Creates that arrived, by label."""
         self._last_call: dict[tuple[str, str], tuple[object, float]] = {}
         self._unwanted_s: dict[str, float] = {}
+        self._doubled_s: dict[tuple[str, int], float] = {}
         self._untold_s: dict[str, float] = {}
         """By id: for how long a machine that is to go has not been told so."""
         self._dark_s: dict[str, float] = {}
@@ -125,10 +128,14 @@ class Invariants:
             self._create_arrived(provider, asked)
         if asked.kind in ("bid", "start", "stop", "destroy"):
             box = world.markets[provider].boxes.get(asked.box_id)
-            if box is not None and not is_ours(box.label, INSTALL_ID) and not asked.by_agent:
+            if box is not None and not is_ours(box.label, INSTALL_ID) and not (asked.by_agent or self._is_news(box)):
                 self.violated("S4", f"{asked.kind} of {box.key}, labelled {box.label!r}")
         if not asked.by_agent and not is_late:
             self._paced(provider, asked, client)
+
+    def _is_news(self, box: Box) -> bool:
+        """Whether the market's lists may not tell yet that its user has made it his own."""
+        return box.relabelled_s is not None and self.world.now_s - box.relabelled_s < OLDEST_LIST_S
 
     def _create_arrived(self, provider: str, asked: Request) -> None:
         label = asked.body.get("label") or asked.body.get("name") or ""
@@ -207,7 +214,7 @@ class Invariants:
                 self.violated("S5", f"lease {after.id} is gone, but {box.key} is {box.state.value}")
 
     def _intended(self, lease: Lease) -> None:
-        if lease.provider in self.world.unreadable_lists:
+        if any(lease.provider == provider for provider, _ in self.world.unreadable_pages):
             self.violated("S7", f"an intent for {lease.provider}, whose last list could not be read")
 
     def _given_up(self, lease: Lease) -> None:
@@ -307,10 +314,13 @@ class Invariants:
         unwanted: dict[str, float] = {}
         at_work: Counter[tuple[str, int]] = Counter()
         wanted_at_work: Counter[str] = Counter()
+        twins: set[str | None] = set()
         for box in world.boxes():
             if box.job_id is None or box.state is not State.RUNNING or not is_ours(box.label, INSTALL_ID):
                 continue  # what its user has given another label is its user's
-            if box.agent is not None and box.agent.is_at_work:
+            if box.agent is not None and box.agent.is_at_work and box.lease_id not in twins:
+                # Of two that one create has made, one is computing for nobody, for no longer than that may be.
+                twins.add(box.lease_id)
                 at_work[box.job_id, box.agent.machine.epoch] += 1
             lease = leases.get(box.lease_id)
             is_held = lease is not None and lease.instance_id == box.id and lease.is_wanted
@@ -323,9 +333,14 @@ class Invariants:
                     self.violated("S2", f"{box.key} computes for nobody since {unwanted[box.key]:.0f} s")
                     unwanted[box.key] = 0.0
         self._unwanted_s = unwanted
-        for (job_id, epoch), number in at_work.items():
-            if number > 1:
-                self.violated("S2", f"{number} machines run epoch {epoch} of job {job_id[-1]}")
+        doubled = {
+            run: self._doubled_s.get(run, 0.0) + CHECKED_EVERY_S for run, number in at_work.items() if number > 1
+        }
+        for (job_id, epoch), for_s in doubled.items():
+            # A ledger that was put back counts its runs anew; machines that it does not know end with their permits.
+            if not self.is_ledger_old or for_s > QUARANTINE_S:
+                self.violated("S2", f"{at_work[job_id, epoch]} machines run epoch {epoch} of job {job_id[-1]}")
+        self._doubled_s = doubled
 
         for job_id, number in wanted_at_work.items():
             if number > 1:

@@ -91,6 +91,8 @@ class Box:
     """Dearer, or of another kind."""
     is_late: bool = False
     """It landed when nobody could reckon with it any more."""
+    relabelled_s: float | None = None
+    """When its user made it his own."""
     is_suspended: bool = False
     is_broken: str = ""
     """How its work goes wrong: fails, hangs, crawls."""

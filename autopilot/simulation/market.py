@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MILLI = Decimal("0.001")
 REUSED_AFTER_S = 90.0
 REUSED_LABEL = "others-again"
+THE_USERS_LABEL = "my-own-machine"
 TAKEN_FOR_DESTROYED = frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE})
 RESTART_S = (20.0, 90.0)
 LOADING_S = (60.0, 400.0)
@@ -190,6 +191,12 @@ class Market:
         known = (*self.past.values(), *self.boxes.values())
         return (box for box in known if box.label != REUSED_LABEL)
 
+    def relabel(self, box: Box) -> None:
+        """The user makes it his own: from now on it is none of the daemon's, and what it costs is no job's."""
+        box.label, box.relabelled_s = THE_USERS_LABEL, self.world.now_s
+        self.world.trace("relabelled", box.key)
+        self.rebill(box)
+
     def set_bid(self, box: Box, bid: Decimal) -> None:
         box.rate = bid
         self.rebill(box)
@@ -227,6 +234,8 @@ class Market:
     def excuse_for(self, box: Box) -> str:
         if box.told_to_go_s is not None:
             return "destroy_not_carried_out"
+        if box.relabelled_s is not None:
+            return "relabelled"
         if box.is_late:
             return "landed_late"
         if self.world.is_daemon_out and self.world.now_s > box.permit_until_s + DAEMON_TAIL_S:

@@ -66,7 +66,7 @@ class Line:
 
     def _unreadable(self, asked: Request) -> None:
         if asked.kind == "list":
-            self.world.unreadable_lists.add(self.provider)
+            self.world.spoil(self.provider, asked.page)
 
     def _told_to_go(self, asked: Request) -> None:
         market = self.world.markets[self.provider]
@@ -98,7 +98,7 @@ class Line:
         world.check.arrived(self.provider, asked, client=self, is_late=fate == "late")
         world.is_landing_late = fate == "late"
         if asked.kind == "list":
-            world.unreadable_lists.discard(self.provider)
+            world.reads(self.provider, asked.page)
         market = world.markets[self.provider]
         market.rented_last = None
         plain = self._answerer.answer(asked)

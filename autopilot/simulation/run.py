@@ -33,6 +33,7 @@ MARGIN_S = 600.0
 ENDS_S = 1.5 * HOUR_S
 BILLS_S = 4 * 24 * HOUR_S
 RECONCILES_S = 1200.0
+SILENCE_S = 73 * HOUR_S
 TOLERANCE = Decimal("0.01")
 TOLERANCE_SHARE = Decimal("0.001")
 
@@ -175,6 +176,9 @@ class Play:
         await asyncio.sleep(BILLS_S)
         world.start_daemon()
         await asyncio.sleep(RECONCILES_S)
+        if self._unbilled():
+            # What only the bill tells of counts as rented until now; three days without a line say that it is not.
+            await asyncio.sleep(SILENCE_S)
 
     # --- what must hold in the end
 
@@ -206,9 +210,14 @@ class Play:
                 check.violated("L3", f"job {job.id[-1]} is {job.status} ({job.reason})")
 
     def _check_bills(self) -> None:
-        world = self.world
+        for difference in self._unbilled():
+            self.world.check.violated("L4", difference)
+
+    def _unbilled(self) -> list[str]:
+        """Machines of which the ledger and the market's bill tell another sum."""
+        world, found = self.world, list[str]()
         if world.check.is_ledger_old:
-            return
+            return found
         posted: dict[tuple[str, str], Decimal] = {}
         by_id = world.committed.get("leases", {})
         for entry in world.committed.get("entries", {}).values():
@@ -226,7 +235,8 @@ class Play:
                 billed = sum(world.books.bill(box.meter).values(), ZERO)
                 ours = posted.get((box.provider, box.id), ZERO)
                 if abs(billed - ours) > max(TOLERANCE, billed * TOLERANCE_SHARE):
-                    world.check.violated("L4", f"{box.key}: billed {billed:.6f}, posted {ours:.6f}")
+                    found.append(f"{box.key}: billed {billed:.6f}, posted {ours:.6f}")
+        return found
 
 
 def _age_s(lease: Any, world: World) -> float:

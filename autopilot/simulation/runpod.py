@@ -80,7 +80,7 @@ class Runpod:
         rows = [self.row(box) for box in self.market.visible()]
         self._snapshots.keep(self.world.now_s, rows)
         if faults.hits("B1"):
-            self.world.unreadable_lists.add(self.market.provider)
+            self.world.spoil(self.market.provider)
             return Raw(200, luck.choice(NOT_A_LIST))
         if faults.hits("B3"):
             rows = self._snapshots.one(faults.luck("B3"))
@@ -89,7 +89,7 @@ class Runpod:
             is_read = all(changed.get(name) == rows[0][name] for name in _NEEDED)
             rows = [changed, *rows[1:]]
             if not is_read:
-                self.world.unreadable_lists.add(self.market.provider)
+                self.world.spoil(self.market.provider)
         if rows and faults.hits("B4"):
             rows = rows[:-1]
         return _data({"myself": {"clientBalance": 500.0, "pods": rows}})

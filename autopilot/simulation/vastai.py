@@ -59,27 +59,29 @@ class Vastai:
         rows = [self.row(box) for box in self.market.visible()]
         self._snapshots.keep(self.world.now_s, rows)
         if faults.hits("B1"):
-            self.world.unreadable_lists.add(self.market.provider)
+            self.world.spoil(self.market.provider, asked.page)
             return Raw(200, luck.choice(NOT_A_LIST))
         if faults.hits("B3"):
             rows = self._snapshots.one(faults.luck("B3"))
-        if rows and faults.hits("B6"):
-            changed = drifted(rows[0], faults.luck("B6"), _DRIFTING)
-            is_read = all(changed.get(name) == rows[0][name] for name in _NEEDED)
-            rows = [changed, *rows[1:]]
-            if not is_read:
-                self.world.unreadable_lists.add(self.market.provider)
         first = int(asked.query.get("after_token", 0))
         page, more = rows[first : first + PAGE], len(rows) > first + PAGE
+        if page and faults.hits("B6"):
+            changed = drifted(page[0], faults.luck("B6"), _DRIFTING)
+            is_read = all(changed.get(name) == page[0][name] for name in _NEEDED)
+            page = [changed, *page[1:]]
+            if not is_read:
+                self.world.spoil(self.market.provider, asked.page)
         body = {"success": True, "instances": page, "total_instances": len(rows), "next_token": None}
         if more:
             body["next_token"] = str(first + PAGE)
-        if rows and faults.hits("B4"):
-            self.world.unreadable_lists.add(self.market.provider)
-            if faults.luck("B4").random() < 0.5:
+        if page and faults.hits("B4"):
+            is_cut = faults.luck("B4").random() < 0.5
+            if is_cut:
                 body["instances"] = page[:-1]
             else:
                 body["next_token"] = str(first or PAGE)
+            if is_cut or first:  # else there is but an empty page more
+                self.world.spoil(self.market.provider, asked.page)
         return raw(200, body)
 
     def _show(self, asked: Request) -> Raw:

@@ -27,6 +27,11 @@ class Request:
     box_id: str = ""
     by_agent: bool = False
 
+    @property
+    def page(self) -> str:
+        """The token of the page of a list; empty for its first."""
+        return str(self.query.get("after_token") or "")
+
 
 @dataclass(frozen=True, slots=True)
 class Raw:

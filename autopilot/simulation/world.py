@@ -48,7 +48,8 @@ class World:
         self.version = 0
         """Goes up whenever something changes that outlives the daemon."""
         self.is_landing_late = False
-        self.unreadable_lists: set[str] = set()
+        self.unreadable_pages: set[tuple[str, str]] = set()
+        """Of each market's last list: (provider, token of the page)."""
         """Markets whose last list could not be read."""
         self.network_luck = self._lucky(seed, "network")
         self.agent_luck = self._lucky(seed, "agents")
@@ -118,6 +119,16 @@ class World:
     @property
     def is_daemon_out(self) -> bool:
         return self.daemon is None or not self.daemon.process.is_alive or self.daemon.process.is_frozen
+
+    def spoil(self, provider: str, page: str = "") -> None:
+        """That page of the market's list is no answer to go by."""
+        self.unreadable_pages.add((provider, page))
+
+    def reads(self, provider: str, page: str) -> None:
+        """A list is begun anew with its first page, and each page when it is asked for again."""
+        self.unreadable_pages = {
+            (of, spoilt) for of, spoilt in self.unreadable_pages if of != provider or (page and spoilt != page)
+        }
 
     def is_able(self, provider: str) -> bool:
         """The daemon runs, and has done so for a while, and that market answers."""

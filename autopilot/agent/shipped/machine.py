@@ -136,7 +136,7 @@ class Machine:
             over = now >= self.expired_since + bound
             if self.process and not over:
                 return self._end_process(now, bound / 2)
-            if (self.dirty or self._unreported()) and not fenced and not over:
+            if self.orders and (self.dirty or self._unreported()) and not fenced and not over:
                 return self._save_and_report(now)
             return self._begin("stop" if self.dirty and not fenced else "destroy", now)
         if self.stop_since is not None or (self.process and role in ("save_and_stop", "leave")):
