@@ -40,8 +40,8 @@ def reference(tmp_path: Path) -> Iterator[Reference]:
     ("mode", "capacity"),
     [
         ("normal", "spot"),
-        ("no_supply", "on_demand"),
-        ("mutation_removed", "on_demand"),
+        pytest.param("no_supply", "on_demand", marks=pytest.mark.slow),
+        pytest.param("mutation_removed", "on_demand", marks=pytest.mark.slow),
         ("graphql_gone", "on_demand"),
     ],
 )
