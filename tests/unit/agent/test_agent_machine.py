@@ -129,6 +129,13 @@ def test_only_a_higher_seq_renews_the_permit() -> None:
     assert m.permit_until == 1200
 
 
+def test_without_orders_there_is_nowhere_to_save_to_and_the_disk_is_kept() -> None:
+    """Started anew where nobody can be reached: the work of the boot before is on the disk alone."""
+    m = machine(dirty=True)
+    assert m.decide(899) is None
+    assert m.decide(900) == "stop"
+
+
 def test_an_expired_permit_saves_then_destroys_and_late_orders_change_nothing() -> None:
     m = running()
     m.checkpoint_at = 10_000
