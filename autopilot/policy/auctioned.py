@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from math import inf
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Note, Release, SaveAndStop
@@ -137,7 +137,8 @@ class _Auctioned:
         """Whether the budget covers a start and a stop of it at that bid."""
         if self.job.spec.budget is None:
             return True
-        return is_affordable(self.job, replace(bids[quote.machine], rate=Decimal(quote.bid)), self.params)
+        way = bids[quote.machine]
+        return is_affordable(self.job, replace(way, rate=self._first_bid(quote, way)), self.params)
 
     def _can_pay(self, on_demand: Candidate) -> bool:
         """A start and a stop of it; and, when it would be for good, all the rest."""
@@ -162,16 +163,24 @@ class _Auctioned:
                 return ()
             reason = Reason.DEADLINE if quoted.is_forced else Reason.CHEAPEST
             return self._take(main, on_demand, on_demand.rate, reason)
-        unit = self.params.bid_unit
-        bid = Decimal(chosen.bid).quantize(unit, ROUND_CEILING)
         if main is not None and main.is_spot and chosen.machine == main.machine_id:
-            return self._rebid(main, bid)
-        way = bids[chosen.machine]
-        assert way.offer.floor is not None
-        bid = max(bid, (way.offer.floor * self.params.least_markup).quantize(unit, ROUND_CEILING))
-        highest = ceiling(self.job.spec, way.offer.on_demand_rate, self.params)
+            return self._rebid(main, Decimal(chosen.bid).quantize(self.params.bid_unit, ROUND_CEILING))
         reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
-        return self._take(main, way, min(bid, highest or bid), reason)
+        way = bids[chosen.machine]
+        return self._take(main, way, self._first_bid(chosen, way), reason)
+
+    def _first_bid(self, quote: Quote, way: Candidate) -> Decimal:
+        """What is really bid on a machine that is not held: not too near its floor, and within the job's limits."""
+        assert way.offer.floor is not None, "no bid is made without a floor"
+        spec, unit = self.job.spec, self.params.bid_unit
+        least = (way.offer.floor * self.params.least_markup).quantize(unit, ROUND_CEILING)
+        bid = max(Decimal(quote.bid).quantize(unit, ROUND_CEILING), least)
+        highest = ceiling(spec, way.offer.on_demand_rate, self.params)
+        if highest is not None:
+            bid = min(bid, highest)
+        if spec.max_rate is not None:
+            bid = min(bid, (spec.max_rate - way.offer.storage_rate(spec.disk_gb)).quantize(unit, ROUND_FLOOR))
+        return bid
 
     def _take(self, main: Lease | None, way: Candidate, rate: Decimal, reason: Reason) -> tuple[Action, ...]:
         """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one."""

@@ -1,0 +1,63 @@
+"""Bids that were priced as an auction, as actions: within every limit of the job, whatever the table would pay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from autopilot.domain.actions import Acquire
+from autopilot.domain.floors import AuctionShape
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.outlook import Outlook
+from autopilot.policy.decide import decide
+from autopilot.policy.floors import FloorFit, estimate
+from autopilot.policy.params import Params
+from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
+
+FLOOR = D("0.2")
+JUMPY = [0.2, 0.2, 0.3, 0.36, 0.25] * 60
+SHAPE = AuctionShape(
+    estimate({"a": JUMPY, "b": JUMPY[2:] + JUMPY[:2]}, 300.0, 1.0, FloorFit()),
+    longest_work_s=8 * 3600,
+    on_demand_rate=1.0,
+    storage_rate=0.002,
+    ceiling=0.9,
+    pays_bid=True,
+    migrate_s=420,
+    resume_s=60,
+    checkpoint_s=600,
+    reserve_s=600,
+)
+OFFER = an_offer("a", floor=FLOOR, on_demand_rate=D(1))
+
+
+def bid(params: Params | None = None, **limits: Any) -> tuple[Decimal, Decimal]:
+    """What is bid on the only machine, and what its disk costs, $/h."""
+    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR, **limits)
+    market = replace(a_market(OFFER), outlook=Outlook(auction=SHAPE))
+    eager = replace(params or Params(), wait_margin=10.0)
+    job = replace(a_job(spec=spec), submitted_at=START - 3 * HOUR)
+    (action,) = decide(job, market, START, eager).actions
+    assert isinstance(action, Acquire)
+    assert action.capacity_type is CapacityType.SPOT
+    return action.rate, OFFER.storage_rate(spec.disk_gb)
+
+
+def test_a_bid_keeps_a_distance_from_the_floor() -> None:
+    rate, _ = bid(Params(least_markup=D("1.5"), markup=D("1.5")))
+    assert rate >= FLOOR * D("1.5")
+
+
+@pytest.mark.parametrize("limit", [D("0.24"), D("0.25")])
+def test_no_bid_and_disk_together_are_above_what_the_job_may_cost_an_hour(limit: Decimal) -> None:
+    distant = Params(least_markup=D("1.3"))
+    assert bid(distant)[0] > limit, "without it more would be bid"
+    rate, storage = bid(distant, max_rate=limit)
+    assert rate + storage <= limit
+
+
+def test_no_bid_is_above_the_highest_that_the_job_allows() -> None:
+    assert bid(Params(least_markup=D("1.3")), max_bid=D("0.24"))[0] <= D("0.24")
