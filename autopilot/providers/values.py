@@ -79,7 +79,9 @@ def text(value: object) -> str:
     """One trimmed line without control characters; empty for anything that is no string."""
     if not isinstance(value, str):
         return ""
-    return " ".join("".join(char if char.isprintable() else " " for char in value).split())
+    if not value.isprintable():
+        value = "".join(char if char.isprintable() else " " for char in value)
+    return " ".join(value.split())
 
 
 def boolean(value: object) -> bool | None:

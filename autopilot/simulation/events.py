@@ -6,11 +6,13 @@ from decimal import Decimal
 
 from autopilot.simulation.faults import Burst
 from autopilot.simulation.machines import Box, State
+from autopilot.simulation.market import Market
 from autopilot.simulation.world import World
 
 WRONG_STATES = ("exited", "offline", "unknown", "null", "loading")
 FLAPPING_S = 30.0
 LOOKS_EVERY_S = 30.0
+OTHERS_STAY_S = 600.0, 14_400.0
 
 
 class Events:
@@ -100,10 +102,19 @@ class Events:
         elif what < 0.5 and box is not None:
             self.world.markets[box.provider].relabel(box)
         else:
-            host = self.luck.choice(list(market.hosts.values()))
-            for number in range(self.luck.choice((1, 1, 2, 30))):
-                terms = {"rate": host.on_demand, "disk_gb": 20, "onstart": "", "is_spot": False}
-                market.rent(host, label=f"others-{number}", **terms)  # type: ignore[arg-type]
+            self._others_come(market)
+
+    def _others_come(self, market: Market) -> None:
+        """Machines of the account that are none of ours, for a while: sometimes more than fit on a page."""
+        host = self.luck.choice(list(market.hosts.values()))
+        terms = {"rate": host.on_demand, "disk_gb": 20, "onstart": "", "is_spot": False}
+        for number in range(self.luck.choice((1, 1, 2, 30))):
+            other = market.rent(host, label=f"others-{number}", **terms)  # type: ignore[arg-type]
+            self.world.loop.after(self.luck.uniform(*OTHERS_STAY_S), self._other_goes, other)
+
+    def _other_goes(self, other: Box) -> None:
+        if not other.is_gone:
+            self.world.markets[other.provider].destroy(other)
 
     def _clear_up(self, seen: Box | None = None) -> None:
         """The user destroys the next machine that has stood still for a while."""

@@ -53,12 +53,12 @@ CATALOGUE = (
     _chance("A5", 0.05, "create: makes two instances"),
     _chance("A6", 0.05, "create: rents at another price or of another kind"),
     _chance("A7", 0.30, "create: the offer is gone"),
-    _chance("B1", 0.05, "list: 200 with an error, nothing, null or HTML"),
+    _chance("B1", 0.10, "list: 200 with an error, nothing, null or HTML"),
     _chance("B2", 0.20, "list: a new instance stays invisible for up to a minute"),
-    _chance("B3", 0.10, "list: as it was up to five minutes ago"),
-    _chance("B4", 0.05, "list: a page is cut short, or the pages run in a circle"),
+    _chance("B3", 0.20, "list: as it was up to five minutes ago"),
+    _chance("B4", 0.10, "list: a page is cut short, or the pages run in a circle"),
     _chance("B5", 0.10, "list and single read disagree"),
-    _chance("B6", 0.05, "a field is missing, renamed, null, text for number, NaN or 1e400"),
+    _chance("B6", 0.10, "a field is missing, renamed, null, text for number, NaN or 1e400"),
     _burst("C1", 4.0, 1, 1800, "429 for a while, plain text, no Retry-After"),
     _burst("C2", 1.5, 60, 43_200, "5xx for a while"),
     _burst("C3", 0.5, 60, 3600, "401, 402 or 403 for a while"),
@@ -89,9 +89,10 @@ CATALOGUE = (
     _chance("J2", 0.02, "a checkpoint is not what its manifest says, or claims are lies"),
     _burst("K1", 2.0, 60, 7200, "a machine cannot reach the object store"),
 )
-OF_LISTS = ("B1", "B3", "B4", "B6")
+ALWAYS_OF_LISTS = ("B1", "B3")
+OF_LISTED = ("B4", "B6")
+"""Lists that show nothing are spared."""
 FEWEST = 1300
-LONGEST_TICK_S = 30.0
 BY_ID = {row.id: row for row in CATALOGUE}
 
 
@@ -112,12 +113,15 @@ class Faults:
         seed: int,
         *,
         until_s: float,
+        tick_s: float,
         off: Collection[str] = (),
         targets: Collection[str] = (),
         script: Mapping[str, Collection[int]] | None = None,
         bursts: Collection[Burst] = (),
     ) -> None:
-        """``off``: rows that stay silent. ``targets``: of bursts, drawn for each one.
+        """``tick_s``: how often each of the two markets is read.
+
+        ``off``: rows that stay silent. ``targets``: of bursts, drawn for each one.
 
         ``script``: instead of all luck, the opportunities of each row that are taken, counted from 0; ``bursts`` with
         it.
@@ -134,7 +138,7 @@ class Faults:
             drawn = luck.random() * row.most if luck.random() < 0.5 else 0.0
             self.strength[row.id] = 0.0 if row.id in off or script is not None else drawn
         if script is None:
-            self._enough(until_s, off)
+            self._enough(2 * until_s / tick_s, off)
         self._bursts = {
             row.id: (
                 *(burst for burst in bursts if burst.row == row.id),
@@ -144,11 +148,10 @@ class Faults:
             if row.kind is Kind.BURST
         }
 
-    def _enough(self, until_s: float, off: Collection[str]) -> None:
+    def _enough(self, lists: float, off: Collection[str]) -> None:
         """At least so many that a run is a trial: lists are what a daemon does most."""
-        lists = 2 * until_s / LONGEST_TICK_S
-        for row_id in self._luck["B1"].sample(OF_LISTS, len(OF_LISTS)):
-            if sum(self.strength[other] for other in OF_LISTS) * lists >= FEWEST:
+        for row_id in (*self._luck["B1"].sample(ALWAYS_OF_LISTS, 2), *OF_LISTED):
+            if sum(self.strength[other] for other in ALWAYS_OF_LISTS) * lists >= FEWEST:
                 return
             if row_id not in off:
                 self.strength[row_id] = BY_ID[row_id].most

@@ -89,6 +89,8 @@ class Invariants:
         self.arrivals: Counter[str] = Counter()
         """Creates that arrived, by label."""
         self._last_call: dict[tuple[str, str], tuple[object, float]] = {}
+        self._looked_s: dict[str, float] = {}
+        """By machine: when the daemon last asked for it alone."""
         self._unwanted_s: dict[str, float] = {}
         self._doubled_s: dict[tuple[str, int], float] = {}
         self._untold_s: dict[str, float] = {}
@@ -130,12 +132,15 @@ class Invariants:
             box = world.markets[provider].boxes.get(asked.box_id)
             if box is not None and not is_ours(box.label, INSTALL_ID) and not (asked.by_agent or self._is_news(box)):
                 self.violated("S4", f"{asked.kind} of {box.key}, labelled {box.label!r}")
+        if asked.kind == "show" and not asked.by_agent:
+            self._looked_s[f"{provider}/{asked.box_id}"] = world.now_s
         if not asked.by_agent and not is_late:
             self._paced(provider, asked, client)
 
     def _is_news(self, box: Box) -> bool:
-        """Whether the market's lists may not tell yet that its user has made it his own."""
-        return box.relabelled_s is not None and self.world.now_s - box.relabelled_s < OLDEST_LIST_S
+        """Whether the market's lists may still tell the label that was under this id before."""
+        since_s = box.created_s if box.relabelled_s is None else box.relabelled_s
+        return self.world.now_s - since_s < OLDEST_LIST_S
 
     def _create_arrived(self, provider: str, asked: Request) -> None:
         label = asked.body.get("label") or asked.body.get("name") or ""
@@ -210,7 +215,7 @@ class Invariants:
             self._given_up(after)
         if after.state is LeaseState.GONE and was is not LeaseState.GONE:
             box = self.world.markets[after.provider].boxes.get(after.instance_id or "")
-            if box is not None and box.label == after.label:
+            if box is not None and box.label == after.label and box.back_s <= self._looked_s.get(box.key, 0.0):
                 self.violated("S5", f"lease {after.id} is gone, but {box.key} is {box.state.value}")
 
     def _intended(self, lease: Lease) -> None:

@@ -83,6 +83,8 @@ class Box:
     """A state that the market shows instead of the true one."""
     is_gone: bool = False
     gone_s: float = 0.0
+    back_s: float = 0.0
+    """When its destroy was undone."""
     told_to_go_s: float | None = None
     """When we first told the market to destroy it."""
     is_told_of: bool = False

@@ -182,7 +182,7 @@ class Market:
             return
         del self.past[box.id]
         self.boxes[box.id] = box
-        box.is_gone, box.wanted = False, True
+        box.is_gone, box.wanted, box.back_s = False, True, self.world.now_s
         self.world.trace("undone", box.key)
         self.boot(box, RESTART_S)
 

@@ -80,6 +80,7 @@ def run(
     faults = Faults(
         seed,
         until_s=scenario.length_s,
+        tick_s=scenario.tick_s,
         off=off,
         targets=("vastai", "runpod"),
         script=scenario.script,

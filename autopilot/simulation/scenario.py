@@ -15,12 +15,14 @@ from autopilot.engine.chronicle import Chronicle
 from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
 from autopilot.simulation.clock import at
-from autopilot.simulation.faults import LONGEST_TICK_S, Burst
+from autopilot.simulation.faults import Burst
 from autopilot.simulation.machines import Host
 
 GPU = "RTX 4090"
 HOUR_S = 3600.0
 LENGTH_S = 28 * HOUR_S
+TICKS_S = {15.0: 1, 20.0: 1, 30.0: 4, 60.0: 10}
+"""How long a tick lasts, and how often that is drawn: seeds with seldom ticks take less time to play."""
 D = Decimal
 
 
@@ -112,7 +114,7 @@ def drawn(seed: int) -> Scenario:
     return Scenario(
         tuple(sorted(wishes, key=lambda pair: pair[0])),
         limits,
-        luck.choices((15.0, 20.0, LONGEST_TICK_S), (1, 1, 6))[0],
+        luck.choices(*zip(*TICKS_S.items(), strict=True))[0],
     )
 
 

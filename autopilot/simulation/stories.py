@@ -70,6 +70,9 @@ STORIES: dict[str, Scenario] = {
     "cancelled while it loads": _story(wishes=((90.0, Move(JOB, JobStatus.CANCELLING)),), length_s=900.0),
     "cancelled while it runs": _story(minutes=60, wishes=((700.0, Move(JOB, JobStatus.CANCELLING)),), length_s=1500.0),
     "destroy does nothing": _story(faults={"D1": (0, 1)}),
+    "destroy of a stopped one does nothing": _story(
+        (500.0, "outbid"), minutes=10, faults={"D1": (0, 1, 2)}, length_s=3600.0
+    ),
     "destroy refused": _story(faults={"D2": (0, 1)}),
     "destroy's answer lost": _story(faults={"D3": (0,)}),
     "host vanishes": _story((500.0, "host vanishes"), minutes=10, length_s=3600.0),

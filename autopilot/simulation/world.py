@@ -50,7 +50,6 @@ class World:
         self.is_landing_late = False
         self.unreadable_pages: set[tuple[str, str]] = set()
         """Of each market's last list: (provider, token of the page)."""
-        """Markets whose last list could not be read."""
         self.network_luck = self._lucky(seed, "network")
         self.agent_luck = self._lucky(seed, "agents")
         self.event_luck = self._lucky(seed, "events")
