@@ -54,6 +54,11 @@ class BidView:
         self._seen = 0
 
     @property
+    def shows_running(self) -> bool:
+        """Whether the floor of the machine that runs is shown."""
+        return self._hosts is None
+
+    @property
     def ticks_seen(self) -> int:
         """How many floors of each machine are known, those before the run's start included."""
         return self._seen

@@ -160,6 +160,7 @@ class BidMapping:
             resume_s=terms.resume_s,
             checkpoint_s=terms.checkpoint_s,
             reserve_s=reserve_ticks * terms.tick_s,
+            shows_running=view.shows_running,
             lost_per_h=params.taken_per_h,
         )
         auction_tables(shape)

@@ -72,5 +72,8 @@ class AuctionShape:
     """A pause throws the work back to the last of checkpoints so far apart."""
     reserve_s: float
     """Kept free before the deadline when on-demand capacity is fallen back to."""
+    shows_running: bool = True
+    """Whether the floor of a machine is seen while one's own bid runs there; else its falls are not, and the bid that
+    was made is paid on."""
     lost_per_h: float = 0.0
     """Chance, an hour, that a machine is taken whatever is bid: on-demand renters, offers that end."""

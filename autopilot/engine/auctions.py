@@ -120,6 +120,7 @@ class Auctions:
             resume_s=params.resume_s,
             checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
             reserve_s=kind.step_s + params.on_demand_margin_s + params.detect_s + params.tick_lag_s,
+            shows_running=able.lists_held,
             lost_per_h=params.taken_per_h,
         )
         self._tables.want(job.id, wanted)

@@ -98,7 +98,7 @@ class Margins:
 
     move: float = 1.0
     """To another machine, as a share of what a step costs that runs."""
-    wait: float = 0.01
+    wait: float = 0.05
     """Not running, as a share of all that is expected to be paid otherwise, times the slack that is used up: a market
     that does not calm down as expected takes the slack with it, a step after the other."""
     rebid: float = 0.0
@@ -223,6 +223,8 @@ class _Pricing:
             to_run, to_pause = work + self.migrate - 1, work + self.migrate - self.resume
         run = self.tables.levels_row(table.run, self.next, to_run, elsewhere)
         paused = self.tables.levels_row(table.paused, self.next, to_pause, elsewhere)
+        if not self.tables.shape.shows_running:  # a floor that falls is not seen: the bid is paid on
+            run = [run[max(to, level)] for to in range(len(run))]
         better = [a - b for a, b in zip(run, paused, strict=True)]
         odds = table.odds[level]
         total, gains = 0.0, []

@@ -11,8 +11,10 @@ the mean, o = a step on demand, f = (w + d) · o, and E over the next level and 
 
 B is the least over bids (the floor times a ratio's edge below the ceiling, or none) of storage + E[pay + run; won] +
 E[paused; lost]. Where on-demand capacity must be started so that the deadline is kept, all is f (O = w · o): the guard
-is part of the model. Slack T − w is capped: more of it is worth nothing more. A machine that is started moves by the
-pooled jumps. What is kept of each is its mean over the next class.
+is part of the model. In a class in which nothing is to be had there is no B in S. Where the floors of machines that run
+are not shown (``shows_running``), R at a lower level counts as at the same: the bid is paid on. Slack T − w is capped:
+more of it is worth nothing more. A machine that is started moves by the pooled jumps. What is kept of each is its mean
+over the next class.
 """
 
 from __future__ import annotations
@@ -167,6 +169,7 @@ def _induced(shape: AuctionShape) -> tuple[Any, Any, list[tuple[Jumps, Any, Any]
     least_slack = 1 + loss + migrate + shape.reserve_s / step_s
     moves, others = (np.array(rows, np.float32) for rows in (floors.moves, floors.others))
     to_own_level = (np.arange(classes), np.searchsorted(floors.edges, floors.cheapest))
+    is_none = np.array(floors.cheapest) >= shape.ceiling
     machines = [_Machine(jumps, shape) for jumps in (floors.pooled, *(jumps for _, jumps in floors.own))]
     pool = machines[0]
     size = (SLACK_STEPS + 1, work_steps + 1, classes)
@@ -186,7 +189,7 @@ def _induced(shape: AuctionShape) -> tuple[Any, Any, list[tuple[Jumps, Any, Any]
         # Once the cheapest is held, what else there is costs more.
         to_run = np.matmul(others, read(pool.run, work + (migrate - 1)))
         to_pause = np.matmul(others, read(pool.paused, work + (migrate - resume)))
-        fresh = pool.option(to_run, to_pause)[:, *to_own_level] + storage
+        fresh = np.where(is_none, np.inf, pool.option(to_run, to_pause)[:, *to_own_level] + storage)
         begun = np.minimum(np.minimum(forced, start[slack - 1, work]), fresh)
         start[slack, work] = begun @ moves.T
         on_demand[slack, work] = np.minimum(on_demand_step + on_demand[slack, work - 1], begun) @ moves.T
@@ -197,6 +200,15 @@ def _induced(shape: AuctionShape) -> tuple[Any, Any, list[tuple[Jumps, Any, Any]
             machine.run[slack, work] = np.matmul(moves, np.minimum(leave, running + storage))
             machine.paused[slack, work] = np.matmul(moves, np.minimum(leave, resumed + storage))
     return start, on_demand, [(machine.jumps, machine.run, machine.paused) for machine in machines]
+
+
+def _without_falls(won: Any) -> Any:
+    """[level, bin, next level] where a lower level is not seen, and counts as the same."""
+    kept = won.copy()
+    for level in range(1, won.shape[2]):
+        kept[level, :, level] = won[level, :, : level + 1].sum(1)
+        kept[level, :, :level] = 0.0
+    return kept
 
 
 class _Machine:
@@ -216,10 +228,12 @@ class _Machine:
         else:
             rates = np.cumsum(kernel.sum(2) * np.array(shape.floors.ratios), 1) * typical
         pay = np.where(usable, rates * shape.floors.step_s / 3600, NEVER)
+        won = np.cumsum(kernel, 1)
+        self._is_shown = shape.shows_running
+        parts = (won, pay[:, :, None]) if self._is_shown else (_without_falls(won), -won, pay[:, :, None])
         # [bin, level, next level and 1 for what is paid]. The bins first: their least is quick to find, and products
         # stay so small that a BLAS starts no threads for them, which on a busy machine cost more than they bring.
-        gains = np.concatenate((np.cumsum(kernel, 1), pay[:, :, None]), axis=2).swapaxes(0, 1)
-        self._gains = gains.astype(np.float32)
+        self._gains = np.concatenate(parts, axis=2).swapaxes(0, 1).astype(np.float32)
         size = (SLACK_STEPS + 1, _work_steps(shape) + 1, classes, levels)
         self.run, self.paused = np.zeros(size, np.float32), np.zeros(size, np.float32)
 
@@ -228,9 +242,12 @@ class _Machine:
         import numpy as np
 
         rows, levels = run.shape[0] * run.shape[1], run.shape[2]
-        better = np.ones((levels + 1, rows), np.float32)
-        np.subtract(run.reshape(rows, levels).T, paused.reshape(rows, levels).T, out=better[:levels])
-        gain = np.minimum(np.matmul(self._gains, better).min(0), 0.0)
+        after = np.ones((self._gains.shape[2], rows), np.float32)
+        if self._is_shown:
+            np.subtract(run.reshape(rows, levels).T, paused.reshape(rows, levels).T, out=after[:levels])
+        else:
+            after[:levels], after[levels:-1] = run.reshape(rows, levels).T, paused.reshape(rows, levels).T
+        gain = np.minimum(np.matmul(self._gains, after).min(0), 0.0)
         return paused @ self._moves + gain.T.reshape(run.shape)
 
 

@@ -4,7 +4,8 @@
     P_0 = (Σ_m N_m + κ0 · prior) / (Σ_m n_m + κ0)      prior: the jump sizes of all levels, wherever one stands
     P_m = (N_m + κ · P_0) / (n_m + κ)                  each machine's own, shrunk to the pool (empirical Bayes)
 
-What else there is to rent is a class of the cheapest floor that is seen, and a Markov chain as well.
+What else there is to rent is a class of the cheapest floor that is seen, and a Markov chain as well; where there was
+nothing to be had at times, that is a class of its own.
 
 Levels lie densely where floors usually are and ever wider above: a floor's distance from its calm state is what tells
 of the next jump.
@@ -27,7 +28,7 @@ FIRST_LEVEL, LEVEL_GROWTH = 0.015, 1.55
 HIGHEST_EDGE = 0.93
 """Of the on-demand rate; levels end there, at that rate, and above."""
 CLASSES = 4
-"""Of the cheapest floor that can be had: equally frequent ones."""
+"""Of the cheapest floor that can be had: equally frequent ones, and one more for nothing below the on-demand rate."""
 CLASS_WEIGHT = 5.0
 """What is taken for granted of the classes' moves weighs as much as so many steps."""
 
@@ -162,7 +163,10 @@ def _elsewhere(shown: Any, weight: Any, on_demand_rate: float) -> tuple[Row, Row
 
     none = np.full((2, shown.shape[1]), np.inf)
     first, second = np.minimum(np.sort(np.vstack((shown, none)), axis=0)[:2], 2 * on_demand_rate)
-    edges = np.unique(np.quantile(first, np.arange(1, CLASSES) / CLASSES))
+    there = first[first <= on_demand_rate]
+    edges = np.unique(np.quantile(there, np.arange(1, CLASSES) / CLASSES)) if len(there) else np.array(())
+    if len(there) < len(first):
+        edges = np.append(edges, on_demand_rate)
     count = len(edges) + 1
     of_first, of_second = np.searchsorted(edges, first), np.searchsorted(edges, second)
     members = [first[of_first == number] for number in range(count)]

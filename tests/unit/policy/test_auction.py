@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import nan
 
 import pytest
 from hypothesis import given, settings
@@ -144,3 +145,23 @@ def test_equal_shapes_share_one_table_and_equal_tables_agree(shape: AuctionShape
     again = replace(shape)
     assert auction_tables(again) is auction_tables(shape)
     assert AuctionTables(again).start == auction_tables(shape).start
+
+
+def test_where_a_fall_is_not_seen_a_dear_bid_is_paid_on(shape: AuctionShape) -> None:
+    def staying(of: AuctionShape) -> float:
+        quoted = priced(of, 90, 40, Spot("x", 0.3), held=Held.RUNNING, machine="x", is_set_up=True, bid=0.3)
+        assert quoted.stay is not None
+        return quoted.stay.cost
+
+    assert staying(replace(shape, shows_running=False)) > staying(shape) * 1.01
+
+
+def test_where_nothing_is_to_be_had_waiting_is_not_for_what_was_usual(shape: AuctionShape) -> None:
+    row, away = floors(1), [*floors(2)]
+    for step in range(300, 700):
+        row[step] = away[step] = nan
+    sparse = replace(shape, floors=estimate({"a": row, "b": away}, STEP_S, ON_DEMAND, FloorFit()))
+    empty = quotes(auction_tables(sparse), Standing(60 * STEP_S, 40 * STEP_S), ())
+    some = priced(sparse, 60, 40)
+    assert empty.release.cost > some.release.cost * 1.1
+    assert empty.release.cost > 0.9 * empty.on_demand.cost

@@ -86,3 +86,15 @@ def test_equal_floors_make_equal_outlooks(row: list[float]) -> None:
     one, other = (estimate({"a": row}, STEP_S, 1.0, FIT) for _ in range(2))
     assert one == other
     assert hash(one) == hash(other)
+
+
+def test_nothing_to_be_had_is_a_class_of_its_own() -> None:
+    here, gone = walk(1, 0.1), walk(2, 0.1)
+    for step in range(100, 140):
+        here[step] = gone[step] = nan
+    outlook = estimate({"a": here, "b": gone}, STEP_S, 1.0, FIT)
+    assert outlook.classes[-1] == 1.0
+    assert outlook.cheapest[-1] > 1.0
+    assert outlook.moves[-1][-1] > 0.8
+    always = estimate({"a": walk(1, 0.1), "b": gone}, STEP_S, 1.0, FIT)
+    assert max(always.cheapest) < 1.0
