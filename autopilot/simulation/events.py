@@ -204,6 +204,14 @@ def _kill(world: World) -> None:
     world.kill_daemon(20.0)
 
 
+def _die_as_soon_as_it_rents(world: World) -> None:
+    """For longer than a permit lasts, and before the answer to the create is here."""
+    if any(world.boxes()):
+        world.kill_daemon(3600.0)
+    else:
+        world.loop.after(0.01, _die_as_soon_as_it_rents, world)
+
+
 def _die_for_good(world: World) -> None:
     world.kill_daemon(None)
 
@@ -235,6 +243,7 @@ ACTS = {
     "host vanishes": _host_vanishes,
     "user destroys": _user_destroys,
     "kill": _kill,
+    "dies as soon as it rents": _die_as_soon_as_it_rents,
     "dies for good": _die_for_good,
     "freeze": _freeze,
     "restart": _restart,

@@ -51,6 +51,9 @@ STORIES: dict[str, Scenario] = {
     "create on demand": _story(spot_policy=SpotPolicy.ON_DEMAND),
     "create takes effect, then a 500": _story(faults={"A1": (0,)}),
     "create takes effect, answer lost": _story(faults={"A2": (0,)}),
+    "create lands, nobody knows, it ends itself": _story(
+        (40.0, "dies as soon as it rents"), bursts=(_outage("C2", 0.0, 300.0, "runpod"),), length_s=6000.0
+    ),
     "create refused with an id": _story(faults={"A3": (0,)}),
     "create lands late": _story(faults={"A4": (0,)}, length_s=3000.0),
     "create makes two": _story(faults={"A5": (0,)}),
