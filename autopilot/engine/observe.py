@@ -41,7 +41,7 @@ class Reading:
     absent: frozenset[str] = field(default=frozenset())
     """Instance ids that the list does not show although it should."""
     confirmed_gone: frozenset[str] = field(default=frozenset())
-    """Those of them for which a single read said plainly that there is none."""
+    """Those of them for which a single read said plainly that there is none, or that it is somebody else's."""
 
     @property
     def known(self) -> bool:
@@ -99,7 +99,8 @@ class Watch:
             and lease.acquired_at is not None
             and begun_at - lease.acquired_at >= VISIBLE_AFTER * (lease.state is not LeaseState.DESTROY_SENT)
         ]
-        confirmed = await asyncio.gather(*(self._is_gone(lease) for lease in missing if lease.absences >= 1))
+        doubted = (lease for lease in missing if lease.absences >= 1 or lease.instance_id in shown)
+        confirmed = await asyncio.gather(*(self._is_gone(lease) for lease in doubted))
         self.last = Reading(
             self.provider.name,
             begun_at,

@@ -58,8 +58,8 @@ TOLD_AGAIN_S = 1500.0
 """The longest pause between two destroys of one machine, and two ticks that do not come to it."""
 LANDS_AT_ONCE_S = 60.0
 TAIL_S = 120.0
-OLDEST_LIST_S = STALE_S + 60.0
-"""A list may be as old as it gets, and then a destroy is on its way."""
+ON_ITS_WAY_S = 180.0
+"""From the list that a decision goes by to the call that it leads to."""
 SLOW_END_S = 1800.0
 """Beyond that, where its market does not carry out what it asks for."""
 CHECKED_EVERY_S = 60.0
@@ -138,9 +138,16 @@ class Invariants:
             self._paced(provider, asked, client)
 
     def _is_news(self, box: Box) -> bool:
-        """Whether the market's lists may still tell the label that was under this id before."""
-        since_s = box.created_s if box.relabelled_s is None else box.relabelled_s
-        return self.world.now_s - since_s < OLDEST_LIST_S
+        """Whether no list need have told yet whose it is."""
+        return box.shown_as_others_s is None or self.world.now_s - box.shown_as_others_s < ON_ITS_WAY_S
+
+    def list_read(self, provider: str) -> None:
+        """The daemon gets a list that can be read, which may be as old as lists get."""
+        for box in self.world.markets[provider].boxes.values():
+            if box.shown_as_others_s is None and not is_ours(box.label, INSTALL_ID):
+                since_s = box.created_s if box.relabelled_s is None else box.relabelled_s
+                if self.world.now_s - since_s >= STALE_S:
+                    box.shown_as_others_s = self.world.now_s
 
     def _create_arrived(self, provider: str, asked: Request) -> None:
         label = asked.body.get("label") or asked.body.get("name") or ""
@@ -219,7 +226,7 @@ class Invariants:
                 self.violated("S5", f"lease {after.id} is gone, but {box.key} is {box.state.value}")
 
     def _intended(self, lease: Lease) -> None:
-        if any(lease.provider == provider for provider, _ in self.world.unreadable_pages):
+        if self.world.is_unreadable(lease.provider):
             self.violated("S7", f"an intent for {lease.provider}, whose last list could not be read")
 
     def _given_up(self, lease: Lease) -> None:

@@ -95,6 +95,8 @@ class Box:
     """It landed when nobody could reckon with it any more."""
     relabelled_s: float | None = None
     """When its user made it his own."""
+    shown_as_others_s: float | None = None
+    """Of a machine that is not ours: since when the daemon has a list that surely says so."""
     is_suspended: bool = False
     is_broken: str = ""
     """How its work goes wrong: fails, hangs, crawls."""

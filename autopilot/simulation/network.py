@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 """When clients give up."""
+_MORE = '"next_token": "'
+"""In a page of a list that is not its last."""
 CHANGES = frozenset({"create", "bid", "start", "stop", "destroy"})
 
 
@@ -111,6 +113,8 @@ class Line:
         if world.faults.hits("C4"):
             found = self._mangled(plain)
             self._unreadable(asked)
+        if asked.kind == "list" and not world.is_unreadable(self.provider) and _MORE not in plain.text:
+            world.check.list_read(self.provider)
         if fate in ("", "500"):
             loop.after(back_s, _settle, answer, found)
             if rented is not None and found is plain and not fate:

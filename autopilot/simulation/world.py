@@ -123,6 +123,9 @@ class World:
         """That page of the market's list is no answer to go by."""
         self.unreadable_pages.add((provider, page))
 
+    def is_unreadable(self, provider: str) -> bool:
+        return any(of == provider for of, _ in self.unreadable_pages)
+
     def reads(self, provider: str, page: str) -> None:
         """A list is begun anew with its first page, and each page when it is asked for again."""
         self.unreadable_pages = {

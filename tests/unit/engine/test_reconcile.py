@@ -97,6 +97,15 @@ def test_absences_are_counted_in_a_row() -> None:
     assert names(again) == ["LeaseAbsent"]
 
 
+@pytest.mark.parametrize(("confirmed", "events"), [(GONE_ID, ["LeaseAbsent", "LeaseGone"]), ((), ["LeaseAbsent"])])
+def test_a_machine_under_another_label_is_given_up_once_a_single_read_agrees(
+    confirmed: frozenset[str], events: list[str]
+) -> None:
+    taken = replace(an_instance(LEASE), label="my-own-machine")
+    reading = a_reading(taken, begun_at=at(100), absent=GONE_ID, confirmed_gone=frozenset(confirmed))
+    assert names(told(LEASE, reading, now=101)) == events
+
+
 def test_absences_from_before_it_was_found_again_do_not_count() -> None:
     gone = a_lease(state=LeaseState.GONE, instance_id="77", absences=2, absent_at=at(100))
     found = evolve_lease(gone, e.InstanceFound(gone.id, "77", at(500)))
