@@ -47,8 +47,9 @@ class Standing:
     """Work that a pause now would throw back."""
     worst_extra_s: float = 0.0
     """Work that there may be beyond the estimate."""
-    slack_used: float = 0.0
-    """Share of the slack that there was when the job was submitted."""
+    scarcity: float = 0.0
+    """Of slack: the share that is used up of what there was when the job was submitted, times hours of work to each
+    hour of that."""
     held: Held = Held.NOTHING
     machine: str = ""
     """The spot machine that is held."""
@@ -98,9 +99,9 @@ class Margins:
 
     move: float = 1.0
     """To another machine, as a share of what a step costs that runs."""
-    wait: float = 0.05
-    """Not running, as a share of all that is expected to be paid otherwise, times the slack that is used up: a market
-    that does not calm down as expected takes the slack with it, a step after the other."""
+    wait: float = 0.005
+    """Not running, as a share of all that is expected to be paid otherwise, times the scarcity of slack: a market that
+    does not calm down as expected takes the slack with it, a step after the other."""
     rebid: float = 0.0
     """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
 
@@ -138,7 +139,7 @@ def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) 
     waiting, cost = min(idle, key=lambda each: each[1])
     margin = 0.0
     if best is not quoted.on_demand or standing.held is Held.ON_DEMAND:
-        margin = margins.wait * standing.slack_used * least
+        margin = margins.wait * standing.scarcity * least
     return waiting if cost < least - margin else best
 
 

@@ -83,7 +83,7 @@ class _Auctioned:
             work_s=force.work_s,
             thrown_back_s=max((job.work_done - saved).total_seconds(), 0.0) if held is Held.RUNNING else 0.0,
             worst_extra_s=force.upper_work_s - force.work_s,
-            slack_used=self._slack_used(),
+            scarcity=self._scarcity(),
             held=held,
             machine=main.machine_id if main is not None and main.is_spot else "",
             is_set_up=main is not None and main.agent_boot > 0,
@@ -99,13 +99,14 @@ class _Auctioned:
         more = (storage * (self.force.work_s + self.shape.migrate_s) + slower_s * rate) / 3600
         return Spot(machine, float(way.offer.floor), float(way.traffic) + more)
 
-    def _slack_used(self) -> float:
+    def _scarcity(self) -> float:
+        """Of slack, as ``Standing`` has it."""
         spec = self.job.spec
         assert spec.deadline is not None
         assert spec.work_estimate is not None
-        whole_s = (spec.deadline - self.job.submitted_at - spec.work_estimate).total_seconds()
-        left_s = self.force.left_s - self.force.work_s
-        return min(max(1.0 - left_s / whole_s, 0.0), 1.0) if whole_s > 0.0 else 1.0
+        whole_s = max((spec.deadline - self.job.submitted_at - spec.work_estimate).total_seconds(), 1.0)
+        used = min(max(1.0 - (self.force.left_s - self.force.work_s) / whole_s, 0.0), 1.0)
+        return used * spec.work_estimate.total_seconds() / whole_s
 
     def _own_floor(self, main: Lease) -> float | None:
         """Of the machine that we hold, where the market's floor of it does not echo our own bid."""

@@ -60,9 +60,9 @@ class Params:
     """At an auction: chance, an hour, to lose a machine whatever was bid, to an on-demand renter or with its host."""
     move_margin: float = 0.5
     """At an auction: another machine must promise to save so much of what a step on it costs."""
-    wait_margin: float = 0.05
+    wait_margin: float = 0.005
     """At an auction: waiting must promise to save such a share of all that remains, times the share of the first slack
-    that is used up."""
+    that is used up, times hours of work to each hour of that slack."""
     rebid_margin: float = 0.0
     """As ``move_margin``, for another bid on a machine that runs."""
     rebid_gap_s: float = 300
