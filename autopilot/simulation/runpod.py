@@ -84,14 +84,14 @@ class Runpod:
             return Raw(200, luck.choice(NOT_A_LIST))
         if faults.hits("B3"):
             rows = self._snapshots.one(faults.luck("B3"))
+        if rows and faults.hits("B4"):
+            rows = rows[:-1]
         if rows and faults.hits("B6"):
             changed = drifted(rows[0], faults.luck("B6"), _DRIFTING)
             is_read = all(changed.get(name) == rows[0][name] for name in _NEEDED)
             rows = [changed, *rows[1:]]
             if not is_read:
                 self.world.spoil(self.market.provider)
-        if rows and faults.hits("B4"):
-            rows = rows[:-1]
         return _data({"myself": {"clientBalance": 500.0, "pods": rows}})
 
     def _show(self, asked: Request) -> Raw:
