@@ -42,6 +42,8 @@ class Reading:
     """Instance ids that the list does not show although it should."""
     confirmed_gone: frozenset[str] = field(default=frozenset())
     """Those of them for which a single read said plainly that there is none, or that it is somebody else's."""
+    taken_over: frozenset[str] = field(default=frozenset())
+    """Those of them that both the list and a single read show under another label."""
 
     @property
     def known(self) -> bool:
@@ -50,6 +52,13 @@ class Reading:
     @property
     def out_of_credit(self) -> bool:
         return self.credit is not None and self.credit <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """What a single read said; None: there is no such instance."""
+
+    instance: Instance | None
 
 
 class Watch:
@@ -99,15 +108,21 @@ class Watch:
             and lease.acquired_at is not None
             and begun_at - lease.acquired_at >= VISIBLE_AFTER * (lease.state is not LeaseState.DESTROY_SENT)
         ]
-        doubted = (lease for lease in missing if lease.absences >= 1 or lease.instance_id in shown)
-        confirmed = await asyncio.gather(*(self._is_gone(lease) for lease in doubted))
+        doubted = [lease for lease in missing if lease.absences >= 1 or lease.instance_id in shown]
+        alone = await asyncio.gather(*(self._read_alone(lease) for lease in doubted))
+        not_ours = [
+            (lease.instance_id, read.instance is not None and lease.instance_id in shown)
+            for lease, read in zip(doubted, alone, strict=True)
+            if lease.instance_id and read is not None and not (read.instance and lease.is_of(read.instance))
+        ]
         self.last = Reading(
             self.provider.name,
             begun_at,
             instances,
             credit=self._credit,
             absent=frozenset(lease.instance_id for lease in missing if lease.instance_id),
-            confirmed_gone=frozenset(instance_id for instance_id in confirmed if instance_id is not None),
+            confirmed_gone=frozenset(instance_id for instance_id, _ in not_ours),
+            taken_over=frozenset(instance_id for instance_id, has_other_label in not_ours if has_other_label),
         )
         return self.last
 
@@ -135,14 +150,14 @@ class Watch:
             self._credit = (await self.provider.account()).credit
             self._credit_at = now
 
-    async def _is_gone(self, lease: Lease) -> str | None:
+    async def _read_alone(self, lease: Lease) -> _Alone | None:
+        """None when the market does not say."""
         assert lease.instance_id is not None, "only rented leases can be missing"
         try:
             async with asyncio.timeout(READ_WAIT_REAL_S):
-                instance = await self.provider.instance(lease.instance_id)
+                return _Alone(await self.provider.instance(lease.instance_id))
         except (MarketUnknown, TimeoutError):
             return None
-        return None if instance is not None and lease.is_of(instance) else lease.instance_id
 
 
 def _any_newly_stopped(leases: Iterable[Lease], instances: Iterable[Instance]) -> bool:

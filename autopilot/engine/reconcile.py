@@ -69,14 +69,13 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
 def _absence(lease: Lease, reading: Reading) -> Iterator[e.Event]:
     """Gone = absent from two complete lists far enough apart, and from a single read after the second.
 
-    Where the list shows another label under its id, and the single read as well, that is enough: it must not be
-    touched from then on.
+    Where one list and a single read both show it under another label, that is enough: it must not be touched from then
+    on.
     """
-    assert reading.instances is not None, "an unknown market shows no absence"
     again = lease.absent_at is not None and reading.begun_at - lease.absent_at >= ABSENCE_GAP
-    is_others = any(instance.instance_id == lease.instance_id for instance in reading.instances)
     yield e.LeaseAbsent(lease.id, reading.begun_at)
-    if lease.instance_id in reading.confirmed_gone and (is_others or (lease.absences >= 1 and again)):
+    is_confirmed = lease.absences >= 1 and again and lease.instance_id in reading.confirmed_gone
+    if is_confirmed or lease.instance_id in reading.taken_over:
         yield e.LeaseGone(lease.id, reading.begun_at)
 
 

@@ -13,6 +13,7 @@ WRONG_STATES = ("exited", "offline", "unknown", "null", "loading")
 FLAPPING_S = 30.0
 LOOKS_EVERY_S = 30.0
 OTHERS_STAY_S = 600.0, 14_400.0
+"""The shortest and the longest."""
 
 
 class Events:
@@ -107,9 +108,8 @@ class Events:
     def _others_come(self, market: Market) -> None:
         """Machines of the account that are none of ours, for a while: sometimes more than fit on a page."""
         host = self.luck.choice(list(market.hosts.values()))
-        terms = {"rate": host.on_demand, "disk_gb": 20, "onstart": "", "is_spot": False}
         for number in range(self.luck.choice((1, 1, 2, 30))):
-            other = market.rent(host, label=f"others-{number}", **terms)  # type: ignore[arg-type]
+            other = market.rent_to_others(host, f"others-{number}")
             self.world.loop.after(self.luck.uniform(*OTHERS_STAY_S), self._other_goes, other)
 
     def _other_goes(self, other: Box) -> None:

@@ -19,7 +19,7 @@ from autopilot.providers.vastai import pacing as vastai_pacing
 from autopilot.simulation.books import dollars
 from autopilot.simulation.clock import at
 from autopilot.simulation.daemon import INSTALL_ID, SENTINEL_KEY
-from autopilot.simulation.machines import Box, State
+from autopilot.simulation.machines import REUSED_LABEL, Box, State
 from autopilot.simulation.wire import STALE_S, Request
 from autopilot.store.memory.tables import Tables
 
@@ -138,7 +138,9 @@ class Invariants:
             self._paced(provider, asked, client)
 
     def _is_news(self, box: Box) -> bool:
-        """Whether no list need have told yet whose it is."""
+        """Whether it was ours, or its id was, and no list need have told yet that this is over."""
+        if box.relabelled_s is None and box.label != REUSED_LABEL:
+            return False
         return box.shown_as_others_s is None or self.world.now_s - box.shown_as_others_s < ON_ITS_WAY_S
 
     def list_read(self, provider: str) -> None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from autopilot.simulation.agents import SimAgent
 
 
+REUSED_LABEL = "others-again"
+"""Of a machine that got an id of ours anew."""
+
+
 class State(Enum):
     LOADING = "loading"
     RUNNING = "running"

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import storage_rate
-from autopilot.simulation.machines import Box, Host, State
+from autopilot.simulation.machines import REUSED_LABEL, Box, Host, State
 
 if TYPE_CHECKING:
     from autopilot.simulation.world import World
 
 MILLI = Decimal("0.001")
 REUSED_AFTER_S = 90.0
-REUSED_LABEL = "others-again"
 THE_USERS_LABEL = "my-own-machine"
 TAKEN_FOR_DESTROYED = frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE})
 RESTART_S = (20.0, 90.0)
@@ -173,8 +172,11 @@ class Market:
             return
         del self.past[gone.id]
         self.past[f"{gone.id} before"] = gone
-        terms = {"rate": gone.host.on_demand, "disk_gb": 20, "onstart": "", "is_spot": False}
-        self.rent(gone.host, label=REUSED_LABEL, id_=gone.id, **terms)  # type: ignore[arg-type]
+        self.rent_to_others(gone.host, REUSED_LABEL, id_=gone.id)
+
+    def rent_to_others(self, host: Host, label: str, *, id_: str | None = None) -> Box:
+        """On demand, on our account, and none of ours."""
+        return self.rent(host, label=label, is_spot=False, rate=host.on_demand, disk_gb=20, onstart="", id_=id_)
 
     def bring_to_life(self, box: Box) -> None:
         """What was destroyed is there again, and runs."""

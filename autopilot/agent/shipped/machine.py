@@ -277,5 +277,5 @@ class Machine:
 
     def _failed(self, what: str, now: float) -> None:
         self.failures[what] = self.failures.get(what, 0) + 1
-        wait_s = min(RETRY_FIRST_S * 2 ** (self.failures[what] - 1), RETRY_MOST_S)
+        wait_s = min(RETRY_FIRST_S * 2 ** min(self.failures[what] - 1, 10), RETRY_MOST_S)
         self.not_before[what] = now + max(wait_s, 0.25 * self.second)

@@ -296,3 +296,13 @@ def test_orders_that_are_not_whole_are_refused(change: dict[str, Any]) -> None:
 @given(st.binary(max_size=200))
 def test_noise_is_no_orders(data: bytes) -> None:
     assert parse_orders(data) is None
+
+
+def test_what_fails_for_ever_is_tried_for_ever() -> None:
+    m, now = machine(), 0.0
+    for seq in range(1, 1101):
+        m.orders_received(orders(seq=seq), now)
+        assert m.decide(now) == "restore"
+        m.task_done("restore", False, now)
+        assert now < m.not_before["restore"] <= now + 300
+        now = m.not_before["restore"]
