@@ -14,8 +14,9 @@ from math import inf
 from autopilot.domain.floors import RATIO_EDGES
 from autopilot.policy.auction_tables import AuctionTables, LevelOdds, MachineTable
 
-UNSEEN_MARKUP = 1.1
-"""A machine that runs and whose floor is not shown, for it echoes our own bid, is taken to be won by so much."""
+UNSEEN_MARKUP = 1.02
+"""A machine that runs and whose floor is not shown, for it echoes our own bid, is taken to be won by so much: little,
+for who thinks himself far above the floor stays where he is outbid next."""
 
 
 class Held(Enum):
@@ -97,7 +98,7 @@ class Margins:
     Each comparison is one of estimates, and the least of several estimates is too low at the mean.
     """
 
-    move: float = 1.0
+    move: float = 0.0
     """To another machine, as a share of what a step costs that runs."""
     wait: float = 0.005
     """Not running, as a share of all that is expected to be paid otherwise, times the scarcity of slack: a market that

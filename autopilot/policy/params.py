@@ -58,7 +58,7 @@ class Params:
     """At an auction a bid is at least the floor times this: what we see of it is older than the next rival."""
     taken_per_h: float = 0.05
     """At an auction: chance, an hour, to lose a machine whatever was bid, to an on-demand renter or with its host."""
-    move_margin: float = 0.5
+    move_margin: float = 0.0
     """At an auction: another machine must promise to save so much of what a step on it costs."""
     wait_margin: float = 0.005
     """At an auction: waiting must promise to save such a share of all that remains, times the share of the first slack
