@@ -132,6 +132,7 @@ async def test_stopped_it_leaves_no_process_of_the_job(world: World) -> None:
     await lease.order(role="save_and_stop")
     await lease.until("saved", lambda beat: beat.saved)
     await eventually(lambda: host.processes() == [agent.pid], "only the agent is left")
+    assert agent.poll() is None
 
 
 async def test_a_failing_job_and_a_failing_setup_are_reported(world: World) -> None:

@@ -90,6 +90,7 @@ async def test_a_parked_job_can_be_cancelled(world: World) -> None:
     await until_parked(world)
     await world.jobs.cancel("train")
     await world.until_over(JobStatus.CANCELLED)
+    assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")
 
 
 async def test_an_agent_that_never_saves_does_not_outlive_the_budget(world: World) -> None:

@@ -71,6 +71,7 @@ async def test_cancel_while_running(world: World) -> None:
     await world.running()
     await world.jobs.cancel("train")
     await world.until_over(JobStatus.CANCELLED)
+    assert world.creates() == 1
 
 
 async def test_cancel_while_paused(world: World) -> None:
@@ -97,6 +98,7 @@ async def test_a_cancelled_job_stays_cancelled_whatever_its_agent_says(world: Wo
     await world.fault("destroy", "http_500", times=4)
     await world.jobs.cancel("train")
     await world.until_over(JobStatus.CANCELLED)
+    assert world.creates() == 1
 
 
 async def test_an_orphan_of_ours_is_swept_at_the_second_pass_and_a_stranger_never(world: World) -> None:
