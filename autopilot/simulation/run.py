@@ -33,6 +33,7 @@ MARGIN_S = 600.0
 ENDS_S = 1.5 * HOUR_S
 BILLS_S = 4 * 24 * HOUR_S
 RECONCILES_S = 1200.0
+STOPS_S = 200.0
 SILENCE_S = 73 * HOUR_S
 TOLERANCE = Decimal("0.01")
 TOLERANCE_SHARE = Decimal("0.001")
@@ -171,15 +172,18 @@ class Play:
         return all(job.status.is_final for job in jobs) and not self._ours() and not self._live()
 
     async def _settle_bills(self) -> None:
-        world = self.world
-        world.stop_daemon()
-        await asyncio.sleep(200)
-        await asyncio.sleep(BILLS_S)
-        world.start_daemon()
-        await asyncio.sleep(RECONCILES_S)
+        await self._reconciled_after(BILLS_S)
         if self._unbilled():
             # What only the bill tells of counts as rented until now; three days without a line say that it is not.
-            await asyncio.sleep(SILENCE_S)
+            await self._reconciled_after(SILENCE_S)
+
+    async def _reconciled_after(self, without_daemon_s: float) -> None:
+        """Nothing happens meanwhile that a daemon would have to look at."""
+        world = self.world
+        world.stop_daemon()
+        await asyncio.sleep(STOPS_S + without_daemon_s)
+        world.start_daemon()
+        await asyncio.sleep(RECONCILES_S)
 
     # --- what must hold in the end
 
