@@ -26,10 +26,13 @@ def _decimal(literal: str) -> Decimal | None:
         return None
 
 
+_JSON = json.JSONDecoder(parse_float=_decimal, parse_constant=lambda _: None)
+
+
 def decode(text: str) -> Any:
     """JSON with fractions as ``Decimal``; NaN and infinities read as None. Raises ``Unreadable``."""
     try:
-        return json.loads(text, parse_float=_decimal, parse_constant=lambda _: None)
+        return _JSON.decode(text)
     except (ValueError, RecursionError) as error:
         raise Unreadable("not JSON") from error
 

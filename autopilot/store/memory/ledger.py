@@ -30,8 +30,7 @@ class LedgerQueries(Queries):
     async def totals(self, day: date) -> Totals:
         tables = self._reading()
         first, after = _month_of(day)
-        days = (first + timedelta(days=n) for n in range((after - first).days))
-        month = sum((tables.spent_on.get(each) or ZERO for each in days), ZERO)
+        month = sum((tables.spent_on.get(each) or ZERO for each in tables.spent_on if first <= each < after), ZERO)
         return Totals(day=tables.spent_on.get(day) or ZERO, month=month)
 
 
