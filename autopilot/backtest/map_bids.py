@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from math import isinf, nan
+from math import ceil, isinf, nan
 
 from autopilot.backtest.bids import BidChooser, BidView
 from autopilot.backtest.choices import Choice
@@ -29,6 +29,8 @@ from autopilot.policy.floors import TUNABLE, FloorFit, estimate
 ON_DEMAND_MACHINE = "on-demand"
 REFIT_S = 8 * 3600.0
 """So often the floors seen meanwhile are learnt from, too: a market need not stay as it was."""
+MOST_STEPS = 1000
+"""Of a table, for the work: in more, steps are longer than ticks. A table of so many takes some 50 MB."""
 BID_UNIT = Decimal("0.000001")
 CEILING = Decimal("0.999")
 """On suites no on-demand renter displaces a bid: it needs only be the lower price."""
@@ -77,6 +79,7 @@ class BidMapping:
         self._numbers = {machine: number for number, machine in enumerate(terms.machines)}
         self._auction: AuctionShape | None = None
         self._refit_ticks = int(REFIT_S / terms.tick_s)
+        self._step_ticks = max(ceil(told.work_s / MOST_STEPS / terms.tick_s), 1)
 
     def choose(self, view: BidView) -> Choice | SpotAt:
         now = ORIGIN + self._tick * view.tick
@@ -143,11 +146,12 @@ class BidMapping:
     def _shape(self, view: BidView) -> AuctionShape:
         """The tables' shape from the floors before the run; the tables are made here, before the first decision."""
         terms, told, params = self._terms, self._told, self._session.params
-        rows = (view.history(number, view.ticks_seen) for number in range(len(terms.machines)))
+        machines, every = range(len(terms.machines)), self._step_ticks
+        # Taken from the newest floor back: that one is always learnt from.
+        rows = (view.history(number, view.ticks_seen)[::-1][::every][::-1] for number in machines)
         floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
-        outlook = estimate(
-            dict(zip(terms.machines, floors, strict=True)), terms.tick_s, terms.on_demand_rate, self._fit
-        )
+        step_s = every * terms.tick_s
+        outlook = estimate(dict(zip(terms.machines, floors, strict=True)), step_s, terms.on_demand_rate, self._fit)
         reserve_ticks = 1 + told.lag_ticks + vanishing_ticks(told.vanish)
         shape = AuctionShape(
             outlook,

@@ -36,6 +36,7 @@ GB_MONTH = Decimal(720)
 """A disk of this many GB at $1/GB-month costs $1/h: storage is priced in $/h on suites."""
 NO_LIMITS = Limits(None, None, None, 10, 10**9, 10**9)
 NEVER_S = 1e8
+NEVER = datetime.max.replace(tzinfo=UTC)
 VANISH_RISK = 1e-6
 """So unlikely may it be that every on-demand offer of the last ticks vanishes."""
 
@@ -113,6 +114,8 @@ class Session:
         """The new machine is there, and the old one gone, at once."""
         self.before = self.job.main
         lease = intended_lease(self.job, replace(action, slot=Slot.MAIN), "", MARKET, self._ids, now, self.params)
+        # A suite's machines have no fuse: how long one may live is the daemon's rule, not the market's.
+        lease = replace(lease, not_after=NEVER)
         job = evolve(replace(self.job, leases=()), e.LeaseIntended(lease, now))
         self.job = evolve(job, e.LeaseAcquired(lease.id, lease.id, now))
 

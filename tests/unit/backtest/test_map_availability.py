@@ -17,6 +17,7 @@ from autopilot.backtest.outcome import Outcome
 from autopilot.backtest.perturbation import EXACT, Perturbation
 from autopilot.backtest.session import VANISH_RISK, physics
 from autopilot.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilityTerms, ticks_until, whole_ticks
+from autopilot.engine.actions import LONGEST_LIFE
 from autopilot.policy.params import Params
 from autopilot.policy.prior import PHASES
 
@@ -154,6 +155,17 @@ def test_without_spot_it_costs_what_on_demand_does() -> None:
     outcome = trial.played(bytes(trial.run.ticks))
     assert (outcome.status, outcome.spot) == ("finished", 0)
     assert outcome.cost == pytest.approx(25 / 6 * 3.0)
+
+
+def test_a_run_goes_on_for_longer_than_the_daemon_lets_one_machine_live() -> None:
+    hours = LONGEST_LIFE.total_seconds() / 3600 + 20
+    terms = AvailabilityTerms(1800.0, 0.9, 3.0)
+    run = AvailabilityRun(0, 0, int(2 * hours) + 10, hours * 3600, (hours + 3) * 3600, 0.0)
+    told = AvailabilityJob(run.work_s, run.deadline_s, 0.0)
+    for trace, rate in ((bytes(run.ticks), 3.0), (b"\1" * run.ticks, 0.9)):
+        outcome = play_availability(terms, run, trace, start_on_availability(terms, told, {}, PHASES), told, EXACT)
+        assert (outcome.status, outcome.migrations) == ("finished", 0)
+        assert outcome.cost == pytest.approx(hours * rate)
 
 
 def test_a_run_is_the_same_when_it_is_played_again() -> None:
