@@ -5,28 +5,26 @@ from __future__ import annotations
 import pytest
 from small_suites import bid_body
 
+from autopilot.backtest.bids import BidChooser
 from autopilot.backtest.map_bids import MOST_STEPS, BidMapping
 from autopilot.backtest.play import Conditions, play
-from autopilot.backtest.suite import BidSuite
+from autopilot.backtest.suite import BidJob, BidTerms, Job, Terms
 from autopilot.backtest.suite_file import suite_from
 
 WORK_H = 10
 
 
 @pytest.mark.parametrize(("tick_s", "step_ticks"), [(300, 1), (20, 2)])
-def test_steps_are_ticks_until_there_would_be_too_many(
-    tick_s: int, step_ticks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_are_ticks_until_there_would_be_too_many(tick_s: int, step_ticks: int) -> None:
     """At ten hours of work 20 s make 1,800 steps, at 300 s 120."""
-    steps: list[float] = []
-    shaped = BidMapping._shape
+    played: list[BidMapping] = []
 
-    def watched(self: BidMapping, view: object) -> object:
-        shape = shaped(self, view)  # type: ignore[arg-type]
-        steps.append(shape.floors.step_s)
-        return shape
+    def start(terms: Terms, told: Job) -> BidChooser:
+        assert isinstance(terms, BidTerms)
+        assert isinstance(told, BidJob)
+        played.append(BidMapping(terms, told, {}))
+        return played[0].choose
 
-    monkeypatch.setattr(BidMapping, "_shape", watched)
     ticks = 16 * 3600 // tick_s
     calm = [0.5 + 0.02 * (tick * tick_s // 1800 % 3) for tick in range(2 * ticks)]
     body = bid_body(
@@ -38,10 +36,11 @@ def test_steps_are_ticks_until_there_would_be_too_many(
         runs=[[ticks // 2, WORK_H, 14, "bid"]],
     )
     suite = suite_from(body)
-    assert isinstance(suite, BidSuite)
-    outcome = play(suite, suite.runs[0], lambda terms, job: BidMapping(terms, job, {}).choose, Conditions())  # type: ignore[arg-type]
-    assert set(steps) == {step_ticks * tick_s}
-    assert WORK_H * 3600 / steps[0] <= MOST_STEPS
+    outcome = play(suite, suite.runs[0], start, Conditions())
+    auction = played[0]._auction
+    assert auction is not None
+    assert auction.floors.step_s == step_ticks * tick_s
+    assert WORK_H * 3600 / auction.floors.step_s <= MOST_STEPS
     assert outcome.status == "finished"
     assert outcome.on_demand == 0
     assert outcome.cost == pytest.approx(WORK_H * 0.6, rel=0.15), "of the cheaper one, disk included"
