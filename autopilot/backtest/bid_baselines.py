@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from math import inf, isinf
 
 from autopilot.backtest.bids import BidChooser, BidView
 from autopilot.backtest.choices import Choice, Spot
-from autopilot.backtest.suite import BidJob, BidTerms, Params, whole_ticks
+from autopilot.backtest.suite import HOUR_S, BidJob, BidTerms, Params, whole_ticks
 
 NONE, SPOT, ON_DEMAND, KEEP = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP
 
@@ -17,8 +19,8 @@ MOVE_RATIO = 1.25
 NET_TICKS = 2
 """The deadline net keeps the tick that a pause costs and one more."""
 
-HISTORY_S = 4 * 86400.0
-"""How far back the fixed bid looks: older prices say little of a market that changes."""
+HISTORY_S = 14 * 86400.0
+"""How far back the fixed bid looks. This, and what a pause costs it, were inferred from its published figures."""
 
 _Rule = Callable[[BidView], Choice | Spot]
 
@@ -113,40 +115,52 @@ def _guarded(terms: BidTerms, job: BidJob, rule: _Rule) -> BidChooser:
 
 
 def fixed_bid(terms: BidTerms, job: BidJob, _params: Params) -> BidChooser:
-    """One bid on one machine for all of the run: what would have run without a pause at these prices.
+    """One bid on one machine for all of the run: the cheapest that would have done in time at the prices before it.
 
-    Zheng et al., How to Bid the Cloud, SIGCOMM 2015, for one-time requests: the bid is the quantile of past floors
-    at which, over as many ticks as the deadline is away, less than one is expected to stand above it; the machine is
-    the one where that is cheapest. Where that is no cheaper than on demand, on demand it is.
+    Zheng et al., How to Bid the Cloud, SIGCOMM 2015, for persistent requests. Where it would cost no less than on
+    demand, or none of the machines shown would do in time, on demand it is. A machine is asked for when its floor is
+    within the bid, and kept from then on.
     """
-    quantile = 1 - terms.tick_s / job.deadline_s
     ticks = whole_ticks(HISTORY_S, terms.tick_s)
+    on_demand_cost = (job.work_s + terms.migrate_s) / HOUR_S * terms.on_demand_rate
     plan: list[_Rule] = []
 
     def rule(view: BidView) -> Choice | Spot:
         if not plan:
-            bids = [
-                inf
-                if isinf(floor)
-                else _quantile([seen for seen in view.history(number, ticks) if seen < inf], quantile)
-                for number, floor in enumerate(view.floors)
+            costs = [
+                (cost, machine, bid)
+                for machine, floor in enumerate(view.floors)
+                if floor < inf
+                for cost, bid in _bid_costs([seen for seen in view.history(machine, ticks) if seen < inf], terms, job)
             ]
-            bid = min(bids)
-            plan.append(_fixed(bids.index(bid), bid) if bid < terms.on_demand_rate else (lambda _view: ON_DEMAND))
+            cost, machine, bid = min(costs, default=(inf, 0, 0.0))
+            plan.append(_fixed(machine, bid) if cost < on_demand_cost else lambda _view: ON_DEMAND)
         return plan[0](view)
 
     return _guarded(terms, job, rule)
 
 
+def _bid_costs(prices: Sequence[float], terms: BidTerms, job: BidJob) -> Iterator[tuple[float, float]]:
+    """Past prices that as a bid would do the job in time, were the past to come again: what it costs, and the bid."""
+    ranked = sorted(prices)
+    sums = list(accumulate(ranked))
+    rises = [(before, after) for before, after in pairwise(prices) if before < after]
+    lows, highs = sorted(low for low, _ in rises), sorted(high for _, high in rises)
+    lost_s = terms.resume_s + terms.checkpoint_s / 2
+    time_s = job.deadline_s - terms.migrate_s - terms.resume_s
+    for bid in sorted(set(ranked)):
+        if bid >= terms.on_demand_rate:
+            break
+        below = bisect_right(ranked, bid)
+        share = below / len(ranked)
+        pauses_per_s = (bisect_right(lows, bid) - bisect_right(highs, bid)) / len(ranked) / terms.tick_s
+        running_s = job.work_s + pauses_per_s * job.work_s / share * lost_s
+        if running_s / share <= time_s:
+            yield running_s / HOUR_S * (bid if job.pays == "bid" else sums[below - 1] / below), bid
+
+
 def _fixed(machine: int, bid: float) -> _Rule:
     def rule(view: BidView) -> Choice | Spot:
-        if view.floors[machine] <= bid or _runs_unseen(view):
-            return Spot(machine, bid)
-        return NONE if view.machine is None else KEEP
+        return NONE if view.machine is None and view.floors[machine] > bid else Spot(machine, bid)
 
     return rule
-
-
-def _quantile(values: Sequence[float], quantile: float) -> float:
-    ranked = sorted(values)
-    return ranked[min(int(quantile * len(ranked)), len(ranked) - 1)]

@@ -24,7 +24,7 @@ COSTS = [
         {
             "on-demand": 314.133333,
             "uniform-progress": 43.811870,
-            "fixed-bid": 114.915933,
+            "fixed-bid": 71.249033,
             "floor-markup": 43.811870,
             "on-demand-bid": 195.117633,
             "optimal": 32.612400,
@@ -72,14 +72,25 @@ def test_a_machine_is_left_only_for_a_far_cheaper_one() -> None:
     assert machines(0.5)[:4] == [0, 0, 0, 1]
 
 
-def test_the_fixed_bid_covers_the_past_and_never_changes() -> None:
+def test_the_fixed_bid_never_changes_and_its_machine_is_kept_while_outbid() -> None:
     calm = [0.5, 0.8] * 10 + [0.5, 0.9, 0.5] + [0.5] * 17
     wild = [0.2, 2.0] * 20
-    _, seen = answers("fixed-bid", {"a": calm, "b": wild}, start=20)
-    bids = [choice for choice in seen if type(choice) is Spot]
-    assert set(bids) == {Spot(0, 0.8)}
-    # Outbid in the second tick, it waits.
-    assert seen[1] is Choice.KEEP
+    outcome, seen = answers("fixed-bid", {"a": calm, "b": wild}, start=20, deadline_h=8)
+    assert set(seen) == {Spot(0, 0.8)}
+    # Set up in the second tick, whose floor is above the bid.
+    assert (outcome.status, outcome.pauses) == ("finished", 0)
+    assert outcome.storage == pytest.approx(0.1 * len(seen) / 2)
+
+
+@pytest.mark.parametrize(("deadline_h", "bid"), [(6, 0.8), (9, 0.5)])
+def test_the_fixed_bid_is_the_lowest_that_leaves_time(deadline_h: float, bid: float) -> None:
+    _, seen = answers("fixed-bid", {"a": [0.5] * 20 + [0.8] * 20 + [0.5] * 25}, start=40, deadline_h=deadline_h)
+    assert seen[0] == Spot(0, bid)
+
+
+def test_the_fixed_bid_is_not_made_before_the_floor_is_within_it() -> None:
+    _, seen = answers("fixed-bid", {"a": [0.5] * 40 + [0.9, 0.9] + [0.5] * 25}, start=40, deadline_h=9)
+    assert seen[:3] == [Choice.NONE, Choice.NONE, Spot(0, 0.5)]
 
 
 def test_a_fixed_bid_no_cheaper_than_on_demand_is_on_demand() -> None:
