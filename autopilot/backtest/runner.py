@@ -19,6 +19,10 @@ CHUNK_RUNS = 12
 
 Place = Literal["processes", "ray"]
 
+_Part = tuple[Literal["policies", "optimum"], Sequence[int]]
+"""What one process does at a time, for some runs. The policies stay together, for they share tables; the optimum of a
+long run takes as long as they do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -49,16 +53,17 @@ def run_plan(
     Raises UserError when a policy does not play on this kind of suite, or Ray is not there.
     """
     chunks = [runs[first : first + CHUNK_RUNS] for first in range(0, len(runs), CHUNK_RUNS)]
+    parts: list[_Part] = [part for chunk in chunks for part in (("policies", chunk), ("optimum", chunk))]
     starts = _starts(plan)
     if place == "ray":
-        done = _on_ray(plan, chunks)
-    elif jobs == 1 or len(chunks) == 1:
-        done = (_play_chunk(plan, starts, chunk) for chunk in chunks)
+        done = _on_ray(plan, parts)
+    elif jobs == 1:
+        done = (_play_part(plan, starts, part) for part in parts)
     else:
-        done = _in_processes(plan, chunks, jobs)
+        done = _in_processes(plan, parts, jobs)
     results: list[Result] = []
-    for chunk in done:
-        results.extend(chunk)
+    for (played, optima), chunk in zip(zip(done, done, strict=True), chunks, strict=True):
+        results += [_result(plan, *of_run) for of_run in zip(chunk, played, optima, strict=True)]
         if advance is not None:
             advance(len(chunk))
     return results
@@ -68,21 +73,19 @@ def _starts(plan: Plan) -> list[Start]:
     return [starter(policy, plan.suite.terms.kind, plan.models) for policy in plan.policies]
 
 
-def _play_chunk(plan: Plan, starts: Sequence[Start], chunk: Sequence[int]) -> list[Result]:
-    results = []
-    for number in chunk:
-        run = plan.suite.runs[number]
-        outcomes = tuple(play(plan.suite, run, start, plan.conditions) for start in starts)
-        results.append(
-            Result(
-                number,
-                on_demand_cost(plan.suite.terms, run),
-                optimal_cost(plan.suite, run),
-                budget_of(plan.suite, run, plan.conditions),
-                outcomes,
-            )
-        )
-    return results
+def _play_part(plan: Plan, starts: Sequence[Start], part: _Part) -> list[Any]:
+    """For each run its outcomes, one a policy, or its optimum."""
+    what, chunk = part
+    runs = [plan.suite.runs[number] for number in chunk]
+    if what == "optimum":
+        return [optimal_cost(plan.suite, run) for run in runs]
+    return [tuple(play(plan.suite, run, start, plan.conditions) for start in starts) for run in runs]
+
+
+def _result(plan: Plan, number: int, outcomes: tuple[Outcome, ...], optimal: float) -> Result:
+    run = plan.suite.runs[number]
+    on_demand, budget = on_demand_cost(plan.suite.terms, run), budget_of(plan.suite, run, plan.conditions)
+    return Result(number, on_demand, optimal, budget, outcomes)
 
 
 _here: tuple[Plan, list[Start]] | None = None
@@ -94,23 +97,23 @@ def _receive(plan: Plan) -> None:
     _here = plan, _starts(plan)
 
 
-def _play_here(chunk: Sequence[int]) -> list[Result]:
+def _play_here(part: _Part) -> list[Any]:
     assert _here is not None
-    return _play_chunk(*_here, chunk)
+    return _play_part(*_here, part)
 
 
-def _in_processes(plan: Plan, chunks: Sequence[Sequence[int]], jobs: int) -> Iterator[list[Result]]:
+def _in_processes(plan: Plan, parts: Sequence[_Part], jobs: int) -> Iterator[list[Any]]:
     # Spawned: the progress bar has threads, which a fork would copy half.
     context = get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(chunks)), context, _receive, (plan,)) as pool:
+    with ProcessPoolExecutor(min(jobs, len(parts)), context, _receive, (plan,)) as pool:
         try:
-            yield from pool.map(_play_here, chunks)
+            yield from pool.map(_play_here, parts)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def _on_ray(plan: Plan, chunks: Sequence[Sequence[int]]) -> Iterator[list[Result]]:
+def _on_ray(plan: Plan, parts: Sequence[_Part]) -> Iterator[list[Any]]:
     try:
         import ray  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
@@ -118,9 +121,9 @@ def _on_ray(plan: Plan, chunks: Sequence[Sequence[int]]) -> Iterator[list[Result
     ray.init(ignore_reinit_error=True, log_to_driver=False)
     shared = ray.put(plan)
     remote = ray.remote(_play_sent)
-    for pending in [remote.remote(shared, chunk) for chunk in chunks]:
+    for pending in [remote.remote(shared, part) for part in parts]:
         yield ray.get(pending)
 
 
-def _play_sent(plan: Plan, chunk: Sequence[int]) -> list[Result]:
-    return _play_chunk(plan, _starts(plan), chunk)
+def _play_sent(plan: Plan, part: _Part) -> list[Any]:
+    return _play_part(plan, _starts(plan), part)

@@ -5,42 +5,69 @@ from __future__ import annotations
 import pytest
 from small_suites import bid_body
 
-from autopilot.backtest.bids import BidChooser
-from autopilot.backtest.map_bids import MOST_STEPS, BidMapping
+from autopilot.backtest.bids import BidChooser, BidView
+from autopilot.backtest.choices import Choice, Spot
+from autopilot.backtest.map_bids import MOST_FITS, MOST_STEPS, BidMapping
+from autopilot.backtest.outcome import Outcome
 from autopilot.backtest.play import Conditions, play
 from autopilot.backtest.suite import BidJob, BidTerms, Job, Terms
 from autopilot.backtest.suite_file import suite_from
+from autopilot.domain.floors import AuctionShape
 
 WORK_H = 10
+
+
+def played(body: dict[str, object]) -> tuple[Outcome, list[AuctionShape]]:
+    """The first run's outcome, and what was learnt in it, each time."""
+    shapes: list[AuctionShape] = []
+
+    def start(terms: Terms, told: Job) -> BidChooser:
+        assert isinstance(terms, BidTerms)
+        assert isinstance(told, BidJob)
+        mapping = BidMapping(terms, told, {})
+
+        def choose(view: BidView) -> Choice | Spot:
+            choice = mapping.choose(view)
+            assert mapping._auction is not None
+            if not shapes or shapes[-1] is not mapping._auction:
+                shapes.append(mapping._auction)
+            return choice
+
+        return choose
+
+    suite = suite_from(body)
+    return play(suite, suite.runs[0], start, Conditions()), shapes
 
 
 @pytest.mark.parametrize(("tick_s", "step_ticks"), [(300, 1), (20, 2)])
 def test_steps_are_ticks_until_there_would_be_too_many(tick_s: int, step_ticks: int) -> None:
     """At ten hours of work 20 s make 1,800 steps, at 300 s 120."""
-    played: list[BidMapping] = []
-
-    def start(terms: Terms, told: Job) -> BidChooser:
-        assert isinstance(terms, BidTerms)
-        assert isinstance(told, BidJob)
-        played.append(BidMapping(terms, told, {}))
-        return played[0].choose
-
     ticks = 16 * 3600 // tick_s
     calm = [0.5 + 0.02 * (tick * tick_s // 1800 % 3) for tick in range(2 * ticks)]
-    body = bid_body(
-        {"a": calm, "b": [2 * floor for floor in calm]},
-        tick_s=tick_s,
-        migrate_s=600,
-        resume_s=120,
-        checkpoint_s=600,
-        runs=[[ticks // 2, WORK_H, 14, "bid"]],
+    outcome, shapes = played(
+        bid_body(
+            {"a": calm, "b": [2 * floor for floor in calm]},
+            tick_s=tick_s,
+            migrate_s=600,
+            resume_s=120,
+            checkpoint_s=600,
+            runs=[[ticks // 2, WORK_H, 14, "bid"]],
+        )
     )
-    suite = suite_from(body)
-    outcome = play(suite, suite.runs[0], start, Conditions())
-    auction = played[0]._auction
-    assert auction is not None
-    assert auction.floors.step_s == step_ticks * tick_s
-    assert WORK_H * 3600 / auction.floors.step_s <= MOST_STEPS
+    assert {shape.floors.step_s for shape in shapes} == {step_ticks * tick_s}
+    assert WORK_H * 3600 / shapes[0].floors.step_s <= MOST_STEPS
     assert outcome.status == "finished"
     assert outcome.on_demand == 0
     assert outcome.cost == pytest.approx(WORK_H * 0.6, rel=0.15), "of the cheaper one, disk included"
+
+
+@pytest.mark.parametrize(("deadline_h", "fits"), [(48, 6), (480, 40)])
+def test_a_long_run_learns_less_often(deadline_h: int, fits: int) -> None:
+    """Every 8 hours, or 40 times in all."""
+    tick_s = 4 * 3600
+    calm = [0.5 + 0.02 * (tick % 3) for tick in range(400)]
+    outcome, shapes = played(
+        bid_body({"a": calm}, tick_s=tick_s, checkpoint_s=tick_s, runs=[[100, deadline_h * 0.95, deadline_h, "bid"]])
+    )
+    assert fits - 2 <= len(shapes) <= fits <= MOST_FITS
+    assert outcome.status == "finished"
