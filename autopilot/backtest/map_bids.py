@@ -29,10 +29,8 @@ from autopilot.policy.floors import TUNABLE, FloorFit, estimate
 ON_DEMAND_MACHINE = "on-demand"
 REFIT_S = 8 * 3600.0
 """So often the floors seen meanwhile are learnt from, too: a market need not stay as it was."""
-MOST_FITS = 40
-"""In one run: each costs a table. Runs of more than 13 days learn less often than that."""
-MOST_STEPS = 1000
-"""Of a table, for the work: in more, steps are longer than ticks. A table of so many takes some 50 MB."""
+MOST_STEPS = 500
+"""Of a table, for the work: in more, steps are longer than ticks. The daemon's tables have 288."""
 BID_UNIT = Decimal("0.000001")
 CEILING = Decimal("0.999")
 """On suites no on-demand renter displaces a bid: it needs only be the lower price."""
@@ -80,7 +78,7 @@ class BidMapping:
         self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_rate, self._storage_rate)
         self._numbers = {machine: number for number, machine in enumerate(terms.machines)}
         self._auction: AuctionShape | None = None
-        self._refit_ticks = ceil(max(REFIT_S, told.deadline_s / MOST_FITS) / terms.tick_s)
+        self._refit_ticks = ceil(REFIT_S / terms.tick_s)
         self._step_ticks = max(ceil(told.work_s / MOST_STEPS / terms.tick_s), 1)
 
     def choose(self, view: BidView) -> Choice | SpotAt:
