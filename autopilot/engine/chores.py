@@ -8,10 +8,14 @@ from datetime import datetime, timedelta
 import structlog
 
 from autopilot.domain import events as e
+from autopilot.domain.instance import Charge
 from autopilot.domain.lease import Lease
+from autopilot.domain.reasons import Reason
 from autopilot.engine.chronicle import evolve_stray
 from autopilot.engine.invoices import LATEST_BILL, is_due, take_over, window
+from autopilot.engine.strays import stray
 from autopilot.ports.clock import Clock
+from autopilot.ports.ids import Ids, is_ours
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.ports.store import Store, UnitOfWork
 
@@ -29,11 +33,15 @@ class Chores:
         store: Store,
         clock: Clock,
         settle_delay: timedelta,
+        install_id: str,
+        ids: Ids,
     ) -> None:
         self._providers = providers
         self._store = store
         self._clock = clock
         self._settle_delay = settle_delay
+        self._install_id = install_id
+        self._ids = ids
         self._looked_at: datetime | None = None
 
     async def reconcile(self) -> None:
@@ -71,18 +79,27 @@ class Chores:
         async with self._store.transaction() as uow:
             for lease in of_market:
                 await take_over(uow, lease, charges, self._clock.now())
-            for label, instance_id in sorted({(c.label, c.instance_id) for c in charges if c.label in never_seen}):
-                await self._take_in(uow, never_seen.pop(label, None), instance_id)
+            await self._take_in_unknown(uow, charges, never_seen)
         return True
 
-    async def _take_in(self, uow: UnitOfWork, lease: Lease | None, instance_id: str) -> None:
-        """A create took effect after all and was over before anybody looked: only the bill tells of it.
+    async def _take_in_unknown(self, uow: UnitOfWork, charges: Sequence[Charge], never_seen: dict[str, Lease]) -> None:
+        """A create took effect after all, or made a second instance, and that was over before anybody looked: only the
+        bill tells of it.
 
         Taken for one that the sweep has found, it ends as all others do, and then its bill is taken over.
         """
-        if lease is None:
-            return
-        log.warning("charges.unknown_instance", lease=lease.id, instance=instance_id)
-        lease, records = evolve_stray(lease, e.InstanceFound(lease.id, instance_id, self._clock.now()))
-        await uow.save_lease(lease)
-        await uow.add_events(records)
+        billed = {(charge.label, charge.instance_id) for charge in charges if is_ours(charge.label, self._install_id)}
+        leases = await uow.leases_labelled({label for label, _ in billed})
+        holders = {lease.label: lease for lease in leases if lease.instance_id is not None}
+        for label, instance_id in sorted(billed - {(lease.label, lease.instance_id) for lease in leases}):
+            lease = never_seen.pop(label, None)
+            if lease is None and label in holders:
+                holder = holders[label]
+                lease = stray(holder, self._ids.new(), holder.intended_at, Reason.DUPLICATE)
+            if lease is None:
+                continue
+            holders[label] = lease
+            log.warning("charges.unknown_instance", lease=lease.id, instance=instance_id)
+            lease, records = evolve_stray(lease, e.InstanceFound(lease.id, instance_id, self._clock.now()))
+            await uow.save_lease(lease)
+            await uow.add_events(records)

@@ -117,7 +117,7 @@ class Engine:
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret)
         self._strays = Strays(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
-        self._chores = Chores(providers, store, clock, config.settle_delay)
+        self._chores = Chores(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._history = History(store, clock, config.retention)
         self._checkpoints = CheckpointRetention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()

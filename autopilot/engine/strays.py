@@ -91,7 +91,8 @@ class Strays:
             # Its job may be long finished and not be loaded, so the lease goes on as a lease, whosever it is.
             lease = holder
         else:
-            lease = _stray(instance, holder, self._ids.new(), now)
+            reason = Reason.ORPHAN if holder is None else Reason.DUPLICATE
+            lease = stray(instance, self._ids.new(), now, reason)
         lease, records = evolve_stray(lease, e.InstanceFound(lease.id, instance.instance_id, now))
         await uow.save_lease(lease)
         await uow.add_events(records)
@@ -99,28 +100,28 @@ class Strays:
             strays[lease.id] = lease
 
 
-def _stray(instance: Instance, twin: Lease | None, lease_id: str, now: datetime) -> Lease:
+def stray(machine: Instance | Lease, lease_id: str, since: datetime, reason: Reason) -> Lease:
     """A lease for an instance that nobody asked for: no reserve, no job, nothing wanted but its end."""
     return Lease(
         id=lease_id,
         job_id=None,
         slot=Slot.MAIN,
         state=LeaseState.ABANDONED,
-        provider=instance.provider,
-        label=instance.label,
-        capacity_type=instance.capacity_type,
+        provider=machine.provider,
+        label=machine.label,
+        capacity_type=machine.capacity_type,
         offer_id="",
-        machine_id=instance.machine_id,
-        host_id=instance.host_id,
-        gpu=instance.gpu,
-        num_gpus=instance.num_gpus,
+        machine_id=machine.machine_id,
+        host_id=machine.host_id,
+        gpu=machine.gpu,
+        num_gpus=machine.num_gpus,
         disk_gb=ZERO,
-        rate=instance.rate,
-        storage_rate=instance.storage_rate,
+        rate=machine.rate,
+        storage_rate=machine.storage_rate,
         on_demand_rate=None,
         reserved=ZERO,
-        intended_at=now,
-        not_after=now + timedelta(hours=1),
-        reason=Reason.DUPLICATE if twin is not None else Reason.ORPHAN,
+        intended_at=since,
+        not_after=since + timedelta(hours=1),
+        reason=reason,
         role=Role.LEAVE,
     )

@@ -1,4 +1,4 @@
-"""A create took effect, its answer was lost, and the machine was over before anybody looked: only the bill tells."""
+"""Machines that were over before anybody looked, of which only the bill tells: of a lost create, or a doubled one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import cast
 import pytest
 
 from autopilot.domain.instance import Charge, CostKind
-from autopilot.domain.lease import LeaseState
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.reasons import Reason
 from autopilot.engine.chores import Chores
 from autopilot.ports.clock import ManualClock
+from autopilot.ports.ids import UlidIds
 from autopilot.ports.provider import Provider
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import D
@@ -30,27 +32,55 @@ class Bills:
         return self._charges
 
 
-async def state_after_a_night(label: str) -> tuple[LeaseState, str | None]:
+async def after_a_night(lease: Lease, *charges: Charge) -> list[Lease]:
+    """What the ledger knows once the bill was read, that lease first."""
     store, clock = MemoryStore(), ManualClock(START)
-    given_up = a_lease(
+    # One that is over, so that the bill is asked for in any case.
+    another = a_lease("old", None, state=LeaseState.GONE, instance_id="76", intended_at=START, gone_at=START)
+    async with store.transaction() as uow:
+        await uow.save_lease(another)
+        await uow.save_lease(lease)
+    clock.advance(timedelta(days=1, hours=2).total_seconds())
+    bills = cast(Provider, Bills(*charges))
+    chores = Chores({"vastai": bills}, store, clock, timedelta(minutes=10), "install", UlidIds(clock))
+    await chores.reconcile()
+    await chores.reconcile()
+    async with store.snapshot() as uow:
+        known = await uow.leases_labelled({lease.label})
+    return sorted(known, key=lambda each: each.id != lease.id)
+
+
+def billed(instance_id: str, label: str) -> Charge:
+    return Charge(instance_id, START.date(), CostKind.COMPUTE, D("0.05"), label)
+
+
+def given_up() -> Lease:
+    return a_lease(
         "lost", None, label=LABEL, state=LeaseState.ABANDONED, create_unknown=True, instance_id=None, intended_at=START
     )
-    async with store.transaction() as uow:
-        await uow.save_lease(given_up)
-    clock.advance(timedelta(days=1, hours=2).total_seconds())
-    charge = Charge("77", START.date(), CostKind.COMPUTE, D("0.05"), label)
-    bills = cast(Provider, Bills(charge))
-    await Chores({"vastai": bills}, store, clock, timedelta(minutes=10)).reconcile()
-    async with store.snapshot() as uow:
-        lease = await uow.lease("lost")
-    assert lease is not None
-    return lease.state, lease.instance_id
 
 
 async def test_the_bill_brings_it_into_the_ledger() -> None:
-    assert await state_after_a_night(LABEL) == (LeaseState.DESTROY_REQUESTED, "77")
+    (lease,) = await after_a_night(given_up(), billed("77", LABEL))
+    assert (lease.state, lease.instance_id) == (LeaseState.DESTROY_REQUESTED, "77")
 
 
 @pytest.mark.parametrize("label", ["", "my-own", "ap1.install.other"])
 async def test_what_bears_another_label_is_left_alone(label: str) -> None:
-    assert await state_after_a_night(label) == (LeaseState.ABANDONED, None)
+    (lease,) = await after_a_night(given_up(), billed("77", label))
+    assert (lease.state, lease.instance_id) == (LeaseState.ABANDONED, None)
+
+
+async def test_the_second_of_a_doubled_create_gets_a_lease_of_its_own() -> None:
+    held = a_lease("held", None, label=LABEL, state=LeaseState.GONE, instance_id="77", intended_at=START, gone_at=START)
+    first, second = await after_a_night(held, billed("77", LABEL), billed("78", LABEL))
+    assert (first.state, first.instance_id) == (LeaseState.GONE, "77")
+    assert (second.state, second.instance_id, second.job_id) == (LeaseState.DESTROY_REQUESTED, "78", None)
+    assert second.reason is Reason.DUPLICATE
+    assert second.intended_at == START, "its bill is looked for from then on"
+
+
+async def test_what_a_create_of_which_nothing_is_known_yet_may_have_brought_is_left_to_the_lists() -> None:
+    intent = a_lease("new", None, label=LABEL, state=LeaseState.INTENT, instance_id=None, intended_at=START)
+    (lease,) = await after_a_night(intent, billed("77", LABEL))
+    assert (lease.state, lease.instance_id) == (LeaseState.INTENT, None)
