@@ -127,4 +127,4 @@ async def _tick(running: Daemon) -> None:
     except Exception:
         log.exception("tick.failed")
         return
-    notify("WATCHDOG=1")
+    notify("READY=1", "WATCHDOG=1")  # ready once more: the first time may have been lost

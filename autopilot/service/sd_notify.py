@@ -7,15 +7,19 @@ import socket
 
 
 def notify(*lines: str) -> None:
-    """Send these lines (``READY=1``) as one message to ``$NOTIFY_SOCKET``; never fails the caller."""
+    """Send these lines (``READY=1``) as one message to ``$NOTIFY_SOCKET``; never fails the caller, nor keeps it waiting.
+
+    A message that finds the manager's queue full is lost, so what must arrive is said again later.
+    """
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+        sock.setblocking(False)  # the daemon must go on while the manager hangs: its machines' permits run out
         try:
             sock.connect(address)
-            sock.sendall("\n".join(lines).encode())
+            sock.send("\n".join(lines).encode())
         except OSError:
             return
