@@ -102,6 +102,7 @@ class Mailbox:
         heartbeat = self._heartbeats.get(lease.id)
         restore = job.checkpoint
         face = (
+            lease.instance_id,
             lease.permit_seq,
             lease.role,
             lease.run_epoch,
@@ -139,14 +140,17 @@ class Mailbox:
         grant: Grant | None,
     ) -> Orders:
         interval = self._interval(job, lease, heartbeat)
+        # One create may have made two machines. Until it is known which one is ours, none of them may begin.
+        is_nameless = lease.instance_id is None and lease.role is Role.RUN
         return build_orders(
             self._blobs,
             job_id=job.id,
             lease_id=lease.id,
+            instance_id=lease.instance_id,
             run_epoch=lease.run_epoch,
             seq=lease.permit_seq,
             permit_ttl_s=lease.permit_ttl_s or self._permit_ttl_s,
-            role=lease.role.value,
+            role="wait" if is_nameless else lease.role.value,
             checkpoint_interval_s=max(1, round(interval.total_seconds())),
             work=self._work(job),
             restore=restore,

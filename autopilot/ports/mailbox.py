@@ -146,6 +146,8 @@ class Orders:
     """What the agent shall do now. A higher ``seq`` than it has seen renews its permit for ``permit_ttl_s``."""
 
     lease: str
+    instance: str
+    """The market's id of the machine that is meant; empty: not known yet. Any other one is there by mistake."""
     run_epoch: int
     seq: int
     permit_ttl_s: int

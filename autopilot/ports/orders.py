@@ -59,6 +59,7 @@ def build_orders(
     *,
     job_id: str,
     lease_id: str,
+    instance_id: str | None,
     run_epoch: int,
     seq: int,
     permit_ttl_s: int,
@@ -110,6 +111,7 @@ def build_orders(
 
     return Orders(
         lease=lease_id,
+        instance=instance_id or "",
         run_epoch=run_epoch,
         seq=seq,
         permit_ttl_s=permit_ttl_s,

@@ -7,7 +7,7 @@ import socket
 
 
 def notify(*lines: str) -> None:
-    """Send these lines (``READY=1``) as one message to ``$NOTIFY_SOCKET``; never fails the caller, nor keeps it waiting.
+    """Send these lines (``READY=1``) as one message to ``$NOTIFY_SOCKET``; never fails, never waits.
 
     A message that finds the manager's queue full is lost, so what must arrive is said again later.
     """

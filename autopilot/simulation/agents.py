@@ -47,7 +47,7 @@ class SimAgent:
             self.memory["setup_done"] = False
         self.urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
         self.first_url = orders_url
-        self.machine = Machine(world.now_s, self.memory)
+        self.machine = Machine(world.now_s, self.memory, instance=box.id)
         self.box.permit_until_s = self.machine.permit_until
         self.ran_from_s = 0.0
         self.process_n = 0
@@ -309,7 +309,7 @@ class SimAgent:
 
     def _beat(self) -> None:
         machine, orders = self.machine, self.machine.orders
-        if orders is None:
+        if orders is None or machine.is_surplus():
             return
         self.beats += 1
         step = self.step()

@@ -328,13 +328,10 @@ class Invariants:
         unwanted: dict[str, float] = {}
         at_work: Counter[tuple[str, int]] = Counter()
         wanted_at_work: Counter[str] = Counter()
-        twins: set[str | None] = set()
         for box in world.boxes():
             if box.job_id is None or box.state is not State.RUNNING or not is_ours(box.label, INSTALL_ID):
                 continue  # what its user has given another label is its user's
-            if box.agent is not None and box.agent.is_at_work and box.lease_id not in twins:
-                # Of two that one create has made, one is computing for nobody, for no longer than that may be.
-                twins.add(box.lease_id)
+            if box.agent is not None and box.agent.is_at_work:
                 at_work[box.job_id, box.agent.machine.epoch] += 1
             lease = leases.get(box.lease_id)
             is_held = lease is not None and lease.instance_id == box.id and lease.is_wanted

@@ -365,7 +365,7 @@ def _ignored_destroy_is_free() -> Patches:
 
 @_bug("an instance that only the bill tells of is left out of the ledger")
 def _unknown_on_bill_ignored() -> Patches:
-    return [(chores.Chores, "_take_in", _yes)]
+    return [(chores.Chores, "_take_in_unknown", _yes)]
 
 
 # --- permits
@@ -399,6 +399,11 @@ def _old_orders_renew() -> Patches:
         fetch(self)
 
     return [(Machine, "orders_received", renewed), (SimAgent, "_fetch_orders", anew)]
+
+
+@_bug("both machines of one create go by its orders")
+def _twins_both_obey() -> Patches:
+    return [(Machine, "is_surplus", lambda self: False)]
 
 
 # --- work

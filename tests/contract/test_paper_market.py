@@ -118,6 +118,7 @@ async def test_an_instance_whose_permit_runs_out_is_gone_at_that_moment(
         blobs,
         job_id="job",
         lease_id="lease",
+        instance_id=None,
         run_epoch=1,
         seq=1,
         permit_ttl_s=300,

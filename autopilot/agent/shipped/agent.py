@@ -19,7 +19,7 @@ from .inputs import fetch_input
 from .keeper import Keeper
 from .log import Log
 from .machine import Machine
-from .markets import MARKET_KEYS, ask_market, market_of
+from .markets import MARKET_KEYS, ask_market, instance_id, market_of
 from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
@@ -46,7 +46,7 @@ class Agent:
         self.memory = Memory(home, self.beneath(HOME))
         self.first_orders_url = orders_url
         self.orders_urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
-        self.machine = Machine(self.now(), self.memory.values, self.speed)
+        self.machine = Machine(self.now(), self.memory.values, self.speed, instance_id(os.environ))
         self.log = Log(self.memory["boot"])
         self.web = Web()
         self.child = Child(self.memory["token"], self.take_output)
@@ -322,12 +322,12 @@ class Agent:
         self.events.put(("orders", orders))
 
     def ship_logs(self) -> None:
-        if self.machine.orders:
+        if self.machine.orders and not self.machine.is_surplus():
             self.log.ship(self.machine.orders["put_urls"]["log"], self.web.put)
 
     def beat(self) -> None:
         machine, memory = self.machine, self.memory
-        if machine.orders is None:
+        if machine.orders is None or machine.is_surplus():  # the mailbox is another machine's
             return
         self.beats += 1
         step, progress = self.progress.read()

@@ -19,8 +19,9 @@ class Machine:
     asking again leads to what the newest orders want.
     """
 
-    def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0) -> None:
+    def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "") -> None:
         self.second = second  # one real second, in market seconds: what processes and networks need at the least
+        self.instance = instance  # what its market calls this machine; empty: it does not say
         self.orders: dict[str, Any] | None = None
         self.seq = int(memory["orders_seq"])
         self.permit_until = now + float(memory["permit_ttl_s"])
@@ -55,6 +56,8 @@ class Machine:
             self.seq = orders["seq"]
             self.permit_until = now + orders["permit_ttl_s"]
         self.orders = orders
+        if self.is_surplus() and self.expired_since is None:
+            self.expired_since = now
         return True
 
     def process_started(self, kind: str, now: float) -> None:
@@ -164,6 +167,10 @@ class Machine:
             return "running" if self.process == "run" else "setting_up"
         return "restoring" if "restore" in self.tasks or "prefetch" in self.tasks else "waiting"
 
+    def is_surplus(self) -> bool:
+        """Whether the orders are for another machine: one create has made both, and this one is wanted by nobody."""
+        return bool(self.instance and self.orders and self.orders["instance"] not in ("", self.instance))
+
     def saved(self) -> bool:
         """Ordered to save and stop, and nothing runs and nothing is left to upload."""
         return self._role() == "save_and_stop" and self.process is None and not self.dirty
@@ -191,6 +198,8 @@ class Machine:
         return bool(bearable) and self.process == "run" and now >= self.claimed_at + bearable
 
     def _role(self) -> str | None:
+        if self.is_surplus():
+            return "leave"
         return self.orders["role"] if self.orders else None
 
     def _interval(self) -> float:

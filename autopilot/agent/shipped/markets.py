@@ -38,6 +38,11 @@ def market_of(env: Mapping[str, str]) -> Callable[..., Any] | None:
     return vastai if env.get("CONTAINER_ID") and env.get("CONTAINER_API_KEY") else None
 
 
+def instance_id(env: Mapping[str, str]) -> str:
+    """What this machine's market calls it; empty where it does not say."""
+    return env.get("RUNPOD_POD_ID") or env.get("CONTAINER_ID") or ""
+
+
 def ask_market(wish: str, env: Mapping[str, str], web: Web, log: Log) -> None:
     """Ask in each way until one is answered with a yes. Raises ``OSError``, ``ValueError``."""
     market = market_of(env)

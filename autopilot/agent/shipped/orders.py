@@ -30,6 +30,7 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         if grant:
             numbers.append(grant["at"])
             texts += [grant[name] for name in ("place", "base_url", "region", "key_id", "secret", "token")]
+        texts.append(orders["instance"])
         if restore:
             texts.append(restore["lease"])
         whole = all(type(flag) is bool for flag in flags) and orders["v"] == 1 and orders["role"] in ROLES

@@ -38,6 +38,7 @@ from autopilot.ports.orders import CheckpointRef, build_orders
 
 SPEED = 60
 JOB = "job-1"
+INSTANCE = "77"
 TRAINER = Path(__file__).parents[3] / "autopilot/sandbox/images/demo/opt/demo/train.py"
 DAY = timedelta(days=1)
 
@@ -71,6 +72,8 @@ class Lease:
     run_epoch: int = 1
     seq: int = 0
     permit_ttl_s: int = 900
+    instance_id: str | None = None
+    """Known once the machine is."""
     checkpoint_interval_s: int = 20
     restore: CheckpointRef | None = None
     renewing: bool = True
@@ -82,6 +85,7 @@ class Lease:
             self.store,
             job_id=JOB,
             lease_id=self.lease_id,
+            instance_id=self.instance_id,
             run_epoch=self.run_epoch,
             seq=self.seq,
             permit_ttl_s=self.permit_ttl_s,
@@ -149,7 +153,7 @@ class Host:
             "AUTOPILOT_ROOT": str(root),
             "AUTOPILOT_CLOCK_SPEED": str(SPEED),
             "AUTOPILOT_PROVIDER_URL": market_url,
-            "CONTAINER_ID": "77",
+            "CONTAINER_ID": INSTANCE,
             "CONTAINER_API_KEY": "instance-key",
         }
         self.console = root.parent / f"{root.name}.log"
@@ -217,6 +221,7 @@ class World:
         orders_url = self.store.sign_get(orders_key(JOB, lease.lease_id), DAY)
         text = onstart(self.store.sign_get(agent_key(), DAY), changes.get("sha256", agent_sha256()), orders_url)
         host = Host(self.tmp_path / f"host-{len(self.hosts)}", text, self.market_url)
+        lease.instance_id = INSTANCE
         self.hosts.append(host)
         return host
 

@@ -132,6 +132,7 @@ def write_orders(store: LocalBlobStore, n: int, restore: CheckpointRef | None, p
         store,
         job_id=JOB,
         lease_id="a",
+        instance_id=None,
         run_epoch=1,
         seq=1,
         permit_ttl_s=900,

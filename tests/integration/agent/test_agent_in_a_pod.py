@@ -79,7 +79,8 @@ class Market:
         )
         outcome = await self.provider.create(request)
         assert isinstance(outcome, Done), outcome
-        return outcome.value.instance_id
+        lease.instance_id = outcome.value.instance_id
+        return lease.instance_id
 
     async def reached(self, pod_id: str, status: InstanceStatus) -> None:
         async def look() -> bool:

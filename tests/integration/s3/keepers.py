@@ -67,6 +67,7 @@ class Machine:
             self.store,
             job_id=JOB,
             lease_id=self.lease,
+            instance_id=None,
             run_epoch=self.run_epoch,
             seq=self.seq,
             permit_ttl_s=900,

@@ -26,11 +26,19 @@ MEMORY: dict[str, Any] = {
 }
 
 
-def orders(role: str = "run", seq: int = 1, run_epoch: int = 1, setup: str = "", restore: int | None = None) -> Any:
+def orders(
+    role: str = "run",
+    seq: int = 1,
+    run_epoch: int = 1,
+    setup: str = "",
+    restore: int | None = None,
+    instance: str | None = None,
+) -> Any:
     built = build_orders(
         LocalBlobStore(root=Path("/nowhere"), signing_key=b"k", base_url="http://store"),
         job_id="j",
         lease_id="l",
+        instance_id=instance,
         run_epoch=run_epoch,
         seq=seq,
         permit_ttl_s=900,
@@ -45,8 +53,8 @@ def orders(role: str = "run", seq: int = 1, run_epoch: int = 1, setup: str = "",
     return parsed
 
 
-def machine(**memory: Any) -> Machine:
-    return Machine(0, {**MEMORY, **memory})
+def machine(instance: str = "", **memory: Any) -> Machine:
+    return Machine(0, {**MEMORY, **memory}, instance=instance)
 
 
 def running(now: float = 0) -> Machine:
@@ -223,6 +231,41 @@ def test_waiting_it_prefetches_each_checkpoint_once() -> None:
     assert m.decide(30) == "prefetch"
 
 
+def test_a_machine_that_the_orders_do_not_name_destroys_itself_for_good() -> None:
+    m = machine(instance="78")
+    m.orders_received(orders("wait", setup="pip install x"), 0)
+    assert m.decide(0) == "setup"
+    m.process_started("setup", 0)
+    m.orders_received(orders(seq=2, setup="pip install x", instance="77"), 10)
+    assert m.decide(10) == "term"
+    m.process_ended(-15, 11, "")
+    assert m.decide(11) == "destroy"
+    assert m.state() == "expired"
+    m.task_done("destroy", False, 12)
+    m.orders_received(orders(seq=3), 100)
+    assert m.decide(100) == "destroy"
+
+
+def test_one_that_worked_all_the_same_saves_nothing_over_the_other_ones_work() -> None:
+    m = machine(instance="78")
+    m.orders_received(orders(), 0)
+    assert m.decide(0) == "restore"
+    m.task_done("restore", True, 0)
+    assert m.decide(0) == "run"
+    m.process_started("run", 0)
+    m.orders_received(orders(seq=2, instance="77"), 10)
+    assert m.decide(10) == "term"
+    m.process_ended(0, 11, "then")
+    assert m.decide(11) == "destroy"
+
+
+@pytest.mark.parametrize(("own", "named"), [("77", "77"), ("77", ""), ("", "77")])
+def test_one_that_is_named_or_may_be_runs(own: str, named: str) -> None:
+    m = machine(instance=own)
+    m.orders_received(orders(instance=named), 0)
+    assert m.decide(0) == "restore"
+
+
 def test_a_finished_job_is_not_run_again_in_its_epoch() -> None:
     done = {"run_epoch": 2, "exit_code": 0, "signal": None, "reason": "exited", "finished_at": ""}
     m = machine(exit=done)
@@ -281,6 +324,7 @@ def test_whatever_the_orders_the_job_runs_only_when_ordered_and_the_end_of_the_p
         {"role": "dance"},
         {"seq": -1},
         {"seq": True},
+        {"instance": 77},
         {"run_epoch": 1.5},
         {"permit_ttl_s": None},
         {"work": {"run": "x"}},

@@ -13,6 +13,7 @@ import pytest
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
+from autopilot.domain.lease import LeaseState, Role
 from autopilot.engine.mailbox import Mailbox
 from autopilot.ports.checkpoints import keep_verified
 from autopilot.ports.mailbox import Heartbeat, Manifest, Part, heartbeat_key, orders_key
@@ -120,3 +121,23 @@ async def test_a_heartbeat_that_asks_for_parts_gets_a_window_of_them(mailbox: Ma
     assert "/ckpt/4/part-100?" in first["part_urls"][0]
     assert {(slot["first_part"], len(slot["part_urls"])) for slot in others} == {(0, 8)}
     assert len(json.dumps(body)) < 1_000_000
+
+
+async def test_a_machine_begins_only_once_it_is_known_which_one_it_is(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    known = a_lease(role=Role.RUN)
+    unknown = replace(known, instance_id=None, state=LeaseState.INTENT)
+    before = await orders(mailbox, blobs, a_job(unknown))
+    assert before is not None
+    assert (before["role"], before["instance"]) == ("wait", "")
+    after = await orders(mailbox, blobs, a_job(known))
+    assert after is not None
+    assert (after["role"], after["instance"]) == ("run", known.instance_id)
+
+
+async def test_a_machine_that_is_not_wanted_leaves_whether_it_is_known_or_not(
+    mailbox: Mailbox, blobs: LocalBlobStore
+) -> None:
+    unknown = a_lease(role=Role.LEAVE, instance_id=None, state=LeaseState.INTENT)
+    body = await orders(mailbox, blobs, a_job(unknown))
+    assert body is not None
+    assert body["role"] == "leave"

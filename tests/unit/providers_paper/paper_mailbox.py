@@ -62,6 +62,7 @@ class PaperMailbox:
             self.store,
             job_id=JOB,
             lease_id=self.lease,
+            instance_id=None,
             run_epoch=run_epoch,
             seq=self.seq,
             role=role,
