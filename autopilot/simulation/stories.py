@@ -58,8 +58,8 @@ STORIES: dict[str, Scenario] = {
     "create lands late": _story(faults={"A4": (0,)}, length_s=3000.0),
     "create makes two": _story(faults={"A5": (0,)}),
     "create makes two, lists are spoilt": _story(
-        faults={"A5": (0,), "B1": tuple(range(4, 120))},
-        bursts=(_outage("C2", 0.0, 3600.0, "runpod"), _outage("J1", 120.0, 900.0)),
+        faults={"A5": (0,), "B1": tuple(range(4, 40))},
+        bursts=(_outage("C2", 0.0, 3600.0, "runpod"), _outage("J1", 120.0, 600.0)),
         length_s=3600.0,
     ),
     "create on other terms": _story(faults={"A6": (0,)}),
