@@ -49,10 +49,10 @@ interval = "1m"
 
 
 @contextmanager
-def a_theatre() -> Iterator[Theatre]:
+def a_theatre(markets: tuple[str, ...] = ("vastai",)) -> Iterator[Theatre]:
     """Nothing runs yet. The directory's name is short: a unix socket lies in it."""
     root = Path(tempfile.mkdtemp(prefix="ap-"))
-    theatre = Theatre(root, seed=1, speed=SPEED)
+    theatre = Theatre(root, seed=1, speed=SPEED, markets=markets)
     try:
         yield theatre
     finally:

@@ -22,7 +22,7 @@ LOST = frozenset(
 LOST_GRAPHQL = frozenset({"internal_error", "unauthorized_200", "null_result", "data_null", "no_resources"})
 """Wrong in ways that only a GraphQL answer can be."""
 UNHEARD = frozenset({"effect_then_500", "effect_then_timeout", "effect_then_reset", "html", "empty", "bad_json"})
-TWISTED = frozenset({"null_runtime", "stale_list", "truncated_list", "no_runtime", "boot_failed"})
+TWISTED = frozenset({"null_runtime", "stale_list", "truncated_list", "no_runtime", "boot_failed", "rented_twice"})
 KINDS = LOST | LOST_GRAPHQL | UNHEARD | TWISTED
 
 GRAPHQL_FAMILIES = frozenset(

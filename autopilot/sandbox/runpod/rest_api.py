@@ -10,7 +10,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from aiohttp import web
 
@@ -172,8 +172,7 @@ def _create(call: RestCall) -> web.Response:
     call.call.whole_account()
     _fits(call.body, bodies.CREATE)
     order = bodies.created(call.body, call.call.caller.team, call.call.account.pub_key)
-    pod = call.market.rent(replace(order, defect=call.call.defect()))
-    return web.json_response(call.row(pod), status=201)
+    return web.json_response(call.row(call.call.rent(order)), status=201)
 
 
 def _list(call: RestCall) -> web.Response:
