@@ -142,6 +142,9 @@ class Agent:
             self.web.put_headers = event[1]["put_urls"]["headers"]
             self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
             self.orders_urls = [url, self.first_orders_url]
+            if self.machine.is_surplus():
+                named = event[1]["instance"]
+                self.log.trouble("orders", f"for machine {named}, and this is {self.machine.instance}: it is to go")
         elif event[0] == "done":
             self.machine.task_done(event[1], not event[2], now)
             self.wake.set()

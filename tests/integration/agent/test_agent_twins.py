@@ -18,6 +18,7 @@ async def test_the_machine_that_the_orders_do_not_name_destroys_itself_and_touch
     await eventually(lambda: world.market_calls, "self-destroy")
     assert world.market_calls[0] == ("DELETE", f"/api/v0/instances/{OTHER}/", "Bearer instance-key", {})
     assert await lease.heartbeat() is None
+    assert f"for machine {INSTANCE}, and this is {OTHER}" in other.console.read_text()
     meant.start()
     await lease.until("a checkpoint", lambda beat: beat.state == "running" and beat.last_ckpt_n == 0)
     assert (meant.root / "workspace/state").exists()
