@@ -31,6 +31,14 @@ def test_a_bug_is_there_only_while_it_is_planted() -> None:
     assert before == reconcile.SETTLE
 
 
+@pytest.mark.parametrize("bug", BUGS)
+def test_every_bug_still_fits_the_code_that_it_changes(bug: str) -> None:
+    targets = [(target, attribute, getattr(target, attribute)) for target, attribute, _ in BUGS[bug].patches()]
+    with planted(bug):
+        assert any(getattr(target, attribute) is not before for target, attribute, before in targets)
+    assert all(getattr(target, attribute) is before for target, attribute, before in targets)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(14_400)
 def test_every_bug_is_found_within_two_thousand_seeds() -> None:

@@ -68,7 +68,10 @@ class Call:
             raise Unauthorized
 
     def rent(self, order: PodOrder) -> Pod:
-        """The pod that the answer names: the second one where a fault makes two."""
+        """The pod that the answer names: the second one where a fault makes two.
+
+        Without room for a second, the first one is left behind a refusal. Raises ``Refused``.
+        """
         defect = next((defect for defect in Defect if self.has_fault(defect)), None)
         pods = [self.market.rent(replace(order, defect=defect)) for _ in range(1 + self.has_fault("rented_twice"))]
         return pods[-1]
