@@ -63,8 +63,8 @@ class BidMapping:
         self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=terms.tick_s)
         own = {"bid_unit": BID_UNIT, "ceiling_of_on_demand": CEILING, "resume_s": terms.resume_s}
-        # On synthetic markets neither a margin over the floor nor a prior for other losses brought anything.
-        own |= {"least_markup": Decimal(1), "taken_per_h": 0.0}
+        # On synthetic markets a margin over the floor brought nothing.
+        own |= {"least_markup": Decimal(1)}
         params = physics(told, given, terms.tick_s, terms.migrate_s, **own)
         self._on_demand_rate = rate(terms.on_demand_rate)
         self._storage_rate = rate(terms.storage_rate)
@@ -152,7 +152,7 @@ class BidMapping:
         floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
         step_s = every * terms.tick_s
         outlook = estimate(dict(zip(terms.machines, floors, strict=True)), step_s, terms.on_demand_rate, self._fit)
-        reserve_ticks = 1 + told.lag_ticks + vanishing_ticks(told.vanish)
+        reserve_ticks = told.lag_ticks + vanishing_ticks(told.vanish)
         shape = AuctionShape(
             outlook,
             longest_work_s=told.work_s,
@@ -165,7 +165,8 @@ class BidMapping:
             checkpoint_s=terms.checkpoint_s,
             reserve_s=reserve_ticks * terms.tick_s,
             shows_running=view.shows_running,
-            lost_per_h=params.taken_per_h,
+            # Where the floors of machines that run are known, nobody rents them on demand.
+            lost_per_h=0.0 if view.shows_running else params.taken_per_h,
         )
         auction_tables(shape)
         return shape

@@ -148,6 +148,18 @@ def _lower(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quot
     return (quote, quote.cost) if quote.cost < least - margin else (best, least)
 
 
+@dataclass(frozen=True, slots=True)
+class _Gain:
+    won: list[float]
+    """[ratio bin] → what winning against all up to that bin is worth, $."""
+    paused: float
+    """$ where nothing is won, storage paid."""
+    to_run: list[float]
+    """[next level] → $ from there on, where the machine runs."""
+    to_pause: list[float]
+    """The same where it is paused."""
+
+
 class _Pricing:
     def __init__(self, tables: AuctionTables, standing: Standing, spots: Sequence[Spot]) -> None:
         self.tables, self.standing, self.spots = tables, standing, spots
@@ -162,7 +174,7 @@ class _Pricing:
         self.thrown_back = standing.thrown_back_s / step_s
         self.pending = standing.pending_s / step_s
         self.is_on_demand = standing.held is Held.ON_DEMAND
-        self._gains: dict[tuple[int, int, int, bool], tuple[list[float], float]] = {}
+        self._gains: dict[tuple[int, int, int, bool], _Gain] = {}
         floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor is not None)
         first = floors[0] if floors else (inf, "")
         self.cheapest_machine, self.cheapest = first[1], tables.elsewhere(first[0])
@@ -185,7 +197,7 @@ class _Pricing:
                 continue
             table = self.tables.of(spot.machine)
             level = self.tables.level(floor)
-            gain, paused = self._gain(table, level, self._elsewhere(spot.machine), mine)
+            gain, paused = self._gain(table, level, self._elsewhere(spot.machine), mine, floor)
             once = 0.0 if mine else spot.once
             above, below = self._best(spot.machine, floor, table.odds[level], gain, paused + once)
             # Without a word of its floor a raise would be followed by the next: then the bid stays, or the job leaves.
@@ -207,34 +219,55 @@ class _Pricing:
         """The class of the cheapest floor but for this machine's."""
         return self.second if machine == self.cheapest_machine else self.cheapest
 
-    def _gain(self, table: MachineTable, level: int, elsewhere: int, mine: bool) -> tuple[list[float], float]:
-        """[ratio bin] → what winning against all up to that bin is worth; and $ where nothing is won, storage paid."""
-        key = (id(table), level, elsewhere, mine)
-        found = self._gains.get(key)
-        if found is None:
-            found = self._gains[key] = self._new_gain(table, level, elsewhere, mine)
-        return found
+    def _gain(
+        self, table: MachineTable, level: int, elsewhere: int, mine: bool, floor: float
+    ) -> tuple[list[float], float]:
+        """[ratio bin] → what winning against all up to that bin is worth; and $ where nothing is won, storage paid.
 
-    def _new_gain(self, table: MachineTable, level: int, elsewhere: int, mine: bool) -> tuple[list[float], float]:
+        A floor that stays at its level stays where in the level it is: there the costs are between two levels'.
+        """
+        key = (id(table), level, elsewhere, mine)
+        gain = self._gains.get(key)
+        if gain is None:
+            gain = self._gains[key] = self._gain_at(table, level, elsewhere, mine)
+        neighbour, share = self.tables.beside(level, floor)
+        if not share:
+            return gain.won, gain.paused
+        odds = table.odds[level]
+        run = share * (gain.to_run[neighbour] - gain.to_run[level])
+        paused = share * (gain.to_pause[neighbour] - gain.to_pause[level])
+        stays = run - paused
+        # A floor that falls unseen counts as one that stays, as long as the machine runs.
+        falls = 0.0 if self.tables.shape.shows_running else run
+        won = [
+            value + stays * same + falls * lower
+            for value, same, lower in zip(gain.won, odds.same, odds.lower, strict=True)
+        ]
+        return won, gain.paused + paused * odds.same[-1]
+
+    def _gain_at(self, table: MachineTable, level: int, elsewhere: int, mine: bool) -> _Gain:
+        """At the floor that stands for a level."""
         work, standing = self.work, self.standing
         if mine and standing.held is Held.RUNNING:
-            to_run, to_pause = work + self.pending - 1, work + self.thrown_back
+            left_to_run, left_to_pause = work + self.pending - 1, work + self.thrown_back
         elif mine and standing.is_set_up:
-            to_run, to_pause = work + self.resume - 1, work
+            left_to_run, left_to_pause = work + self.resume - 1, work
         else:
-            to_run, to_pause = work + self.migrate - 1, work + self.migrate - self.resume
-        run = self.tables.levels_row(table.run, self.next, to_run, elsewhere)
-        paused = self.tables.levels_row(table.paused, self.next, to_pause, elsewhere)
+            left_to_run, left_to_pause = work + self.migrate - 1, work + self.migrate - self.resume
+        to_run = self.tables.levels_row(table.run, self.next, left_to_run, elsewhere)
+        to_pause = self.tables.levels_row(table.paused, self.next, left_to_pause, elsewhere)
+        run = to_run
         if not self.tables.shape.shows_running:  # a floor that falls is not seen: the bid is paid on
             run = [run[max(to, level)] for to in range(len(run))]
-        better = [a - b for a, b in zip(run, paused, strict=True)]
+        better = [a - b for a, b in zip(run, to_pause, strict=True)]
         odds = table.odds[level]
-        total, gains = 0.0, []
+        total, won = 0.0, []
         for row in odds.bins:
             for to, share in row:
                 total += share * better[to]
-            gains.append(total)
-        return gains, sum(share * paused[to] for to, share in odds.moves) + self.storage
+            won.append(total)
+        paused = sum(share * to_pause[to] for to, share in odds.moves) + self.storage
+        return _Gain(won, paused, to_run, to_pause)
 
     def _best(
         self, machine: str, floor: float, odds: LevelOdds, gain: list[float], paused: float

@@ -47,6 +47,10 @@ class LevelOdds:
     """[ratio bin] → chance that a bid at its upper edge runs."""
     cleared: tuple[float, ...]
     """[ratio bin] → the mean of the next floor over this one where such a bid runs, and zero where not."""
+    same: tuple[float, ...]
+    """[ratio bin] → chance that such a bid runs, and the floor stays at this level."""
+    lower: tuple[float, ...]
+    """[ratio bin] → the same, and the floor falls to a lower level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,17 @@ class AuctionTables:
 
     def level(self, floor: float) -> int:
         return bisect_left(self.shape.floors.edges, floor)
+
+    def beside(self, level: int, floor: float) -> tuple[int, float]:
+        """The neighbour on the side of a level on which a floor lies, and how far towards it, from 0 to 1.
+
+        What lies above the on-demand rate is one level, and all its floors are alike.
+        """
+        typical = self.shape.floors.typical
+        neighbour = level + (1 if floor > typical[level] else -1)
+        if not 0 <= neighbour < self.levels - 1 or level == self.levels - 1:
+            return level, 0.0
+        return neighbour, min((floor - typical[level]) / (typical[neighbour] - typical[level]), 1.0)
 
     def elsewhere(self, floor: float) -> int:
         """The class of the cheapest floor elsewhere."""
@@ -152,6 +167,8 @@ def _odds(jumps: Jumps, shape: AuctionShape) -> tuple[LevelOdds, ...]:
             sparse(kernel[level].sum(0).tolist()),
             tuple(won[level].tolist()),
             tuple(cleared[level].tolist()),
+            tuple(np.cumsum(kernel[level, :, level]).tolist()),
+            tuple(np.cumsum(kernel[level, :, :level].sum(1)).tolist()),
         )
         for level in range(len(jumps))
     )

@@ -7,14 +7,16 @@
 What else there is to rent is a class of the cheapest floor that is seen, and a Markov chain as well; where there was
 nothing to be had at times, that is a class of its own.
 
-Levels lie densely where floors usually are and ever wider above: a floor's distance from its calm state is what tells
-of the next jump.
+Levels lie densely just above the calm floor and ever wider higher up: a floor's distance from its calm state is what
+tells of the next jump. Among the floors that are common none is wide: machines differ in price, and a far cheaper one
+must not pass for its neighbour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from math import inf
 from typing import Any
 
 from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
@@ -22,9 +24,12 @@ from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
 BINS = len(RATIO_EDGES)
 LOWEST_RATIO, HIGHEST_RATIO = 0.2, 8.0
 """Beyond the outer edges: where the jumps of the outer bins are taken to lead."""
-CALM_QUANTILE = 0.05
+LOWEST_QUANTILE, CALM_QUANTILE, COMMON_QUANTILE = 0.002, 0.05, 0.9
 FIRST_LEVEL, LEVEL_GROWTH = 0.015, 1.55
 """The first level's width above the calm floor, as a share of it, and how much further each next one reaches."""
+COMMON_LEVEL, MOST_COMMON = 0.09, 12
+"""How wide a level of common floors may be above the first ones, and is below the calm floor, as a share of the one
+before; wider where the common floors are so far apart that there would be more levels than that."""
 HIGHEST_EDGE = 0.93
 """Of the on-demand rate; levels end there, at that rate, and above."""
 CLASSES = 4
@@ -69,11 +74,12 @@ def estimate(
     import numpy as np
 
     seen = np.array([np.asarray(row, float) for row in floors.values()])
-    known = ~np.isnan(seen)
+    known = seen > 0.0  # neither NaN nor a floor of nothing, of which no share can be said
     pair = known[:, :-1] & known[:, 1:]
     if not pair.any():
         raise ValueError("no floor was seen twice in a row")
-    edges = _edges(float(np.quantile(seen[known], CALM_QUANTILE)), on_demand_rate)
+    lowest, calm, common = np.quantile(seen[known], (LOWEST_QUANTILE, CALM_QUANTILE, COMMON_QUANTILE)).tolist()
+    edges = _edges(lowest, calm, common, on_demand_rate)
     levels = len(edges) + 1
     level = np.searchsorted(edges, np.where(known, seen, 0.0))
     typical = _typical(seen, level, known, edges, on_demand_rate)
@@ -119,11 +125,18 @@ def estimate(
     )
 
 
-def _edges(calm: float, on_demand_rate: float) -> list[float]:
-    edges, reach = [], FIRST_LEVEL
+def _edges(lowest: float, calm: float, common: float, on_demand_rate: float) -> list[float]:
+    """Upper edges of the levels but the last, given three quantiles of the floors."""
+    growth = max(1 + COMMON_LEVEL, (common / lowest) ** (1 / MOST_COMMON))
+    edges, low = list[float](), calm / growth
+    while low > lowest:
+        edges.insert(0, low)
+        low /= growth
+    reach = FIRST_LEVEL
     while calm * (1 + reach) < HIGHEST_EDGE * on_demand_rate:
         edges.append(calm * (1 + reach))
-        reach *= LEVEL_GROWTH
+        most = (1 + reach) * growth - 1 if edges[-1] < common else inf
+        reach = min(reach * LEVEL_GROWTH, most)
     return [*edges, on_demand_rate]
 
 

@@ -9,15 +9,17 @@ from autopilot.backtest.bids import BidChooser, BidView
 from autopilot.backtest.choices import Choice, Spot
 from autopilot.backtest.map_bids import MOST_STEPS, BidMapping
 from autopilot.backtest.outcome import Outcome
+from autopilot.backtest.perturbation import Perturbation
 from autopilot.backtest.play import Conditions, play
 from autopilot.backtest.suite import BidJob, BidTerms, Job, Terms
 from autopilot.backtest.suite_file import suite_from
 from autopilot.domain.floors import AuctionShape
 
 WORK_H = 10
+EXACTLY = Conditions()
 
 
-def played(body: dict[str, object]) -> tuple[Outcome, list[AuctionShape]]:
+def played(body: dict[str, object], conditions: Conditions = EXACTLY) -> tuple[Outcome, list[AuctionShape]]:
     """The first run's outcome, and what was learnt in it, each time."""
     shapes: list[AuctionShape] = []
 
@@ -36,7 +38,7 @@ def played(body: dict[str, object]) -> tuple[Outcome, list[AuctionShape]]:
         return choose
 
     suite = suite_from(body)
-    return play(suite, suite.runs[0], start, Conditions()), shapes
+    return play(suite, suite.runs[0], start, conditions), shapes
 
 
 @pytest.mark.parametrize(("tick_s", "step_ticks"), [(300, 1), (20, 4)])
@@ -59,3 +61,40 @@ def test_steps_are_ticks_until_there_would_be_too_many(tick_s: int, step_ticks: 
     assert outcome.status == "finished"
     assert outcome.on_demand == 0
     assert outcome.cost == pytest.approx(WORK_H * 0.6, rel=0.15), "of the cheaper one, disk included"
+
+
+@pytest.mark.parametrize(
+    ("condition", "deadline_h"),
+    [(Perturbation(), 3.75), (Perturbation(lag_ticks=1), 4.0), (Perturbation(vanish=0.1), 4.5)],
+)
+def test_whenever_spot_is_gone_for_good_the_work_is_done_in_time(condition: Perturbation, deadline_h: float) -> None:
+    """The guard leaves all of the slack but what one more loss costs to spot, and no minute of that."""
+    before, ticks = 96, round(deadline_h * 12)
+    spot = 0.0
+    for gone in range(1, ticks):
+        floors = [1.0 + 0.02 * (tick % 5) for tick in range(before + gone)] + [9.0] * (ticks - gone + 2)
+        terms = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
+        outcome, _ = played(
+            bid_body({"a": floors}, **terms, runs=[[before, 3, deadline_h, "bid"]]),
+            Conditions(perturbation=condition),
+        )
+        assert outcome.status == "finished", gone
+        spot += outcome.spot
+    assert spot > 0.0
+
+
+def test_a_far_cheaper_machine_is_moved_to() -> None:
+    """Both are below what most machines cost, which must not make them alike."""
+    before, ticks = 288, 200
+    dear = {f"dear-{number}": [1.5 + 0.1 * number] * (before + ticks) for number in range(8)}
+    cheap = [9.0] * 60 + [0.6 + 0.01 * (tick % 3) for tick in range(40)] + [9.0] * (before - 100 + 24)
+    floors = {
+        **dear,
+        "fair": [1.1 + 0.01 * (tick % 3) for tick in range(before + ticks)],
+        "cheap": cheap + [0.6] * (before + ticks - len(cheap)),
+    }
+    terms = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
+    outcome, _ = played(bid_body(floors, **terms, runs=[[before, WORK_H, 14, "bid"]]))
+    assert outcome.migrations >= 1
+    # Two hours until the cheap one can be had.
+    assert outcome.cost < 2 * 1.25 + 8.5 * 0.75

@@ -84,6 +84,14 @@ def test_the_cheaper_of_two_alike_is_cheaper_to_finish_on(shape: AuctionShape) -
     assert quoted.bids[0].cost < quoted.bids[1].cost
 
 
+def test_a_lower_price_is_worth_more_than_the_next_step_of_it(shape: AuctionShape) -> None:
+    low, high = 0.244, 0.262
+    tables = auction_tables(shape)
+    assert tables.level(low) == tables.level(high), "one level, so that only where in it a floor lies can tell"
+    quoted = priced(shape, 80, 40, Spot("x", low), Spot("y", high))
+    assert quoted.bids[1].cost - quoted.bids[0].cost > 3 * (high - low) * STEP_H
+
+
 def test_the_guard_forces_on_demand_when_time_runs_out(shape: AuctionShape) -> None:
     # A start of two steps, the reserve of one, and the step that would pass meanwhile.
     assert not priced(shape, 44, 40).is_forced

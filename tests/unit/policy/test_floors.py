@@ -98,3 +98,21 @@ def test_nothing_to_be_had_is_a_class_of_its_own() -> None:
     assert outlook.moves[-1][-1] > 0.8
     always = estimate({"a": walk(1, 0.1), "b": gone}, STEP_S, 1.0, FIT)
     assert max(always.cheapest) < 1.0
+
+
+def test_machines_of_different_price_are_told_apart() -> None:
+    prices = [0.1, 0.17, 0.2, 0.23, 0.27, 0.3, 0.34]
+    rows = {str(number): walk(number, 0.05, base=base) for number, base in enumerate(prices)}
+    edges = estimate(rows, STEP_S, 1.0, FIT).edges
+    assert len({sum(edge < price for edge in edges) for price in prices}) == len(prices)
+
+
+def test_levels_stay_few_however_far_apart_prices_are() -> None:
+    rows = {str(number): walk(number, 0.05, base=0.001 * 2.0**number) for number in range(10)}
+    assert len(estimate(rows, STEP_S, 1.0, FIT).edges) < 30
+
+
+def test_a_floor_of_nothing_is_none() -> None:
+    nothing = [0.0 if step % 50 == 0 else floor for step, floor in enumerate(walk(1, 0.05))]
+    unseen = [nan if floor == 0.0 else floor for floor in nothing]
+    assert estimate({"a": nothing}, STEP_S, 1.0, FIT) == estimate({"a": unseen}, STEP_S, 1.0, FIT)
