@@ -10,13 +10,30 @@ RATIO_EDGES = (
 )  # fmt: skip
 """Upper edges of the bins of next floor over floor. A bid of the floor times an edge wins against all below it."""
 
+RISES = (1.01, 1.04, 1.09, 1.16, 1.3, float("inf"))
+"""Upper edges of how far a floor is above the calm floor of its machine, as a ratio."""
+
+Sizes = tuple[tuple[float, ...], ...]
+"""[rise][ratio bin] → probability of a next floor in that bin; a rise's sum is 1."""
+
 Jumps = tuple[tuple[tuple[tuple[int, float], ...], ...], ...]
 """[level][ratio bin] → (level of the next floor, probability) where that is above zero; a level's sum is 1."""
 
 
 @dataclass(frozen=True, slots=True)
+class Habit:
+    """How the floor of one machine moves, the pool mixed in."""
+
+    calm: float
+    """$/h: its floor while nobody bids for it."""
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True)
 class FloorOutlook:
     """One-step jumps of floors, by level, of all machines together and of those that are known well by themselves.
+
+    Where a jump leads is told by the level; how likely it is, by how far the floor is above the machine's calm floor.
 
     Floors in $/h. The last level stands for floors that no bid may reach, and for machines that are gone.
     """
@@ -31,6 +48,10 @@ class FloorOutlook:
     pooled: Jumps
     own: tuple[tuple[str, Jumps], ...]
     """(machine, its jumps), the pool mixed in."""
+    habits: tuple[tuple[str, Habit], ...]
+    """Of every machine that was seen twice in a row."""
+    usual: Sizes
+    """Of all machines."""
     classes: tuple[float, ...]
     """Upper edges of the classes, but the last, of the cheapest floor to be had: of what else there is to rent."""
     cheapest: tuple[float, ...]
@@ -43,7 +64,7 @@ class FloorOutlook:
 
     def __post_init__(self) -> None:
         # Of many thousand numbers, and asked for at each look-up of a table: once is enough.
-        parts = (self.step_s, self.edges, self.typical, self.ratios, self.pooled, self.own)
+        parts = (self.step_s, self.edges, self.typical, self.ratios, self.pooled, self.own, self.habits, self.usual)
         elsewhere = (self.classes, self.cheapest, self.moves, self.others)
         object.__setattr__(self, "_hash", hash((parts, elsewhere)))
 

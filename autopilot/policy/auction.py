@@ -6,14 +6,18 @@ the tables, at the levels that the floors are expected to be at then.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
+from typing import Any
 
 from autopilot.domain.floors import RATIO_EDGES
-from autopilot.policy.auction_tables import AuctionTables, LevelOdds, MachineTable
+from autopilot.policy.auction_tables import AuctionTables, MachineTable, Odds
 
+FIRST_ABOVE = next(number for number, edge in enumerate(RATIO_EDGES) if edge >= 1.0)
+"""The first ratio bin whose upper edge as a bid is not below the floor."""
 UNSEEN_MARKUP = 1.02
 """A machine that runs and whose floor is not shown, for it echoes our own bid, is taken to be won by so much: little,
 for who thinks himself far above the floor stays where he is outbid next."""
@@ -148,18 +152,6 @@ def _lower(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quot
     return (quote, quote.cost) if quote.cost < least - margin else (best, least)
 
 
-@dataclass(frozen=True, slots=True)
-class _Gain:
-    won: list[float]
-    """[ratio bin] → what winning against all up to that bin is worth, $."""
-    paused: float
-    """$ where nothing is won, storage paid."""
-    to_run: list[float]
-    """[next level] → $ from there on, where the machine runs."""
-    to_pause: list[float]
-    """The same where it is paused."""
-
-
 class _Pricing:
     def __init__(self, tables: AuctionTables, standing: Standing, spots: Sequence[Spot]) -> None:
         self.tables, self.standing, self.spots = tables, standing, spots
@@ -174,7 +166,7 @@ class _Pricing:
         self.thrown_back = standing.thrown_back_s / step_s
         self.pending = standing.pending_s / step_s
         self.is_on_demand = standing.held is Held.ON_DEMAND
-        self._gains: dict[tuple[int, int, int, bool], _Gain] = {}
+        self._afters: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
         floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor is not None)
         first = floors[0] if floors else (inf, "")
         self.cheapest_machine, self.cheapest = first[1], tables.elsewhere(first[0])
@@ -195,19 +187,17 @@ class _Pricing:
                 if mine:
                     keep = Quote(self._gone(spot.machine) + self.storage)
                 continue
-            table = self.tables.of(spot.machine)
-            level = self.tables.level(floor)
-            gain, paused = self._gain(table, level, self._elsewhere(spot.machine), mine, floor)
-            once = 0.0 if mine else spot.once
-            above, below = self._best(spot.machine, floor, table.odds[level], gain, paused + once)
+            odds = self.tables.odds(spot.machine, floor)
+            costs, idle = self._outlook(spot.machine, floor, odds, mine)
+            above, below = self._best(spot.machine, floor, costs, 0.0 if mine else spot.once)
             # Without a word of its floor a raise would be followed by the next: then the bid stays, or the job leaves.
             if above is not None and not is_echo:
                 bids.append(above)
             if below is not None and not is_echo:
                 patient.append(below)
             if mine:
-                keep = Quote(paused)
-                stay = self._staying(floor, table.odds[level], gain, paused)
+                keep = Quote(idle)
+                stay = self._staying(floor, costs, idle, odds)
         return Quotes(self._on_demand(), self._release(), keep, stay, tuple(bids), tuple(patient), self._forced())
 
     def _forced(self) -> bool:
@@ -219,34 +209,34 @@ class _Pricing:
         """The class of the cheapest floor but for this machine's."""
         return self.second if machine == self.cheapest_machine else self.cheapest
 
-    def _gain(
-        self, table: MachineTable, level: int, elsewhere: int, mine: bool, floor: float
-    ) -> tuple[list[float], float]:
-        """[ratio bin] → what winning against all up to that bin is worth; and $ where nothing is won, storage paid.
+    def _outlook(self, machine: str, floor: float, odds: Odds, mine: bool) -> tuple[Any, float]:
+        """[ratio bin] → $ from here where the bid is the bin's upper edge; and $ where none is made. Storage is paid.
 
         A floor that stays at its level stays where in the level it is: there the costs are between two levels'.
         """
-        key = (id(table), level, elsewhere, mine)
-        gain = self._gains.get(key)
-        if gain is None:
-            gain = self._gains[key] = self._gain_at(table, level, elsewhere, mine)
+        after = self._after(self.tables.of(machine), self._elsewhere(machine), mine)
+        level = self.tables.level(floor)
+        to_run, to_pause = after
         neighbour, share = self.tables.beside(level, floor)
-        if not share:
-            return gain.won, gain.paused
-        odds = table.odds[level]
-        run = share * (gain.to_run[neighbour] - gain.to_run[level])
-        paused = share * (gain.to_pause[neighbour] - gain.to_pause[level])
-        stays = run - paused
-        # A floor that falls unseen counts as one that stays, as long as the machine runs.
-        falls = 0.0 if self.tables.shape.shows_running else run
-        won = [
-            value + stays * same + falls * lower
-            for value, same, lower in zip(gain.won, odds.same, odds.lower, strict=True)
-        ]
-        return won, gain.paused + paused * odds.same[-1]
+        if share:
+            to_run, to_pause = to_run.copy(), to_pause.copy()
+            to_run[level] += share * (after[0][neighbour] - after[0][level])
+            to_pause[level] += share * (after[1][neighbour] - after[1][level])
+        better = to_run - to_pause
+        if not self.tables.shape.shows_running:
+            # A floor that falls unseen counts as one that stays, as long as the machine runs: the bid is paid on.
+            better[:level] = to_run[level] - to_pause[:level]
+        idle = float(odds.moves @ to_pause) + self.storage
+        return odds.won @ better + odds.paid * (floor * self.step_h) + idle, idle
 
-    def _gain_at(self, table: MachineTable, level: int, elsewhere: int, mine: bool) -> _Gain:
-        """At the floor that stands for a level."""
+    def _after(self, table: MachineTable, elsewhere: int, mine: bool) -> tuple[Any, Any]:
+        """[next level] → $ from the next step on where the machine runs, and where it is paused."""
+        import numpy as np
+
+        key = (id(table), elsewhere, mine)
+        after = self._afters.get(key)
+        if after is not None:
+            return after
         work, standing = self.work, self.standing
         if mine and standing.held is Held.RUNNING:
             left_to_run, left_to_pause = work + self.pending - 1, work + self.thrown_back
@@ -254,55 +244,34 @@ class _Pricing:
             left_to_run, left_to_pause = work + self.resume - 1, work
         else:
             left_to_run, left_to_pause = work + self.migrate - 1, work + self.migrate - self.resume
-        to_run = self.tables.levels_row(table.run, self.next, left_to_run, elsewhere)
-        to_pause = self.tables.levels_row(table.paused, self.next, left_to_pause, elsewhere)
-        run = to_run
-        if not self.tables.shape.shows_running:  # a floor that falls is not seen: the bid is paid on
-            run = [run[max(to, level)] for to in range(len(run))]
-        better = [a - b for a, b in zip(run, to_pause, strict=True)]
-        odds = table.odds[level]
-        total, won = 0.0, []
-        for row in odds.bins:
-            for to, share in row:
-                total += share * better[to]
-            won.append(total)
-        paused = sum(share * to_pause[to] for to, share in odds.moves) + self.storage
-        return _Gain(won, paused, to_run, to_pause)
+        run = self.tables.levels_row(table.run, self.next, left_to_run, elsewhere)
+        pause = self.tables.levels_row(table.paused, self.next, left_to_pause, elsewhere)
+        after = self._afters[key] = (np.array(run), np.array(pause))
+        return after
 
-    def _best(
-        self, machine: str, floor: float, odds: LevelOdds, gain: list[float], paused: float
-    ) -> tuple[Quote | None, Quote | None]:
-        """The best bid at or above the floor, and the best below it."""
-        pays_bid, step_h = self.tables.shape.pays_bid, self.step_h
-        shares = odds.won if pays_bid else odds.cleared
-        above = below = float("inf")
-        bid_above = bid_below = 0.0
-        for edge, won, share in zip(RATIO_EDGES, gain, shares, strict=True):
-            bid = floor * edge
-            if bid >= self.tables.shape.ceiling:
-                break
-            cost = won + share * (bid if pays_bid else floor) * step_h
-            if edge < 1.0:
-                if cost < below:
-                    below, bid_below = cost, bid
-            elif cost < above - 1e-9:
-                above, bid_above = cost, bid
-        storage = self.tables.shape.storage_rate
-        price = floor + storage
-        return (
-            Quote(paused + above, machine, bid_above, price) if bid_above else None,
-            Quote(paused + below, machine, bid_below, price) if bid_below else None,
-        )
-
-    def _staying(self, floor: float, odds: LevelOdds, gain: list[float], paused: float) -> Quote:
-        bid = self.standing.bid
-        reached = [number for number, edge in enumerate(RATIO_EDGES) if floor * edge <= bid * (1 + 1e-9)]
+    def _best(self, machine: str, floor: float, costs: Any, once: float) -> tuple[Quote | None, Quote | None]:
+        """The best bid at or above the floor, and the best below it. ``costs``: [ratio bin] → $."""
+        allowed = bisect_left(RATIO_EDGES, self.tables.shape.ceiling / floor)
         price = floor + self.tables.shape.storage_rate
+
+        def best(first: int, end: int) -> Quote | None:
+            if first >= end:
+                return None
+            at = first + int(costs[first:end].argmin())
+            return Quote(float(costs[at]) + once, machine, floor * RATIO_EDGES[at], price)
+
+        return best(FIRST_ABOVE, allowed), best(0, min(allowed, FIRST_ABOVE))
+
+    def _staying(self, floor: float, costs: Any, idle: float, odds: Odds) -> Quote:
+        bid = self.standing.bid
+        price = floor + self.tables.shape.storage_rate
+        reached = bisect_right(RATIO_EDGES, bid / floor * (1 + 1e-9))
         if not reached:
-            return Quote(paused, self.standing.machine, bid, price)
-        last = reached[-1]
-        paid = odds.won[last] * bid if self.tables.shape.pays_bid else odds.cleared[last] * floor
-        return Quote(paused + gain[last] + paid * self.step_h, self.standing.machine, bid, price)
+            return Quote(idle, self.standing.machine, bid, price)
+        cost = float(costs[reached - 1])
+        if self.tables.shape.pays_bid:  # the bid itself, and not the edge below it
+            cost += float(odds.won[reached - 1].sum()) * (bid - floor * RATIO_EDGES[reached - 1]) * self.step_h
+        return Quote(cost, self.standing.machine, bid, price)
 
     def _gone(self, machine: str) -> float:
         """A held, paused machine of which nothing is seen: as at the highest level."""

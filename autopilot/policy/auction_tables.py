@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from autopilot.domain.floors import RATIO_EDGES, AuctionShape, Jumps
+from autopilot.domain.floors import RATIO_EDGES, RISES, AuctionShape, Jumps
 
 SLACK_STEPS = 72
 SPARE_STEPS = 5
@@ -35,29 +35,24 @@ NEVER = 1e6
 """Dollars: the price of a bid that may not be made."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelOdds:
-    """The next step of one machine at one level. A bid at a bin's upper edge wins against that bin and all below."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Odds:
+    """The next step of one machine from one floor. A bid at a bin's upper edge wins against that bin and all below."""
 
-    bins: tuple[tuple[tuple[int, float], ...], ...]
-    """[ratio bin] → (next level, probability)."""
-    moves: tuple[tuple[int, float], ...]
-    """(next level, probability)."""
-    won: tuple[float, ...]
-    """[ratio bin] → chance that a bid at its upper edge runs."""
-    cleared: tuple[float, ...]
-    """[ratio bin] → the mean of the next floor over this one where such a bid runs, and zero where not."""
-    same: tuple[float, ...]
-    """[ratio bin] → chance that such a bid runs, and the floor stays at this level."""
-    lower: tuple[float, ...]
-    """[ratio bin] → the same, and the floor falls to a lower level."""
+    won: Any
+    """[ratio bin, next level] → chance that a bid at the bin's upper edge runs, and what level comes with it."""
+    moves: Any
+    """[next level] → its chance, whatever is bid."""
+    paid: Any
+    """[ratio bin] → what such a bid pays at the mean, over this floor; nothing where it does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class MachineTable:
     """Of one machine, or of any by the pool. Costs in $, flat [slack][work][class][level]."""
 
-    odds: tuple[LevelOdds, ...]
+    leads: Any
+    """[level, ratio bin, next level] → where a jump of that size leads; each bin's sum is 1, or 0."""
     run: memoryview
     paused: memoryview
 
@@ -74,13 +69,25 @@ class AuctionTables:
         start, on_demand, machines = _induced(shape)
         self.start, self.on_demand = _flat(start), _flat(on_demand)
         """Flat [slack][work][class]."""
-        self.pooled, *own = (
-            MachineTable(_odds(jumps, shape), _flat(run), _flat(paused)) for jumps, run, paused in machines
-        )
+        self.pooled, *own = (MachineTable(_leads(jumps), _flat(run), _flat(paused)) for jumps, run, paused in machines)
         self._own = {name: table for (name, _), table in zip(shape.floors.own, own, strict=True)}
+        self._habits = dict(shape.floors.habits)
+        self._odds: dict[tuple[str, int, int], Odds] = {}
 
     def of(self, machine: str) -> MachineTable:
         return self._own.get(machine, self.pooled)
+
+    def odds(self, machine: str, floor: float) -> Odds:
+        """Of the next floor of a machine. One that was never seen before is taken to be calm."""
+        habit = self._habits.get(machine)
+        rise = 0 if habit is None else bisect_left(RISES, floor / habit.calm)
+        level = self.level(floor)
+        key = (machine if habit is not None else "", level, rise)
+        odds = self._odds.get(key)
+        if odds is None:
+            sizes = self.shape.floors.usual if habit is None else habit.sizes
+            odds = self._odds[key] = _odds(self.of(machine).leads[level], sizes[rise], level, self.shape)
+        return odds
 
     def level(self, floor: float) -> int:
         return bisect_left(self.shape.floors.edges, floor)
@@ -136,8 +143,8 @@ def _flat(values: Any) -> memoryview:
     return memoryview(values.astype("float32").ravel())
 
 
-def _kernel(jumps: Jumps, shape: AuctionShape) -> Any:
-    """[level, ratio bin, next level], with the chance that the machine is taken whatever is bid."""
+def _dense(jumps: Jumps) -> Any:
+    """[level, ratio bin, next level]"""
     import numpy as np
 
     kernel = np.zeros((len(jumps), BINS, len(jumps)))
@@ -145,33 +152,43 @@ def _kernel(jumps: Jumps, shape: AuctionShape) -> Any:
         for size, row in enumerate(bins):
             for to, share in row:
                 kernel[level, size, to] = share
-    taken = 1.0 - (1.0 - min(shape.lost_per_h, 1.0)) ** (shape.floors.step_s / 3600)
+    return kernel
+
+
+def _kernel(jumps: Jumps, shape: AuctionShape) -> Any:
+    """[level, ratio bin, next level], with the chance that the machine is taken whatever is bid."""
+    kernel, taken = _dense(jumps), _taken(shape)
     kernel *= 1.0 - taken
     kernel[:, -1, -1] += taken
     return kernel
 
 
-def _odds(jumps: Jumps, shape: AuctionShape) -> tuple[LevelOdds, ...]:
+def _leads(jumps: Jumps) -> Any:
     import numpy as np
 
-    kernel, ratios = _kernel(jumps, shape), np.array(shape.floors.ratios)
-    mass = kernel.sum(2)
-    won, cleared = np.cumsum(mass, 1), np.cumsum(mass * ratios, 1)
+    kernel = _dense(jumps)
+    return kernel / np.maximum(kernel.sum(2), 1e-300)[:, :, None]
 
-    def sparse(row: Sequence[float]) -> tuple[tuple[int, float], ...]:
-        return tuple((to, share) for to, share in enumerate(row) if share > 0.0)
 
-    return tuple(
-        LevelOdds(
-            tuple(sparse(row) for row in kernel[level].tolist()),
-            sparse(kernel[level].sum(0).tolist()),
-            tuple(won[level].tolist()),
-            tuple(cleared[level].tolist()),
-            tuple(np.cumsum(kernel[level, :, level]).tolist()),
-            tuple(np.cumsum(kernel[level, :, :level].sum(1)).tolist()),
-        )
-        for level in range(len(jumps))
-    )
+def _odds(leads: Any, sizes: Sequence[float], level: int, shape: AuctionShape) -> Odds:
+    """``leads``: from that level; ``sizes``: how likely each is, if nobody takes the machine."""
+    import numpy as np
+
+    taken = _taken(shape)
+    kernel = leads * np.array(sizes)[:, None] * (1.0 - taken)
+    kernel[-1, -1] += taken
+    mass = kernel.sum(1)
+    if shape.pays_bid:
+        paid = np.cumsum(mass) * (*RATIO_EDGES[:-1], NEVER)
+    else:
+        paid = np.cumsum(mass * np.array(shape.floors.ratios[level]))
+    return Odds(np.cumsum(kernel, 0), kernel.sum(0), paid)
+
+
+def _taken(shape: AuctionShape) -> float:
+    """Chance, a step, that a machine is taken whatever is bid."""
+    kept_an_hour = 1.0 - min(shape.lost_per_h, 1.0)
+    return float(1.0 - kept_an_hour ** (shape.floors.step_s / 3600))
 
 
 def _induced(shape: AuctionShape) -> tuple[Any, Any, list[tuple[Jumps, Any, Any]]]:

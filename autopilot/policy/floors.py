@@ -4,6 +4,10 @@
     P_0 = (Σ_m N_m + κ0 · prior) / (Σ_m n_m + κ0)      prior: the jump sizes of all levels, wherever one stands
     P_m = (N_m + κ · P_0) / (n_m + κ)                  each machine's own, shrunk to the pool (empirical Bayes)
 
+How likely a jump of some size is, is told better by how far a floor is above the calm floor of its own machine (a low
+quantile of what was seen of it) than by its level: who holds a cheap machine for more is outbid by few. So sizes are
+counted by that as well, and shrunk to the pool in the same way.
+
 What else there is to rent is a class of the cheapest floor that is seen, and a Markov chain as well; where there was
 nothing to be had at times, that is a class of its own.
 
@@ -19,12 +23,14 @@ from dataclasses import dataclass, fields
 from math import inf
 from typing import Any
 
-from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
+from autopilot.domain.floors import RATIO_EDGES, RISES, FloorOutlook, Habit, Jumps, Sizes
 
 BINS = len(RATIO_EDGES)
 LOWEST_RATIO, HIGHEST_RATIO = 0.2, 8.0
 """Beyond the outer edges: where the jumps of the outer bins are taken to lead."""
 LOWEST_QUANTILE, CALM_QUANTILE, COMMON_QUANTILE = 0.002, 0.05, 0.9
+OWN_CALM_QUANTILE = 0.1
+"""Of the floors of one machine, newer ones weighing more: its calm floor."""
 FIRST_LEVEL, LEVEL_GROWTH = 0.015, 1.55
 """The first level's width above the calm floor, as a share of it, and how much further each next one reaches."""
 COMMON_LEVEL, MOST_COMMON = 0.09, 12
@@ -110,6 +116,7 @@ def estimate(
         for number in sorted(best_known)
         if weights[number] >= fit.own_steps and len(names) > 1
     ]
+    habits, usual = _habits(dict(zip(names, seen, strict=True)), weight, sizes, step_s, fit)
     classes, cheapest, moves, others = _elsewhere(np.where(known, seen, np.inf), weight, on_demand_rate)
     return FloorOutlook(
         step_s,
@@ -118,6 +125,8 @@ def estimate(
         tuple(tuple(row) for row in ratios.tolist()),
         _jumps(pooled),
         tuple(own),
+        habits,
+        usual,
         classes,
         cheapest,
         moves,
@@ -153,8 +162,47 @@ def _typical(seen: Any, level: Any, known: Any, edges: Sequence[float], on_deman
     return np.array(typical)
 
 
+def _habits(
+    seen: Mapping[str, Any], weight: Any, sizes: Any, step_s: float, fit: FloorFit
+) -> tuple[tuple[tuple[str, Habit], ...], Sizes]:
+    """Of every machine that was seen twice in a row, and of all of them. ``sizes``: of all jumps, the prior."""
+    import numpy as np
+
+    calm, counts = dict[str, float](), dict[str, Any]()
+    for name, row in seen.items():
+        (at,) = np.nonzero((row[:-1] > 0.0) & (row[1:] > 0.0))
+        if not len(at):
+            continue
+        calm[name] = _calm(row, fit.half_life_h * 3600 / step_s)
+        counts[name] = np.zeros((len(RISES), BINS))
+        cell = np.searchsorted(RISES, row[at] / calm[name]), np.searchsorted(RATIO_EDGES, row[at + 1] / row[at])
+        np.add.at(counts[name], cell, weight[at])
+    pool = sum(counts.values())
+    usual = (pool + fit.prior_weight * sizes) / (pool.sum(1) + fit.prior_weight)[:, None]
+    return (
+        tuple(
+            (name, Habit(calm[name], _sizes((own + fit.pool_weight * usual) / (own.sum(1) + fit.pool_weight)[:, None])))
+            for name, own in counts.items()
+        ),
+        _sizes(usual),
+    )
+
+
+def _calm(row: Any, half_life_steps: float) -> float:
+    import numpy as np
+
+    (at,) = np.nonzero(row > 0.0)
+    order = np.argsort(row[at], kind="stable")
+    reached = np.cumsum(0.5 ** ((len(row) - 1 - at[order]) / half_life_steps))
+    return float(row[at][order][np.searchsorted(reached, OWN_CALM_QUANTILE * reached[-1])])
+
+
 def _shrunk(counts: Any, pooled: Any, weight: float) -> Any:
     return (counts + weight * pooled) / (counts.sum((1, 2)) + weight)[:, None, None]
+
+
+def _sizes(rows: Any) -> Sizes:
+    return tuple(tuple(row) for row in rows.tolist())
 
 
 def _jumps(kernel: Any) -> Jumps:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autopilot.domain.codec import Codec
-from autopilot.domain.floors import AuctionShape, FloorOutlook
+from autopilot.domain.floors import AuctionShape, FloorOutlook, Habit
 from autopilot.domain.outlook import Outlook
 from autopilot.policy.decide import decide
 from autopilot.policy.params import Params
@@ -112,6 +112,8 @@ def test_a_scene_with_tables_for_bids_comes_back() -> None:
         ratios=((1.0,) * 22,) * 2,
         pooled=((((0, 1.0),),) * 22,) * 2,
         own=(),
+        habits=(("b", Habit(0.9, ((0.5,) * 22,) * 6)),),
+        usual=((0.25,) * 22,) * 6,
         classes=(1.0,),
         cheapest=(0.5, 2.0),
         moves=((0.5, 0.5),) * 2,

@@ -139,10 +139,10 @@ def test_a_held_machine_that_is_gone_can_be_kept_or_left(shape: AuctionShape) ->
 
 
 def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
-    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="x", is_set_up=True, bid=0.26)
-    quoted = quotes(auction_tables(shape), standing, (Spot("x", 0.26), Spot("y", 0.2)))
+    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.26)
+    quoted = quotes(auction_tables(shape), standing, (Spot("b", 0.26), Spot("y", 0.2)))
     assert choice(quoted, standing, Margins(move=0.0), STEP_S).machine == "y"
-    assert choice(quoted, standing, Margins(move=1000.0), STEP_S).machine == "x"
+    assert choice(quoted, standing, Margins(move=1000.0), STEP_S).machine == "b"
 
 
 def test_the_risk_that_no_bid_averts_makes_spot_dearer(shape: AuctionShape) -> None:
@@ -157,7 +157,7 @@ def test_equal_shapes_share_one_table_and_equal_tables_agree(shape: AuctionShape
 
 def test_where_a_fall_is_not_seen_a_dear_bid_is_paid_on(shape: AuctionShape) -> None:
     def staying(of: AuctionShape) -> float:
-        quoted = priced(of, 90, 40, Spot("x", 0.3), held=Held.RUNNING, machine="x", is_set_up=True, bid=0.3)
+        quoted = priced(of, 90, 40, Spot("b", 0.3), held=Held.RUNNING, machine="b", is_set_up=True, bid=0.3)
         assert quoted.stay is not None
         return quoted.stay.cost
 
