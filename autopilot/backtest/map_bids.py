@@ -89,9 +89,8 @@ class BidMapping:
         held = self._held(view, now)
         if held is not None:
             self._see(view, held, now)
-        session.told_progress(view.work_left_s, view.spent)
         saved = session.estimate - timedelta(seconds=view.safe_left_s)
-        session.job = replace(session.job, checkpoint=Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now))
+        session.told_progress(view.work_left_s, view.spent, Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now))
         market = Market(_views(self._told.pays), self._offers(view), now, outlook=Outlook(auction=self._auction))
         answer: Choice | SpotAt = view.running
         if view.machine is not None:

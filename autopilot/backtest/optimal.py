@@ -104,7 +104,9 @@ def optimal_bids(terms: BidTerms, run: BidRun, floors: Sequence[array[float]]) -
         [terms.on_demand_rate * tick_h + storage, *(row[run.start + tick + 1] * tick_h + storage for row in floors)]
         for tick in range(band.ticks)
     ]
-    thrown_back = _after_a_pause(band, band.units(terms.checkpoint_s))
+    thrown_back = pad + _after_a_pause(band, band.units(terms.checkpoint_s))
+    # Whose memory is used again and again: most of the time goes into moving such rows through the caches.
+    elsewhere_row, kept_row, other_row = np.empty((3, band.size))
     old, new = band.blank(2 + 2 * machines), band.blank(2 + 2 * machines)
     for tick in range(band.ticks - 1, -1, -1):
         low, high = band.reachable(tick)
@@ -114,19 +116,21 @@ def optimal_bids(terms: BidTerms, run: BidRun, floors: Sequence[array[float]]) -
         going, starting, resuming = (slice(low + more, high + more + 1) for more in (0, migrate, resume))
         runs = [demanded, *range(first_running, first_paused)]
         paid = rates[tick]
-        elsewhere = old[nothing, here].copy()
+        size = high - low + 1
+        elsewhere, kept, other = elsewhere_row[:size], kept_row[:size], other_row[:size]
+        elsewhere[:] = old[nothing, here]
         for mode, rate in zip(runs, paid, strict=True):
-            np.minimum(elsewhere, rate + old[mode, starting], out=elsewhere)
+            np.minimum(elsewhere, np.add(old[mode, starting], rate, out=other), out=elsewhere)
         new[nothing, here] = elsewhere
-        np.minimum(elsewhere, paid[0] + old[demanded, going], out=new[demanded, here])
+        np.minimum(elsewhere, np.add(old[demanded, going], paid[0], out=other), out=new[demanded, here])
         for machine in range(machines):
             running, paused = first_running + machine, first_paused + machine
             rate = paid[1 + machine]
-            kept = np.minimum(elsewhere, storage + old[paused, here])
-            np.minimum(kept, rate + old[running, resuming], out=new[paused, here])
-            after_pause = storage + old[paused, pad + thrown_back[low : high + 1]]
-            best = np.minimum(elsewhere, rate + old[running, going])
-            np.minimum(best, after_pause, out=new[running, here])
+            np.minimum(elsewhere, np.add(old[paused, here], storage, out=kept), out=kept)
+            np.minimum(kept, np.add(old[running, resuming], rate, out=other), out=new[paused, here])
+            np.minimum(elsewhere, np.add(old[running, going], rate, out=other), out=kept)
+            np.take(old[paused], thrown_back[low : high + 1], out=other, mode="clip")
+            np.minimum(kept, np.add(other, storage, out=other), out=new[running, here])
         old, new = new, old
     return float(old[nothing, pad + band.work])
 

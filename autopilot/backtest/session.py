@@ -17,7 +17,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
-from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
+from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import NANO, ZERO
@@ -100,9 +100,9 @@ class Session:
         """What was held before the last move: it goes on when that move is refused."""
         self._ids = _Ids()
 
-    def told_progress(self, work_left_s: float, spent: float) -> None:
+    def told_progress(self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None) -> None:
         done = self.estimate - timedelta(seconds=work_left_s)
-        self.job = replace(self.job, work_done=done, spent=rate(spent))
+        self.job = replace(self.job, work_done=done, spent=rate(spent), checkpoint=checkpoint)
 
     def decided(self, market: Market, now: datetime) -> tuple[Action, ...]:
         """The actions that the guard lets pass."""

@@ -295,9 +295,10 @@ class _Reader:
         import numpy as np
 
         low = np.minimum(np.maximum(work, 0.0).astype(int), self._work_steps - 1)
-        share = np.clip(work - low, 0.0, 1.0)[:, None, None].astype(np.float32)
-        row = table[np.clip(self._left - low, 0, SLACK_STEPS), low]
+        share = np.minimum(np.maximum(work - low, 0.0), 1.0)[:, None, None].astype(np.float32)
+        slack = np.minimum(np.maximum(self._left - low, 0), SLACK_STEPS)
+        row = table[slack, low]
         if not share.any():
             return row
-        above = table[np.clip(self._left - low - 1, 0, SLACK_STEPS), low + 1]
+        above = table[np.minimum(np.maximum(self._left - low - 1, 0), SLACK_STEPS), low + 1]
         return row + share * (above - row)

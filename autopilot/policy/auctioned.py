@@ -118,21 +118,24 @@ class _Auctioned:
     def _possible(self, quoted: Quotes, main: Lease | None, bids: dict[str, Candidate]) -> Quotes:
         """Without what this market cannot do or the budget does not reach."""
         mine = main.machine_id if main is not None and main.is_spot else ""
-        if main is not None and main.state is not LeaseState.PAUSED:
-            quoted = replace(quoted, keep=None)  # nothing pauses a machine that we want to keep
-        quoted = replace(
-            quoted,
-            bids=tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids)),
-            patient=tuple(quote for quote in quoted.patient if quote.machine == mine),
+        # Nothing pauses a machine that we want to keep.
+        keep = quoted.keep if main is None or main.state is LeaseState.PAUSED else None
+        on_demand, is_forced = quoted.on_demand, quoted.is_forced
+        if main is None or main.is_spot:
+            way = best(self.found, CapacityType.ON_DEMAND)
+            if way is None or not self._can_pay(way):
+                on_demand, is_forced = Quote(inf), False
+            elif way.traffic:
+                on_demand = replace(on_demand, cost=on_demand.cost + float(way.traffic))
+        return Quotes(
+            on_demand,
+            quoted.release,
+            keep,
+            quoted.stay,
+            tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids)),
+            tuple(quote for quote in quoted.patient if quote.machine == mine),
+            is_forced,
         )
-        choice_of_it = best(self.found, CapacityType.ON_DEMAND)
-        holds_it = main is not None and not main.is_spot
-        if not holds_it and (choice_of_it is None or not self._can_pay(choice_of_it)):
-            return replace(quoted, on_demand=Quote(inf), is_forced=False)
-        if not holds_it and choice_of_it is not None:
-            more = quoted.on_demand.cost + float(choice_of_it.traffic)
-            quoted = replace(quoted, on_demand=replace(quoted.on_demand, cost=more))
-        return quoted
 
     def _can_start(self, quote: Quote, bids: dict[str, Candidate]) -> bool:
         """Whether the budget covers a start and a stop of it at that bid."""

@@ -173,3 +173,21 @@ def test_where_nothing_is_to_be_had_waiting_is_not_for_what_was_usual(shape: Auc
     some = priced(sparse, 60, 40)
     assert empty.release.cost > some.release.cost * 1.1
     assert empty.release.cost > 0.9 * empty.on_demand.cost
+
+
+def test_of_two_machines_at_one_price_the_one_that_usually_costs_less_is_safer(shape: AuctionShape) -> None:
+    luck = random.Random(3)
+
+    def pressed(base: float) -> list[float]:
+        row, left = list[float](), 0
+        for _ in range(2000):
+            left = left - 1 if left else luck.randint(6, 18) if luck.random() < 0.05 else 0
+            row.append(base * (1.3 if left else 1.0))
+        return row
+
+    rows = {"cheap": pressed(0.2), "dear": pressed(0.26)}
+    outlook = estimate(rows, STEP_S, ON_DEMAND, FloorFit(most_own=0))
+    told = replace(shape, floors=outlook, shows_running=False)
+    cheap, dear = priced(told, 60, 38, Spot("cheap", 0.26), Spot("dear", 0.26)).bids
+    assert cheap.cost < dear.cost
+    assert cheap.bid <= dear.bid

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from math import nan
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autopilot.domain.floors import RATIO_EDGES, FloorOutlook, Jumps
+from autopilot.domain.floors import RATIO_EDGES, RISES, FloorOutlook, Habit, Jumps
 from autopilot.policy.floors import FloorFit, estimate
 
 STEP_S = 300.0
@@ -32,6 +33,9 @@ def test_the_odds_of_each_level_sum_to_one() -> None:
     for jumps in (outlook.pooled, *(own for _, own in outlook.own)):
         for bins in jumps:
             assert sum(share for row in bins for _, share in row) == pytest.approx(1.0)
+    for sizes in (outlook.usual, *(habit.sizes for _, habit in outlook.habits)):
+        assert len(sizes) == len(RISES)
+        assert all(sum(row) == pytest.approx(1.0) for row in sizes)
     for row in (*outlook.moves, *outlook.others):
         assert sum(row) == pytest.approx(1.0)
 
@@ -116,3 +120,38 @@ def test_a_floor_of_nothing_is_none() -> None:
     nothing = [0.0 if step % 50 == 0 else floor for step, floor in enumerate(walk(1, 0.05))]
     unseen = [nan if floor == 0.0 else floor for floor in nothing]
     assert estimate({"a": nothing}, STEP_S, 1.0, FIT) == estimate({"a": unseen}, STEP_S, 1.0, FIT)
+
+
+def test_how_far_a_floor_is_above_its_own_calm_one_tells_how_it_jumps() -> None:
+    luck = random.Random(1)
+
+    def pressed(base: float) -> list[float]:
+        """A rival raises the floor by 30 % now and then, for an hour or so; another one beside him is rare."""
+        row, left = list[float](), 0
+        for _ in range(2000):
+            left = left - 1 if left else luck.randint(6, 18) if luck.random() < 0.05 else 0
+            row.append(base * (1.0 if not left else 1.69 if luck.random() < 0.005 else 1.3))
+        return row
+
+    outlook = estimate({"cheap": pressed(0.1), "dear": pressed(0.13)}, STEP_S, 1.0, FIT)
+    cheap, dear = (habit for _, habit in outlook.habits)
+    assert (cheap.calm, dear.calm) == (pytest.approx(0.1), pytest.approx(0.13))
+
+    def outbid(habit: Habit) -> float:
+        row = habit.sizes[bisect_left(RISES, 0.13 / habit.calm * 0.999)]
+        return sum(share for edge, share in zip(RATIO_EDGES, row, strict=True) if edge > 1.2)
+
+    # 0.13 is a third above what the one usually costs, and all that the other does.
+    assert outbid(cheap) < 0.4 * outbid(dear)
+
+
+def test_a_calm_floor_is_that_of_late() -> None:
+    outlook = estimate({"a": [0.2] * 600 + [0.1] * 600}, STEP_S, 1.0, FloorFit(half_life_h=5.0))
+    assert dict(outlook.habits)["a"].calm == 0.1
+    outlook = estimate({"a": [0.1] * 600 + [0.2] * 600}, STEP_S, 1.0, FloorFit(half_life_h=5.0))
+    assert dict(outlook.habits)["a"].calm == 0.2
+
+
+def test_a_machine_seen_but_once_has_no_habits() -> None:
+    outlook = estimate({"a": walk(1, 0.05), "once": [nan] * 599 + [0.1]}, STEP_S, 1.0, FIT)
+    assert [name for name, _ in outlook.habits] == ["a"]
