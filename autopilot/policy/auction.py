@@ -36,7 +36,7 @@ class Spot:
 
     machine: str
     floor: float | None
-    """$/h; None where it is not known: such a machine is not bid on, but a held one may be kept."""
+    """$/h; None where it is not known, and 0 says as little: it is not bid on, but a held one may be kept."""
     once: float = 0.0
     """$ that a start there costs beside what all machines have in common: traffic, a dearer disk, a slower link."""
 
@@ -167,7 +167,7 @@ class _Pricing:
         self.pending = standing.pending_s / step_s
         self.is_on_demand = standing.held is Held.ON_DEMAND
         self._afters: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
-        floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor is not None)
+        floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor)
         first = floors[0] if floors else (inf, "")
         self.cheapest_machine, self.cheapest = first[1], tables.elsewhere(first[0])
         self.second = tables.elsewhere(floors[1][0] if len(floors) > 1 else inf)
@@ -180,10 +180,10 @@ class _Pricing:
         for spot in self.spots:
             mine = spot.machine == standing.machine and standing.held in (Held.PAUSED, Held.RUNNING)
             floor = spot.floor
-            is_echo = mine and standing.held is Held.RUNNING and floor is None
+            is_echo = mine and standing.held is Held.RUNNING and not floor
             if is_echo:
                 floor = standing.bid / UNSEEN_MARKUP
-            if floor is None:
+            if not floor:
                 if mine:
                     keep = Quote(self._gone(spot.machine) + self.storage)
                 continue

@@ -191,3 +191,10 @@ def test_of_two_machines_at_one_price_the_one_that_usually_costs_less_is_safer(s
     cheap, dear = priced(told, 60, 38, Spot("cheap", 0.26), Spot("dear", 0.26)).bids
     assert cheap.cost < dear.cost
     assert cheap.bid <= dear.bid
+
+
+def test_a_floor_of_nothing_is_not_bid_on(shape: AuctionShape) -> None:
+    quoted = priced(shape, 80, 40, Spot("a", 0.0), Spot("b", 0.2))
+    assert [quote.machine for quote in quoted.bids] == ["b"]
+    held = priced(shape, 80, 40, Spot("a", 0.0), held=Held.PAUSED, machine="a", is_set_up=True)
+    assert held.keep is not None
