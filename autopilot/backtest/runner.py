@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any, Literal
 
 from autopilot.backtest.outcome import Outcome
@@ -13,6 +11,7 @@ from autopilot.backtest.play import Conditions, Start, budget_of, optimal_cost, 
 from autopilot.backtest.policies import Policy, starter
 from autopilot.backtest.suite import Suite, on_demand_cost
 from autopilot.domain.errors import UserError
+from autopilot.workers import workers
 
 CHUNK_RUNS = 12
 """Enough that handing out costs nothing, few enough that no core waits at the end."""
@@ -103,9 +102,7 @@ def _play_here(part: _Part) -> list[Any]:
 
 
 def _in_processes(plan: Plan, parts: Sequence[_Part], jobs: int) -> Iterator[list[Any]]:
-    # Spawned: the progress bar has threads, which a fork would copy half.
-    context = get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(parts)), context, _receive, (plan,)) as pool:
+    with workers(min(jobs, len(parts)), _receive, plan) as pool:
         try:
             yield from pool.map(_play_here, parts)
         except BaseException:

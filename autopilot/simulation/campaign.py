@@ -13,11 +13,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from autopilot.domain.lease import LEASE_TRANSITIONS
 from autopilot.domain.money import ZERO
 from autopilot.simulation.faults import CATALOGUE
 from autopilot.simulation.run import Result, run
+from autopilot.workers import workers
 
 HASH_SEED = "0"
 PER_LINE = 1000
@@ -152,7 +151,7 @@ def results(seeds: Iterable[int], processes: int) -> Iterator[Result]:
         prepare()
         yield from map(run, seeds)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=prepare) as pool:
+    with workers(processes, prepare) as pool:
         yield from pool.map(run, seeds, chunksize=1)
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 
 from autopilot.simulation.campaign import prepare
 from autopilot.simulation.invariants import Violation
 from autopilot.simulation.machines import Box, State
 from autopilot.simulation.run import Play, run
 from autopilot.simulation.scenario import HOUR_S, drawn
+from autopilot.workers import workers
 
 OFF = ("C1", "C2", "C3", "C5", "D1", "D2", "D3", "E3", "H2")
 """A market that carries out no destroy and a machine that does not run can be promised nothing about."""
@@ -58,5 +57,5 @@ def _since(box: Box, dies_s: float) -> float:
 
 
 def all_dead(seeds: Iterable[int], processes: int) -> Iterator[Dead]:
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=prepare) as pool:
+    with workers(processes, prepare) as pool:
         yield from pool.map(dead, seeds)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 
 from autopilot.simulation.campaign import prepare
 from autopilot.simulation.kills import SEED
 from autopilot.simulation.run import run
 from autopilot.simulation.scenario import LENGTH_S, drawn
 from autopilot.simulation.stories import STORIES
+from autopilot.workers import workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,6 @@ def caught(bug: str, first: int, most: int, length_s: float = LENGTH_S) -> Catch
 
 
 def hunt(bugs: Iterable[str], first: int, most: int, processes: int, length_s: float = LENGTH_S) -> Iterator[Catch]:
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=prepare) as pool:
+    with workers(processes, prepare) as pool:
         for future in [pool.submit(caught, bug, first, most, length_s) for bug in bugs]:
             yield future.result()

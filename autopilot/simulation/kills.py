@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 from autopilot.simulation.campaign import prepare
 from autopilot.simulation.invariants import Violation
@@ -19,6 +17,7 @@ from autopilot.simulation.loop import Process
 from autopilot.simulation.run import Result, run
 from autopilot.simulation.stories import STORIES
 from autopilot.simulation.world import World
+from autopilot.workers import workers
 
 SEED = 7
 DOWN_S = 20.0
@@ -83,7 +82,7 @@ def enumerated(
     if processes == 1:
         yield from map(_killed, jobs)
         return
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=prepare) as pool:
+    with workers(processes, prepare) as pool:
         yield from pool.map(_killed, jobs, chunksize=8)
 
 
