@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import urllib.error
 import urllib.request
+from typing import Any
 
 BLOCK_BYTES = 1 << 20
 TIMEOUT_S = 60
+RANGE_NOT_SATISFIABLE = 416
 
 
 def fetch_input(url: str, path: str) -> None:
@@ -18,7 +21,7 @@ def fetch_input(url: str, path: str) -> None:
     here = os.path.getsize(scratch) if os.path.exists(scratch) else 0
     headers = {"User-Agent": "autopilot-agent", **({"Range": f"bytes={here}-"} if here else {})}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 -- the job file allows http and https
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:  # noqa: S310
+    with answered(request, scratch) as response:
         goes_on = (response.headers.get("Content-Range") or "").startswith(f"bytes {here}-")
         coming = response.headers.get("Content-Length")
         with open(scratch, "ab" if here and goes_on else "wb") as file:
@@ -29,3 +32,12 @@ def fetch_input(url: str, path: str) -> None:
     if coming is not None and received < int(coming):
         raise OSError(f"{url.partition('?')[0]} was cut off after {received} bytes")
     os.replace(scratch, path)
+
+
+def answered(request: urllib.request.Request, scratch: str) -> Any:
+    try:
+        return urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        if error.code == RANGE_NOT_SATISFIABLE:
+            os.remove(scratch)  # all of it was here, or what is there now is shorter: the next try begins anew
+        raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from .sigv4 import presigned
 from .snapshots import TRIES, Moved, Snapshots
 from .stored import Stored
 from .transfer import Transfer
-from .tree import Corrupt, fingerprint, scan
+from .tree import Corrupt, fingerprint, links_out, scan
 from .upload import Upload
 from .web import Web
 
@@ -85,6 +86,7 @@ class Keeper:
         began_at = time.monotonic()
         if take:
             self.seen = self.snapshots.take(path, meta, self.seen)
+            self.warn_of_links(path)
         taken_at = time.monotonic()
         for newest in self.snapshots.newest_first()[:1]:
             if not newest["uploaded"]:
@@ -93,6 +95,14 @@ class Keeper:
                     "save_s": (taken_at - began_at) * self.speed,
                     "upload_s": (time.monotonic() - taken_at) * self.speed,
                 }
+
+    def warn_of_links(self, path: Any) -> None:
+        with contextlib.suppress(OSError):  # it moves: the next time will do
+            left_out = links_out(path)
+            if left_out:
+                self.log.trouble("links", f"not saved, for they lead out of what is saved: {', '.join(left_out[:3])}")
+            else:
+                self.log.solved("links")
 
     def next_number(self) -> int:
         restore = self.restore_orders()
@@ -135,6 +145,7 @@ class Keeper:
         snapshots = Snapshots(self.snapshots.directory + "-outputs")
         meta = {"run_epoch": run_epoch, "n": run_epoch, "step": None, "uploaded": False}
         snapshots.take([workdir, *patterns], meta, None)
+        self.warn_of_links([workdir, *patterns])
         for record in snapshots.newest_first()[:1]:
             stored = Stored(os.path.join(os.path.dirname(self.stored.path), "stored-outputs.json"))
             transfer = self.uploading = Transfer(self.outputs_slot, self.ask, self.speed)

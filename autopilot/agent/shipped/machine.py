@@ -7,6 +7,7 @@ from typing import Any
 SAVE_BOUND_S = 90.0  # from the end of the permit to the self-destroy, whose answer may take half a minute more
 TERM_GRACE_S = 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 300.0
+PREPARE_TRIES = 10  # some twenty minutes: what has failed so often on a machine that is heard does not pass by itself
 REPEAT_S = 60.0  # a destroy that was accepted is asked for again: we are still here
 
 
@@ -35,6 +36,8 @@ class Machine:
         self.prefetching = self.prefetched = ""
         self.stop_since: float | None = None
         self.expired_since: float | None = None
+        self.heard = False  # whether orders came since the last failure: else it is the network that fails
+        self.vain: dict[str, int] = {}  # failures of what the command needs first, while orders came
         self.quit_since: float | None = None
         self.checkpoint_at = now
         self.mark = self.mark_taken = self.mark_before = 0  # when the job last said that its checkpoint is whole
@@ -55,7 +58,9 @@ class Machine:
         if orders["seq"] > self.seq:
             self.seq = orders["seq"]
             self.permit_until = now + orders["permit_ttl_s"]
-        self.orders = orders
+        before, self.orders, self.heard = self.restore_name(), orders, True
+        if self.restore_name() != before:
+            self.vain.pop("restore", None)
         if self.is_surplus() and self.expired_since is None:
             self.expired_since = now
         return True
@@ -105,8 +110,10 @@ class Machine:
         if not ok:
             self.mark_taken = self.mark_before if task == "checkpoint" else self.mark_taken
             self._failed(task, now)
+            if task in ("inputs", "restore"):
+                self._tried_in_vain(task)
             return
-        self.failures[task] = 0
+        self.failures[task] = self.vain[task] = 0
         self.not_before[task] = now + (REPEAT_S if task in ("destroy", "stop") else 0)
         if task == "restore":
             self.restored = True
@@ -165,7 +172,10 @@ class Machine:
             return "left"
         if self.process:
             return "running" if self.process == "run" else "setting_up"
-        return "restoring" if "restore" in self.tasks or "prefetch" in self.tasks else "waiting"
+        if not self._set_up():
+            return "setting_up"
+        is_ready = self.restored if role == "run" else self.restore_name() == self.prefetched
+        return "waiting" if is_ready else "restoring"
 
     def is_surplus(self) -> bool:
         """Whether the orders are for another machine: one create has made both, and this one is wanted by nobody."""
@@ -283,6 +293,16 @@ class Machine:
             self.killed = True
             return "kill"
         return None
+
+    def _tried_in_vain(self, task: str) -> None:
+        """A command that cannot be begun here has failed, once that was tried often enough."""
+        self.vain[task] = self.vain.get(task, 0) + self.heard
+        self.heard = False
+        if self.vain[task] < PREPARE_TRIES or self._role() != "run" or self.orders is None:
+            return
+        self.vain[task] = 0
+        head = {"run_epoch": self.orders["run_epoch"], "exit_code": 1, "signal": None}
+        self.exit, self.reported = {**head, "reason": task + "_failed", "finished_at": ""}, False
 
     def _failed(self, what: str, now: float) -> None:
         self.failures[what] = self.failures.get(what, 0) + 1

@@ -6,7 +6,7 @@ import glob
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 ROOT = "checkpoint"
@@ -50,16 +50,33 @@ def roots(path: Any) -> list[tuple[str, str]]:
     """(name, path) of what stands there now; of several paths or patterns when it is ``[directory, *patterns]``."""
     if isinstance(path, list):
         base, *patterns = path
-        found = (match for pattern in patterns for match in glob.glob(os.path.join(base, pattern), recursive=True))
-        return [(ROOT + "/" + os.path.relpath(match, base), match) for match in sorted(set(found))]
+        matches = {match for pattern in patterns for match in glob.glob(os.path.join(base, pattern), recursive=True)}
+        return beneath(base, matches)
     if not is_pattern(path):
         return [(ROOT, os.path.realpath(path))] if os.path.exists(path) else []
-    base = base_of(path)
-    return [(ROOT + "/" + os.path.relpath(match, base), match) for match in sorted(glob.glob(path, recursive=True))]
+    return beneath(base_of(path), glob.glob(path, recursive=True))
+
+
+def beneath(base: str, matches: Iterable[str]) -> list[tuple[str, str]]:
+    """(name, path) of each; ``**`` matches the base itself as well, of which only what is in it counts."""
+    named = [(os.path.relpath(match, base), match) for match in sorted(matches)]
+    return [(ROOT + "/" + name, match) for name, match in named if name != "."]
 
 
 def scan(path: Any) -> list[Found]:
-    """Everything beneath, always in the same order; nothing twice. Raises ``OSError`` when it moves meanwhile."""
+    """Everything beneath, always in the same order; nothing twice. Raises ``OSError`` when it moves meanwhile.
+
+    Links that lead out of it are left out: no other machine has what they point to (``links_out``).
+    """
+    return [each for each in whole(path) if each.entry.kind != "link" or stays_inside(each.entry)]
+
+
+def links_out(path: Any) -> list[str]:
+    """The paths of links that no checkpoint can hold."""
+    return [each.path for each in whole(path) if each.entry.kind == "link" and not stays_inside(each.entry)]
+
+
+def whole(path: Any) -> list[Found]:
     found: dict[str, Found] = {}
     for name, root in roots(path):
         for each in walk(name, root):
@@ -71,7 +88,7 @@ def walk(name: str, path: str) -> Iterator[Found]:
     info = os.lstat(path)
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISLNK(info.st_mode):
-        link = os.readlink(path)
+        link = portable(os.readlink(path), name, path)
         yield Found(Entry(name, "link", mode, info.st_mtime_ns, link=link), path, [name, link])
     elif stat.S_ISREG(info.st_mode):
         entry = Entry(name, "file", mode, info.st_mtime_ns, info.st_size)
@@ -80,6 +97,19 @@ def walk(name: str, path: str) -> Iterator[Found]:
         yield Found(Entry(name, "dir", mode, info.st_mtime_ns), path, [name, mode])
         for step in sorted(os.listdir(path)):
             yield from walk(name + "/" + step, os.path.join(path, step))
+
+
+def portable(link: str, name: str, path: str) -> str:
+    """An absolute link to something in the checkpoint, as seen from where it stands; any other as it is."""
+    depth = name.count("/")
+    if not os.path.isabs(link) or not depth:
+        return link
+    here = os.path.realpath(os.path.dirname(path))
+    top = here
+    for _ in range(depth - 1):
+        top = os.path.dirname(top)
+    goal = os.path.join(os.path.realpath(os.path.dirname(link)), os.path.basename(link))
+    return os.path.relpath(goal, here) if goal.startswith(top + "/") else link
 
 
 def fingerprint(path: Any) -> list[Any] | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .download import MAX_INDEX_BYTES
 from .snapshots import Moved, Record, Snapshots
 from .squeeze import MOST_BYTES, squeezed
 from .stored import Content, Object, Stored
@@ -24,6 +25,8 @@ class Upload:
     def __init__(self, web: Web, snapshots: Snapshots, stored: Stored, transfer: Transfer, record: Record) -> None:
         self.web, self.snapshots, self.stored, self.transfer, self.record = web, snapshots, stored, transfer, record
         self.index = snapshots.index(record)
+        if len(self.index) > MAX_INDEX_BYTES:
+            raise OSError(f"the checkpoint has too many files ({len(record['entries'])}): pack them into fewer")
         head = {"size": len(self.index), "sha256": hashlib.sha256(self.index).hexdigest()}
         self.parts: list[Record] = [head, *record["parts"]]
         self.saved_at = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def orders(
     setup: str = "",
     restore: int | None = None,
     instance: str | None = None,
+    inputs: dict[str, str] | None = None,
 ) -> Any:
     built = build_orders(
         LocalBlobStore(root=Path("/nowhere"), signing_key=b"k", base_url="http://store"),
@@ -44,7 +46,7 @@ def orders(
         permit_ttl_s=900,
         role=role,  # type: ignore[arg-type]
         checkpoint_interval_s=300,
-        work=Work(run="train", setup=setup, checkpoint_path="out"),
+        work=Work(run="train", setup=setup, checkpoint_path="out", inputs=inputs or {}),
         restore=None if restore is None else CheckpointRef("l", restore, "m", ("a", "b")),
         heartbeat=None,
     )
@@ -342,11 +344,69 @@ def test_noise_is_no_orders(data: bytes) -> None:
     assert parse_orders(data) is None
 
 
-def test_what_fails_for_ever_is_tried_for_ever() -> None:
+def test_what_fails_for_ever_without_a_word_from_the_store_is_tried_for_ever() -> None:
     m, now = machine(), 0.0
-    for seq in range(1, 1101):
-        m.orders_received(orders(seq=seq), now)
+    m.orders_received(orders(), now)
+    m.permit_until = inf
+    for _ in range(1100):
         assert m.decide(now) == "restore"
         m.task_done("restore", False, now)
         assert now < m.not_before["restore"] <= now + 300
         now = m.not_before["restore"]
+
+
+@pytest.mark.parametrize("task", ["restore", "inputs"])
+def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(task: str) -> None:
+    m, now = machine(), 0.0
+    for epoch in (1, 2):
+        began = now
+        for seq in range(10):
+            m.orders_received(orders(seq=100 * epoch + seq, run_epoch=epoch, inputs=given_inputs(task)), now)
+            assert m.decide(now) == task
+            assert m.exit is None or m.exit["run_epoch"] < epoch
+            m.task_done(task, False, now)
+            now = m.not_before[task]
+        assert 1200 <= now - began <= 3000
+        assert m.exit is not None
+        assert (m.exit["run_epoch"], m.exit["exit_code"], m.exit["reason"]) == (epoch, 1, f"{task}_failed")
+        assert m.decide(now) == "report"
+        m.task_done("report", True, now)
+        assert (m.decide(now), m.state()) == (None, "finished")
+
+
+def given_inputs(task: str) -> dict[str, str]:
+    return {"data": "https://example.org/data"} if task == "inputs" else {}
+
+
+def test_another_checkpoint_to_restore_gets_its_own_tries() -> None:
+    m, now = machine(), 0.0
+    for seq in range(1, 15):
+        m.orders_received(orders(seq=seq, restore=1 if seq < 9 else 0), now)
+        assert m.decide(now) == "restore"
+        m.task_done("restore", False, now)
+        now = m.not_before["restore"]
+    assert m.exit is None
+
+
+def test_a_new_home_waits_only_once_it_has_all_that_the_command_needs() -> None:
+    m = machine()
+    m.orders_received(orders("wait", setup="pip install x", inputs={"data": "https://example.org/d"}, restore=3), 0)
+    assert m.state() == "setting_up", "not yet begun is not ready"
+    assert m.decide(0) == "inputs"
+    m.task_done("inputs", False, 1)
+    assert m.state() == "setting_up", "nor is failed"
+    now = m.not_before["inputs"]
+    assert m.decide(now) == "inputs"
+    m.task_done("inputs", True, now)
+    assert m.decide(now) == "setup"
+    m.process_started("setup", now)
+    assert m.state() == "setting_up"
+    m.process_ended(0, now, "")
+    assert m.state() == "restoring"
+    assert m.decide(now) == "prefetch"
+    m.task_done("prefetch", False, now)
+    assert m.state() == "restoring"
+    now = m.not_before["prefetch"]
+    assert m.decide(now) == "prefetch"
+    m.task_done("prefetch", True, now)
+    assert m.state() == "waiting"

@@ -15,7 +15,7 @@ from autopilot.agent.shipped import snapshots as module
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.disk import LINK_FROM_BYTES
 from autopilot.agent.shipped.snapshots import Snapshots
-from autopilot.agent.shipped.tree import Corrupt, fingerprint
+from autopilot.agent.shipped.tree import Corrupt, checked, fingerprint, links_out
 
 META = {"run_epoch": 1, "n": 0, "step": None, "uploaded": False}
 
@@ -53,6 +53,44 @@ def test_a_directory_comes_back_as_it_was(tmp_path: Path, snapshots: Snapshots) 
     assert (source / "run.sh").stat().st_mode & 0o777 == 0o755
     assert (source / "deep/empty").is_dir()
     assert not (source / "stray").exists()
+
+
+def test_links_are_saved_so_that_any_machine_can_restore_them(tmp_path: Path, snapshots: Snapshots) -> None:
+    source = tmp_path / "ckpt"
+    (source / "step-10").mkdir(parents=True)
+    (source / "step-10/weights").write_text("w")
+    (source / "latest").symlink_to(source / "step-10")
+    (source / "step-10/best").symlink_to(source / "step-10/weights")
+    (source / "absent").symlink_to(source / "step-11")
+    (source / "data").symlink_to("/datasets/c4")
+    (source / "step-10/up").symlink_to("../../elsewhere")
+    snapshots.take(str(source), META, None)
+    (record,) = snapshots.newest_first()
+    entries = checked(snapshots.entries(record))
+    assert {entry.name.partition("/")[2]: entry.link for entry in entries if entry.kind == "link"} == {
+        "absent": "step-11",
+        "latest": "step-10",
+        "step-10/best": "weights",
+    }
+    assert links_out(str(source)) == [str(source / "data"), str(source / "step-10/up")]
+    snapshots.restore(record, str(tmp_path / "elsewhere"))
+    assert (tmp_path / "elsewhere/latest/best").read_text() == "w"
+
+
+def test_a_pattern_for_all_beneath_does_not_take_the_directory_itself(tmp_path: Path, snapshots: Snapshots) -> None:
+    pattern = str(tmp_path / "out/**")
+    (tmp_path / "out/deep").mkdir(parents=True)
+    (tmp_path / "out/deep/weights").write_text("w")
+    snapshots.take(pattern, META, None)
+    (record,) = snapshots.newest_first()
+    assert [entry.name for entry in checked(snapshots.entries(record))] == [
+        "checkpoint/deep",
+        "checkpoint/deep/weights",
+    ]
+    (tmp_path / "out/deep/weights").write_text("newer")
+    snapshots.restore(record, pattern)
+    assert (tmp_path / "out/deep/weights").read_text() == "w"
+    assert os.listdir(tmp_path / "out") == ["deep"]
 
 
 def test_a_pattern_takes_all_that_matches_and_replaces_all_that_matches(tmp_path: Path, snapshots: Snapshots) -> None:
