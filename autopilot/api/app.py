@@ -1,4 +1,7 @@
-"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 422 bad input, 503 no database."""
+"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 422 bad input, 503 no database.
+
+A defect of ours is a 500 in the same form, and its cause is in the log.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,7 @@ class _Routes:
     async def events(self, request: web.Request) -> web.Response:
         after = _whole(request.query.get("after", "0"), "after")
         async with self._store.snapshot() as uow:
-            records = await uow.events_of(None, after=after)
+            records = await uow.events_after(after)
         return web.json_response({"events": [render.event(record) for record in records]})
 
     async def offers(self, request: web.Request) -> web.Response:
@@ -189,6 +192,9 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(str(problem), "nothing was changed; mend it and try again", 503)
     except web.HTTPException as problem:
         return _error(problem.reason, "", problem.status)
+    except Exception:
+        log.exception("api.failed", method=request.method, path=request.path)
+        return _error("the daemon failed at this", "its log has the cause: journalctl -u autopilot", 500)
 
 
 @web.middleware

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
+from autopilot.api.account_limits import Account
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import LeaseBooks
@@ -15,7 +16,7 @@ from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
 from autopilot.policy.budget import commitment, unseen
-from autopilot.policy.guard import Limits
+from autopilot.policy.guard import Exposure, Limits, allowance
 from autopilot.policy.params import Params
 from autopilot.ports.store import Store, Totals
 
@@ -24,13 +25,7 @@ LONGEST = timedelta(days=3650)
 
 async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
     params, limits = engine.config.params, engine.config.limits
-    async with store.snapshot() as uow:
-        jobs = await uow.open_jobs()
-        strays = await uow.stray_leases()
-        leases = [*(lease for job in jobs for lease in job.leases), *strays]
-        books = await uow.books_of([lease.id for lease in leases])
-        totals = await uow.totals(now.astimezone(UTC).date())
-    beyond = {lease.id: _beyond_posted(lease, books[lease.id], now, params) for lease in leases}
+    jobs, leases, beyond, totals = await _read(store, now, params)
     credits = {name: watch.last.credit for name, watch in engine.watches.items()}
     return {
         "now": render.plain(now),
@@ -38,6 +33,28 @@ async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
         "account": _account(leases, beyond, totals, limits, credits, now, params),
         "jobs": [_job(job, beyond, now, params) for job in jobs],
     }
+
+
+async def account(store: Store, limits: Limits, now: datetime, params: Params) -> Account:
+    """The account's limits, and what they still leave."""
+    _, leases, beyond, totals = await _read(store, now, params)
+    more = sum(beyond.values(), ZERO)
+    live = tuple(lease for lease in leases if not lease.is_over)
+    exposure = Exposure(live, totals.day + more, totals.month + more, launches_job_10min=0, launches_hour=0)
+    return Account(limits, allowance(exposure, limits, params))
+
+
+async def _read(
+    store: Store, now: datetime, params: Params
+) -> tuple[tuple[Job, ...], list[Lease], dict[str, Decimal], Totals]:
+    """Open jobs; the leases of theirs and of none; what each of these costs beyond what is posted; what is posted."""
+    async with store.snapshot() as uow:
+        jobs = await uow.open_jobs()
+        strays = await uow.stray_leases()
+        leases = [*(lease for job in jobs for lease in job.leases), *strays]
+        books = await uow.books_of([lease.id for lease in leases])
+        totals = await uow.totals(now.astimezone(UTC).date())
+    return jobs, leases, {lease.id: _beyond_posted(lease, books[lease.id], now, params) for lease in leases}, totals
 
 
 def burning(leases: Iterable[Lease]) -> Decimal:

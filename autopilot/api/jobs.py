@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from autopilot.api import render
+from autopilot.api.budget import account
+from autopilot.api.key_hint import replace_keys
 from autopilot.api.plan import plan
 from autopilot.api.prospects import Unlikely
 from autopilot.domain import events as e
@@ -76,7 +78,9 @@ class Jobs:
         self._check_markets()
         offers = await self._engine.offers(job.spec.query)
         market = self._engine.market_view(offers, None, self._clock.now())
-        planned = await asyncio.to_thread(plan, job, market, now, self._engine.config.params, least_probability)
+        config = self._engine.config
+        limits = await account(self._store, config.limits, now, config.params)
+        planned = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
             for name, watch in self._engine.watches.items()
@@ -234,4 +238,4 @@ class Jobs:
         refused = [name for name, watch in watches.items() if watch.no_rights]
         if watches and len(refused) == len(watches):
             reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
-            raise UserError(f"no market accepts its key ({reasons})", hint="store a valid key with: autopilot init")
+            raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))

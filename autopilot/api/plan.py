@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
+from autopilot.api.account_limits import Account, account_notes
 from autopilot.api.list_prices import hyperscaler_price
-from autopilot.api.prospects import Prospects, prospects
+from autopilot.api.prospects import Prospects, Unlikely, prospects
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
@@ -29,13 +30,18 @@ class OverBudget(UserError):
 
 
 def plan(
-    job: Job, market: Market, now: datetime, params: Params, least_probability: float = LEAST_PROBABILITY
+    job: Job,
+    market: Market,
+    now: datetime,
+    params: Params,
+    least_probability: float = LEAST_PROBABILITY,
+    account: Account | None = None,
 ) -> render.Json:
     """The choices as the policy ranks them, what the job will probably cost, and the verdict on deadline and budget.
 
-    Takes a second or two for a job with a deadline: not on the event loop, please. Raises ``UserError`` for work that
-    does not fit before the deadline, and for a budget with which the job could not even start: less than one hour on
-    the cheapest offer, or less than a safe start and stop there.
+    Takes a second or two for a job with a deadline: not on the event loop, please. Raises ``Unlikely`` for work that
+    does not fit before the deadline, and ``OverBudget`` for a budget with which the job could not even start: less than
+    one hour on the cheapest offer, or less than a safe start and stop there.
     """
     found = candidates(job, market, eligible(job, market, now, params), params)
     choice = best(found)
@@ -43,7 +49,7 @@ def plan(
     if choice is not None and job.spec.budget is not None:
         _check_budget(job, min(found, key=lambda c: c.rate), job.spec.budget, params)
     if pressure(job, now, params).verdict is Verdict.WILL_MISS:
-        raise UserError(
+        raise Unlikely(
             "the work does not fit before the deadline, not even on demand from now on",
             hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
         )
@@ -54,6 +60,9 @@ def plan(
     expected = choice.cost if choice else None
     if likely.forecast is not None:
         expected = _dollars(likely.forecast.mean)
+    if account is not None:
+        known = expected if job.remaining_work is not None else None  # else it is only the cost of a guessed length
+        notes += account_notes(job, found, market, account, known, now, params)
     return {
         "offers": [_row(c, job) for c in found[:ROWS]],
         "expected_cost": render.plain(expected),

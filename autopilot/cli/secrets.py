@@ -5,14 +5,25 @@ from __future__ import annotations
 import getpass
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
 
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.config import secret_files
 from autopilot.domain.errors import UserError
 
+Flag = Parameter(negative="")
 
-def secret(action: Literal["set", "list", "remove"], name: str | None = None, /, *, file: Path | None = None) -> int:
+
+def secret(
+    action: Literal["set", "list", "remove"],
+    name: str | None = None,
+    /,
+    *,
+    file: Path | None = None,
+    system: Annotated[bool, Flag] = False,
+) -> int:
     """Keep values for the [secrets] of job files, readable by their owner alone. None is ever shown.
 
     Parameters
@@ -23,6 +34,8 @@ def secret(action: Literal["set", "list", "remove"], name: str | None = None, /,
         The secret's name, as job files write it.
     file
         Take the value from this file.
+    system
+        For the system's daemon, under /etc/autopilot; needs root, and a line in the service's settings.
     """
     if action == "list":
         for known in secret_files.names():
@@ -30,13 +43,18 @@ def secret(action: Literal["set", "list", "remove"], name: str | None = None, /,
         return Exit.OK
     if name is None:
         raise UserError(f"which secret? (autopilot secret {action} NAME)")
+    place = secret_files.system_place() if system else secret_files.user_place()
     try:
         if action == "remove":
-            print(f"removed {secret_files.remove_secret(name)}")
-        else:
-            print(f"wrote {secret_files.store_secret(name, _value(name, file))}")
+            print(f"removed {secret_files.remove_secret(name, place)}")
+            return Exit.OK
+        path = secret_files.store_secret(name, _value(name, file), place)
     except OSError as error:
-        raise CommandError(Exit.FAILED, f"{error.filename}: {error.strerror}") from None
+        hint = "run it with sudo" if isinstance(error, PermissionError) and system else ""
+        raise CommandError(Exit.FAILED, f"{error.filename}: {error.strerror}", hint=hint) from None
+    print(f"wrote {path}")
+    if system:
+        print(f"the service needs LoadCredential={path.name}:{path} (systemctl edit autopilot), then a restart")
     return Exit.OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -37,7 +38,7 @@ def init(
     system
         For the system's daemon, under /etc/autopilot; needs root.
     force
-        Replace an existing configuration file and keys.
+        Replace the key that is given; with none given, the settings (saved as autopilot.toml.bak) and keys typed in.
     vast_key_file
         Take the vast.ai key from this file and ask nothing.
     runpod_key_file
@@ -47,7 +48,7 @@ def init(
     given = {market: read_key(path) for market, path in files.items() if path is not None}
     directory = paths.system_config_dir() if system else paths.user_config_dir()
     try:
-        _write_config(directory, force)
+        _write_config(directory, replace=force and not given)
         for market in given or MARKETS:
             _store_key(directory / "credentials", market, given.get(market), force)
     except OSError as error:
@@ -56,12 +57,16 @@ def init(
     return Exit.OK
 
 
-def _write_config(directory: Path, force: bool) -> None:
+def _write_config(directory: Path, *, replace: bool) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / paths.CONFIG_NAME
-    if path.exists() and not force:
-        print(f"kept {path}")
-        return
+    if path.exists():
+        if not replace:
+            print(f"kept {path}")
+            return
+        former = path.with_name(path.name + ".bak")
+        shutil.copy2(path, former)  # a copy: a daemon that starts now must not find no limits at all
+        print(f"saved the former {path.name} as {former}")
     # Written beside and moved into place: a daemon that starts now reads the old file or the new one, never half.
     unfinished = path.with_name(path.name + ".new")
     unfinished.write_text(paths.packaged_config().read_text())
@@ -76,6 +81,9 @@ def _store_key(directory: Path, market: str, key: str | None, force: bool) -> No
         return
     if key is None:
         key = _ask(MARKETS[market])
+    if key is None and path.exists():
+        print(f"kept {path}")
+        return
     if key is None:
         print(f"no {MARKETS[market]} key stored; later: autopilot init, with --vast-key-file or --runpod-key-file FILE")
         return

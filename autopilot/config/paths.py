@@ -16,6 +16,7 @@ from autopilot.domain.errors import UserError
 CONFIG_NAME = "autopilot.toml"
 SOCKET_NAME = "autopilot.sock"
 SYSTEM_SOCKET = Path("/run/autopilot") / SOCKET_NAME
+SYSTEM_STATE_DIR = Path("/var/lib/autopilot")
 
 
 def system_config_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -54,6 +55,15 @@ def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
     if given := _given(environ, "STATE_DIRECTORY"):
         return given
     return (_given(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / "autopilot"
+
+
+def system_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the system's daemon keeps its state, as far as its configuration can be read from here."""
+    try:
+        values = tomllib.loads((system_config_dir(environ) / CONFIG_NAME).read_text())
+    except (OSError, ValueError):
+        values = {}
+    return _path(values.get("state_dir")) or SYSTEM_STATE_DIR
 
 
 def default_socket(state_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:

@@ -32,17 +32,39 @@ def places() -> list[Path]:
 
 
 def names() -> list[str]:
-    found = (path for place in places() if place.is_dir() for path in place.glob(PREFIX + "*"))
-    return sorted({path.name.removeprefix(PREFIX) for path in found})
+    return sorted({name for place in places() for name in _names_in(place)})
+
+
+def _names_in(place: Path) -> list[str]:
+    try:
+        return [name.removeprefix(PREFIX) for name in os.listdir(place) if name.startswith(PREFIX)]
+    except OSError:
+        return []
 
 
 def read_secret(name: str) -> str:
     """Raises ``UserError`` when there is none of that name, or others can read it."""
     for place in reversed(places()):
         path = place / (PREFIX + checked_name(name))
-        if path.is_file():
+        if _is_file(path):
             return read_private(path)
-    raise UserError(f"there is no secret named {name!r}", hint=f"autopilot secret set {name}")
+    looked = ", ".join(map(str, reversed(places())))
+    raise UserError(f"there is no secret named {name!r} that the daemon can read in {looked}", hint=_how_to_set(name))
+
+
+def _is_file(path: Path) -> bool:
+    """Not so where we may not look: the service manager's daemon may not enter root's directory."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _how_to_set(name: str) -> str:
+    if "CREDENTIALS_DIRECTORY" not in os.environ:
+        return f"autopilot secret set {name}"
+    credential = f"LoadCredential={PREFIX}{name}:{system_place() / (PREFIX + name)}"
+    return f"sudo autopilot secret set {name} --system, add {credential} to the service, and restart it"
 
 
 def readable_values() -> list[str]:
@@ -54,18 +76,27 @@ def readable_values() -> list[str]:
     return values
 
 
-def store_secret(name: str, value: str) -> Path:
-    """In the user's own place. Returns the file; raises ``OSError``, ``UserError``."""
+def system_place() -> Path:
+    """From which the service manager hands secrets to the system's daemon."""
+    return paths.credential_dirs()[0]
+
+
+def user_place() -> Path:
+    return paths.credential_dirs()[-1]
+
+
+def store_secret(name: str, value: str, place: Path | None = None) -> Path:
+    """In the user's own place, or that one. Returns the file; raises ``OSError``, ``UserError``."""
     try:
-        return store_private(paths.credential_dirs()[-1], PREFIX + checked_name(name), value)
+        return store_private(place or user_place(), PREFIX + checked_name(name), value)
     except ValueError as error:
         raise UserError(f"{name!r}: {error}") from None
 
 
-def remove_secret(name: str) -> Path:
+def remove_secret(name: str, place: Path | None = None) -> Path:
     """Raises ``OSError``, ``UserError``."""
-    path = paths.credential_dirs()[-1] / (PREFIX + name)
-    if name not in names() or not path.is_file():
+    path = (place or user_place()) / (PREFIX + name)
+    if name not in _names_in(path.parent) or not path.is_file():
         raise UserError(f"there is no secret named {name!r} in {path.parent}", hint="autopilot secret list")
     path.unlink()
     return path

@@ -164,8 +164,12 @@ class UnitOfWork(Protocol):
 
     async def add_events(self, records: Iterable[EventRecord]) -> None: ...
 
-    async def events_of(self, job_id: str | None, *, after: int = 0, limit: int = 1000) -> tuple[EventRecord, ...]:
-        """In order of ``seq``; ``job_id`` None: of all jobs."""
+    async def events_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+        """The next of all events, in order, for whoever reads on."""
+        ...
+
+    async def events_of(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+        """The newest of one job, in order."""
         ...
 
     async def add_prices(self, observations: Iterable[PriceObservation]) -> None: ...

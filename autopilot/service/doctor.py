@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from autopilot.api.key_hint import replace_keys
 from autopilot.blobs.probe import ProbeFailed, probe
-from autopilot.config.paths import client_socket
+from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import show
 from autopilot.ports.clock import SystemClock
-from autopilot.ports.provider import MarketUnknown, Provider
+from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.service.identity import prepare_state_dir
 from autopilot.service.wiring import bucket, connect_markets
 from autopilot.store.health import examine
@@ -46,7 +47,8 @@ def run(config: Path | None) -> list[Check]:
     except UserError as problem:
         return [*checks, Check("settings", False, problem.message, problem.hint)]
     checks.append(Check("settings", True, f"state in {settings.state_dir}"))
-    checks += [_state_dir(settings), _ledger(settings), asyncio.run(check_mailbox(settings)), _daemon()]
+    checks += [_state_dir(settings), *_other_state(settings)]
+    checks += [_ledger(settings), asyncio.run(check_mailbox(settings)), _daemon()]
     return checks + asyncio.run(_markets(settings))
 
 
@@ -58,6 +60,18 @@ def _state_dir(settings: Settings) -> Check:
     free = shutil.disk_usage(settings.state_dir).free
     detail = f"{free / (1 << 30):.1f} GiB free"
     return Check("state directory", free >= LOW_DISK_BYTES, detail, "checkpoints need room: free some space")
+
+
+def _other_state(settings: Settings) -> list[Check]:
+    """Where the daemon is the system's, our own directory and ledger say nothing of it."""
+    expected = system_state_dir()
+    if client_socket() != SYSTEM_SOCKET or settings.state_dir.resolve() == expected.resolve():
+        return []
+    detail = (
+        f"the system's daemon keeps its state in {expected}; {settings.state_dir} was checked, which is not its own"
+    )
+    hint = f"to check the daemon's: sudo env AUTOPILOT_STATE_DIR={expected} autopilot doctor"
+    return [Check("whose state", None, detail, hint)]
 
 
 def _ledger(settings: Settings) -> Check:
@@ -117,18 +131,27 @@ async def _each_market(settings: Settings) -> AsyncIterator[Check]:
             yield Check(name, False, problem.message, problem.hint)
             continue
         try:
-            yield await _market(name, provider)
+            yield await _market(name, provider, _valid_key(name, settings))
         finally:
             await provider.close()
 
 
-async def _market(name: str, provider: Provider) -> Check:
+def _valid_key(name: str, settings: Settings) -> str:
+    """How to replace a refused key: ``init`` does it only where ``init`` has stored it."""
+    file = settings.markets[name].api_key_file
+    if file is None or file.parent in credential_dirs():
+        return replace_keys([name])
+    return f"put a valid key into {file}, then restart the daemon"
+
+
+async def _market(name: str, provider: Provider, valid_key: str) -> Check:
     """Two reads, as the daemon makes them: the account and the list of instances."""
     try:
         credit = (await provider.account()).credit
         instances = await provider.instances()
     except MarketUnknown as problem:
-        hint = f"check the key with: autopilot init, the network, and providers.{name}.base_url"
+        is_refused = problem.code is RefusalCode.NO_RIGHTS
+        hint = valid_key if is_refused else f"check the network and providers.{name}.base_url"
         return Check(name, False, str(problem), hint)
     able = provider.capabilities
     kinds = " and ".join(kind for kind, has in (("spot", able.spot), ("on-demand", able.on_demand)) if has)

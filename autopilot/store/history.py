@@ -33,11 +33,13 @@ class HistoryStatements(Statements):
         if rows:
             await self._run(insert(events), rows)
 
-    async def events_of(self, job_id: str | None, *, after: int = 0, limit: int = 1000) -> tuple[EventRecord, ...]:
-        chosen = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
-        if job_id is not None:
-            chosen = chosen.where(events.c.job_id == job_id)
-        return tuple(record_of(EventRecord, events, row) for row in await self._all(chosen))
+    async def events_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+        rows = await self._all(select(events).where(events.c.seq > seq).order_by(events.c.seq).limit(limit))
+        return tuple(record_of(EventRecord, events, row) for row in rows)
+
+    async def events_of(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+        newest = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc()).limit(limit)
+        return tuple(record_of(EventRecord, events, row) for row in reversed(await self._all(newest)))
 
     async def note(self, key: str) -> str | None:
         row = await self._first(select(notes.c.value).where(notes.c.key == key))

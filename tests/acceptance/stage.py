@@ -127,5 +127,6 @@ def ledger_rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Everything that the ledger holds about jobs and money."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as ledger:
         names = [row[0] for row in ledger.execute("select name from sqlite_master where type = 'table'")]
-        kept = [name for name in names if name not in ("price_observations", "alembic_version")]
+        # Prices and notes come with time: what the market asked, and which nightly chore is done.
+        kept = [name for name in names if name not in ("price_observations", "notes", "alembic_version")]
         return {name: ledger.execute(f"select * from {name}").fetchall() for name in sorted(kept)}

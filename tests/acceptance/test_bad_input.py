@@ -65,7 +65,7 @@ JOB_FILES = [
     pytest.param(job_text(300, disk='dsik = "20GB"'), 2, (":8:", '"dsik"', '"disk"'), id="unknown-key"),
     pytest.param(GOOD + '[deadline]\nat = "2020-01-01T00:00:00Z"\n', 2, ("deadline", "ago"), id="deadline-past"),
     pytest.param(
-        GOOD + '[deadline]\nwithin = "5m"\n', 2, ("does not fit before the deadline",), id="deadline-too-near"
+        GOOD + '[deadline]\nwithin = "5m"\n', 4, ("does not fit before the deadline",), id="deadline-too-near"
     ),
     pytest.param(job_text(300, total='total = "$0.05"'), 4, ("budget of $0.05", "one hour"), id="budget-too-small"),
     pytest.param(GOOD + "# " + "x" * 300_000, 2, ("larger",), id="too-large"),

@@ -103,7 +103,7 @@ class WhatAStoreKeeps:
             await work.add_events([event])
             assert await work.bids_of("job-000001") == (bid,)
             assert await work.decisions_of("job-000001", limit=2) == (decision,)
-            (seen,) = await work.events_of(None)
+            (seen,) = await work.events_after()
             assert replace(seen, seq=event.seq) == event
 
     async def test_numbers_keep_their_type(self, store: Store) -> None:
@@ -258,11 +258,23 @@ class WhatAStoreAnswers:
             await work.add_events([EventRecord(START, "orphan.found", None, "l9", (("rate", Decimal("0.1")),))])
             await work.add_events([])
         async with store.snapshot() as work:
-            everything = await work.events_of(None)
+            everything = await work.events_after()
             assert [event.name for event in everything] == [*names, "orphan.found"]
             assert [event.seq for event in everything] == [1, 2, 3, 4]
-            assert await work.events_of("job-000001", after=1, limit=1) == (everything[1],)
-            assert await work.events_of(None, after=3) == (everything[3],)
+            assert await work.events_after(1, limit=2) == everything[1:3]
+            assert await work.events_after(3) == (everything[3],)
+
+    async def test_of_one_job_the_newest_events_are_read_in_their_order(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.add_events(
+                EventRecord(START, f"{job}.{number}", job, None)
+                for number in range(1, 6)
+                for job in ("job-000001", "job-000002")
+            )
+        async with store.snapshot() as work:
+            newest = await work.events_of("job-000001", limit=2)
+            assert [event.name for event in newest] == ["job-000001.4", "job-000001.5"]
+            assert len(await work.events_of("job-000001")) == 5
 
     async def test_a_price_seen_twice_is_kept_once(self, store: Store) -> None:
         seen = PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)
@@ -426,7 +438,7 @@ class WhatATransactionIs:
         async with store.snapshot() as work:
             assert (await work.open_jobs(), await work.entries_of("lease-1")) == ((), ())
             assert (await work.totals(DAY)).month == 0
-            assert await work.events_of(None) == ()
+            assert await work.events_after() == ()
             assert await work.note("before") == "kept"
 
     async def test_it_sees_its_own_writes_and_nobody_else_does(self, store: Store) -> None:

@@ -254,7 +254,7 @@ class WhatAStoreForgets:
             await work.add_events([EventRecord(START + HOUR, "spot.became_absent", None, None)])
             assert await work.forget_history(START + HOUR) == 1
         async with store.snapshot() as work:
-            assert [event.job_id for event in await work.events_of(None)] == ["job-000002", "job-000003", None]
+            assert [event.job_id for event in await work.events_after()] == ["job-000002", "job-000003", None]
             assert await work.decisions_of(over.id, limit=9) == ()
             assert len(await work.decisions_of(recent.id, limit=9)) == 1
             assert len(await work.entries_of("lease-1")) == len(await work.bids_on("lease-1")) == 1

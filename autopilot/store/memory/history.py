@@ -32,11 +32,15 @@ class HistoryQueries(Queries):
             for record in records:
                 tables.add_event(record)
 
-    async def events_of(self, job_id: str | None, *, after: int = 0, limit: int = 1000) -> tuple[EventRecord, ...]:
+    async def events_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         tables = self._reading()
-        seqs = range(max(after, 0) + 1, (tables.last_seq.get("events") or 0) + 1)
-        found = filter(None, map(tables.events.get, seqs))
-        return tuple(islice((event for event in found if job_id in (None, event.job_id)), limit))
+        seqs = range(max(seq, 0) + 1, (tables.last_seq.get("events") or 0) + 1)
+        return tuple(islice(filter(None, map(tables.events.get, seqs)), limit))
+
+    async def events_of(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+        tables = self._reading()
+        backwards = filter(None, map(tables.events.get, range(tables.last_seq.get("events") or 0, 0, -1)))
+        return tuple(islice((event for event in backwards if event.job_id == job_id), limit))[::-1]
 
     async def note(self, key: str) -> str | None:
         return self._reading().notes.get(key)

@@ -7,7 +7,9 @@ import os
 import stat
 import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from structlog.testing import capture_logs
 
 from autopilot.config.settings import Settings
 from autopilot.ports.clock import SystemClock
+from autopilot.ports.store import EventRecord
 from autopilot.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import Daemon, daemon
 from tests.acceptance.stage import job_text
@@ -136,6 +139,45 @@ async def test_money_and_states_that_forbid_something(served: Served) -> None:
     assert (await served.call("GET", path))[1]["job"]["status"] == "cancelled"
     status, answer = await served.call("POST", f"{path}/cancel")
     assert (status, "is over" in answer["error"]) == (422, True)
+
+
+async def test_work_that_cannot_fit_before_its_deadline_is_refused_as_such(served: Served) -> None:
+    body = {"toml": job_text(300) + '[deadline]\nwithin = "2m"\n', "source": "job.toml", "dry_run": True}
+    status, answer = await served.call("POST", "/v1/jobs", body)
+    assert (status, "does not fit before the deadline" in answer["error"]) == (402, True)
+
+
+async def test_a_plan_says_what_the_account_s_own_limits_forbid(served: Served) -> None:
+    engine = served.daemon.engine
+    engine.config = replace(engine.config, limits=replace(engine.config.limits, max_hourly=Decimal("0.01")))
+    for dry_run in (True, False):
+        body = {"toml": GOOD, "source": "job.toml", "dry_run": dry_run}
+        _, answer = await served.call("POST", "/v1/jobs", body)
+        assert any("the account's limit of $0.01/h is lower" in note for note in answer["plan"]["notes"])
+
+
+async def test_a_defect_is_answered_in_the_form_of_errors_and_logged(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(served.daemon.engine, "market_view", broken)
+    with capture_logs() as logs:
+        status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
+    assert status == 500
+    assert answer == {"error": "the daemon failed at this", "hint": "its log has the cause: journalctl -u autopilot"}
+    (failed,) = [entry for entry in logs if entry["event"] == "api.failed"]
+    assert (failed["path"], failed["log_level"], failed["exc_info"]) == ("/v1/jobs", "error", True)
+
+
+async def test_the_newest_events_of_a_long_job_are_shown(served: Served) -> None:
+    _, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
+    job_id, now = answer["job"]["id"], datetime.now(UTC)
+    async with served.daemon.engine._store.transaction() as uow:
+        await uow.add_events(EventRecord(now, "lease.rebid", job_id, None, (("n", n),)) for n in range(1100))
+    _, shown = await served.call("GET", f"/v1/jobs/{job_id}")
+    assert [event["fields"]["n"] for event in shown["events"]] == list(range(100, 1100))
 
 
 async def test_log_positions_that_make_no_sense_show_nothing_of_other_files(served: Served) -> None:

@@ -1,11 +1,15 @@
-"""What ``doctor`` says of a ledger on a server."""
+"""What ``doctor`` says of a ledger on a server, of a state that is not the daemon's, and of a refused key."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from autopilot.config import paths
+from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
+from autopilot.service import doctor
 from autopilot.service.doctor import Check, run
 from tests.pg import PostgresServer
 
@@ -48,3 +52,64 @@ def test_a_ledger_of_a_newer_program(
     check = ledger_check(postgres_url, monkeypatch)
     assert check.ok is False
     assert "9999 of a newer autopilot" in check.detail
+
+
+def whose_state() -> list[Check]:
+    return [check for check in run(None) if check.name == "whose state"]
+
+
+def test_a_state_that_is_not_the_system_s_daemon_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONFIGURATION_DIRECTORY", str(tmp_path / "etc"))
+    monkeypatch.setattr(paths, "SYSTEM_STATE_DIR", tmp_path / "system")
+    assert whose_state() == []
+    monkeypatch.setattr(doctor, "client_socket", lambda: paths.SYSTEM_SOCKET)
+    (check,) = whose_state()
+    assert check.ok is None
+    assert str(tmp_path / "state") in check.detail
+    assert check.hint.endswith(f"sudo env AUTOPILOT_STATE_DIR={tmp_path / 'system'} autopilot doctor")
+    monkeypatch.setenv("AUTOPILOT_STATE_DIR", str(tmp_path / "system"))
+    assert whose_state() == []
+
+
+def test_the_system_s_settings_say_where_its_state_is(tmp_path: Path) -> None:
+    environ = {"CONFIGURATION_DIRECTORY": str(tmp_path)}
+    assert paths.system_state_dir(environ) == Path("/var/lib/autopilot")
+    (tmp_path / "autopilot.toml").write_text('state_dir = "/srv/autopilot"')
+    assert paths.system_state_dir(environ) == Path("/srv/autopilot")
+    (tmp_path / "autopilot.toml").write_text("not TOML")
+    assert paths.system_state_dir(environ) == Path("/var/lib/autopilot")
+
+
+class Refusing:
+    """A market that answers nothing but that."""
+
+    def __init__(self, code: RefusalCode | None) -> None:
+        self._code = code
+
+    async def account(self) -> None:
+        raise MarketUnknown("no", self._code)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("code", [RefusalCode.NO_RIGHTS, None])
+def test_what_to_do_about_a_market_that_does_not_answer(
+    code: RefusalCode | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(key_file: Path) -> Check:
+        key_file.parent.mkdir(parents=True, exist_ok=True)
+        key_file.write_text("key")
+        key_file.chmod(0o600)
+        monkeypatch.setenv("AUTOPILOT_PROVIDERS__VASTAI__API_KEY_FILE", str(key_file))
+        return next(check for check in run(None) if check.name == "vastai")
+
+    monkeypatch.setattr(doctor, "connect_markets", lambda *_: {"vastai": cast(Provider, Refusing(code))})
+    stored = found(paths.credential_dirs()[-1] / "vastai_api_key")
+    own = found(tmp_path / "key")
+    assert (stored.ok, own.ok) == (False, False)
+    if code is None:
+        assert stored.hint == own.hint == "check the network and providers.vastai.base_url"
+    else:
+        assert "autopilot init --force --vast-key-file FILE" in stored.hint
+        assert own.hint == f"put a valid key into {tmp_path / 'key'}, then restart the daemon"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.api.key_hint import OPTIONS, replace_keys
 from autopilot.cli.main import run
+from autopilot.config.keys import read_key, store_key
 from autopilot.config.paths import packaged_config
 from autopilot.config.settings import load_settings
 
@@ -49,7 +52,9 @@ def test_the_daemon_reads_what_init_wrote(
     assert "secret-key" not in out + err
 
 
-def test_what_exists_is_kept_unless_forced(home: Path, key_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_key_by_force_leaves_the_limits_alone(
+    home: Path, key_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(["init", "--vast-key-file", str(key_file)]) == 0
     config = home / ".config/autopilot/autopilot.toml"
     config.write_text("# mine\n")
@@ -59,9 +64,47 @@ def test_what_exists_is_kept_unless_forced(home: Path, key_file: Path, capsys: p
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["kept", "kept"]
     assert config.read_text() == "# mine\n"
     assert load_settings().secret_values() == ("secret-key",)
+    other_market = store_key(config.parent / "credentials", "runpod", "runpod-key")
     assert run(["init", "--force", "--vast-key-file", str(key_file)]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["kept", "wrote"]
+    assert config.read_text() == "# mine\n"
+    assert sorted(load_settings().secret_values()) == ["other-key", "runpod-key"]
+    assert sorted(path.name for path in config.parent.iterdir()) == ["autopilot.toml", "credentials"]
+    assert other_market.read_text() == "runpod-key\n"
+
+
+def test_force_without_a_key_replaces_the_settings_and_saves_the_former(
+    home: Path, key_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["init", "--vast-key-file", str(key_file)]) == 0
+    config = home / ".config/autopilot/autopilot.toml"
+    config.write_text("# mine\n")
+    config.chmod(0o640)
+    capsys.readouterr()
+    assert run(["init", "--force"]) == 0
+    former = config.with_name("autopilot.toml.bak")
+    assert (former.read_text(), stat.S_IMODE(former.stat().st_mode)) == ("# mine\n", 0o640)
     assert config.read_text() == packaged_config().read_text()
-    assert load_settings().secret_values() == ("other-key",)
+    assert load_settings().secret_values() == ("secret-key",)
+    out = capsys.readouterr().out
+    assert str(former) in out
+    assert "no vast.ai key stored" not in out
+
+
+@pytest.mark.parametrize(("market", "option"), OPTIONS.items())
+def test_the_command_for_a_refused_key_replaces_it(home: Path, key_file: Path, market: str, option: str) -> None:
+    stored = store_key(home / ".config/autopilot/credentials", market, "refused-key")
+    advised = re.search(r"autopilot (init[^()]*) FILE", replace_keys([market]))
+    assert advised is not None
+    assert option in advised[1]
+    assert run([*advised[1].split(), str(key_file)]) == 0
+    assert read_key(stored) == "secret-key"
+
+
+def test_the_advice_names_every_market_it_can() -> None:
+    both = replace_keys(["paper-vastai", "runpod", "another"])
+    assert "--force --vast-key-file FILE --runpod-key-file FILE" in both
+    assert "api_key_file" in replace_keys(["another"])
 
 
 def test_runpod_s_key_is_stored_beside_it(home: Path, key_file: Path) -> None:

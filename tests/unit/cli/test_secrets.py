@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import stat
 from pathlib import Path
 
@@ -54,4 +55,62 @@ def test_what_the_service_manager_hands_over_wins(home: Path, tmp_path: Path, mo
     secret_files.store_secret("hf", "mine")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     (tmp_path / "secret_hf").write_text("handed over")
+    assert secret_files.read_secret("hf") == "handed over"
+
+
+def test_the_system_s_daemon_has_a_place_of_its_own(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("value"))
+    assert run(["secret", "set", "hf", "--system"]) == 0
+    stored = tmp_path / "etc" / "credentials" / "secret_hf"
+    assert stored.read_text() == "value\n"
+    assert (stat.S_IMODE(stored.stat().st_mode), stat.S_IMODE(stored.parent.stat().st_mode)) == (0o600, 0o700)
+    assert f"LoadCredential=secret_hf:{stored}" in capsys.readouterr().out
+    assert not home.exists()
+    assert run(["secret", "remove", "hf"]) == 2
+    assert run(["secret", "remove", "hf", "--system"]) == 0
+    assert not stored.exists()
+
+
+def test_without_root_the_system_s_place_asks_for_sudo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("value"))
+    monkeypatch.setattr(secret_files, "store_private", forbidden)
+    assert run(["secret", "set", "hf", "--system"]) == 1
+    assert "hint: run it with sudo" in capsys.readouterr().err
+
+
+def forbidden(path: object, *_: object) -> None:
+    raise PermissionError(13, "Permission denied", str(path))
+
+
+def test_a_place_that_may_not_be_entered_holds_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As under systemd, where the daemon's dynamic user may not look into root's directory."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("value"))
+    assert run(["secret", "set", "hf", "--system"]) == 0
+    system = tmp_path / "etc" / "credentials"
+    handed_over = tmp_path / "handed-over"
+    handed_over.mkdir()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(handed_over))
+    real_stat, real_list = Path.stat, os.listdir
+
+    def stat_of(path: Path, **how: bool) -> os.stat_result:
+        return forbidden(path) if path.parent == system else real_stat(path, **how)  # type: ignore[return-value]
+
+    def listed(path: Path) -> list[str]:
+        return forbidden(path) if path == system else real_list(path)  # type: ignore[return-value]
+
+    monkeypatch.setattr(Path, "stat", stat_of)
+    monkeypatch.setattr(os, "listdir", listed)
+    assert secret_files.names() == []
+    with pytest.raises(UserError, match="no secret named 'hf'") as refused:
+        secret_files.read_secret("hf")
+    assert all(str(place) in refused.value.message for place in (handed_over, system, home))
+    assert f"LoadCredential=secret_hf:{system / 'secret_hf'}" in refused.value.hint
+    assert "sudo autopilot secret set hf --system" in refused.value.hint
+    (handed_over / "secret_hf").write_text("handed over")
     assert secret_files.read_secret("hf") == "handed over"

@@ -60,6 +60,46 @@ def test_the_readme_s_job_is_a_job() -> None:
     assert parse_job(example, source="README.md", now=NOW).name == "research"
 
 
+def test_the_quickstart_s_job_brings_its_code() -> None:
+    page = ROOT / "docs/quickstart.md"
+    (example,) = blocks(page, "toml")
+    assert "git clone" in parse_job(example, source=page.name, now=NOW).setup
+    assert "docs/quickstart.md#bring-your-code" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "config/jobs").glob("*.toml")), ids=lambda file: file.name)
+def test_each_shipped_job_says_how_code_reaches_the_machine(file: Path) -> None:
+    assert "# Nothing is uploaded from here" in file.read_text()
+
+
+@pytest.mark.parametrize("name", ["quickstart.md", "how-to/point-it-elsewhere.md"])
+def test_an_emulator_is_never_tried_on_the_real_ledger_or_with_the_real_key(name: str) -> None:
+    served = [block for block in blocks(ROOT / "docs" / name, "sh") if "autopilot serve" in block]
+    assert served
+    for block in served:
+        assert "AUTOPILOT_STATE_DIR=" in block
+        assert "VASTAI__API_KEY_FILE=" in block
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "config/autopilot.toml"], ids=lambda page: page.name)
+def test_dollars_in_shell_examples_survive_the_shell(page: Path) -> None:
+    assert re.findall(r'AUTOPILOT_\w+="\$\d', page.read_text()) == []
+
+
+def test_root_is_told_whose_ledger_is_meant() -> None:
+    """Without the variable root's own directory would be looked at."""
+    for page in PAGES:
+        text = page.read_text()
+        for line in re.findall(r"sudo [^\n`]*\bautopilot (?:doctor|db)\b", text):
+            assert "AUTOPILOT_STATE_DIR=/var/lib/autopilot" in line, (page.name, line)
+
+
+def test_the_service_is_started_after_what_it_needs() -> None:
+    text = (ROOT / "README.md").read_text()
+    before, _, _ = text.partition("systemctl enable --now autopilot")
+    assert all(word in before for word in ("blobs.url", "--i-accept-unproven", "[limits]", ",s3]'"))
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/how-to").glob("*.md")), ids=lambda page: page.name)
 def test_settings_in_how_tos_are_settings(page: Path) -> None:
     for text in blocks(page, "toml"):

@@ -57,7 +57,7 @@ def test_its_directories_are_where_the_program_looks(service: Section) -> None:
         "RUNTIME_DIRECTORY": f"/run/{service['RuntimeDirectory'][0]}",
     }
     assert paths.system_config_dir(environ) == paths.system_config_dir({})
-    assert paths.default_state_dir(environ) == Path("/var/lib/autopilot")
+    assert paths.default_state_dir(environ) == paths.SYSTEM_STATE_DIR
     assert paths.default_socket(paths.default_state_dir(environ), environ) == paths.SYSTEM_SOCKET
     assert service["StateDirectoryMode"] == ["0700"]
     assert service["RuntimeDirectoryMode"] == ["0750"]

@@ -1,0 +1,20 @@
+"""What to do about a key that a market refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+OPTIONS = {"vastai": "--vast-key-file", "runpod": "--runpod-key-file"}
+"""Market → the option of ``autopilot init`` that takes its key."""
+
+
+def replace_keys(markets: Iterable[str]) -> str:
+    """The command that replaces these markets' keys; on paper a market has the real one's."""
+    real = [name.removeprefix("paper-") for name in markets]
+    options = " ".join(f"{OPTIONS[name]} FILE" for name in real if name in OPTIONS)
+    if not options:
+        return "put a valid key into the file that api_key_file names, then restart the daemon"
+    return (
+        f"store a valid key with: autopilot init --force {options}"
+        " (with sudo and --system for the system's daemon), then restart the daemon"
+    )
