@@ -16,6 +16,9 @@ from typing import Any, Literal, TypeVar, get_args
 VERSION = 1
 MAX_OBJECT_BYTES = 1_000_000
 MAX_PARTS = 2_000
+"""Of one manifest."""
+MAX_PART_NUMBER = 999_999
+"""The highest that a part's key may have. A checkpoint gives none twice, so tries that were cut off use them up."""
 MAX_TEXT = 500
 
 Role = Literal["wait", "run", "save_and_stop", "leave"]
@@ -304,7 +307,7 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         next_ckpt_n=_whole(body.get("next_ckpt_n", 0)),
         save_s=_seconds_or_none(body.get("save_s")),
         upload_s=_seconds_or_none(body.get("upload_s")),
-        next_part=_whole(body.get("next_part", 0), maximum=MAX_PARTS),
+        next_part=_whole(body.get("next_part", 0), maximum=MAX_PART_NUMBER),
         parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
         restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
         restore_failed=failed,

@@ -90,6 +90,8 @@ async def copy(source: AsyncConnection, target: AsyncConnection) -> list[Fingerp
 
     Raises ``UserError`` when the target holds rows already, or does not give back what was written.
     """
+    for connection in (source, target):
+        await _allow_idling(connection)
     for table in TABLES:
         if (await target.execute(select(table).limit(1))).first() is not None:
             raise UserError(
@@ -111,6 +113,12 @@ async def copy(source: AsyncConnection, target: AsyncConnection) -> list[Fingerp
                 hint="nothing was kept at the target; the source is unchanged",
             )
     return written
+
+
+async def _allow_idling(connection: AsyncConnection) -> None:
+    """For this transaction alone: one side has nothing to do while the other is read or written, however long."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("SET LOCAL idle_in_transaction_session_timeout TO 0"))
 
 
 async def _carry_on_counting(target: AsyncConnection) -> None:

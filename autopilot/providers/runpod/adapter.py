@@ -44,6 +44,7 @@ def capabilities(spot: bool, spot_note: str = "") -> Capabilities:
         delivers_sigterm=True,
         # Not verified against the market; what a pod costs is read back after every rental.
         pays_bid=True,
+        sells_pools=True,
         spot_note=spot_note,
     )
 

@@ -140,7 +140,13 @@ class GraphqlMarket:
             return said if isinstance(said, Refused) else Unknown(f"not to be verified: {error}")
         if did(pod):
             return Done(None)
-        return Unknown("the market took the request, but did not carry it out") if isinstance(said, Done) else said
+        if isinstance(said, Done):
+            return Unknown("the market took the request, but did not carry it out")
+        is_there = pod is not None and pod.state != "TERMINATED"
+        if is_there and isinstance(said, Refused) and said.code is RefusalCode.NOT_FOUND:
+            # "There is none" counts as the end of it, and this one is shown.
+            return Unknown(f"the market shows the pod, and says: {said.message}")
+        return said
 
 
 def _credit(myself: Mapping[str, Any]) -> Decimal:

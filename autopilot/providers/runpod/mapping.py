@@ -29,6 +29,10 @@ LOST_AFTER = timedelta(minutes=5)
 UNRATED = Decimal(1)
 """The market publishes no reliability of its pools."""
 
+_START_FAILED = re.compile(r"exited by runpod(?!.*balance)|error$", re.IGNORECASE | re.DOTALL)
+"""What is said of a pod whose image could not be pulled, or whose container not be made; REST has a status for it.
+An outbid, an empty account and a user are named where they ended one."""
+
 _OFFER_ID = re.compile(rf"(.+)/({'|'.join(CLOUDS)})/([1-9][0-9]{{0,2}})")
 
 
@@ -118,6 +122,17 @@ def status(row: PodRow, silence: timedelta | None) -> InstanceStatus:
     return InstanceStatus.RUNNING if silence < LOST_AFTER else InstanceStatus.OFFLINE
 
 
+def start_failed(row: PodRow) -> bool:
+    """Whether a stopped pod that never ran did not come up. The runtime of a stopped pod is stale, but proves a run.
+
+    REST tells nothing of most ends; a pod on demand has not been outbid.
+    """
+    if row.state != "EXITED" or row.is_up:
+        return False
+    is_silent = row.is_up is None and not row.is_spot
+    return is_silent or _START_FAILED.match(row.message) is not None
+
+
 def disk_rate(container_gb: Decimal, volume_gb: Decimal, *, stopped: bool) -> Decimal:
     """$/h of a pod's two disks."""
     if stopped:
@@ -142,6 +157,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
         num_gpus=row.num_gpus,
         ends_at=None,
         message=row.message,
+        start_failed=start_failed(row),
     )
 
 

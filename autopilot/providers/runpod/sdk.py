@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from autopilot.providers import values
@@ -41,11 +41,17 @@ class SdkRefused(Exception):
 class Sdk:
     """Blocking; safe to call from several threads. Every method raises ``SdkRefused`` and ``NoReply``."""
 
-    def __init__(self, api_key: str, base_url: str, timeout_s: float = 30) -> None:
-        """``timeout_s``: real seconds for one exchange with the market; the SDK's own 30 are the most."""
+    def __init__(
+        self, api_key: str, base_url: str, timeout_s: float = 30, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """``timeout_s``: real seconds for one exchange with the market; the SDK's own 30 are the most.
+
+        ``headers`` go with every call beside the SDK's own.
+        """
         self._key = api_key
         self._base_url = base_url
         self._timeout_s = timeout_s
+        self._headers = dict(headers or {})
 
     def gpu_types(self) -> Any:
         """All GPU types that the market knows, rentable or not: id, displayName, memoryInGb."""
@@ -69,7 +75,7 @@ class Sdk:
             sdk = _imported()
             os.environ[BASE_URL_VARIABLE] = self._base_url
             sdk.api_key = self._key
-            vars(importlib.import_module("runpod.api.graphql"))["requests"] = _Requests(self._timeout_s)
+            vars(importlib.import_module("runpod.api.graphql"))["requests"] = _Requests(self._timeout_s, self._headers)
             return use(sdk)
         except Exception as error:
             raise self._understood(error) from None
@@ -115,8 +121,9 @@ def _imported() -> Any:
 class _Requests:
     """What the SDK's one way to the market needs of ``requests``."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, headers: Mapping[str, str]) -> None:
         self._timeout_s = timeout_s
+        self._headers = headers
 
     def post(self, url: str, *, headers: dict[str, str], data: str, timeout: float) -> Any:
         # Imported late: this comes with the SDK, which is an extra.
@@ -125,5 +132,7 @@ class _Requests:
         from autopilot.providers import guarded_requests
 
         session = requests.Session()
-        request = session.prepare_request(requests.Request("POST", url, headers=headers, data=data))
+        request = session.prepare_request(
+            requests.Request("POST", url, headers={**headers, **self._headers}, data=data)
+        )
         return guarded_requests.send(session, request, min(timeout, self._timeout_s))

@@ -19,6 +19,7 @@ from autopilot.providers.runpod.sdk import Sdk
 
 T = TypeVar("T")
 
+TEAM_HEADER = "X-Team-Id"
 LARGEST_BODY_BYTES = 8 * 2**20
 THREADS = 4
 SDK_TIMEOUT_S = 40.0
@@ -53,13 +54,12 @@ class HttpTransport:
     def __init__(self, settings: RunpodSettings) -> None:
         self._key = settings.api_key.get_secret_value()
         self._base_url = settings.base_url
-        self._headers = {"Authorization": f"Bearer {self._key}", "User-Agent": USER_AGENT}
-        if settings.team_id:
-            self._headers["X-Team-Id"] = settings.team_id
+        team = {TEAM_HEADER: settings.team_id} if settings.team_id else {}
+        self._headers = {"Authorization": f"Bearer {self._key}", "User-Agent": USER_AGENT, **team}
         self._timeout = aiohttp.ClientTimeout(total=settings.timeout_s)
         self._session: aiohttp.ClientSession | None = None
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="runpod")
-        self._sdk = Sdk(self._key, settings.base_url, settings.timeout_s)
+        self._sdk = Sdk(self._key, settings.base_url, settings.timeout_s, team)
 
     async def send(
         self, method: str, path: str, *, parameters: Mapping[str, str] | None, body: Mapping[str, Any] | None

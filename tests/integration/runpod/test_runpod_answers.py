@@ -434,6 +434,19 @@ async def test_a_terminate_that_was_not_carried_out(script: Script, market: Runp
     assert await market.destroy(POD) == Done(None)
 
 
+async def test_a_pod_that_is_shown_is_not_taken_for_one_that_was_not_found(
+    script: Script, market: RunpodProvider
+) -> None:
+    script.answers["podTerminate"] = script.answers["podStop"] = [sample("graphql/error_terminate_not_found")]
+    assert isinstance(await market.destroy(POD), Unknown)
+    assert isinstance(await market.stop(POD), Unknown)
+    script.answers["pod"] = [sample("graphql/pod_gone")]
+    assert await market.destroy(POD) == Done(None)
+    stopped = await market.stop(POD)
+    assert isinstance(stopped, Refused)
+    assert stopped.code is RefusalCode.NOT_FOUND
+
+
 async def test_a_terminate_that_cannot_be_verified(script: Script, market: RunpodProvider) -> None:
     script.answers["podTerminate"] = [sample("graphql/podTerminate")]
     script.answers["pod"] = [Http(502, "<html>")]
@@ -580,6 +593,11 @@ async def test_a_body_without_end_is_given_up(script: Script, market: RunpodProv
 
 async def test_the_key_of_a_team_says_which(script: Script) -> None:
     market = connect(script, team_id="team-1")
+    script.answers["podStop"] = script.answers["podTerminate"] = [{"data": {}}]
     await market.instances()
+    await market.offers(QUERY)
+    await market.stop(POD)
+    await market.destroy(POD)
+    assert script.count("gpuTypes") == script.count("podStop") == script.count("podTerminate") == 1
     assert {headers.get("X-Team-Id") for _, headers, _ in script.seen} == {"team-1"}
     await market.close()

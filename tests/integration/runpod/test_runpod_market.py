@@ -119,6 +119,22 @@ async def test_stop_start_and_destroy(bench: Bench, capacity: dict[str, Any]) ->
     assert await bench.pods() == []
 
 
+@pytest.mark.parametrize("capacity", [{}, ON_DEMAND])
+async def test_a_pod_of_a_team_is_stopped_and_destroyed(bench: Bench, capacity: dict[str, Any]) -> None:
+    market = bench.connect(team_id="team-1")
+    rented = await market.create(bench.request(await bench.cheapest(), **capacity))
+    assert isinstance(rented, Done)
+    instance_id = rented.value.instance_id
+    assert [pod["team"] for pod in await bench.pods()] == ["team-1"]
+    assert await bench.provider.instance(instance_id) is None
+    assert await market.stop(instance_id) == Done(None)
+    (stopped,) = await market.instances()
+    assert stopped.status is InstanceStatus.STOPPED
+    assert await market.destroy(instance_id) == Done(None)
+    assert await bench.pods() == []
+    await market.close()
+
+
 async def test_on_demand_comes_by_rest_with_the_price_that_was_seen(bench: Bench) -> None:
     offer = await bench.cheapest()
     instance_id = await bench.rent(**ON_DEMAND)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from autopilot.domain.actions import Note
 from autopilot.domain.errors import UserError
@@ -24,7 +25,7 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
-from autopilot.store import care
+from autopilot.store import care, postgres, transfer
 from autopilot.store.database import open_store, unopened_store
 from autopilot.store.health import examine
 from autopilot.store.leader import leading
@@ -198,7 +199,7 @@ async def test_a_move_takes_every_row_along_and_back(
     store = await open_store(there)
     async with store.transaction() as work:
         await work.add_events([EventRecord(START, "after.move", None, None)])
-        newest = (await work.events_of(None, after=2400))[-1]
+        newest = (await work.events_after(2400))[-1]
         assert (newest.name, newest.seq) == ("after.move", 2501)
         (job,) = await work.open_jobs()
         assert job.spent == Decimal("2.500000001")
@@ -236,6 +237,42 @@ async def test_a_copy_that_differs_is_not_kept(url: str, places: Places, postgre
     with pytest.raises(UserError, match="the copy of notes differs"):
         await care.move(url, there)
     assert {each.rows for each in await contents(there)} == {0}
+
+
+def read_back_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than a server lets anybody idle within a transaction, which is a second for now."""
+
+    async def slowly(connection: AsyncConnection) -> list[Fingerprint]:
+        await asyncio.sleep(1.5)
+        return await fingerprints(connection)
+
+    monkeypatch.setattr(transfer, "fingerprints", slowly)
+    monkeypatch.setitem(postgres._SESSION, "idle_in_transaction_session_timeout", "1s")
+
+
+@pytest.mark.parametrize(("origin", "target"), [("postgresql", "sqlite"), ("sqlite", "postgresql")])
+async def test_a_copy_that_takes_long_is_not_cut_off_by_the_server(
+    origin: str, target: str, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The side that waits idles within its transaction for longer than the server lets anybody else."""
+    url, there = places(origin), places(target)
+    await fill(url)
+    before = await contents(url)
+
+    read_back_slowly(monkeypatch)
+    assert await care.move(url, there) == before
+    assert await contents(there) == before
+
+
+async def test_a_backup_that_takes_long_is_not_cut_off_by_the_server(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, file = places("postgresql"), tmp_path / "backup.db"
+    await fill(url)
+
+    read_back_slowly(monkeypatch)
+    await care.back_up(url, file)
+    assert await contents(str(file)) == await contents(url)
 
 
 async def test_a_move_that_is_killed_is_simply_done_again(places: Places) -> None:

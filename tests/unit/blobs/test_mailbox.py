@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,6 +47,15 @@ def test_a_manifest_may_name_parts_of_older_checkpoints() -> None:
     manifest = parse_manifest(Manifest(run_epoch=1, n=9, parts=parts).to_json())
     assert manifest is not None
     assert manifest.part_keys("j", "l") == ("jobs/j/l/ckpt/9/part-3", "jobs/j/old/ckpt/7/part-0")
+
+
+def test_part_numbers_go_on_where_uploads_were_cut_off() -> None:
+    """1,750 parts, of which 1,000 were sent before: the next try uses the numbers up to 2749."""
+    for number in (2749, 999_999):
+        beat = replace(HEARTBEAT, next_part=number, parts_wanted=1750)
+        assert parse_heartbeat(beat.to_json()) == beat
+        manifest = replace(MANIFEST, parts=(Part(f"part-{number}", 10, "a" * 64),))
+        assert parse_manifest(manifest.to_json()) == manifest
 
 
 @given(st.binary(max_size=300))
@@ -92,6 +102,9 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
         ("saved", 1),
         ("state", "dancing"),
         ("error", 5),
+        ("next_part", 1_000_000),
+        ("parts_wanted", 2_001),
+        ("restore_part", 2_001),
     ],
 )
 def test_a_heartbeat_out_of_range_is_refused(field: str, value: Any) -> None:

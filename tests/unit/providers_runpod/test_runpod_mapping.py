@@ -61,6 +61,42 @@ def test_status_of_each_recorded_situation(sample: str, status: InstanceStatus, 
     assert (instance.status, instance.intended_running) == (status, intended_running)
 
 
+@pytest.mark.parametrize(
+    ("sample", "change", "failed"),
+    [
+        ("pod_exited_by_runpod", {}, True),
+        ("pod_exited_by_runpod", {"podType": "RESERVED"}, True),
+        ("pod_exited_by_runpod", {"lastStatusChange": "Exited by RunPod: Sat Nov 21 2026"}, True),
+        ("pod_exited_by_runpod", {"lastStatusChange": "Exited by Runpod: Sat: Insufficient balance"}, False),
+        ("pod_exited_by_runpod", {"runtime": {"uptimeInSeconds": 5}}, False),
+        ("pod_exited_by_runpod", {"lastStatusChange": None}, False),
+        ("pod_exited_outbid", {}, False),
+        ("pod_exited_by_user", {}, False),
+        ("pod_initializing", {}, False),
+        ("pod_running", {}, False),
+    ],
+)
+def test_which_stopped_pods_did_not_come_up(sample: str, change: dict[str, Any], failed: bool) -> None:
+    # If they never ran: that is for others to know.
+    assert mapping.start_failed(wire.pod_row(pod(sample) | {"runtime": None} | change)) is failed
+
+
+@pytest.mark.parametrize(
+    ("status", "env", "failed"),
+    [
+        ("EXITED", {}, True),
+        ("EXITED", {wire.CAPACITY_VARIABLE: wire.SPOT_WORD}, False),
+        ("ERROR", {wire.CAPACITY_VARIABLE: wire.SPOT_WORD}, True),
+        ("RUNNING", {}, False),
+    ],
+)
+def test_rest_has_no_words_for_an_end_but_on_demand_is_not_outbid(
+    status: str, env: dict[str, str], failed: bool
+) -> None:
+    row = wire.rest_pod_row(body("rest_v2/pod_exited") | {"status": status, "env": env})
+    assert mapping.instance(row, None).start_failed is failed
+
+
 def test_a_recorded_pod() -> None:
     instance = mapping.instance(wire.pod_row(pod("pod_running_sweep_fields")), UP)
     assert instance.instance_id == "fkjbybgpwuvmhk"
