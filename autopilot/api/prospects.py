@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.errors import UserError
-from autopilot.domain.job import Job
+from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
@@ -107,16 +107,28 @@ def _unknowns(job: Job, found: list[Candidate]) -> tuple[str, ...]:
         notes.append("without [work] estimate nothing can be said of its whole cost, nor of when it is done")
     elif job.spec.deadline is None:
         notes.append("without a [deadline] nothing can be said of being in time")
-    if found and best(found, CapacityType.SPOT) is None:
-        notes.append("no spot that fits can be had now: planned on demand")
+    if found and best(found, CapacityType.SPOT) is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND:
+        if _falls_back(job):
+            notes.append(
+                "no spot that fits can be had now: planned on demand, as if none came before the deadline asks"
+            )
+        else:
+            notes.append('no spot that fits can be had now: the job waits for it; policy = "on-demand" would not')
     return tuple(notes)
 
 
+def _falls_back(job: Job) -> bool:
+    """Whether a deadline makes it take on-demand capacity when spot will not do."""
+    return job.spec.deadline is not None and job.spec.fall_back
+
+
 def _question(job: Job, found: list[Candidate], market: Market, now: datetime, params: Params) -> _Question | None:
-    """None where nothing fits, or nothing is known of the job's length."""
+    """None where nothing that it would take fits, or nothing is known of the job's length."""
     spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
     any_way = spot or on_demand
     if any_way is None or any_way.work is None:
+        return None
+    if spot is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND and not _falls_back(job):
         return None
     left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
     work_s = any_way.work.total_seconds()
@@ -125,7 +137,7 @@ def _question(job: Job, found: list[Candidate], market: Market, now: datetime, p
     shape = shape_of(job, found, market.outlook, now, PHASES, params)
     rule: Rule = "table"
     if shape is None:
-        rule = "any" if on_demand else "spot"
+        rule = "deadline" if on_demand and _falls_back(job) else "spot"
         losses = 0.0
         if spot is not None:
             offer = spot.offer
@@ -182,7 +194,10 @@ def _ways_out(job: Job, asked: _Question, unlimited: Forecast, least_probability
             f" at ${asked.spot_burn:.3f}/h on spot and ${asked.on_demand_burn:.3f}/h on demand"
         )
     if asked.rule == "spot":
-        ways.append('spot and on demand: [spot] policy = "auto", on an offer that is there on demand as well')
+        ways.append(
+            'spot and on demand: [spot] policy = "auto" without fallback = "never", '
+            "on an offer that is there on demand as well"
+        )
     return tuple(ways)
 
 

@@ -85,10 +85,11 @@ class LeaseAbsent:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGone:
-    """Proof: absent from complete lists and from a single read."""
+    """Proof: absent from complete lists and from a single read. ``taken_over``: both show it under another label."""
 
     lease_id: str
     at: datetime
+    taken_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,9 @@ FASTEST_LINK_BYTES_PER_S = 1_250_000_000
 AT_WORK = ("running", "saving", "finished")
 """What an agent reports once the user's command has been started."""
 
+PREPARING = ("waiting", "restoring", "setting_up")
+"""What it reports before that."""
+
 
 def evolve(job: Job, event: e.Event) -> Job:
     """Apply one event. Raises ``InvalidTransition`` for one that the lifecycle does not allow."""
@@ -111,10 +114,11 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
                 return lease
             lease = _billed_unseen(lease, lease.observed_at, at)
             return replace(lease, absences=lease.absences + 1, absent_at=at)
-        case e.LeaseGone(_, at):
+        case e.LeaseGone(_, at, taken_over):
             # It may have gone at any time since it was last seen; the bill will tell.
             end = lease.absent_at or at
             reason = lease.reason if lease.destroy_requested_at else Reason.VANISHED
+            reason = Reason.TAKEN_OVER if taken_over else reason
             return lease.unbilled(end).moved(LeaseState.GONE, gone_at=at, reason=reason)
         case e.BidIntended(_, bid, at):
             rungs = lease.rebids + 1 if bid > lease.rate else lease.rebids
@@ -144,6 +148,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
                 settled_at=None,
                 absences=0,
                 role=Role.LEAVE,
+                reason=Reason.VANISHED if lease.reason is Reason.TAKEN_OVER else lease.reason,
             )
             start = lease.intended_at if not lease.spans else at
             return lease.billed_as(InstanceStatus.STOPPED, lease.rate, lease.storage_rate, start)
@@ -162,6 +167,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
                 agent_seq=event.seq,
                 agent_state=event.agent_state,
                 agent_seen_at=event.at,
+                preparing_since=(lease.preparing_since or event.at) if event.agent_state in PREPARING else None,
                 agent_saved=event.saved,
                 last_checkpoint_number=event.last_checkpoint_number,
                 log_count=event.log_count,
@@ -247,14 +253,13 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
     lease = replace(lease, rate=instance.rate)
     if status is not InstanceStatus.RUNNING:
         # Whatever the agent said last, it is not at work now; when it is back it says so itself.
-        lease = replace(lease, agent_state="")
+        lease = replace(lease, agent_state="", preparing_since=None)
     if status is InstanceStatus.STOPPED:
         paid_in = lease.pause_cause is Reason.OUT_OF_CREDIT and not out_of_credit
         if lease.state is LeaseState.PAUSED and not paid_in:
             return lease
-        return lease.moved(
-            LeaseState.PAUSED, paused_at=at, pause_cause=_pause_cause(instance, at, out_of_credit), running_since=None
-        )
+        cause = _pause_cause(lease, instance, at, out_of_credit)
+        return lease.moved(LeaseState.PAUSED, paused_at=at, pause_cause=cause, running_since=None)
     if status is InstanceStatus.RUNNING:
         since = lease.running_since if previous is InstanceStatus.RUNNING else None
         return lease.moved(LeaseState.ACTIVE, running_since=since or at, paused_at=None, pause_cause=None, rebids=0)
@@ -263,11 +268,13 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
     return lease.moved(LeaseState.ACTIVE, paused_at=None, pause_cause=None, running_since=None)
 
 
-def _pause_cause(instance: Instance, at: datetime, out_of_credit: bool) -> Reason:
+def _pause_cause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Reason:
     if out_of_credit:
         return Reason.OUT_OF_CREDIT
     if instance.ends_at is not None and at >= instance.ends_at:
         return Reason.EXPIRING
+    if instance.start_failed and not lease.has_run:
+        return Reason.STUCK_LOADING
     return Reason.OUTBID if instance.capacity_type is CapacityType.SPOT else Reason.UNKNOWN
 
 

@@ -42,6 +42,9 @@ class Instance:
     ends_at: datetime | None
     message: str
     """The market's own words on its state; for people only."""
+    start_failed: bool = False
+    """If it never ran: the market says that it did not come up. False as well where a market tells no such end from
+    an outbid."""
 
     @property
     def bills(self) -> Decimal:

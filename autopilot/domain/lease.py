@@ -156,6 +156,8 @@ class Lease:
     """Of the newest heartbeat, within its boot."""
     agent_state: str = ""
     agent_seen_at: datetime | None = None
+    preparing_since: datetime | None = None
+    """Since when its agent has reported that it gets ready for the command; None: it does not, or is at work."""
     agent_saved: bool = False
     last_checkpoint_number: int | None = None
     """Highest checkpoint of this lease whose manifest the agent claims to have written."""
@@ -198,6 +200,11 @@ class Lease:
         A label that is missing proves neither: it may be the market that no longer shows any.
         """
         return instance.instance_id == self.instance_id and instance.label in ("", self.label)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether anybody ever saw it run: the market's list, or its agent."""
+        return self.agent_boot > 0 or any(span.status is InstanceStatus.RUNNING for span in self.spans)
 
     @property
     def was_listed(self) -> bool:

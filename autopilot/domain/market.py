@@ -27,6 +27,10 @@ class Allowance:
 
     day: Decimal | None = None
     month: Decimal | None = None
+    hourly: Decimal | None = None
+    """$/h that may burn on top of what does."""
+    instances: int | None = None
+    """How many more may be rented."""
 
     @property
     def exhausted(self) -> Reason | None:

@@ -31,6 +31,8 @@ class Capabilities:
     """True: a running spot instance pays its own bid. False: it pays the clearing price."""
     lists_held: bool = False
     """Whether offers show the machines that we hold, too, each with a floor that does not echo our own bid."""
+    sells_pools: bool = False
+    """An offer stands for any number of machines of a kind, and ``machine_id`` for the kind, not for one machine."""
     spot_note: str = ""
     """What was found out about spot, in words for people, where a market's spot comes and goes."""
 

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     INVALID = "invalid"
     EXPIRING = "expiring"
     VANISHED = "vanished"
+    TAKEN_OVER = "taken_over"
     WRONG_TERMS = "wrong_terms"
     REFUSED = "refused"
     NEVER_APPEARED = "never_appeared"

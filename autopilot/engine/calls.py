@@ -199,10 +199,15 @@ class Calls:
 class Avoid:
     """Machines that a job had better not try again for a while. Held in memory: forgetting costs one more try."""
 
-    def __init__(self) -> None:
+    def __init__(self, providers: Mapping[str, Provider]) -> None:
+        self._providers = providers
         self._until: dict[tuple[str, str, str], datetime] = {}
 
     def add(self, lease: Lease, now: datetime, span: timedelta) -> None:
+        """Of a pool the next machine is another one: what is wrong with this one says little of it."""
+        provider = self._providers.get(lease.provider)
+        if provider is not None and provider.capabilities.sells_pools:
+            span = min(span, POOL_AVOIDED)
         if lease.job_id is not None:
             self._until[lease.job_id, lease.provider, lease.machine_id] = now + span
 
@@ -233,3 +238,5 @@ AVOID_AFTER_RELEASE = {
     Reason.EXPIRING: timedelta(hours=6),
 }
 """How long a job keeps away from a machine that it left for such a reason."""
+POOL_AVOIDED = timedelta(minutes=2)
+"""And from a pool at the most: long enough not to rent what the market has just taken."""

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import structlog
 
@@ -24,12 +25,22 @@ FEWEST_KEPT = 2
 _CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?:part-\d+|manifest\.json)")
 
 
+class Doubt(NamedTuple):
+    """What one machine says of a checkpoint: that what it fetched is not what the manifest says."""
+
+    checkpoint: Checkpoint
+    lease_id: str
+    boot: int
+
+
 class CheckpointRetention:
     def __init__(self, store: Store, blobs: BlobStore) -> None:
         self._store = store
         self._blobs = blobs
         self._tidied: dict[str, tuple[int, int]] = {}
         self._looks: dict[Checkpoint, asyncio.Task[bool]] = {}
+        self._looked_for: dict[Checkpoint, set[Doubt]] = {}
+        self._unfounded: set[Doubt] = set()
 
     async def delete_surplus(self, jobs: Sequence[Job]) -> None:
         """Once after each new checkpoint; what cannot be deleted now is tried again when the next one comes."""
@@ -44,12 +55,18 @@ class CheckpointRetention:
                 continue
             self._tidied[job.id] = job.checkpoint.order
 
-    async def reconsider(self, doubted: Sequence[Checkpoint], now: datetime) -> None:
+    async def reconsider(self, doubts: Sequence[Doubt], now: datetime) -> None:
         """Read again what a machine says is harmed. If it is, the job goes on from an older one.
 
-        Reading takes longer than a tick may: a later one acts upon what this one began.
+        Reading takes longer than a tick may: a later one acts upon what this one began. What was found whole is not
+        read again for the same boot of the same machine: it may lie, and reading costs money.
         """
-        for checkpoint in doubted:
+        self._unfounded.intersection_update(doubts)
+        for doubt in doubts:
+            if doubt in self._unfounded:
+                continue
+            checkpoint = doubt.checkpoint
+            self._looked_for.setdefault(checkpoint, set()).add(doubt)
             if checkpoint not in self._looks:
                 where = checkpoint.job_id, checkpoint.lease_id, checkpoint.number
                 self._looks[checkpoint] = asyncio.create_task(is_still_whole(self._blobs, *where))
@@ -57,8 +74,12 @@ class CheckpointRetention:
             if not look.done():
                 continue
             del self._looks[checkpoint]
-            if look.exception() is not None or look.result():
-                continue  # it is well, or nobody can say: the machine tries again
+            doubted = self._looked_for.pop(checkpoint)
+            if look.exception() is not None:
+                continue  # nobody can say: the machine tries again
+            if look.result():
+                self._unfounded |= doubted
+                continue
             log.error("checkpoint.lost", job=checkpoint.job_id, number=checkpoint.number)
             async with self._store.transaction() as uow:
                 await uow.remove_checkpoint(checkpoint)

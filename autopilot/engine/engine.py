@@ -37,7 +37,7 @@ from autopilot.engine.history import History, Retention
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.outlook import Outlooks
-from autopilot.engine.reconcile import lease_events
+from autopilot.engine.reconcile import failed_starts, lease_events
 from autopilot.engine.strays import Strays
 from autopilot.policy.budget import burn, left, permit_ttl_s, unseen
 from autopilot.policy.decide import decide
@@ -111,7 +111,7 @@ class Engine:
         self._blobs = blobs
         self._clock = clock
         self._ids = ids
-        self._avoid = Avoid()
+        self._avoid = Avoid(providers)
         self.calls = Calls(providers, store, bootstrap, clock, self._avoid, config.params)
         self.outlooks = Outlooks(store, PHASES, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret)
@@ -151,7 +151,7 @@ class Engine:
             frozenset(job.id for job in jobs),
         )
         await self._chores.reconcile()
-        await self._checkpoints.reconsider(self._mailbox.doubted(jobs), self._clock.now())
+        await self._checkpoints.reconsider(self._mailbox.doubts(jobs), self._clock.now())
         await self._checkpoints.delete_surplus(jobs)
         await self._history.tidy()
         await self.outlooks.refresh(self._clock.now())
@@ -241,6 +241,9 @@ class Engine:
             if lease.id in mail and lease.is_wanted:
                 for event in mail_events(chronicle.job, lease, mail[lease.id], now):
                     chronicle.apply(event)
+        for lease in failed_starts(chronicle.job, self.calls.busy):
+            self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
+            chronicle.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))
 
     async def _accrue(
         self, uow: UnitOfWork, chronicles: Sequence[Chronicle], strays: Sequence[Lease], now: datetime
@@ -278,8 +281,12 @@ class Engine:
         job, params, limits = chronicle.job, self.config.params, self.config.limits
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, 0))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
-        # What an earlier job of this tick is about to rent is no longer there for this one.
-        taken = {(lease.provider, lease.machine_id) for lease in exposure.leases if lease.intended_at == now}
+        # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
+        taken = {
+            (lease.provider, lease.machine_id)
+            for lease in exposure.leases
+            if lease.intended_at == now and not market.providers[lease.provider].capabilities.sells_pools
+        }
         market = replace(market, avoid=market.avoid | taken, allowance=allowance(exposure, limits, params))
         allowed: tuple[Action, ...] = ()
         with _contained(chronicle):

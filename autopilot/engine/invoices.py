@@ -24,8 +24,9 @@ from autopilot.domain.instance import Charge, CostKind
 from autopilot.domain.lease import Lease, metered_by_day
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
+from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest
-from autopilot.domain.time import start_of_day
+from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.observe import VISIBLE_AFTER
 from autopilot.ports.store import EventRecord, UnitOfWork
 
@@ -169,10 +170,19 @@ class _Book:
 def _billed(lease: Lease, charges: Iterable[Charge]) -> dict[KindAndDay, Decimal]:
     billed: dict[KindAndDay, Decimal] = {}
     for charge in charges:
-        if charge.instance_id == lease.instance_id:
+        if charge.instance_id == lease.instance_id and not _is_the_users(lease, charge):
             key = charge.kind.as_billed, charge.day
             billed[key] = billed.get(key, ZERO) + charge.amount
     return billed
+
+
+def _is_the_users(lease: Lease, charge: Charge) -> bool:
+    """Of a machine that was seen to be taken over, the days after that. Of the day itself no bill tells whose hours
+    are whose, and another label alone proves nothing: it stands on the bill of every day as it is now.
+    """
+    if lease.reason is not Reason.TAKEN_OVER or lease.gone_at is None or charge.label == lease.label:
+        return False
+    return charge.day > utc_day(lease.gone_at)
 
 
 def _certain(

@@ -15,6 +15,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
+from autopilot.engine.checkpoint_retention import Doubt
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
 from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
@@ -69,7 +70,7 @@ class Mailbox:
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
         self._probed: dict[str, tuple[int | None, bool]] = {}
-        self._searches: dict[str, asyncio.Task[Checkpoint | None]] = {}
+        self._searches: dict[str, tuple[asyncio.Task[Checkpoint | None], tuple[int | None, bool]]] = {}
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
@@ -212,13 +213,13 @@ class Mailbox:
                 self._manifests[checkpoint.job_id] = name, manifest
         return manifest
 
-    def doubted(self, jobs: Sequence[Job]) -> tuple[Checkpoint, ...]:
+    def doubts(self, jobs: Sequence[Job]) -> tuple[Doubt, ...]:
         """Checkpoints that a machine could not restore because they were not what their manifests say."""
         return tuple(
-            job.checkpoint
+            Doubt(job.checkpoint, lease.id, beat.boot)
             for job in jobs
-            if job.checkpoint is not None
-            and any(beat.restore_failed for lease in job.leases if (beat := self._heartbeats.get(lease.id)) is not None)
+            for lease in job.leases
+            if job.checkpoint and (beat := self._heartbeats.get(lease.id)) is not None and beat.restore_failed
         )
 
     def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
@@ -230,27 +231,28 @@ class Mailbox:
                 del kept[lease_id]
         self._rejected = {pair for pair in self._rejected if pair[0] in lease_ids}
         for lease_id in self._searches.keys() - lease_ids:
-            self._searches.pop(lease_id).cancel()
+            self._searches.pop(lease_id)[0].cancel()
 
     async def _newest(
         self, job: Job, lease: Lease, heartbeat: Heartbeat | None, ended: bool, now: datetime
     ) -> Checkpoint | None:
         """The newest checkpoint that this run wrote since the last look, verified; None when there is none."""
         claimed = heartbeat.last_ckpt_n if heartbeat else None
-        search = self._searches.get(lease.id)
-        if search is None:
+        if lease.id not in self._searches:
             if self._probed.get(lease.id) == (claimed, ended):
                 return None
-            search = asyncio.create_task(self._search(job, lease, claimed or 0, ended, now))
-            self._searches[lease.id] = search
+            task = asyncio.create_task(self._search(job, lease, claimed or 0, ended, now))
+            self._searches[lease.id] = task, (claimed, ended)
         # Hashing a large checkpoint takes longer than a tick may: a later tick picks up what this one began.
+        search, terms = self._searches[lease.id]
         await asyncio.wait({search}, timeout=SEARCH_WAIT_REAL_S)
         if not search.done():
             return None
         del self._searches[lease.id]
         newest = search.result()
         if newest is None:
-            self._probed[lease.id] = claimed, ended
+            # Of what was so when it began: what was claimed, or ended, since then is yet to be looked for.
+            self._probed[lease.id] = terms
         return newest
 
     async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:

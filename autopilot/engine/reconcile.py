@@ -9,6 +9,7 @@ from decimal import Decimal
 from autopilot.domain import events as e
 from autopilot.domain.evolve import ABSENCE_GAP
 from autopilot.domain.instance import Instance
+from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.engine.observe import Reading
@@ -44,6 +45,17 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
         yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
 
 
+def failed_starts(job: Job, busy: Collection[str]) -> Iterator[Lease]:
+    """Leases whose machine stopped before it ever ran, and not for somebody's bid: neither a raise nor waiting helps.
+
+    To be asked once the tick's mail has been read too: an agent that was heard of has run.
+    """
+    for lease in job.leases:
+        is_stuck = lease.state is LeaseState.PAUSED and lease.pause_cause is Reason.STUCK_LOADING
+        if is_stuck and not lease.has_run and lease.id not in busy:
+            yield lease
+
+
 def _terms_hold(lease: Lease, instance: Instance) -> bool:
     """Rented as asked: of that capacity type, and not dearer than any rate that was committed to."""
     committed = max(lease.rate, lease.highest_bid or lease.rate)
@@ -75,8 +87,9 @@ def _absence(lease: Lease, reading: Reading) -> Iterator[e.Event]:
     again = lease.absent_at is not None and reading.begun_at - lease.absent_at >= ABSENCE_GAP
     yield e.LeaseAbsent(lease.id, reading.begun_at)
     is_confirmed = lease.absences >= 1 and again and lease.instance_id in reading.confirmed_gone
-    if is_confirmed or lease.instance_id in reading.taken_over:
-        yield e.LeaseGone(lease.id, reading.begun_at)
+    taken_over = lease.instance_id in reading.taken_over
+    if is_confirmed or taken_over:
+        yield e.LeaseGone(lease.id, reading.begun_at, taken_over)
 
 
 def unaccounted(

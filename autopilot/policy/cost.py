@@ -86,6 +86,7 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
     spec = job.spec
     received, sent = received_gb(job, params), sent_gb(job, params)
     work: dict[tuple[str, int], timedelta | None] = {}
+    held = {(lease.provider, lease.machine_id, lease.capacity_type) for lease in job.leases if lease.is_wanted}
     for offer in offers:
         gpus = offer.gpu, offer.num_gpus
         if gpus not in work:
@@ -103,6 +104,8 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
         setup = setup_time(job, offer, params)
         traffic = ceil_nano(offer.download_price * received + offer.upload_price * sent)
         for capacity_type, rate, price in rates:
+            if (offer.provider, offer.machine_id, capacity_type) in held:
+                continue
             if spec.max_hourly is not None and rate > spec.max_hourly:
                 continue
             if spec.max_rate is not None and rate + storage > spec.max_rate:

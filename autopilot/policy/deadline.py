@@ -21,7 +21,7 @@ from autopilot.domain.evolve import AT_WORK
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.policy.params import Params
-from autopilot.policy.speed import work_left
+from autopilot.policy.speed import work_left, work_left_anywhere
 
 ROUNDING = 1e-9
 
@@ -77,7 +77,7 @@ def is_at_work(lease: Lease | None) -> bool:
 
 
 def pressure(job: Job, now: datetime, params: Params) -> Pressure:
-    remaining = work_left(job, job.main.gpu, job.main.num_gpus) if job.main else job.remaining_work
+    remaining = work_left(job, job.main.gpu, job.main.num_gpus) if job.main else work_left_anywhere(job)
     loss = timedelta(seconds=params.tick_lag_s + params.detect_s + params.setup_s) + job.spec.checkpoint_interval
     if job.spec.deadline is None or remaining is None:
         return Pressure(None, loss, None)

@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, SaveAndStop, SetStatus
-from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
@@ -23,6 +23,7 @@ from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.cost import Candidate, candidates
 from autopilot.policy.deadline import Pressure, is_at_work, pressure
 from autopilot.policy.eligibility import eligible
+from autopilot.policy.loading import loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, was_saved
 from autopilot.policy.params import Params
 from autopilot.policy.paused import decide_paused
@@ -54,10 +55,11 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
         parked = SetStatus(JobStatus.PARKED, over)
         return _answer(_park(job, parked, now, params), now, params, *notes, Note("limits", allowance))
-    found = candidates(job, market, eligible(job, market, now, params), params)
+    found = _payable(candidates(job, market, eligible(job, market, now, params), params), job, market, params)
     if job.next is not None:
         return _answer(continue_move(job, now, params), now, params, *notes)
     actions, why = _for_main(job, job.main, found, force, market, now, params)
+    actions = tuple(_in_its_place(job, action, market) for action in actions)
     return _answer(actions, now, params, *notes, *why)
 
 
@@ -94,13 +96,15 @@ def _for_main(
         return decide_paused(job, main, found, force, market, now, params)
     silent_for = now - max(main.agent_seen_at or main.intended_at, main.running_since or main.intended_at)
     if main.running_since is None or not main.agent_state:
-        if now - _loading_since(main) >= timedelta(seconds=params.loading_timeout_s):
+        if loads_too_long(main, now, params):
             return (Release(main.id, Reason.STUCK_LOADING),), ()
         if main.running_since is not None and silent_for >= timedelta(seconds=params.silence_s):
             return (Release(main.id, Reason.AGENT_SILENT),), ()
         return _while_held(job, main, found, force, market, now, params)
     if silent_for >= timedelta(seconds=params.silence_s) or main.agent_state in GIVEN_UP:
         return (Release(main.id, Reason.AGENT_SILENT),), ()
+    if main.role is Role.RUN and prepares_too_long(main, now, params):
+        return (Release(main.id, Reason.STUCK_LOADING),), ()
     expires = main.not_after - timedelta(seconds=params.save_timeout_s + params.tick_lag_s)
     if now >= expires and main.role is Role.RUN:
         return (SaveAndStop(main.id, Reason.EXPIRING),), ()
@@ -111,11 +115,28 @@ def _for_main(
     return _while_held(job, main, found, force, market, now, params)
 
 
-def _loading_since(lease: Lease) -> datetime:
-    """Since when it loads: since it was rented, or since its last pause or loss of its host was over."""
-    idle = (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
-    woken = [span.ended_at for span in lease.spans if span.status in idle and span.ended_at]
-    return woken[-1] if woken else lease.acquired_at or lease.intended_at
+def _in_its_place(job: Job, action: Action, market: Market) -> Action:
+    """For want of room beside the machine that works, nothing that the deadline asks for is given up."""
+    main = job.main
+    if not isinstance(action, Acquire) or action.slot is not Slot.NEXT or action.reason is not Reason.DEADLINE:
+        return action
+    assert main is not None, "the next machine stands beside one"
+    room, more = market.allowance, action.rate + action.offer.storage_rate(job.spec.disk_gb)
+    hourly = [room.hourly] if room.hourly is not None else []
+    hourly += [job.spec.max_rate - budget.burn(job.leases)] if job.spec.max_rate is not None else []
+    has_room = all(more <= left for left in hourly) and (room.instances is None or room.instances > 0)
+    if has_room or any(more > left + main.burn_upper for left in hourly):
+        return action  # there is room, or there would be none even then, as the guard will say
+    return SaveAndStop(main.id, Reason.DEADLINE)
+
+
+def _payable(found: list[Candidate], job: Job, market: Market, params: Params) -> list[Candidate]:
+    """Those that the account can pay the start of; where it can pay none, all: the guard says what is missing."""
+    credit = {name: view.credit for name, view in market.providers.items() if view.credit is not None}
+    if not credit:
+        return found
+    paid = [c for c in found if credit.get(c.offer.provider, Decimal("inf")) >= reserve(job, c, params)]
+    return paid or found
 
 
 def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
@@ -153,7 +174,7 @@ def _cheapest(possible: Ways, params: Params) -> tuple[Way | None, Reason]:
         chosen = min(priced, key=lambda way: (way.cost or 0.0) * (1 + params.idle_margin * (way is possible.idle)))
         return chosen, Reason.DEADLINE if presses and chosen is possible.on_demand else Reason.CHEAPEST
     # Late is worse than risky.
-    affordable = (way for way in (possible.on_demand, possible.spot) if way and way.refused != "budget")
+    affordable = (way for way in (possible.on_demand, possible.spot) if way and way.refused in ("", "deadline"))
     return next(affordable, None), Reason.DEADLINE
 
 

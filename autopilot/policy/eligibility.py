@@ -28,8 +28,13 @@ def why_not(spec: JobSpec, offer: Offer) -> str | None:
 
 
 def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:
-    """Offers that fit, on a market that is known, on no machine to be avoided, and that last long enough."""
-    held = {(lease.provider, lease.machine_id) for lease in job.leases}
+    """Offers that fit, on a market that is known, on no machine to be avoided, and that last long enough.
+
+    A machine that the job holds, or is giving back, is not rented once more; of a pool there are others (``candidates``
+    leaves out what would be the same again).
+    """
+    pools = {name for name, view in market.providers.items() if view.capabilities.sells_pools}
+    held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
     return tuple(
         offer
         for offer in market.offers

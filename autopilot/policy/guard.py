@@ -48,11 +48,13 @@ class Exposure:
 
 
 def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
-    """What the day and month caps leave beyond all that is spent or committed."""
+    """What the caps leave beyond all that is spent or committed, that burns, and that is rented."""
     committed = sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
     return Allowance(
         day=None if limits.day is None else limits.day - exposure.spent_day - committed,
         month=None if limits.month is None else limits.month - exposure.spent_month - committed,
+        hourly=None if limits.max_hourly is None else limits.max_hourly - budget.burn(exposure.leases),
+        instances=limits.max_instances - sum(1 for lease in exposure.leases if not lease.is_over),
     )
 
 

@@ -13,6 +13,7 @@ from autopilot.domain.actions import Action, Promote, Release, SaveAndStop
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
+from autopilot.policy.loading import loads_too_long, prepares_too_long
 from autopilot.policy.params import Params
 
 READY = ("waiting",)
@@ -34,12 +35,12 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
             return ()
         return (Release(main.id, main.pause_cause or Reason.HOST_LOST), Promote(new.id, Reason.PROMOTED))
     new_lost = new.state is LeaseState.PAUSED or new.offline_since is not None
-    stuck = now - (new.acquired_at or new.intended_at) >= timedelta(seconds=params.loading_timeout_s)
+    is_stuck = prepares_too_long(new, now, params) if new.agent_state else loads_too_long(new, now, params)
     if main.role is Role.SAVE_AND_STOP:
         if new.instance_id is not None and was_saved(job, main, now, params):
             return (Release(main.id, Reason.MOVING), Promote(new.id, Reason.PROMOTED))
         return ()
-    if new_lost or (stuck and new.agent_state not in READY):
+    if new_lost or (is_stuck and new.agent_state not in READY):
         return _drop(new, new.pause_cause or Reason.STUCK_LOADING)
     if new.running_since is not None and new.agent_state in READY:
         return (SaveAndStop(main.id, Reason.MOVING),)

@@ -26,6 +26,10 @@ class Params:
     """The user's estimate may be this much too low."""
     loading_timeout_s: float = 1500
     """A machine still loading after this is given up; slow hosts were seen loading for 25 minutes."""
+    preparing_least_s: float = 7200
+    """One whose agent speaks has this long for inputs, ``setup`` and restoring, and the time to fill its disk …"""
+    preparing_mbps: float = 100
+    """… over a link of so many Mbit/s, before it is given up."""
     silence_s: float = 900
     """A machine that runs without a word from its agent for so long is given up."""
     max_fruitless: int = 4
@@ -91,6 +95,8 @@ class Params:
             raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
         if not 0 <= self.work_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:
             raise ValueError("work_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
+        if self.preparing_least_s < 0 or self.preparing_mbps <= 0:
+            raise ValueError("preparing_least_s must not be negative and preparing_mbps above 0")
         if min(self.tick_lag_s, self.setup_s, self.resume_s, self.save_timeout_s, self.settle_s, self.tail_h) < 0:
             raise ValueError("times must not be negative")
 

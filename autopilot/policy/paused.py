@@ -14,11 +14,13 @@ from autopilot.domain.actions import Action, ChangeBid, Note, Release
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.policy.bidding import raised_bid
 from autopilot.policy.cost import Candidate, best, lease_cost_to_finish
 from autopilot.policy.deadline import Pressure
 from autopilot.policy.params import Params
+from autopilot.policy.ways import waits_for_spot
 
 
 def decide_paused(
@@ -41,7 +43,7 @@ def decide_paused(
     rebid = None
     if rung is not None:
         rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, market.outlook, now, params)
-    other = best(found)
+    other = best(found, CapacityType.SPOT if waits_for_spot(job, force, market) else None)
     note = Note(
         "paused",
         (

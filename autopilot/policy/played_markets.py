@@ -10,8 +10,8 @@ from autopilot.policy.deadline import ROUNDING
 from autopilot.policy.phases import stationary, transition
 from autopilot.policy.value import LATE, NOTHING, ON_DEMAND, SPOT, CostToGo, table_step_s
 
-Rule = Literal["table", "spot", "any", "on_demand"]
-"""By the table of costs to go; whenever spot can be had; the same, and on demand elsewhere; on demand alone."""
+Rule = Literal["table", "spot", "deadline", "on_demand"]
+"""By the table of costs to go; whenever spot can be had; the same until the deadline presses; on demand alone."""
 
 ENOUGH_S = 1e-6
 NO_WAY = 1e9
@@ -120,9 +120,18 @@ class PlayedMarkets:
     def _simple(self) -> Any:
         import numpy as np
 
-        elsewhere = NOTHING if self._rule == "spot" else ON_DEMAND
-        is_bid = self._phase_on[self._phase] & (self._rule != "on_demand")
-        return np.where(is_bid, SPOT, elsewhere)
+        if self._rule == "on_demand":
+            return np.full(len(self._phase), ON_DEMAND)
+        chosen = np.where(self._phase_on[self._phase], SPOT, NOTHING)
+        return chosen if self._rule == "spot" else np.where(self._is_unsafe(0.0), ON_DEMAND, chosen)
+
+    def _is_unsafe(self, progress_s: Any) -> Any:
+        """``Pressure.leaves_time`` denied: on-demand could not finish after a step that brings so much."""
+        import numpy as np
+
+        upper = np.maximum(self._work_s - self.done_s, 0.0) + self._work_s * self._work_error
+        needed = np.ceil((upper - progress_s + self._shape.lost_s + self._shape.restart_s) / self._step_s - ROUNDING)
+        return (needed > np.floor(self._left_s / self._step_s + ROUNDING) - 1) & (upper > progress_s)
 
     def _cheapest(self, costs: _Costs, told: Any) -> Any:
         """The cheapest safe way that the money allows."""
@@ -130,24 +139,17 @@ class PlayedMarkets:
 
         step_s, left_s, mode, restart_s = self._step_s, self._left_s, self._mode, self._shape.restart_s
         on, money = self._phase_on[self._phase], self.money - self.spent
-        upper = np.maximum(self._work_s - self.done_s, 0.0) + self._work_s * self._work_error
         can_pay = money >= (told + restart_s) / 3600 * self.burn[ON_DEMAND]
-
-        def is_unsafe(progress_s: Any) -> Any:
-            steps = np.ceil((upper - progress_s + self._shape.lost_s + restart_s) / step_s - ROUNDING)
-            too_late = steps > np.floor(left_s / step_s + ROUNDING) - 1
-            return too_late & (upper > progress_s) & can_pay
-
         weights = costs.weights(self._belief, on)
         slack_s = left_s - told
         progress_s = np.where(mode == SPOT, np.maximum(step_s - self._pending_s, 0.0), 0.0)
-        presses = is_unsafe(progress_s) & (mode != ON_DEMAND)
+        presses = self._is_unsafe(progress_s) & can_pay & (mode != ON_DEMAND)
         may_move = (mode == NOTHING) | (self._pending_s <= 0.0) | presses
         rest_s = np.maximum(told - step_s, 0.0)
         needed = (self.burn[ON_DEMAND] * np.minimum(told, step_s) + self.burn[SPOT] * rest_s) / 3600
         may_buy = may_move & (mode != ON_DEMAND) & (money >= needed)
         may_bid = may_move & on & (mode != SPOT) & ~((mode != NOTHING) & presses)
-        safe_bid = may_bid & ~is_unsafe(max(step_s - restart_s, 0.0))
+        safe_bid = may_bid & ~(self._is_unsafe(max(step_s - restart_s, 0.0)) & can_pay)
         idle = np.where(presses, NO_WAY, costs.hours(mode, left_s, slack_s - self._pending_s, weights))
         spot = np.where(safe_bid, costs.hours(SPOT, left_s, slack_s - restart_s, weights), NO_WAY)
         on_demand = np.where(may_buy, costs.hours(ON_DEMAND, left_s, slack_s - restart_s, weights), NO_WAY)

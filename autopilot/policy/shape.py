@@ -26,8 +26,13 @@ LONGEST_S = 30 * 24 * HOUR_S
 def shape_of(
     job: Job, found: list[Candidate], outlook: Outlook, now: datetime, phases: PhaseModel, params: Params
 ) -> Shape | None:
-    """From the best offers of each kind; None without a deadline or an estimate, or when a kind is not to be had."""
+    """From the best offers of each kind; None without a deadline or an estimate, or when a kind is not to be had.
+
+    None as well for a job that would rather be late than fall back: what waiting costs it no table says.
+    """
     force = pressure(job, now, params)
+    if not job.spec.fall_back:
+        return None
     spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
     if force.slack is None or force.is_past or spot is None or on_demand is None or force.left_s > LONGEST_S:
         return None

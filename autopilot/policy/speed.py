@@ -23,23 +23,37 @@ USUAL_MBPS = Decimal(500)
 
 def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
     """Time at work that remains on ``count`` × ``gpu``; None when nothing is known of the job's length."""
-    if job.progress is not None and job.paces:
-        share = 1 - min(job.progress, Decimal(1))
+    if job.paces:
         paces = {key: pace for key, pace in job.paces if isinstance(pace, Decimal) and pace > 0}
         seen = paces.get(pace_key(gpu, count))
         if seen is not None:
-            return timedelta(hours=float(share / seen))
+            return _at(seen, job)
         for key, pace in paces.items():
             name, _, number = key.rpartition(":")
             factor = relative_speed(gpu, count, name, int(number))
             if factor is not None:
-                return timedelta(hours=float(share / (pace * factor)))
+                return _at(pace * factor, job)
     left = job.remaining_work
     if left is None or job.spec.work_on is None:
         return left
     reference = next((choice.count for choice in job.spec.gpus if choice.name == job.spec.work_on), 1)
     factor = relative_speed(gpu, count, job.spec.work_on, reference)
     return left if factor is None else left / float(factor)
+
+
+def work_left_anywhere(job: Job) -> timedelta | None:
+    """The same while it has no machine: on GPUs like those that it was seen on last, if it was."""
+    if not job.paces:
+        return job.remaining_work
+    name, _, count = job.paces[-1][0].rpartition(":")
+    return work_left(job, name, int(count))
+
+
+def _at(pace: Decimal, job: Job) -> timedelta:
+    """``pace``: the share of the job done in an hour. Between runs nobody says how far it is: what was saved counts."""
+    if job.progress is not None:
+        return timedelta(hours=float((1 - min(job.progress, Decimal(1))) / pace))
+    return max(timedelta(hours=float(1 / pace)) - job.work_done, timedelta(0))
 
 
 def setup_time(job: Job, offer: Offer, params: Params) -> timedelta:

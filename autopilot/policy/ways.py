@@ -4,7 +4,8 @@ With a table of costs to go (``value``) every way is priced under uncertainty, t
 
     cost = on-demand $/h × hours of the table + (a held machine's $/h − the best offer's $/h) × hours expected on it
 
-Without one (no deadline, or the table is not made yet) a way costs what it takes to finish there (``cost``).
+Without one (no deadline, or the table is not made yet) a way costs what it takes to finish there (``cost``). Waiting
+has no price then, so on-demand capacity is not taken for want of spot, only when the deadline asks or spot is dearer.
 A way that the deadline guard or the budget rules out keeps its price and says why it is not taken.
 """
 
@@ -16,7 +17,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.actions import Note
-from autopilot.domain.job import Job
+from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
@@ -40,7 +41,7 @@ class Way:
     """Expected dollars from now to the end; None where it cannot be said."""
     choice: Candidate | None = None
     refused: str = ""
-    """Why it is not taken whatever it costs: ``deadline``, ``budget``; empty where it may be."""
+    """Why it is not taken whatever it costs: ``deadline``, ``budget``, ``not_needed``; empty where it may be."""
 
     @property
     def is_open(self) -> bool:
@@ -104,10 +105,29 @@ class Ways:
 def ways(job: Job, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params) -> Ways:
     main = job.main
     spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
-    shape = market.outlook.shape
-    if shape is None or force.slack is None or force.is_past or not market.outlook.belief:
-        return _by_cost_to_finish(job, main, spot, on_demand, force, market.outlook, now, params)
+    shape = _table_shape(force, market.outlook)
+    if shape is None:
+        return _by_cost_to_finish(job, main, spot, on_demand, force, market, now, params)
     return _Priced(job, main, spot, on_demand, force, market, shape, now, params).ways()
+
+
+def waits_for_spot(job: Job, force: Pressure, market: Market) -> bool:
+    """Whether nothing asks for on-demand capacity: no table that weighs it, no deadline that presses, no job file.
+
+    Where no market has spot at all there is nothing to wait for.
+    """
+    if job.spec.spot_policy is SpotPolicy.ON_DEMAND or _table_shape(force, market.outlook) is not None:
+        return False
+    return not _presses(job, force) and any(view.capabilities.spot for view in market.providers.values())
+
+
+def _table_shape(force: Pressure, outlook: Outlook) -> Shape | None:
+    """Of the table that prices the ways now, if one does."""
+    return None if force.slack is None or force.is_past or not outlook.belief else outlook.shape
+
+
+def _presses(job: Job, force: Pressure) -> bool:
+    return force.needs_on_demand and job.spec.fall_back
 
 
 def _by_cost_to_finish(
@@ -116,7 +136,7 @@ def _by_cost_to_finish(
     spot: Candidate | None,
     on_demand: Candidate | None,
     force: Pressure,
-    outlook: Outlook,
+    market: Market,
     now: datetime,
     params: Params,
 ) -> Ways:
@@ -125,12 +145,15 @@ def _by_cost_to_finish(
             return None
         return Way(name, float(choice.cost), choice, refused if is_affordable(job, choice, params) else "budget")
 
-    presses = "deadline" if force.needs_on_demand and job.spec.fall_back else ""
+    presses = "deadline" if _presses(job, force) else ""
     idle = Way("wait", None, refused=presses)
     if main is not None:
-        cost = lease_cost_to_finish(job, main, main.rate, 0, outlook, now, params)
+        cost = lease_cost_to_finish(job, main, main.rate, 0, market.outlook, now, params)
         idle = Way("stay", float(cost), refused=presses if main.is_spot else "")
-    return Ways(idle, way(spot, "spot", presses), way(on_demand, "on_demand", ""), by_table=False)
+    bid = way(spot, "spot", presses)
+    least = min((other.cost for other in (idle, bid) if other is not None and other.cost is not None), default=0.0)
+    is_needed = on_demand is None or float(on_demand.cost) <= least or not waits_for_spot(job, force, market)
+    return Ways(idle, bid, way(on_demand, "on_demand", "" if is_needed else "not_needed"), by_table=False)
 
 
 def is_affordable(job: Job, choice: Candidate, params: Params) -> bool:
@@ -222,8 +245,8 @@ class _Priced:
         return (burn - self._burn(self.spot)) * stay_h
 
     def _unsafe(self, progress_s: float) -> str:
-        """The guard's word, where it is wanted and on-demand capacity for all the rest could be paid."""
-        if not self.job.spec.fall_back or self.force.leaves_time(progress_s):
+        """The guard's word, where on-demand capacity for all the rest could be paid."""
+        if self.force.leaves_time(progress_s):
             return ""
         left = budget.left(self.job, self.params)
         if left is None:

@@ -79,7 +79,7 @@ async def test_nothing_is_lost_on_the_way_from(revision: str, url: str) -> None:
         entries = await work.entries_of("lease-1")
         assert (await work.totals(DAY)).month == Decimal("1.25")
         assert await work.bids_of("job-000001") == (a_bid(),)
-        assert [event.name for event in await work.events_of(None)] == ["job.submitted"]
+        assert [event.name for event in await work.events_after()] == ["job.submitted"]
         assert await work.note("install_id") == "abc"
         assert len(await work.price_history("RTX 4090", START, START.replace(hour=23))) == 1
     await store.close()

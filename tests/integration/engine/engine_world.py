@@ -31,11 +31,10 @@ from autopilot.policy.guard import Limits
 from autopilot.policy.params import Params
 from autopilot.ports.clock import ManualClock
 from autopilot.ports.ids import UlidIds
-from autopilot.ports.provider import CreateRequest, Done
+from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
-from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.sandbox.market.instances import Instance
 from autopilot.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.service.wiring import AgentBootstrap
@@ -101,7 +100,7 @@ class World:
         store = self.wrap(self.store)
         self.engine = Engine(
             config,
-            {"vastai": self.provider},
+            {self.provider.name: self.provider},
             store,
             self.blobs,
             bootstrap,
@@ -119,11 +118,9 @@ class World:
             lambda: None,
         )
 
-    def connect(self) -> VastaiProvider:
+    def connect(self) -> Provider:
         settings = {"base_url": self.sandbox.url, "api_key": self.api_key, "timeout_s": self.timeout_s}
-        provider = plugin.connect(settings, self.clock)
-        assert isinstance(provider, VastaiProvider)
-        return provider
+        return plugin.connect(settings, self.clock)
 
     async def stop(self) -> None:
         await self.engine.calls.settle_for(10)
@@ -277,7 +274,7 @@ class World:
 
     async def events(self) -> list[str]:
         async with self.store.snapshot() as uow:
-            return [record.name for record in await uow.events_of(None)]
+            return [record.name for record in await uow.events_after()]
 
     async def entries(self) -> list[LedgerEntry]:
         async with self.store.snapshot() as uow:
@@ -332,12 +329,17 @@ class World:
 
 @asynccontextmanager
 async def a_world(
-    root: Path, wrap: WrapStore = lambda store: store, *, ledger_url: str | None = None, **market: Any
+    root: Path,
+    wrap: WrapStore = lambda store: store,
+    *,
+    ledger_url: str | None = None,
+    kind: type[World] = World,
+    **market: Any,
 ) -> AsyncIterator[World]:
     clock = QuickClock()
     config = SandboxConfig(state_dir=root / "market", real_processes=False, **market)
     async with running_sandbox(config, clock) as sandbox, ClientSession() as http:
-        world = World(root, clock, sandbox, http, wrap)
+        world = kind(root, clock, sandbox, http, wrap)
         world.ledger_url = ledger_url or world.ledger_url
         await world.start()
         try:

@@ -10,7 +10,7 @@ from engine_world import World
 
 from autopilot.domain.job import Checkpoint
 from autopilot.domain.lease import Lease
-from autopilot.engine.checkpoint_retention import CheckpointRetention
+from autopilot.engine.checkpoint_retention import CheckpointRetention, Doubt
 from autopilot.ports.checkpoints import kept_manifest, verified_manifest
 from autopilot.ports.mailbox import Manifest, Part, manifest_key, part_key
 
@@ -98,14 +98,15 @@ async def test_a_checkpoint_harmed_after_it_was_verified_gives_way_to_the_one_be
     assert newest is not None
     retention, now = CheckpointRetention(world.store, world.blobs), world.clock.now()
 
-    async def reconsidered() -> Checkpoint | None:
+    async def reconsidered(boot: int) -> Checkpoint | None:
         for _ in range(50):
-            await retention.reconsider([newest], now)
+            await retention.reconsider([Doubt(newest, lease.id, boot)], now)
             await asyncio.sleep(0.01)
         return (await world.job()).checkpoint
 
-    assert await reconsidered() == newest, "what is well stays, whatever a machine says"
+    assert await reconsidered(boot=1) == newest, "what is well stays, whatever a machine says"
     await world.blobs.put(part_key(newest.job_id, lease.id, newest.number, 0), b"harmed")
-    assert await reconsidered() == first
+    assert await reconsidered(boot=1) == newest, "nor is it read again for one that goes on saying so"
+    assert await reconsidered(boot=2) == first
     assert "checkpoint.lost" in await world.events()
     await world.until_over()

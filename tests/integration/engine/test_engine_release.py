@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from engine_world import INSTALL_ID, D, World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
+from autopilot.domain.time import start_of_day, utc_day
 from autopilot.sandbox.market.machines import HostState
 
 
@@ -153,7 +156,20 @@ async def test_a_relabelled_machine_is_its_user_s_and_the_job_goes_on_elsewhere(
     assert world.ours() == []
     assert world.instance(lease).destroyed_at is None
     assert world.creates() == 2
-    assert (await world.spend())[lease.instance_id or ""] > D(0)
+    assert (await world.lease(lease.id)).reason is Reason.TAKEN_OVER
+    await tick_tomorrow(world)
+    spent = (await world.spend())[lease.instance_id or ""]
+    assert spent > D(0)
+    for _ in range(3):
+        await tick_tomorrow(world)
+    assert (await world.spend())[lease.instance_id or ""] == spent, "what it costs its user is no job's"
+
+
+async def tick_tomorrow(world: World) -> None:
+    """Once the bills of today are in."""
+    now = world.clock.now()
+    world.clock.advance((start_of_day(utc_day(now) + timedelta(days=1)) - now + timedelta(hours=3)).total_seconds())
+    await world.tick(3)
 
 
 async def test_a_machine_whose_label_is_not_shown_is_kept(world: World) -> None:

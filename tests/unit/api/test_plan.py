@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autopilot.api.plan import OverBudget, plan
-from autopilot.domain.errors import UserError
+from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import GpuChoice, SpotPolicy
 from autopilot.policy.params import Params
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
@@ -94,7 +94,7 @@ def test_list_prices_of_hyperscalers_stand_beside() -> None:
 
 
 def test_what_can_never_be_is_an_error() -> None:
-    with pytest.raises(UserError, match="does not fit before the deadline"):
+    with pytest.raises(Unlikely, match="does not fit before the deadline"):
         planned(deadline=START + 5 * HOUR)
     with pytest.raises(OverBudget, match="does not cover one hour"):
         planned(budget=D("0.10"), deadline=START + timedelta(hours=30))

@@ -64,6 +64,34 @@ def test_a_pause_has_a_cause(changes: dict[str, object], out_of_credit: bool, ca
     assert (paused.state, paused.paused_at, paused.running_since) == (LeaseState.PAUSED, at(60), None)
 
 
+@pytest.mark.parametrize("capacity_type", CapacityType)
+def test_a_machine_that_stops_before_it_ever_ran_where_the_market_says_why(capacity_type: CapacityType) -> None:
+    loading = a_lease(
+        capacity_type=capacity_type,
+        status=PROVISIONING,
+        running_since=None,
+        agent_boot=0,
+        agent_state="",
+        agent_seen_at=None,
+    )
+    job = play(a_job(loading), seen(loading, STOPPED, at(60), start_failed=True))
+    assert (job.status, job.reason) == (JobStatus.PAUSED, Reason.STUCK_LOADING)
+    released = play(job, e.ReleaseRequested(loading.id, Reason.STUCK_LOADING, at(60)))
+    assert (released.fruitless, lease_of(released).state) == (1, LeaseState.DESTROY_REQUESTED)
+    silent = play(a_job(loading), seen(loading, STOPPED, at(60)))
+    assert silent.reason is (Reason.OUTBID if loading.is_spot else Reason.UNKNOWN)
+    broke = play(a_job(loading), seen(loading, STOPPED, at(60), out_of_credit=True, start_failed=True))
+    assert broke.reason is Reason.OUT_OF_CREDIT
+
+
+@pytest.mark.parametrize("ran", [{"agent_boot": 0}, {"status": PROVISIONING, "running_since": None}])
+def test_a_machine_that_has_run_did_start(ran: dict[str, object]) -> None:
+    """The market showed it running, or its agent was heard."""
+    lease = a_lease(**ran)
+    job = play(a_job(lease), seen(lease, STOPPED, at(60), start_failed=True))
+    assert job.reason is Reason.OUTBID
+
+
 def test_outbid_raised_and_resumed() -> None:
     lease = a_lease()
     job = play(a_job(lease), seen(lease, STOPPED, at(60)), seen(lease, STOPPED, at(90)))

@@ -114,6 +114,14 @@ def test_a_machine_that_nobody_saw_for_long_is_taken_to_have_run_until_the_bill_
         }
 
 
+@pytest.mark.parametrize("asked", [(), (e.ReleaseRequested("lease-1", Reason.COMPLETED, at(50)),)])
+def test_a_lease_whose_machine_was_taken_over_says_so_until_it_is_found_again(asked: tuple[e.Event, ...]) -> None:
+    lease = lived(a_lease(), *asked, e.LeaseAbsent("lease-1", at(100)), e.LeaseGone("lease-1", at(100), True))
+    assert (lease.state, lease.reason) == (LeaseState.GONE, Reason.TAKEN_OVER)
+    found = lived(lease, e.InstanceFound("lease-1", "77", at(200)))
+    assert (found.state, found.reason) == (LeaseState.DESTROY_REQUESTED, Reason.VANISHED)
+
+
 def test_a_vanished_instance_bills_until_it_was_last_found_missing() -> None:
     lease = a_lease()
     lease = lived(

@@ -12,6 +12,7 @@ import pytest
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, Span
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, LedgerEntry
+from autopilot.domain.reasons import Reason
 from autopilot.engine.invoices import (
     GIVE_UP_AFTER,
     UNFINISHED_FOR,
@@ -148,6 +149,29 @@ def test_lines_of_one_kind_and_day_add_up_and_those_of_other_instances_do_not_co
     book = Book({(COMPUTE, TODAY): "0.36"})
     book.look([charge(COMPUTE, "0.20"), charge(COMPUTE, "0.15"), charge(COMPUTE, "9", instance_id="7")])
     assert book.spent() == D("0.35")
+
+
+@pytest.mark.parametrize(
+    ("reason", "label", "booked"),
+    [
+        (Reason.TAKEN_OVER, "my-own-machine", "0.36"),
+        (Reason.TAKEN_OVER, "", "0.36"),  # RunPod's bill names no label
+        (Reason.TAKEN_OVER, LEASE.label, "5.36"),
+        (Reason.COMPLETED, "my-own-machine", "5.36"),  # taken over later, or never: it was not seen
+        (Reason.VANISHED, "", "5.36"),
+        (Reason.VANISHED, LEASE.label, "5.36"),
+    ],
+)
+def test_the_days_after_a_machine_was_seen_to_be_taken_over_are_no_job_s(
+    reason: Reason, label: str, booked: str
+) -> None:
+    book = Book({(COMPUTE, TODAY): "0.30"}, replace(LEASE, reason=reason))
+    bill = [charge(COMPUTE, "0.36"), charge(COMPUTE, "5", NEXT_DAY)]
+    found = book.look([replace(line, label=label) for line in bill], timedelta(days=2))
+    assert book.spent() == D(booked)
+    assert found.is_final
+    found_again = Book({}, replace(book.lease, state=LeaseState.DESTROY_REQUESTED, gone_at=None))
+    assert len(found_again.look([replace(line, label=label) for line in bill], timedelta(days=3)).lines) == 2
 
 
 def test_fees_and_credits_that_our_clock_never_saw_are_taken_over() -> None:

@@ -111,14 +111,17 @@ async def test_it_goes_on_from_the_daemon_s_own_manifest_or_not_at_all(mailbox: 
     ]
 
 
-async def test_a_heartbeat_that_asks_for_parts_gets_a_window_of_them(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+@pytest.mark.parametrize("next_part", [100, 2749])
+async def test_a_heartbeat_that_asks_for_parts_gets_a_window_of_them(
+    mailbox: Mailbox, blobs: LocalBlobStore, next_part: int
+) -> None:
     job = a_job(a_lease())
-    beat = replace(BEAT, next_ckpt_n=4, next_part=100, parts_wanted=1000)
+    beat = replace(BEAT, next_ckpt_n=4, next_part=next_part, parts_wanted=1000)
     body = await orders(mailbox, blobs, job, beat)
     assert body is not None
     first, *others = body["put_urls"]["ckpt"]
-    assert (first["n"], first["first_part"], len(first["part_urls"])) == (4, 100, 256)
-    assert "/ckpt/4/part-100?" in first["part_urls"][0]
+    assert (first["n"], first["first_part"], len(first["part_urls"])) == (4, next_part, 256)
+    assert f"/ckpt/4/part-{next_part}?" in first["part_urls"][0]
     assert {(slot["first_part"], len(slot["part_urls"])) for slot in others} == {(0, 8)}
     assert len(json.dumps(body)) < 1_000_000
 

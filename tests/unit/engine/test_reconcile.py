@@ -14,8 +14,8 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.engine.observe import Reading
-from autopilot.engine.reconcile import LISTS_TO_ABANDON, SETTLE, lease_events, unaccounted
-from tests.builders import D, a_lease, a_reading, an_instance, an_intent, at
+from autopilot.engine.reconcile import LISTS_TO_ABANDON, SETTLE, failed_starts, lease_events, unaccounted
+from tests.builders import D, a_job, a_lease, a_paused_lease, a_reading, an_instance, an_intent, at
 
 LEASE = a_lease(instance_id="77")
 INTENT = an_intent(create_unknown=True)
@@ -105,6 +105,7 @@ def test_a_machine_under_another_label_is_given_up_once_a_single_read_shows_it_t
         (replace(listed, confirmed_gone=GONE_ID, taken_over=GONE_ID), ["LeaseAbsent", "LeaseGone"]),
     ):
         assert names(told(LEASE, reading, now=101)) == events
+    assert told(LEASE, reading, now=101)[-1] == e.LeaseGone(LEASE.id, at(100), taken_over=True)
 
 
 def test_absences_from_before_it_was_found_again_do_not_count() -> None:
@@ -127,6 +128,18 @@ def test_a_list_begun_before_the_destroy_does_not_say_that_it_was_ignored() -> N
 def test_a_list_begun_before_the_raise_does_not_bring_back_the_old_bid() -> None:
     lease = a_lease(bid_changed_at=at(60), rate=D("0.400"))
     assert told(lease, a_reading(an_instance(lease, rate=D("0.300")), begun_at=at(59)), now=61) == []
+
+
+def test_a_start_that_failed_is_given_back_unless_its_agent_was_heard_or_a_call_is_on_its_way() -> None:
+    stuck = a_paused_lease(pause_cause=Reason.STUCK_LOADING, agent_boot=0)
+    assert list(failed_starts(a_job(stuck), ())) == [stuck]
+    assert list(failed_starts(a_job(stuck), (stuck.id,))) == []
+    for other in (
+        a_paused_lease(agent_boot=0),
+        replace(stuck, agent_boot=1),
+        replace(stuck, state=LeaseState.DESTROY_REQUESTED),
+    ):
+        assert list(failed_starts(a_job(other), ())) == []
 
 
 def test_a_machine_on_other_terms_than_ordered_is_given_back() -> None:

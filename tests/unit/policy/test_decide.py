@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -186,6 +187,44 @@ def test_on_demand_is_taken_when_it_costs_less_than_any_bid() -> None:
     bargain = an_offer("bargain", floor=None, on_demand_rate=D("0.110"))
     (action,) = acts(a_job(), a_market(CHEAP, bargain))
     assert action == Acquire(Slot.MAIN, bargain, CapacityType.ON_DEMAND, D("0.110"), Reason.CHEAPEST)
+
+
+DEDICATED = an_offer("dedicated", floor=None, on_demand_rate=D("0.600"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "able", "taken"),
+    [
+        ({}, {}, False),
+        ({"work_estimate": HOUR, "deadline": START + 30 * HOUR}, {}, False),
+        ({"work_estimate": HOUR, "deadline": START + 1.1 * HOUR, "fall_back": False}, {}, False),
+        ({"work_estimate": HOUR, "deadline": START + 1.1 * HOUR}, {}, True),
+        ({"spot_policy": SpotPolicy.ON_DEMAND}, {}, True),
+        ({}, {"spot": False}, True),
+    ],
+    ids=["no deadline", "it is far", "rather late", "it presses", "the job file", "a market without spot"],
+)
+def test_for_want_of_spot_on_demand_is_taken_only_when_something_asks_for_it(
+    changes: dict[str, Any], able: dict[str, Any], taken: bool
+) -> None:
+    market = a_market(DEDICATED, **able)
+    decision = decide(a_job(spec=a_spec(**changes)), market, START, P)
+    assert [type(action) for action in decision.actions] == [Acquire] * taken
+    notes = [dict(note.numbers) for note in decision.notes if note.topic == "way"]
+    assert {note["way"]: note["refused"] for note in notes}["on_demand"] == (None if taken else "not_needed")
+
+
+def test_an_account_without_credit_on_one_market_rents_on_another() -> None:
+    elsewhere = an_offer("elsewhere", provider="runpod", floor=D("0.400"))
+    market = a_market(CHEAP, elsewhere, credit=D("0.05"))
+    view = market.providers["vastai"]
+    both = replace(market, providers={"vastai": view, "runpod": replace(view, credit=D(50))})
+    (action,) = acts(a_job(), both)
+    assert isinstance(action, Acquire)
+    assert action.offer is elsewhere
+    poor = replace(both, providers={"vastai": view, "runpod": view})
+    (action,) = acts(a_job(), poor)
+    assert isinstance(action, Acquire), "the guard's veto says that the credit is too low"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -11,7 +12,7 @@ from autopilot.domain.actions import Acquire, Action, Release, SaveAndStop
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Role, Slot
-from autopilot.domain.market import Market
+from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import stop_cost
@@ -91,6 +92,25 @@ def test_a_machine_whose_agent_never_reports_is_given_up() -> None:
     assert acts(reported, a_market(), P.loading_timeout_s) == ()
 
 
+PREPARING_S = P.preparing_least_s + 8000 * float(a_lease().disk_gb) / P.preparing_mbps
+
+
+@pytest.mark.parametrize("state", ["waiting", "setting_up", "restoring"])
+def test_a_machine_that_never_gets_to_begin_the_command_is_given_up(state: str) -> None:
+    """Its agent talks all the time, so it is neither stuck loading nor silent: an input that hangs, say."""
+    job = play(a_job(a_lease(agent_state="")), heartbeat(a_lease(), at(60), "setting_up"))
+    nearly, then = 60 + PREPARING_S - 1, 60 + PREPARING_S
+    job = play(job, heartbeat(job.leases[0], at(nearly), state))
+    assert acts(job, a_market(), nearly) == ()
+    assert acts(job, a_market(), then) == (Release("lease-1", Reason.STUCK_LOADING),)
+    given_up = play(job, e.ReleaseRequested("lease-1", Reason.STUCK_LOADING, at(then)))
+    assert given_up.fruitless == job.fruitless + 1
+    begun = play(job, heartbeat(job.leases[0], at(then), "running"))
+    assert acts(begun, a_market(), then) == ()
+    again = play(begun, heartbeat(begun.leases[0], at(then + 60), "restoring", boot=2))
+    assert acts(again, a_market(), then + 61) == (), "a new boot gets its time anew"
+
+
 @pytest.mark.parametrize(("state", "after"), [("running", P.silence_s), ("left", 1), ("expired", 1)])
 def test_a_machine_whose_agent_falls_silent_or_gives_up_is_given_back(state: str, after: float) -> None:
     job = play(a_job(a_lease()), heartbeat(a_lease(), at(60), state))
@@ -159,6 +179,32 @@ def test_a_job_near_its_deadline_is_not_moved_for_price() -> None:
     assert acts(job, MARKET, 1800) == ()
     easy = a_job(lease, spec=a_spec(deadline=START + 24 * HOUR))
     assert len(acts(easy, MARKET, 1800)) == 1
+
+
+@pytest.mark.parametrize(
+    ("allowance", "max_rate", "goes_first"),
+    [
+        (Allowance(), None, False),
+        (Allowance(hourly=D(5), instances=1), D(5), False),
+        (Allowance(hourly=D("0.50")), None, True),
+        (Allowance(instances=0), None, True),
+        (Allowance(), D("0.80"), True),
+        (Allowance(hourly=D("0.20")), None, False),
+        (Allowance(instances=0), D("0.40"), False),
+    ],
+    ids=["no caps", "room", "hourly", "instances", "its own rate", "not even then", "nor by its own rate"],
+)
+def test_without_room_beside_it_the_machine_that_works_makes_way_for_the_deadline(
+    allowance: Allowance, max_rate: Decimal | None, goes_first: bool
+) -> None:
+    """The machine burns $0.30/h, on demand is $0.60/h: one fits below most of these caps, both do not."""
+    spec = a_spec(work_estimate=10 * HOUR, deadline=START + 11 * HOUR, max_rate=max_rate)
+    job, market = a_job(a_lease(), spec=spec), replace(a_market(an_offer("other")), allowance=allowance)
+    actions = acts(job, market)
+    assert (actions == (SaveAndStop("lease-1", Reason.DEADLINE),)) is goes_first
+    if not goes_first and max_rate != D("0.40"):
+        (action,) = actions
+        assert isinstance(action, Acquire)
 
 
 def test_a_working_spot_job_escalates_when_one_more_loss_would_miss_the_deadline() -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from autopilot.domain.job import GpuChoice, Trust
+from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.offer import CapacityType
+from autopilot.policy.cost import candidates
 from autopilot.policy.eligibility import eligible, why_not
 from autopilot.policy.params import Params
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
@@ -53,6 +56,21 @@ def test_machines_that_this_job_holds_or_avoids_are_left_out() -> None:
     held, avoided, free = an_offer("held"), an_offer("avoided"), an_offer("free")
     market = a_market(held, avoided, free, avoid=frozenset({("vastai", "avoided")}))
     assert eligible(job, market, START, Params()) == (free,)
+
+
+def test_of_a_pool_there_are_other_machines_and_other_capacity() -> None:
+    pool = an_offer("RTX 4090/COMMUNITY", floor=D("0.300"), on_demand_rate=D("0.600"))
+    market, params = a_market(pool, sells_pools=True), Params()
+
+    def to_be_had(*leases: Lease) -> list[CapacityType]:
+        job = a_job(*leases)
+        return [found.capacity_type for found in candidates(job, market, eligible(job, market, START, params), params)]
+
+    held = a_lease(machine_id=pool.machine_id)
+    assert to_be_had(held) == [CapacityType.ON_DEMAND], "the way out when the deadline presses"
+    assert to_be_had(replace(held, capacity_type=CapacityType.ON_DEMAND)) == [CapacityType.SPOT]
+    both = [CapacityType.SPOT, CapacityType.ON_DEMAND]
+    assert to_be_had(replace(held, state=LeaseState.DESTROY_REQUESTED, role=Role.LEAVE)) == both
 
 
 def test_an_unknown_market_has_no_eligible_offers() -> None:

@@ -103,7 +103,8 @@ def test_losses_and_work_that_is_longer_than_told_cost_more() -> None:
 
 def test_spot_alone_may_come_too_late_and_on_demand_alone_never() -> None:
     assert of(rule="spot", left_s=3.5 * H).on_time < 0.7
-    assert of(rule="any").on_time == 1.0
+    assert of(rule="deadline").on_time == 1.0
+    assert of(rule="spot", left_s=9 * H).mean == pytest.approx(of(rule="deadline", left_s=9 * H).mean, rel=0.1)
     alone = of(rule="on_demand")
     assert (alone.mean, alone.on_time) == (pytest.approx(alone.on_demand_cost), 1.0)
 

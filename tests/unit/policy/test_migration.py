@@ -99,6 +99,14 @@ def test_a_new_home_that_never_gets_ready_is_dropped() -> None:
     assert acts(job, P.loading_timeout_s) == (Release("lease-2", Reason.STUCK_LOADING),)
 
 
+def test_a_new_home_whose_agent_speaks_has_the_time_to_fetch_all_that_the_job_needs() -> None:
+    job = play(a_job(a_lease(), a_new_home(agent_state="")), heartbeat(a_new_home(), at(60), "setting_up"))
+    until = 60 + P.preparing_least_s + 8000 * float(a_new_home().disk_gb) / P.preparing_mbps
+    alive = play(job, heartbeat(a_lease(), at(until - 1), "running"))
+    assert acts(alive, until - 1) == ()
+    assert acts(alive, until) == (Release("lease-2", Reason.STUCK_LOADING),)
+
+
 def test_a_run_told_to_stop_waits_for_a_new_home_that_is_really_there() -> None:
     assert acts(a_job(told(agent_saved=True), an_intent("lease-2", slot=Slot.NEXT))) == ()
 

@@ -99,6 +99,13 @@ def test_a_market_without_rebids_is_waited_for_or_left() -> None:
     assert acts(a_job(a_paused_lease()), market) == (Release("lease-1", Reason.OUTBID),)
 
 
+def test_a_machine_is_not_left_for_on_demand_capacity_that_nothing_asks_for() -> None:
+    dedicated = a_market(an_offer("dedicated", floor=None), can_rebid=False)
+    assert acts(a_job(a_paused_lease()), dedicated) == ()
+    job = a_job(a_paused_lease(), spec=a_spec(work_estimate=HOUR, deadline=START + 1.1 * HOUR))
+    assert acts(job, dedicated) == (Release("lease-1", Reason.OUTBID),)
+
+
 def test_without_credit_nothing_helps_and_nothing_is_given_up() -> None:
     job = a_job(a_paused_lease(pause_cause=Reason.OUT_OF_CREDIT))
     for now in (0, 1000, 100_000):

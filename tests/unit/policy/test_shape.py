@@ -39,6 +39,11 @@ def wanted(**changes: Any) -> Shape:
     return shape
 
 
+def test_a_job_that_would_rather_be_late_has_no_table() -> None:
+    assert made(a_job_of(), *BOTH) is not None
+    assert made(a_job_of(fall_back=False), *BOTH) is None
+
+
 def test_times_are_rounded_up_and_the_rest_to_the_nearest_step() -> None:
     shape = wanted()
     assert shape.phases is PHASES

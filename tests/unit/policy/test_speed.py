@@ -11,9 +11,10 @@ import pytest
 from autopilot.domain import events as e
 from autopilot.domain.job import Checkpoint, GpuChoice
 from autopilot.policy.cost import candidates
+from autopilot.policy.deadline import pressure
 from autopilot.policy.gpu_speeds import relative_speed, speed
 from autopilot.policy.params import Params
-from autopilot.policy.speed import setup_time, work_left
+from autopilot.policy.speed import setup_time, work_left, work_left_anywhere
 from tests.builders import HOUR, START, a_job, a_lease, a_market, a_spec, an_offer, at, play
 
 BOTH = (GpuChoice("RTX 3090"), GpuChoice("RTX 4090"))
@@ -48,6 +49,18 @@ def test_a_pace_that_was_seen_beats_the_estimate() -> None:
     job = replace(a_job(spec=spec), progress=Decimal("0.5"), paces=(("RTX 4090:1", Decimal("0.25")),))
     assert work_left(job, "RTX 4090", 1) == 2 * HOUR
     assert work_left(job, "RTX 3090", 1) == pytest.approx(2 * HOUR * 165 / 71, abs=timedelta(seconds=1))
+
+
+def test_a_pace_is_not_forgotten_while_no_machine_reports_progress() -> None:
+    """The job takes 48 h and not 24 h, as it has shown; 30 h of it are saved."""
+    pace = (("RTX 4090:1", 1 / Decimal(48)),)
+    job = replace(a_job(spec=a_spec(work_estimate=24 * HOUR, gpus=BOTH)), work_done=30 * HOUR, paces=pace)
+    assert work_left(job, "RTX 4090", 1) == pytest.approx(18 * HOUR, abs=timedelta(seconds=1))
+    assert work_left(job, "RTX 3090", 1) == pytest.approx(48 * HOUR * 165 / 71 - 30 * HOUR, abs=timedelta(seconds=1))
+    assert work_left_anywhere(job) == work_left(job, "RTX 4090", 1)
+    due = replace(job, spec=replace(job.spec, deadline=START + 30 * HOUR))
+    assert pressure(due, START, Params()).work_s == pytest.approx(18 * 3600, abs=1)
+    assert work_left_anywhere(replace(job, paces=())) == timedelta(0), "the estimate is all there is"
 
 
 def test_the_pace_is_learned_from_progress_over_work_done() -> None:

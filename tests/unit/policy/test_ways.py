@@ -167,8 +167,9 @@ def test_the_guard_counts_an_error_of_the_estimate_what_a_loss_costs_and_offers_
 
 
 def test_a_job_that_may_not_fall_back_is_never_pressed() -> None:
-    found = priced(job_due(WORK + 1, fall_back=False), market(is_on=True))
-    assert all(way.refused != "deadline" for way in found)
+    job = job_due(WORK + 1, fall_back=False)
+    found = priced(job, replace(market(is_on=True), outlook=Outlook()))
+    assert {way.name: way.refused for way in found} == {"wait": "", "spot": "", "on_demand": "not_needed"}
 
 
 # The budget.

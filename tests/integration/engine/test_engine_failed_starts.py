@@ -1,0 +1,56 @@
+"""RunPod's pods that end before they ever ran: whose fault that is, and what is done about it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from engine_world import World, a_world
+
+from autopilot.domain.job import JobStatus
+from autopilot.domain.reasons import Reason
+from autopilot.ports.provider import Provider
+from autopilot.providers.runpod import plugin
+
+
+class RunpodWorld(World):
+    def connect(self) -> Provider:
+        settings = {"base_url": self.sandbox.url, "api_key": "runpod-sandbox-key", "timeout_s": self.timeout_s}
+        return plugin.connect(settings, self.clock)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with a_world(tmp_path, kind=RunpodWorld) as made:
+        await made.tick()
+        yield made
+
+
+async def test_an_image_that_cannot_be_pulled_ends_the_job(world: World) -> None:
+    for create in ("podRentInterruptable", "v2.create"):
+        await world.emu("POST", "runpod/fault", on=create, kind="boot_failed", times=None)
+    await world.submit()
+    job = await world.until(lambda job: job.launches == 2, "another machine")
+    first, second = await world.leases()
+    assert (first.reason, first.pause_cause, job.fruitless) == (Reason.STUCK_LOADING, Reason.STUCK_LOADING, 1)
+    assert first.machine_id != second.machine_id
+    for _ in range(60):
+        await world.tick(apart_s=900)
+    job = await world.job()
+    assert (job.status, job.reason) == (JobStatus.FAILED, Reason.NEVER_STARTED), await world.story()
+    assert job.launches == world.engine.config.params.max_fruitless
+    assert {lease.is_over for lease in await world.leases()} == {True}
+
+
+async def test_an_outbid_while_it_loads_is_not_held_against_the_image(world: World) -> None:
+    await world.submit()
+    await world.until(lambda job: job.main is not None and job.main.instance_id is not None, "a machine")
+    (lease,) = await world.leases()
+    await world.emu("POST", "runpod/rival", pod_id=lease.instance_id, bid=str(lease.rate + Decimal("0.1")))
+    await world.tick()
+    (lease, *_) = await world.leases()
+    assert lease.pause_cause is Reason.OUTBID
+    assert not lease.has_run
+    assert (await world.job()).fruitless == 0

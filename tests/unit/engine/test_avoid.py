@@ -1,0 +1,26 @@
+"""How long a job keeps away from a machine, and from a pool of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autopilot.domain.reasons import Reason
+from autopilot.engine.calls import AVOID_AFTER_RELEASE, POOL_AVOIDED, Avoid
+from tests.builders import START, a_lease, capabilities
+
+
+@pytest.mark.parametrize("sells_pools", [False, True])
+def test_a_lost_machine_is_avoided_for_long_and_its_pool_for_a_moment(sells_pools: bool) -> None:
+    market: Any = SimpleNamespace(capabilities=capabilities(sells_pools=sells_pools))
+    avoid, lease = Avoid({"vastai": market}), a_lease(machine_id="m")
+    span = AVOID_AFTER_RELEASE[Reason.HOST_LOST]
+    avoid.add(lease, START, span)
+    assert lease.job_id is not None
+    kept_away = POOL_AVOIDED if sells_pools else span
+    assert avoid.machines(lease.job_id, START + kept_away - timedelta(seconds=1)) == {("vastai", "m")}
+    assert avoid.machines("another job", START) == frozenset()
+    assert avoid.machines(lease.job_id, START + kept_away) == frozenset()
