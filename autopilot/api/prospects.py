@@ -81,7 +81,7 @@ def prospects(
 ) -> Prospects:
     """``found``: the ways to rent, cheapest first. Takes a second or two: not on the event loop, please."""
     verdict = pressure(job, now, params).verdict
-    notes = _unknowns(job, found)
+    notes = _unknowns(job, found, market)
     asked = _question(job, found, market, now, params)
     if asked is None:
         return Prospects(None, verdict, notes=notes)
@@ -101,7 +101,7 @@ def prospects(
     return Prospects(likely, Verdict.FINE if is_fine else Verdict.TIGHT, notes=notes)
 
 
-def _unknowns(job: Job, found: list[Candidate]) -> tuple[str, ...]:
+def _unknowns(job: Job, found: list[Candidate], market: Market) -> tuple[str, ...]:
     notes: list[str] = []
     if job.spec.work_estimate is None:
         notes.append("without [work] estimate nothing can be said of its whole cost, nor of when it is done")
@@ -117,6 +117,10 @@ def _unknowns(job: Job, found: list[Candidate]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _wants_spot(job: Job, market: Market) -> bool:
+    return job.spec.spot_policy is not SpotPolicy.ON_DEMAND and market.may_have_spot
+
+
 def _falls_back(job: Job) -> bool:
     """Whether a deadline makes it take on-demand capacity when spot will not do."""
     return job.spec.deadline is not None and job.spec.fall_back
@@ -128,7 +132,7 @@ def _question(job: Job, found: list[Candidate], market: Market, now: datetime, p
     any_way = spot or on_demand
     if any_way is None or any_way.work is None:
         return None
-    if spot is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND and not _falls_back(job):
+    if spot is None and _wants_spot(job, market) and not _falls_back(job):
         return None
     left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
     work_s = any_way.work.total_seconds()

@@ -41,12 +41,11 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
         key, max_bytes = _authorised(store, request)
         if request.content_length is not None and request.content_length > max_bytes:
             raise _too_large(max_bytes, request.content_length)
-        if shutil.disk_usage(store.root.parent).free - (request.content_length or 0) < KEPT_FREE_BYTES:
-            raise web.HTTPInsufficientStorage
+        _check_room(store, request.content_length or 0)
         try:
             incoming = await asyncio.to_thread(store.incoming, key)
             try:
-                await _receive(request, incoming, max_bytes)
+                await _receive(request, incoming, max_bytes, store)
             finally:
                 incoming.discard()
         except OSError as error:
@@ -79,7 +78,12 @@ def _authorised(store: LocalBlobStore, request: web.Request) -> tuple[str, int]:
     return key, max_bytes
 
 
-async def _receive(request: web.Request, incoming: IncomingBlob, max_bytes: int) -> None:
+def _check_room(store: LocalBlobStore, size: int) -> None:
+    if shutil.disk_usage(store.root.parent).free - size < KEPT_FREE_BYTES:
+        raise web.HTTPInsufficientStorage
+
+
+async def _receive(request: web.Request, incoming: IncomingBlob, max_bytes: int, store: LocalBlobStore) -> None:
     received = 0
     while True:
         async with asyncio.timeout(_IDLE_TIMEOUT_S):
@@ -89,6 +93,7 @@ async def _receive(request: web.Request, incoming: IncomingBlob, max_bytes: int)
         received += len(chunk)
         if received > max_bytes:
             raise _too_large(max_bytes, received)
+        _check_room(store, len(chunk))  # others send at the same time, and not all say how much
         await asyncio.to_thread(incoming.write, chunk)
     await asyncio.to_thread(incoming.publish)
 

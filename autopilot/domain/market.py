@@ -51,6 +51,11 @@ class Market:
     allowance: Allowance = Allowance()
     outlook: Outlook = field(default_factory=Outlook)
 
+    @property
+    def may_have_spot(self) -> bool:
+        """Whether spot is to be had on any market, now or another time."""
+        return any(view.capabilities.may_have_spot for view in self.providers.values())
+
     def knows(self, provider: str) -> bool:
         view = self.providers.get(provider)
         return view is not None and view.known

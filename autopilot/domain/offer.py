@@ -36,6 +36,11 @@ class Capabilities:
     spot_note: str = ""
     """What was found out about spot, in words for people, where a market's spot comes and goes."""
 
+    @property
+    def may_have_spot(self) -> bool:
+        """Now, or another time."""
+        return self.spot or bool(self.spot_note)
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:

@@ -14,7 +14,7 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.engine.chronicle import checkpoint_lost
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.checkpoints import is_still_whole, kept_manifest
-from autopilot.ports.mailbox import verified_key
+from autopilot.ports.mailbox import verified_key, verified_prefix
 from autopilot.ports.store import Store
 
 log = structlog.get_logger(__name__)
@@ -26,11 +26,13 @@ _CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?
 
 
 class Doubt(NamedTuple):
-    """What one machine says of a checkpoint: that what it fetched is not what the manifest says."""
+    """What one machine says of a checkpoint: that what it fetched is not what the manifest says.
+
+    ``lease_id`` empty: nobody says so, but our own copy of the manifest is gone.
+    """
 
     checkpoint: Checkpoint
     lease_id: str
-    boot: int
 
 
 class CheckpointRetention:
@@ -59,7 +61,7 @@ class CheckpointRetention:
         """Read again what a machine says is harmed. If it is, the job goes on from an older one.
 
         Reading takes longer than a tick may: a later one acts upon what this one began. What was found whole is not
-        read again for the same boot of the same machine: it may lie, and reading costs money.
+        read again for the same machine: it may lie, and reading costs money.
         """
         self._unfounded.intersection_update(doubts)
         for doubt in doubts:
@@ -80,10 +82,20 @@ class CheckpointRetention:
             if look.result():
                 self._unfounded |= doubted
                 continue
+            if not await self._is_known(checkpoint.job_id):
+                log.error("checkpoint.unknown", job=checkpoint.job_id, reason="the store holds none of this job")
+                continue  # it may be the wrong store
             log.error("checkpoint.lost", job=checkpoint.job_id, number=checkpoint.number)
             async with self._store.transaction() as uow:
                 await uow.remove_checkpoint(checkpoint)
                 await uow.add_events([checkpoint_lost(checkpoint, now)])
+
+    async def _is_known(self, job_id: str) -> bool:
+        """Whether the store holds anything of the job that we have verified."""
+        try:
+            return bool(await self._blobs.keys(verified_prefix(job_id)))
+        except BlobUnavailable:
+            return False
 
     async def _delete_surplus_of(self, job_id: str, keep: int) -> None:
         # The store is listed before the ledger is read: whatever is listed, of another daemon's leases too, is known.

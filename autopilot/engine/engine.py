@@ -355,10 +355,11 @@ class Engine:
             renewed = lease.permit_renewed_at
             told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
             may_go_on = lease.was_listed and lease.role is not Role.SAVE_AND_STOP
-            is_due = renewed is None or (may_go_on and now - renewed >= PERMIT_EVERY)
+            # One renewed in the future is due as well: the clock was wrong then.
+            is_due = renewed is None or (may_go_on and not timedelta(0) <= now - renewed < PERMIT_EVERY)
             if is_due or told_to_stop:
                 ttl_s = self._permit_ttl_s(chronicle.job, exposure)
-                chronicle.apply(e.PermitRenewed(lease.id, lease.permit_seq + 1, now, ttl_s))
+                chronicle.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
 
     def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
         params = self.config.params

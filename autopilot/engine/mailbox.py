@@ -12,6 +12,7 @@ import structlog
 
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
+from autopilot.domain.evolve import AT_WORK
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
@@ -41,6 +42,10 @@ SEARCH_WAIT_REAL_S = 1.0
 """How long a tick waits for the verification of a new checkpoint."""
 DISK_MARGIN = 2
 """Disks are sold in GB and measured in GiB, and an index comes on top."""
+MOST_REJECTED = 10
+"""Checkpoints of one machine that were not whole: no more of it are read then."""
+SEQS_AT_ONCE = 1_000_000
+"""A claim to have seen orders so far beyond the newest is not believed: they are two years of permits."""
 BOOTS_AT_ONCE = 100
 """A claim of more restarts than this since the last heartbeat is not believed."""
 
@@ -68,7 +73,9 @@ class Mailbox:
         self._secret = secret
         self._blobs = blobs
         self._permit_ttl_s = permit_ttl_s
+        self._unkept: set[Checkpoint] = set()
         self._rejected: set[tuple[str, int]] = set()
+        self._outputs_read: set[tuple[str, int]] = set()
         self._probed: dict[str, tuple[int | None, bool]] = {}
         self._searches: dict[str, tuple[asyncio.Task[Checkpoint | None], tuple[int | None, bool]]] = {}
         self._written: dict[str, tuple[object, ...]] = {}
@@ -200,6 +207,7 @@ class Mailbox:
             return None
         manifest = await self._kept_manifest(newest)
         if manifest is None:
+            self._unkept.add(newest)
             raise BlobUnavailable(f"the manifest of the newest checkpoint of {job.id} is missing")
         key = verified_key(job.id, newest.lease_id, newest.number)
         return CheckpointRef(newest.lease_id, newest.number, key, manifest.part_keys(job.id, newest.lease_id))
@@ -214,13 +222,22 @@ class Mailbox:
         return manifest
 
     def doubts(self, jobs: Sequence[Job]) -> tuple[Doubt, ...]:
-        """Checkpoints that a machine could not restore because they were not what their manifests say."""
-        return tuple(
-            Doubt(job.checkpoint, lease.id, beat.boot)
+        """Checkpoints that a machine could not restore because they were not what their manifests say, and those whose
+        manifests of ours are gone."""
+        self._unkept &= {job.checkpoint for job in jobs if job.checkpoint is not None}
+        harmed = tuple(
+            Doubt(job.checkpoint, lease.id)
             for job in jobs
             for lease in job.leases
-            if job.checkpoint and (beat := self._heartbeats.get(lease.id)) is not None and beat.restore_failed
+            if job.checkpoint and (beat := self._heartbeats.get(lease.id)) and _cannot_restore(beat)
         )
+        return harmed + tuple(Doubt(job.checkpoint, "") for job in jobs if job.checkpoint in self._unkept)
+
+    def newest_seq(self, lease: Lease) -> int:
+        """Of the lease's orders: the ledger's, or what its agent has seen, if an older ledger has been restored."""
+        heartbeat = self._heartbeats.get(lease.id)
+        seen = heartbeat.orders_seq_seen if heartbeat else 0
+        return max(seen, lease.permit_seq) if seen <= lease.permit_seq + SEQS_AT_ONCE else lease.permit_seq
 
     def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
         """Drop what is kept for leases and jobs other than these."""
@@ -230,6 +247,7 @@ class Mailbox:
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
         self._rejected = {pair for pair in self._rejected if pair[0] in lease_ids}
+        self._outputs_read = {pair for pair in self._outputs_read if pair[0] in lease_ids}
         for lease_id in self._searches.keys() - lease_ids:
             self._searches.pop(lease_id)[0].cancel()
 
@@ -256,17 +274,23 @@ class Mailbox:
         return newest
 
     async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:
-        if ended and job.spec.outputs:
+        if ended and job.spec.outputs and (lease.id, lease.run_epoch) not in self._outputs_read:
             outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.run_epoch, _most_bytes(lease))
             log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
+            self._outputs_read.add((lease.id, lease.run_epoch))
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
         number = max(verified + 1, claimed)
         newest: Checkpoint | None = None
         while await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
-            if (lease.id, number) not in self._rejected:
+            if self._is_believed(lease.id, number):
                 newest = await self._verified(job, lease, number, now) or newest
             number += 1
         return newest
+
+    def _is_believed(self, lease_id: str, number: int) -> bool:
+        """Reading a checkpoint to verify it is at our cost: one that makes us do so in vain time and again may lie."""
+        rejected = sorted(known for lease, known in self._rejected if lease == lease_id)
+        return number not in rejected and len(rejected) < MOST_REJECTED
 
     async def _verified(self, job: Job, lease: Lease, number: int, now: datetime) -> Checkpoint | None:
         """Only the run that the job is in now may add to its checkpoints: a zombie of an older one may not."""
@@ -295,6 +319,10 @@ class Mailbox:
 def _most_bytes(lease: Lease) -> int:
     """No machine has more to send than its disk holds: reading more, to verify it, would be at our cost."""
     return int(lease.disk_gb * BYTES_PER_GB * DISK_MARGIN)
+
+
+def _cannot_restore(heartbeat: Heartbeat) -> bool:
+    return heartbeat.restore_failed and heartbeat.state not in AT_WORK
 
 
 def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:

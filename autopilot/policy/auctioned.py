@@ -198,7 +198,9 @@ class _Auctioned:
     def _may_go(self, chosen: Quote, main: Lease | None) -> bool:
         """A machine that loads or has just begun is not left for a price alone."""
         least_s = self.params.move_least_s
-        if main is None or main.state is LeaseState.PAUSED or not least_s or chosen.machine == main.machine_id:
+        if main is None or main.state is LeaseState.PAUSED or not least_s:
+            return True
+        if main.is_spot and chosen.machine == main.machine_id:
             return True
         return main.running_since is not None and self.now - main.running_since >= timedelta(seconds=least_s)
 

@@ -24,13 +24,10 @@ from autopilot.policy.cost import Candidate, candidates
 from autopilot.policy.deadline import Pressure, is_at_work, pressure
 from autopilot.policy.eligibility import eligible
 from autopilot.policy.loading import loads_too_long, prepares_too_long
-from autopilot.policy.migration import continue_move, was_saved
+from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
 from autopilot.policy.params import Params
 from autopilot.policy.paused import decide_paused
 from autopilot.policy.ways import Way, Ways, is_affordable, reserve, ways
-
-GIVEN_UP = ("expired", "left")
-"""What an agent reports when it has stopped for good."""
 
 
 def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
@@ -59,7 +56,7 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     if job.next is not None:
         return _answer(continue_move(job, now, params), now, params, *notes)
     actions, why = _for_main(job, job.main, found, force, market, now, params)
-    actions = tuple(_in_its_place(job, action, market) for action in actions)
+    actions = tuple(_in_its_place(job, action, market, params) for action in actions)
     return _answer(actions, now, params, *notes, *why)
 
 
@@ -94,18 +91,17 @@ def _for_main(
         if auctioned and is_shown and main.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
             return by_auction(job, found, force, market, now, params)
         return decide_paused(job, main, found, force, market, now, params)
-    silent_for = now - max(main.agent_seen_at or main.intended_at, main.running_since or main.intended_at)
     if main.running_since is None or not main.agent_state:
         if loads_too_long(main, now, params):
             return (Release(main.id, Reason.STUCK_LOADING),), ()
-        if main.running_since is not None and silent_for >= timedelta(seconds=params.silence_s):
+        if main.running_since is not None and is_given_up(main, now, params):
             return (Release(main.id, Reason.AGENT_SILENT),), ()
         return _while_held(job, main, found, force, market, now, params)
-    if silent_for >= timedelta(seconds=params.silence_s) or main.agent_state in GIVEN_UP:
+    if is_given_up(main, now, params):
         return (Release(main.id, Reason.AGENT_SILENT),), ()
     if main.role is Role.RUN and prepares_too_long(main, now, params):
         return (Release(main.id, Reason.STUCK_LOADING),), ()
-    expires = main.not_after - timedelta(seconds=params.save_timeout_s + params.tick_lag_s)
+    expires = last_save(main, params)
     if now >= expires and main.role is Role.RUN:
         return (SaveAndStop(main.id, Reason.EXPIRING),), ()
     if main.role is Role.SAVE_AND_STOP:
@@ -115,19 +111,28 @@ def _for_main(
     return _while_held(job, main, found, force, market, now, params)
 
 
-def _in_its_place(job: Job, action: Action, market: Market) -> Action:
-    """For want of room beside the machine that works, nothing that the deadline asks for is given up."""
+def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> Action:
+    """For want of room beside the machine that works, nothing that the deadline asks for is given up: that one goes.
+
+    Not where there will be room soon, or where the guard would refuse even then.
+    """
     main = job.main
     if not isinstance(action, Acquire) or action.slot is not Slot.NEXT or action.reason is not Reason.DEADLINE:
         return action
     assert main is not None, "the next machine stands beside one"
-    room, more = market.allowance, action.rate + action.offer.storage_rate(job.spec.disk_gb)
+    room, storage = market.allowance, action.offer.storage_rate(job.spec.disk_gb)
+    more = action.rate + storage
     hourly = [room.hourly] if room.hourly is not None else []
     hourly += [job.spec.max_rate - budget.burn(job.leases)] if job.spec.max_rate is not None else []
     has_room = all(more <= left for left in hourly) and (room.instances is None or room.instances > 0)
-    if has_room or any(more > left + main.burn_upper for left in hourly):
-        return action  # there is room, or there would be none even then, as the guard will say
-    return SaveAndStop(main.id, Reason.DEADLINE)
+    soon = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
+    needed = budget.create_reserve(action.rate, storage, params, budget.traffic_cost(action.offer, job, params))
+    is_refused = any(more > left + main.burn_upper for left in hourly) or any(
+        cap is not None and cap < needed for cap in (room.day, room.month)
+    )
+    if has_room or soon or is_refused:
+        return action
+    return SaveAndStop(main.id, Reason.DEADLINE) if is_at_work(main) else Release(main.id, Reason.DEADLINE)
 
 
 def _payable(found: list[Candidate], job: Job, market: Market, params: Params) -> list[Candidate]:

@@ -18,6 +18,8 @@ from autopilot.policy.params import Params
 
 READY = ("waiting",)
 """Agent states in which a new home may be promoted."""
+GIVEN_UP = ("expired", "left")
+"""What an agent reports when it has stopped for good."""
 
 
 def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]:
@@ -29,22 +31,48 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
         return _drop(new, Reason.COMPLETED)
     if main.instance_id is None:
         return ()  # its create is not resolved: it holds its slot
-    main_lost = main.state is LeaseState.PAUSED or main.offline_since is not None
-    if main_lost:
+    lost = _why_lost(main, now, params)
+    if lost is not None:
         if new.instance_id is None:
             return ()
-        return (Release(main.id, main.pause_cause or Reason.HOST_LOST), Promote(new.id, Reason.PROMOTED))
+        return (Release(main.id, lost), Promote(new.id, Reason.PROMOTED))
     new_lost = new.state is LeaseState.PAUSED or new.offline_since is not None
     is_stuck = prepares_too_long(new, now, params) if new.agent_state else loads_too_long(new, now, params)
     if main.role is Role.SAVE_AND_STOP:
         if new.instance_id is not None and was_saved(job, main, now, params):
             return (Release(main.id, Reason.MOVING), Promote(new.id, Reason.PROMOTED))
         return ()
+    if now >= last_save(main, params):
+        return (SaveAndStop(main.id, Reason.EXPIRING),)
     if new_lost or (is_stuck and new.agent_state not in READY):
         return _drop(new, new.pause_cause or Reason.STUCK_LOADING)
-    if new.running_since is not None and new.agent_state in READY:
+    if new.running_since is not None and (new.agent_state in READY or _falls_behind(job, new, now)):
         return (SaveAndStop(main.id, Reason.MOVING),)
     return ()
+
+
+def _why_lost(main: Lease, now: datetime, params: Params) -> Reason | None:
+    """A machine that no longer works is not waited for while its new home gets ready."""
+    if main.state is LeaseState.PAUSED or main.offline_since is not None:
+        return main.pause_cause or Reason.HOST_LOST
+    return Reason.AGENT_SILENT if main.agent_state and is_given_up(main, now, params) else None
+
+
+def _falls_behind(job: Job, new: Lease, now: datetime) -> bool:
+    """It fetches for so long that there are newer checkpoints all the time: what it is to fetch must stand still."""
+    since = new.preparing_since
+    return new.agent_state == "restoring" and since is not None and now - since >= 2 * job.spec.checkpoint_interval
+
+
+def last_save(lease: Lease, params: Params) -> datetime:
+    """When a machine must begin to save, so as to have saved at the end of its life."""
+    return lease.not_after - timedelta(seconds=params.save_timeout_s + params.tick_lag_s)
+
+
+def is_given_up(lease: Lease, now: datetime, params: Params) -> bool:
+    """Whether its agent has stopped for good, or has not been heard for too long since it ran."""
+    heard_at = max(lease.agent_seen_at or lease.intended_at, lease.running_since or lease.intended_at)
+    return now - heard_at >= timedelta(seconds=params.silence_s) or lease.agent_state in GIVEN_UP
 
 
 def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:

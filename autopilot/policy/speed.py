@@ -23,16 +23,17 @@ USUAL_MBPS = Decimal(500)
 
 def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
     """Time at work that remains on ``count`` × ``gpu``; None when nothing is known of the job's length."""
-    if job.paces:
-        paces = {key: pace for key, pace in job.paces if isinstance(pace, Decimal) and pace > 0}
+    paces = {key: pace for key, pace in job.paces if isinstance(pace, Decimal) and pace > 0}
+    # Work done is counted in hours: beside several paces nobody can tell at which of them.
+    if paces and (job.progress is not None or len(paces) == 1):
         seen = paces.get(pace_key(gpu, count))
         if seen is not None:
-            return _at(seen, job)
+            return _at(seen, Decimal(1), job)
         for key, pace in paces.items():
             name, _, number = key.rpartition(":")
             factor = relative_speed(gpu, count, name, int(number))
             if factor is not None:
-                return _at(pace * factor, job)
+                return _at(pace, factor, job)
     left = job.remaining_work
     if left is None or job.spec.work_on is None:
         return left
@@ -49,11 +50,14 @@ def work_left_anywhere(job: Job) -> timedelta | None:
     return work_left(job, name, int(count))
 
 
-def _at(pace: Decimal, job: Job) -> timedelta:
-    """``pace``: the share of the job done in an hour. Between runs nobody says how far it is: what was saved counts."""
+def _at(pace: Decimal, factor: Decimal, job: Job) -> timedelta:
+    """``pace``: the share of the job done in an hour on the GPUs that it was seen on; the others do ``factor`` of it.
+
+    Between runs nobody says how far the job is: what was saved counts.
+    """
     if job.progress is not None:
-        return timedelta(hours=float((1 - min(job.progress, Decimal(1))) / pace))
-    return max(timedelta(hours=float(1 / pace)) - job.work_done, timedelta(0))
+        return timedelta(hours=float((1 - min(job.progress, Decimal(1))) / pace / factor))
+    return max(timedelta(hours=float(1 / pace)) - job.work_done, timedelta(0)) / float(factor)
 
 
 def setup_time(job: Job, offer: Offer, params: Params) -> timedelta:

@@ -118,7 +118,7 @@ def waits_for_spot(job: Job, force: Pressure, market: Market) -> bool:
     """
     if job.spec.spot_policy is SpotPolicy.ON_DEMAND or _table_shape(force, market.outlook) is not None:
         return False
-    return not _presses(job, force) and any(view.capabilities.spot for view in market.providers.values())
+    return not _presses(job, force) and market.may_have_spot
 
 
 def _table_shape(force: Pressure, outlook: Outlook) -> Shape | None:

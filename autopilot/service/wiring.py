@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import grp
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -241,9 +242,16 @@ async def _serve_blobs(settings: Settings, stack: AsyncExitStack) -> LocalBlobSt
     return store
 
 
-def _make_room(socket: Path) -> None:
-    socket.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-    socket.unlink(missing_ok=True)
+def _make_room(path: Path) -> None:
+    """Remove the socket of a daemon that is gone. Raises ``UserError`` when one answers there: it may have work."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    with socket.socket(socket.AF_UNIX) as other, contextlib.suppress(OSError):
+        other.settimeout(1)
+        other.connect(str(path))
+        raise UserError(
+            f"another daemon answers at {path}", hint="stop it first, or set api.socket to a path of this one's own"
+        )
+    path.unlink(missing_ok=True)
 
 
 async def _serve_api(path: Path, app: web.Application, stack: AsyncExitStack) -> None:

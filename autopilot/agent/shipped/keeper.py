@@ -170,7 +170,7 @@ class Keeper:
         restore = self.restore_orders()
         if restore is None:
             return False
-        self.downloading = Transfer(self.restore_orders, self.ask, self.speed)
+        self.downloading = transfer = Transfer(lambda: self.restore_slot(restore, transfer), self.ask, self.speed)
         try:
             download = Download(self.web, self.snapshots, self.stored, self.downloading)
             self.downloading.sign = lambda number: self.own_url("GET", download.keys.get(number, ""))
@@ -223,6 +223,15 @@ class Keeper:
     def restore_orders(self) -> Any:
         orders = self.orders()
         return orders["restore"] if orders else None
+
+    def restore_slot(self, wanted: Any, transfer: Transfer) -> Any:
+        """Newer orders may name a newer checkpoint, whose URLs are of other parts: this one is not to be had then."""
+        newest, orders = self.restore_orders(), self.orders()
+        if newest and (newest["lease"], newest["n"]) == (wanted["lease"], wanted["n"]):
+            return newest
+        if orders and not orders["grant"]:
+            transfer.stop.set()
+        return None
 
     def slot(self, n: int) -> Any:
         """From the newest orders: a long upload outlives the URLs that it began with."""

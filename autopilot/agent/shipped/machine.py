@@ -174,7 +174,8 @@ class Machine:
             return "running" if self.process == "run" else "setting_up"
         if not self._set_up():
             return "setting_up"
-        is_ready = self.restored if role == "run" else self.restore_name() == self.prefetched
+        # Newer checkpoints come while it waits: with one of them here the rest of the newest is soon fetched.
+        is_ready = self.restored if role == "run" else self.prefetched or not self.restore_name()
         return "waiting" if is_ready else "restoring"
 
     def is_surplus(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 ROOT = "checkpoint"
 MAX_ENTRIES = 1000000
+MAX_HOPS = 40
 
 
 class Corrupt(Exception):
@@ -58,9 +59,18 @@ def roots(path: Any) -> list[tuple[str, str]]:
 
 
 def beneath(base: str, matches: Iterable[str]) -> list[tuple[str, str]]:
-    """(name, path) of each; ``**`` matches the base itself as well, of which only what is in it counts."""
-    named = [(os.path.relpath(match, base), match) for match in sorted(matches)]
-    return [(ROOT + "/" + name, match) for name, match in named if name != "."]
+    """(name, path) of each; ``**`` matches the base itself as well, of which only what is in it counts, and what is
+    seen through a link to a directory, which is saved where it stands."""
+    named = {os.path.relpath(match, base): match for match in sorted(matches)}
+    links = {name for name, match in named.items() if os.path.islink(match)}
+    return [
+        (ROOT + "/" + name, match) for name, match in named.items() if name != "." and not links & set(parents(name))
+    ]
+
+
+def parents(name: str) -> list[str]:
+    steps = name.split("/")
+    return ["/".join(steps[:i]) for i in range(1, len(steps))]
 
 
 def scan(path: Any) -> list[Found]:
@@ -68,12 +78,16 @@ def scan(path: Any) -> list[Found]:
 
     Links that lead out of it are left out: no other machine has what they point to (``links_out``).
     """
-    return [each for each in whole(path) if each.entry.kind != "link" or stays_inside(each.entry)]
+    found = whole(path)
+    links = links_of(each.entry for each in found)
+    return [each for each in found if each.entry.kind != "link" or stays_inside(each.entry.name, links)]
 
 
 def links_out(path: Any) -> list[str]:
     """The paths of links that no checkpoint can hold."""
-    return [each.path for each in whole(path) if each.entry.kind == "link" and not stays_inside(each.entry)]
+    found = whole(path)
+    links = links_of(each.entry for each in found)
+    return [each.path for each in found if each.entry.kind == "link" and not stays_inside(each.entry.name, links)]
 
 
 def whole(path: Any) -> list[Found]:
@@ -122,25 +136,49 @@ def checked(entries: list[Entry]) -> list[Entry]:
     if not 1 <= len(entries) <= MAX_ENTRIES:
         raise Corrupt("there is nothing in it")
     names: dict[str, str] = {}
+    links = links_of(entries)
     for entry in entries:
         steps = entry.name.split("/")
         if steps[0] != ROOT or any(step in ("", ".", "..") for step in steps) or entry.name in names:
             raise Corrupt("a path in it leads elsewhere")
         if entry.kind not in ("file", "dir", "link"):
             raise Corrupt("it holds something that is no file")
-        if entry.kind == "link" and not stays_inside(entry):
+        if entry.kind == "link" and not stays_inside(entry.name, links):
             raise Corrupt("a link in it leads elsewhere")
         names[entry.name] = entry.kind
     for name in names:
-        parents = name.split("/")[:-1]
-        if any(names.get("/".join(parents[:i]), "dir") != "dir" for i in range(1, len(parents) + 1)):
+        if any(names.get(parent, "dir") != "dir" for parent in parents(name)):
             raise Corrupt("a path in it leads through a file")
     return entries
 
 
-def stays_inside(entry: Entry) -> bool:
-    goal = os.path.normpath(os.path.join(os.path.dirname(entry.name), entry.link))
-    return goal.split("/")[0] == ROOT and not os.path.isabs(entry.link)
+def links_of(entries: Iterable[Entry]) -> dict[str, str]:
+    return {entry.name: entry.link for entry in entries if entry.kind == "link"}
+
+
+def stays_inside(name: str, links: dict[str, str]) -> bool:
+    """Whether the link leads to somewhere in the checkpoint, followed as a system follows it: through others too."""
+    here, todo, hops = name.split("/")[:-1], [links[name]], 0
+    while todo:
+        link = todo.pop()
+        if os.path.isabs(link):
+            return False
+        first, _, rest = link.partition("/")
+        todo += [rest] if rest else []
+        if first == "..":
+            here.pop()
+        elif first not in ("", "."):
+            here.append(first)
+        if not here:
+            return False
+        further = links.get("/".join(here))
+        if further is not None and first not in ("", ".", ".."):
+            here.pop()
+            todo.append(further)
+            hops += 1
+            if hops > MAX_HOPS:
+                return False
+    return True
 
 
 def lay_out(entries: list[Entry], directory: str) -> None:

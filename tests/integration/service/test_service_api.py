@@ -18,6 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autopilot.config.settings import Settings
+from autopilot.domain.errors import UserError
 from autopilot.ports.clock import SystemClock
 from autopilot.ports.store import EventRecord
 from autopilot.sandbox.server import SandboxConfig, running_sandbox
@@ -64,6 +65,15 @@ async def test_the_socket_is_for_its_owner_and_group_alone(served: Served) -> No
     assert stat.S_IMODE(path.stat().st_mode) == 0o660
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o750
     assert stat.S_IMODE(served.daemon.settings.state_dir.stat().st_mode) == 0o700
+
+
+async def test_a_second_daemon_does_not_take_the_socket_of_one_that_answers(served: Served, tmp_path: Path) -> None:
+    settings = served.daemon.settings
+    other = settings.model_copy(update={"state_dir": tmp_path / "another"})
+    with pytest.raises(UserError, match="another daemon answers at"):
+        async with daemon(other):
+            pass
+    assert (await served.call("GET", "/v1/status"))[0] == 200
 
 
 async def test_who_changes_something_is_logged_by_uid(served: Served) -> None:

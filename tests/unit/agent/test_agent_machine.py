@@ -410,3 +410,8 @@ def test_a_new_home_waits_only_once_it_has_all_that_the_command_needs() -> None:
     assert m.decide(now) == "prefetch"
     m.task_done("prefetch", True, now)
     assert m.state() == "waiting"
+    m.orders_received(
+        orders("wait", seq=2, setup="pip install x", inputs={"data": "https://example.org/d"}, restore=4), now
+    )
+    assert m.decide(now) == "prefetch"
+    assert m.state() == "waiting", "what a newer checkpoint adds is no reason to keep the old machine longer"

@@ -15,7 +15,7 @@ from autopilot.agent.shipped import snapshots as module
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.disk import LINK_FROM_BYTES
 from autopilot.agent.shipped.snapshots import Snapshots
-from autopilot.agent.shipped.tree import Corrupt, checked, fingerprint, links_out
+from autopilot.agent.shipped.tree import Corrupt, Entry, checked, fingerprint, links_out
 
 META = {"run_epoch": 1, "n": 0, "step": None, "uploaded": False}
 
@@ -75,6 +75,36 @@ def test_links_are_saved_so_that_any_machine_can_restore_them(tmp_path: Path, sn
     assert links_out(str(source)) == [str(source / "data"), str(source / "step-10/up")]
     snapshots.restore(record, str(tmp_path / "elsewhere"))
     assert (tmp_path / "elsewhere/latest/best").read_text() == "w"
+
+
+def index_of(*rows: tuple[str, str, str]) -> list[Entry]:
+    return [Entry(name, kind, 0o755, 0, link=link) for name, kind, link in rows]
+
+
+def test_a_link_may_lead_through_another_if_both_stay_inside() -> None:
+    dirs = [("checkpoint", "dir", ""), ("checkpoint/x", "dir", ""), ("checkpoint/x/y", "dir", "")]
+    good = index_of(*dirs, ("checkpoint/latest", "link", "x/y"), ("checkpoint/best", "link", "latest/../model"))
+    assert checked(good) == good
+    for link in ("x/y/l/../../../.ssh/id_rsa", "x/y/l/../../home", "../checkpoint/x"):
+        with pytest.raises(Corrupt, match="leads elsewhere"):
+            checked(index_of(*dirs, ("checkpoint/x/y/l", "link", "../.."), ("checkpoint/model.bin", "link", link)))
+    with pytest.raises(Corrupt, match="leads elsewhere"):
+        checked(index_of(*dirs, ("checkpoint/a", "link", "b"), ("checkpoint/b", "link", "a")))
+
+
+def test_what_is_seen_through_a_link_to_a_directory_is_saved_where_it_stands(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
+    pattern = str(tmp_path / "out/**")
+    (tmp_path / "out/step-100").mkdir(parents=True)
+    (tmp_path / "out/step-100/weights").write_text("w")
+    (tmp_path / "out/latest").symlink_to("step-100")
+    snapshots.take(pattern, META, None)
+    (record,) = snapshots.newest_first()
+    names = [entry.name for entry in checked(snapshots.entries(record))]
+    assert names == ["checkpoint/latest", "checkpoint/step-100", "checkpoint/step-100/weights"]
+    snapshots.restore(record, str(tmp_path / "elsewhere/**"))
+    assert (tmp_path / "elsewhere/latest/weights").read_text() == "w"
 
 
 def test_a_pattern_for_all_beneath_does_not_take_the_directory_itself(tmp_path: Path, snapshots: Snapshots) -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -17,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from autopilot.blobs.listener import blob_listener
+from autopilot.blobs import listener
+from autopilot.blobs.listener import KEPT_FREE_BYTES, blob_listener
 from autopilot.blobs.local import IncomingBlob, LocalBlobStore, load_or_create_signing_key
 from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, checked_key
@@ -185,6 +187,23 @@ async def test_a_full_disk_is_told_as_such(tmp_path: Path) -> None:
     async with TestClient(TestServer(blob_listener(store))) as client:
         path = store.sign_put("a", HOUR, 10).removeprefix("http://store")
         assert (await client.put(URL(path, encoded=True), data=b"x")).status == 507
+
+
+async def test_room_for_the_ledger_is_kept_from_uploads_that_do_not_say_how_large_they_are(
+    store: LocalBlobStore, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [KEPT_FREE_BYTES + (1 << 20)] * 2 + [KEPT_FREE_BYTES - 1] * 9
+    monkeypatch.setattr(listener.shutil, "disk_usage", lambda _: SimpleNamespace(free=free.pop(0)))
+    url = URL(store.sign_put("a", HOUR, 1 << 30), encoded=True)
+
+    async def unannounced() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b"x" * (1 << 16)
+
+    async with http.put(url, data=unannounced()) as response:
+        assert response.status == 507
+    assert await store.get("a") is None
+    assert list((store.root / ".incoming").iterdir()) == []
 
 
 async def test_a_cut_upload_leaves_nothing(store: LocalBlobStore) -> None:

@@ -14,9 +14,10 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.lease import LeaseState, Role
-from autopilot.engine.mailbox import Mailbox
+from autopilot.engine.checkpoint_retention import Doubt
+from autopilot.engine.mailbox import MOST_REJECTED, Mailbox
 from autopilot.ports.checkpoints import keep_verified
-from autopilot.ports.mailbox import Heartbeat, Manifest, Part, heartbeat_key, orders_key
+from autopilot.ports.mailbox import Heartbeat, Manifest, Part, heartbeat_key, manifest_key, orders_key, part_key
 from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec
 
 SECRETS = {"hf": "sentinel-token"}
@@ -144,3 +145,56 @@ async def test_a_machine_that_is_not_wanted_leaves_whether_it_is_known_or_not(
     body = await orders(mailbox, blobs, a_job(unknown))
     assert body is not None
     assert body["role"] == "leave"
+
+
+async def test_a_checkpoint_without_our_manifest_is_doubted_and_no_orders_are_written(
+    mailbox: Mailbox, blobs: LocalBlobStore
+) -> None:
+    lease = a_lease()
+    job = a_job(lease, checkpoint=a_checkpoint(lease, 3))
+    assert await orders(mailbox, blobs, job) is None
+    assert mailbox.doubts([job]) == (Doubt(a_checkpoint(lease, 3), ""),)
+    assert mailbox.doubts([replace(job, checkpoint=None)]) == ()
+
+
+@pytest.mark.parametrize(("state", "doubted"), [("restoring", True), ("running", False)])
+async def test_a_machine_at_work_casts_no_doubt(
+    mailbox: Mailbox, blobs: LocalBlobStore, state: Any, doubted: bool
+) -> None:
+    lease = a_lease()
+    job = a_job(lease, checkpoint=a_checkpoint(lease, 3))
+    await blobs.put(heartbeat_key(job.id, lease.id), replace(BEAT, state=state, restore_failed=True).to_json())
+    await mailbox.read(job, lease, START)
+    assert mailbox.doubts([job]) == ((Doubt(a_checkpoint(lease, 3), lease.id),) if doubted else ())
+
+
+async def test_orders_go_on_from_what_the_agent_has_seen_if_the_ledger_is_older(
+    mailbox: Mailbox, blobs: LocalBlobStore
+) -> None:
+    lease = a_lease(permit_seq=5)
+    assert mailbox.newest_seq(lease) == 5
+    for seen, newest in ((3, 5), (90, 90), (10**9, 5)):
+        await blobs.put(heartbeat_key("job-1", lease.id), replace(BEAT, orders_seq_seen=seen).to_json())
+        await mailbox.read(a_job(lease), lease, START)
+        assert mailbox.newest_seq(lease) == newest
+
+
+async def test_of_a_machine_whose_checkpoints_are_never_whole_no_more_are_read(
+    mailbox: Mailbox, blobs: LocalBlobStore
+) -> None:
+    """Reading them is at our cost."""
+    lease = a_lease(run_epoch=1)
+    job, read = a_job(lease, run_epoch=1), []
+    part = Part("part-0", 5, "0" * 64)
+    for number in range(MOST_REJECTED + 5):
+        await blobs.put(part_key(job.id, lease.id, number, 0), b"wrong")
+        await blobs.put(manifest_key(job.id, lease.id, number), Manifest(1, number, (part,)).to_json())
+    digest = blobs.sha256
+
+    async def counted(key: str) -> str | None:
+        read.append(key)
+        return await digest(key)
+
+    blobs.sha256 = counted  # type: ignore[method-assign]
+    await mailbox.read(job, lease, START)
+    assert len(read) == MOST_REJECTED

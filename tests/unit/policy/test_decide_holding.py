@@ -11,7 +11,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, Release, SaveAndStop
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease, Role, Slot
+from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.reasons import Reason
@@ -205,6 +205,19 @@ def test_without_room_beside_it_the_machine_that_works_makes_way_for_the_deadlin
     if not goes_first and max_rate != D("0.40"):
         (action,) = actions
         assert isinstance(action, Acquire)
+
+
+def test_no_room_is_made_where_that_is_no_use_or_there_is_nothing_to_save() -> None:
+    spec = a_spec(work_estimate=10 * HOUR, deadline=START + 11 * HOUR)
+    market = a_market(an_offer("other"))
+    full = replace(market, allowance=Allowance(instances=0))
+    loading = a_lease(agent_state="", running_since=None, status=InstanceStatus.PROVISIONING)
+    assert acts(a_job(loading, spec=spec), full) == (Release("lease-1", Reason.DEADLINE),)
+    leaving = a_lease("lease-2", state=LeaseState.DESTROY_REQUESTED, role=Role.LEAVE)
+    spent = replace(market, allowance=Allowance(day=D("0.01"), instances=0))
+    for job, seen_now in ((a_job(a_lease(), leaving, spec=spec), full), (a_job(a_lease(), spec=spec), spent)):
+        (action,) = acts(job, seen_now)
+        assert isinstance(action, Acquire), "the guard refuses it, and the machine that works goes on"
 
 
 def test_a_working_spot_job_escalates_when_one_more_loss_would_miss_the_deadline() -> None:

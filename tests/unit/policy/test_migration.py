@@ -94,7 +94,7 @@ def test_a_new_home_whose_old_one_is_gone_is_promoted_at_once() -> None:
 
 
 def test_a_new_home_that_never_gets_ready_is_dropped() -> None:
-    job = a_job(a_lease(), a_new_home(**LOADING))
+    job = play(a_job(a_lease(), a_new_home(**LOADING)), heartbeat(a_lease(), at(P.loading_timeout_s - 60), "running"))
     assert acts(job, P.loading_timeout_s - 1) == ()
     assert acts(job, P.loading_timeout_s) == (Release("lease-2", Reason.STUCK_LOADING),)
 
@@ -105,6 +105,28 @@ def test_a_new_home_whose_agent_speaks_has_the_time_to_fetch_all_that_the_job_ne
     alive = play(job, heartbeat(a_lease(), at(until - 1), "running"))
     assert acts(alive, until - 1) == ()
     assert acts(alive, until) == (Release("lease-2", Reason.STUCK_LOADING),)
+
+
+def test_a_new_home_that_fetches_while_ever_newer_checkpoints_come_is_waited_for_no_longer() -> None:
+    job = play(a_job(a_lease(), a_new_home(agent_state="")), heartbeat(a_new_home(), at(60), "restoring"))
+    until = 60 + 2 * job.spec.checkpoint_interval.total_seconds()
+    alive = play(job, heartbeat(a_lease(), at(until - 1), "running"))
+    assert acts(alive, until - 1) == ()
+    assert acts(alive, until) == (SaveAndStop("lease-1", Reason.MOVING),)
+
+
+@pytest.mark.parametrize(("state", "after"), [("running", P.silence_s), ("left", 1), ("expired", 1)])
+def test_a_machine_whose_agent_is_lost_is_not_waited_for_until_its_new_home_is_ready(state: str, after: float) -> None:
+    job = a_job(a_lease(), a_new_home(**{**LOADING, "agent_state": "setting_up"}))
+    job = play(job, heartbeat(a_lease(), at(60), state))
+    assert acts(job, 60 + after) == (Release("lease-1", Reason.AGENT_SILENT), PROMOTE)
+
+
+def test_a_machine_near_its_end_saves_though_its_new_home_is_not_ready() -> None:
+    soon = 600 - P.save_timeout_s - P.tick_lag_s
+    job = a_job(a_lease(not_after=at(600)), a_new_home(**LOADING))
+    assert acts(job, soon - 1) == ()
+    assert acts(job, soon) == (SaveAndStop("lease-1", Reason.EXPIRING),)
 
 
 def test_a_run_told_to_stop_waits_for_a_new_home_that_is_really_there() -> None:

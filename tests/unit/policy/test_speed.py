@@ -56,11 +56,13 @@ def test_a_pace_is_not_forgotten_while_no_machine_reports_progress() -> None:
     pace = (("RTX 4090:1", 1 / Decimal(48)),)
     job = replace(a_job(spec=a_spec(work_estimate=24 * HOUR, gpus=BOTH)), work_done=30 * HOUR, paces=pace)
     assert work_left(job, "RTX 4090", 1) == pytest.approx(18 * HOUR, abs=timedelta(seconds=1))
-    assert work_left(job, "RTX 3090", 1) == pytest.approx(48 * HOUR * 165 / 71 - 30 * HOUR, abs=timedelta(seconds=1))
+    assert work_left(job, "RTX 3090", 1) == pytest.approx(18 * HOUR * 165 / 71, abs=timedelta(seconds=1))
     assert work_left_anywhere(job) == work_left(job, "RTX 4090", 1)
     due = replace(job, spec=replace(job.spec, deadline=START + 30 * HOUR))
     assert pressure(due, START, Params()).work_s == pytest.approx(18 * 3600, abs=1)
     assert work_left_anywhere(replace(job, paces=())) == timedelta(0), "the estimate is all there is"
+    on_two = replace(due, work_done=3 * HOUR, paces=(*pace, ("H100:1", Decimal("0.5"))))
+    assert work_left_anywhere(on_two) == 21 * HOUR, "whose hours are they?"
 
 
 def test_the_pace_is_learned_from_progress_over_work_done() -> None:
