@@ -53,7 +53,7 @@ class Market:
 
     @property
     def may_have_spot(self) -> bool:
-        """Whether spot is to be had on any market, now or another time."""
+        """Whether spot is worth waiting for on any market."""
         return any(view.capabilities.may_have_spot for view in self.providers.values())
 
     def knows(self, provider: str) -> bool:

@@ -33,13 +33,15 @@ class Capabilities:
     """Whether offers show the machines that we hold, too, each with a floor that does not echo our own bid."""
     sells_pools: bool = False
     """An offer stands for any number of machines of a kind, and ``machine_id`` for the kind, not for one machine."""
+    spot_is_unknown: bool = False
+    """Nobody has said yet whether spot is to be had."""
     spot_note: str = ""
     """What was found out about spot, in words for people, where a market's spot comes and goes."""
 
     @property
     def may_have_spot(self) -> bool:
-        """Now, or another time."""
-        return self.spot or bool(self.spot_note)
+        """As far as is known: a bid is worth waiting for."""
+        return self.spot or self.spot_is_unknown
 
 
 @dataclass(frozen=True, slots=True)

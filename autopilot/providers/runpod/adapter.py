@@ -31,9 +31,10 @@ CREDIT_MAX_AGE_S = 30.0
 """Every list of pods brings the balance along."""
 
 
-def capabilities(spot: bool, spot_note: str = "") -> Capabilities:
+def capabilities(spot: bool, spot_note: str = "", *, is_known: bool = True) -> Capabilities:
     return Capabilities(
         spot=spot,
+        spot_is_unknown=not is_known,
         on_demand=True,
         # Of a paused pod: that of a running one cannot be changed.
         can_rebid=spot,
@@ -58,7 +59,7 @@ class RunpodProvider:
         self._clock = clock
         self._graphql = GraphqlMarket(client)
         self._rest = RestMarket(client)
-        self.capabilities = capabilities(spot=False)
+        self.capabilities = capabilities(spot=False, is_known=False)
         """As found last: spot comes and goes with the market's interfaces and its supply."""
         self._spot = SpotProbe(self._graphql, clock, self._spot_changed)
         self._search = OfferSearch(settings, clock, self._gpu_types, self._prices)
@@ -70,7 +71,7 @@ class RunpodProvider:
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
     def _spot_changed(self) -> None:
-        self.capabilities = capabilities(self._spot.available, self._spot.reason)
+        self.capabilities = capabilities(self._spot.available, self._spot.reason, is_known=self._spot.is_known)
         # The other interface may answer from now on, with other prices.
         self._search.forget()
 

@@ -29,6 +29,7 @@ class SpotProbe:
     def __init__(self, graphql: GraphqlMarket, clock: Clock, on_change: Callable[[], None]) -> None:
         self.available = False
         self.reason = "not probed yet"
+        self.is_known = False
         self.graphql_withdrawn = False
         self._graphql = graphql
         self._clock = clock
@@ -84,7 +85,7 @@ class SpotProbe:
             self._set(False, NO_SUPPLY)
 
     def _set(self, available: bool, reason: str) -> None:
-        changed = (available, reason) != (self.available, self.reason)
+        changed, self.is_known = (available, reason) != (self.available, self.reason), True
         self.available, self.reason = available, reason
         if changed:
             log.info("spot.became_available" if available else "spot.became_unavailable", reason=reason)

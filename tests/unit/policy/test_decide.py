@@ -201,9 +201,9 @@ DEDICATED = an_offer("dedicated", floor=None, on_demand_rate=D("0.600"))
         ({"work_estimate": HOUR, "deadline": START + 1.1 * HOUR}, {}, True),
         ({"spot_policy": SpotPolicy.ON_DEMAND}, {}, True),
         ({}, {"spot": False}, True),
-        ({}, {"spot": False, "spot_note": "none to be had in the last hours"}, False),
+        ({}, {"spot": False, "spot_is_unknown": True}, False),
     ],
-    ids=["no deadline", "it is far", "rather late", "it presses", "the job file", "no spot ever", "no spot for now"],
+    ids=["no deadline", "it is far", "rather late", "it presses", "the job file", "no spot", "not yet known"],
 )
 def test_for_want_of_spot_on_demand_is_taken_only_when_something_asks_for_it(
     changes: dict[str, Any], able: dict[str, Any], taken: bool
