@@ -167,7 +167,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
                 agent_seq=event.seq,
                 agent_state=event.agent_state,
                 agent_seen_at=event.at,
-                preparing_since=(lease.preparing_since or event.at) if event.agent_state in PREPARING else None,
+                preparing_since=_preparing_since(lease, event),
                 agent_saved=event.saved,
                 last_checkpoint_number=event.last_checkpoint_number,
                 log_count=event.log_count,
@@ -180,6 +180,12 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
             return replace(lease, settled_at=at)
         case _:
             raise TypeError(f"{type(event).__name__} does not concern a lease alone")
+
+
+def _preparing_since(lease: Lease, event: e.HeartbeatSeen) -> datetime | None:
+    if event.agent_state not in PREPARING:
+        return None
+    return lease.preparing_since if event.agent_state == lease.agent_state and lease.preparing_since else event.at
 
 
 def _billed_unseen(lease: Lease, since: datetime, at: datetime) -> Lease:

@@ -157,7 +157,7 @@ class Lease:
     agent_state: str = ""
     agent_seen_at: datetime | None = None
     preparing_since: datetime | None = None
-    """Since when its agent has reported that it gets ready for the command; None: it does not, or is at work."""
+    """Since when its agent has reported this stage of getting ready for the command; None: it does not, or works."""
     agent_saved: bool = False
     last_checkpoint_number: int | None = None
     """Highest checkpoint of this lease whose manifest the agent claims to have written."""

@@ -14,7 +14,7 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.engine.chronicle import checkpoint_lost
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.checkpoints import is_still_whole, kept_manifest
-from autopilot.ports.mailbox import verified_key, verified_prefix
+from autopilot.ports.mailbox import verified_key
 from autopilot.ports.store import Store
 
 log = structlog.get_logger(__name__)
@@ -26,10 +26,7 @@ _CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?
 
 
 class Doubt(NamedTuple):
-    """What one machine says of a checkpoint: that what it fetched is not what the manifest says.
-
-    ``lease_id`` empty: nobody says so, but our own copy of the manifest is gone.
-    """
+    """What one machine says of a checkpoint: that what it fetched is not what the manifest says."""
 
     checkpoint: Checkpoint
     lease_id: str
@@ -82,27 +79,19 @@ class CheckpointRetention:
             if look.result():
                 self._unfounded |= doubted
                 continue
-            if not await self._is_known(checkpoint.job_id):
-                log.error("checkpoint.unknown", job=checkpoint.job_id, reason="the store holds none of this job")
-                continue  # it may be the wrong store
             log.error("checkpoint.lost", job=checkpoint.job_id, number=checkpoint.number)
             async with self._store.transaction() as uow:
                 await uow.remove_checkpoint(checkpoint)
                 await uow.add_events([checkpoint_lost(checkpoint, now)])
-
-    async def _is_known(self, job_id: str) -> bool:
-        """Whether the store holds anything of the job that we have verified."""
-        try:
-            return bool(await self._blobs.keys(verified_prefix(job_id)))
-        except BlobUnavailable:
-            return False
 
     async def _delete_surplus_of(self, job_id: str, keep: int) -> None:
         # The store is listed before the ledger is read: whatever is listed, of another daemon's leases too, is known.
         present = await self._blobs.keys(f"jobs/{job_id}")
         async with self._store.snapshot() as uow:
             known = await uow.checkpoints_of(job_id)
-            working = {lease.id for lease in await uow.leases_of(job_id) if not lease.is_over}
+            leases = await uow.leases_of(job_id)
+        ours = {lease.id for lease in leases}
+        working = {lease.id for lease in leases if not lease.is_over}
         kept, surplus = known[:keep], known[keep:]
         needed: set[str] = set()
         for checkpoint in kept:
@@ -119,6 +108,8 @@ class CheckpointRetention:
             if found is None or key in needed:
                 continue
             lease_id, number = found["lease"], int(found["n"])
+            if lease_id not in ours:
+                continue  # this ledger is older than what is there: it may be the best that the job has
             is_under_way = lease_id in working and number > newest.get(lease_id, -1)
             is_kept_manifest = key.endswith(".json") and (lease_id, number) in kept_numbers
             if not is_under_way and not is_kept_manifest:

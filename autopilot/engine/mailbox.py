@@ -73,7 +73,6 @@ class Mailbox:
         self._secret = secret
         self._blobs = blobs
         self._permit_ttl_s = permit_ttl_s
-        self._unkept: set[Checkpoint] = set()
         self._rejected: set[tuple[str, int]] = set()
         self._outputs_read: set[tuple[str, int]] = set()
         self._probed: dict[str, tuple[int | None, bool]] = {}
@@ -207,7 +206,6 @@ class Mailbox:
             return None
         manifest = await self._kept_manifest(newest)
         if manifest is None:
-            self._unkept.add(newest)
             raise BlobUnavailable(f"the manifest of the newest checkpoint of {job.id} is missing")
         key = verified_key(job.id, newest.lease_id, newest.number)
         return CheckpointRef(newest.lease_id, newest.number, key, manifest.part_keys(job.id, newest.lease_id))
@@ -222,16 +220,13 @@ class Mailbox:
         return manifest
 
     def doubts(self, jobs: Sequence[Job]) -> tuple[Doubt, ...]:
-        """Checkpoints that a machine could not restore because they were not what their manifests say, and those whose
-        manifests of ours are gone."""
-        self._unkept &= {job.checkpoint for job in jobs if job.checkpoint is not None}
-        harmed = tuple(
+        """Checkpoints that a machine could not restore because they were not what their manifests say."""
+        return tuple(
             Doubt(job.checkpoint, lease.id)
             for job in jobs
             for lease in job.leases
             if job.checkpoint and (beat := self._heartbeats.get(lease.id)) and _cannot_restore(beat)
         )
-        return harmed + tuple(Doubt(job.checkpoint, "") for job in jobs if job.checkpoint in self._unkept)
 
     def newest_seq(self, lease: Lease) -> int:
         """Of the lease's orders: the ledger's, or what its agent has seen, if an older ledger has been restored."""

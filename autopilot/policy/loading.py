@@ -19,7 +19,7 @@ def loads_too_long(lease: Lease, now: datetime, params: Params) -> bool:
 
 
 def prepares_too_long(lease: Lease, now: datetime, params: Params) -> bool:
-    """Of a machine whose agent speaks and has not begun the command."""
+    """Of a machine whose agent speaks and has not begun the command: at one stage of getting ready for it."""
     since = lease.preparing_since
     fill_s = float(lease.disk_gb) * 8000 / params.preparing_mbps
     return since is not None and now - since >= timedelta(seconds=params.preparing_least_s + fill_s)

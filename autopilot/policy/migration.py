@@ -18,6 +18,8 @@ from autopilot.policy.params import Params
 
 READY = ("waiting",)
 """Agent states in which a new home may be promoted."""
+FETCH_PATIENCE = timedelta(minutes=20)
+"""A fetch that takes less is waited for, however often the job saves."""
 GIVEN_UP = ("expired", "left")
 """What an agent reports when it has stopped for good."""
 
@@ -61,7 +63,8 @@ def _why_lost(main: Lease, now: datetime, params: Params) -> Reason | None:
 def _falls_behind(job: Job, new: Lease, now: datetime) -> bool:
     """It fetches for so long that there are newer checkpoints all the time: what it is to fetch must stand still."""
     since = new.preparing_since
-    return new.agent_state == "restoring" and since is not None and now - since >= 2 * job.spec.checkpoint_interval
+    patience = max(2 * job.spec.checkpoint_interval, FETCH_PATIENCE)
+    return new.agent_state == "restoring" and since is not None and now - since >= patience
 
 
 def last_save(lease: Lease, params: Params) -> datetime:

@@ -56,13 +56,9 @@ def part_key(job_id: str, lease_id: str, n: int, i: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/part-{i}"
 
 
-def verified_prefix(job_id: str) -> str:
-    return f"jobs/{job_id}/verified"
-
-
 def verified_key(job_id: str, lease_id: str, n: int) -> str:
     """The daemon's own copy of a manifest that it has verified: no machine may write there."""
-    return f"{verified_prefix(job_id)}/{lease_id}.{n}.json"
+    return f"jobs/{job_id}/verified/{lease_id}.{n}.json"
 
 
 def outputs_prefix(job_id: str, lease_id: str, run_epoch: int) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 ROOT = "checkpoint"
 MAX_ENTRIES = 1000000
 MAX_HOPS = 40
+MAX_PATH = 4096
 
 
 class Corrupt(Exception):
@@ -59,18 +60,27 @@ def roots(path: Any) -> list[tuple[str, str]]:
 
 
 def beneath(base: str, matches: Iterable[str]) -> list[tuple[str, str]]:
-    """(name, path) of each; ``**`` matches the base itself as well, of which only what is in it counts, and what is
-    seen through a link to a directory, which is saved where it stands."""
+    """(name, path) of each; ``**`` matches the base itself as well, of which only what is in it counts. What it sees
+    through a link to another directory of the base is saved where it stands."""
+    top = os.path.realpath(base)
     named = {os.path.relpath(match, base): match for match in sorted(matches)}
-    links = {name for name, match in named.items() if os.path.islink(match)}
+    links = {
+        name
+        for name, match in named.items()
+        if os.path.islink(match) and os.path.realpath(match).startswith(top.rstrip("/") + "/")
+    }
     return [
-        (ROOT + "/" + name, match) for name, match in named.items() if name != "." and not links & set(parents(name))
+        (ROOT + "/" + name, match)
+        for name, match in named.items()
+        if name != "." and not any(parent in links for parent in parents(name))
     ]
 
 
-def parents(name: str) -> list[str]:
-    steps = name.split("/")
-    return ["/".join(steps[:i]) for i in range(1, len(steps))]
+def parents(name: str) -> Iterator[str]:
+    at = name.find("/")
+    while at >= 0:
+        yield name[:at]
+        at = name.find("/", at + 1)
 
 
 def scan(path: Any) -> list[Found]:
@@ -136,6 +146,8 @@ def checked(entries: list[Entry]) -> list[Entry]:
     if not 1 <= len(entries) <= MAX_ENTRIES:
         raise Corrupt("there is nothing in it")
     names: dict[str, str] = {}
+    if any(len(text) > MAX_PATH for entry in entries for text in (entry.name, entry.link)):
+        raise Corrupt("a path in it is too long")
     links = links_of(entries)
     for entry in entries:
         steps = entry.name.split("/")
@@ -158,6 +170,8 @@ def links_of(entries: Iterable[Entry]) -> dict[str, str]:
 
 def stays_inside(name: str, links: dict[str, str]) -> bool:
     """Whether the link leads to somewhere in the checkpoint, followed as a system follows it: through others too."""
+    if name == ROOT:
+        return False
     here, todo, hops = name.split("/")[:-1], [links[name]], 0
     while todo:
         link = todo.pop()

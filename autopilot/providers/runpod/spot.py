@@ -16,6 +16,8 @@ log = structlog.get_logger(__name__)
 PROBE_EVERY_S = 86_400.0
 RETRY_S = 60.0
 """Between probes while the market has not given a clear answer."""
+UNKNOWN_S = 900.0
+"""Without a clear answer for so long from the start there is none."""
 REFUSALS_IN_A_ROW = 3
 """So many spot rentals refused for want of capacity, with none granted between, and there is no supply."""
 NO_SUPPLY_S = 21_600.0
@@ -34,7 +36,7 @@ class SpotProbe:
         self._graphql = graphql
         self._clock = clock
         self._on_change = on_change
-        self._due_at = clock.monotonic()
+        self._began_at = self._due_at = clock.monotonic()
         self._refusals = 0
 
     async def refresh(self) -> None:
@@ -47,6 +49,7 @@ class SpotProbe:
             answer = await self._graphql.probe_spot()
         except NoReply as error:
             log.info("spot.probe_failed", reason=str(error))
+            self._unclear(str(error))
             return
         self._take_in(answer)
 
@@ -60,8 +63,14 @@ class SpotProbe:
             self._due_at = self._clock.monotonic() + PROBE_EVERY_S
             found = "the market takes spot requests" if fault is None else f"not in the API any more: {answer.message}"
             self._set(fault is None, found)
-        elif not self.available:
-            self._set(False, f"the probe was answered: {answer.summary}")
+        else:
+            self._unclear(f"the probe was answered: {answer.summary}")
+
+    def _unclear(self, reason: str) -> None:
+        """What is known stays; what was never known is taken for none, after a while."""
+        if not self.available:
+            is_known = self.is_known or self._clock.monotonic() - self._began_at >= UNKNOWN_S
+            self._set(False, reason, is_known=is_known)
 
     def withdraw_graphql(self) -> None:
         """GraphQL answered 410; it is asked again with the next probe."""
@@ -84,9 +93,9 @@ class SpotProbe:
             self._due_at = self._clock.monotonic() + NO_SUPPLY_S
             self._set(False, NO_SUPPLY)
 
-    def _set(self, available: bool, reason: str) -> None:
-        changed, self.is_known = (available, reason) != (self.available, self.reason), True
-        self.available, self.reason = available, reason
-        if changed:
+    def _set(self, available: bool, reason: str, *, is_known: bool = True) -> None:
+        before = self.available, self.reason, self.is_known
+        self.available, self.reason, self.is_known = available, reason, is_known
+        if before != (available, reason, is_known):
             log.info("spot.became_available" if available else "spot.became_unavailable", reason=reason)
             self._on_change()

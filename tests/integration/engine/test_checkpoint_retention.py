@@ -12,7 +12,7 @@ from autopilot.domain.job import Checkpoint
 from autopilot.domain.lease import Lease
 from autopilot.engine.checkpoint_retention import CheckpointRetention, Doubt
 from autopilot.ports.checkpoints import kept_manifest, verified_manifest
-from autopilot.ports.mailbox import Manifest, Part, manifest_key, part_key, verified_key, verified_prefix
+from autopilot.ports.mailbox import Manifest, Part, manifest_key, part_key
 
 
 async def parts_in_store(world: World, job_id: str) -> set[str]:
@@ -109,30 +109,4 @@ async def test_a_checkpoint_harmed_after_it_was_verified_gives_way_to_the_one_be
     assert await reconsidered(by=lease.id) == newest, "nor is it read again for one that goes on saying so"
     assert await reconsidered(by="another") == first
     assert "checkpoint.lost" in await world.events()
-    await world.until_over()
-
-
-async def test_a_checkpoint_whose_manifest_is_gone_gives_way_unless_the_store_knows_nothing_of_the_job(
-    world: World,
-) -> None:
-    """As with a ledger from an older backup. A store without anything of the job may be the wrong one."""
-    await world.running()
-    await world.until_checkpoint()
-    await world.tick(1)
-    job = await world.job()
-    newest = job.checkpoint
-    assert newest is not None
-    retention, doubt = CheckpointRetention(world.store, world.blobs), Doubt(newest, "")
-    kept = await world.blobs.keys(verified_prefix(job.id))
-
-    async def reconsidered() -> Checkpoint | None:
-        for _ in range(20):
-            await retention.reconsider([doubt], world.clock.now())
-            await asyncio.sleep(0.01)
-        return (await world.job()).checkpoint
-
-    await world.blobs.delete(kept)
-    assert await reconsidered() == newest
-    await world.blobs.put(verified_key(job.id, "another", 7), b"{}")
-    assert await reconsidered() != newest
     await world.until_over()

@@ -341,12 +341,24 @@ async def test_a_probe_without_a_clear_answer_changes_nothing(script: Script, an
     script.answers["probe"] = [answer]
     market = connect(script)
     await market.instances()
-    assert not market.capabilities.spot
+    assert (market.capabilities.spot, market.capabilities.may_have_spot) == (False, True)
     assert "HTTP" in market.spot_reason
     script.answers["probe"] = [{"data": {}}]
     await asyncio.sleep(0.05)  # a hundred seconds of market time
     await market.instances()
     assert market.capabilities.spot
+    await market.close()
+
+
+async def test_spot_of_which_nobody_has_said_anything_for_a_quarter_of_an_hour_is_not_waited_for(
+    script: Script,
+) -> None:
+    script.answers["probe"] = [Http(502, "<html>")]
+    market = connect(script, speed=100_000)
+    await market.instances()
+    await asyncio.sleep(0.05)  # well over an hour of market time
+    await market.instances()
+    assert (market.capabilities.spot, market.capabilities.may_have_spot) == (False, False)
     await market.close()
 
 

@@ -15,7 +15,7 @@ from autopilot.agent.shipped import snapshots as module
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.disk import LINK_FROM_BYTES
 from autopilot.agent.shipped.snapshots import Snapshots
-from autopilot.agent.shipped.tree import Corrupt, Entry, checked, fingerprint, links_out
+from autopilot.agent.shipped.tree import Corrupt, Entry, checked, fingerprint, links_out, scan
 
 META = {"run_epoch": 1, "n": 0, "step": None, "uploaded": False}
 
@@ -90,6 +90,11 @@ def test_a_link_may_lead_through_another_if_both_stay_inside() -> None:
             checked(index_of(*dirs, ("checkpoint/x/y/l", "link", "../.."), ("checkpoint/model.bin", "link", link)))
     with pytest.raises(Corrupt, match="leads elsewhere"):
         checked(index_of(*dirs, ("checkpoint/a", "link", "b"), ("checkpoint/b", "link", "a")))
+    for link in ("x/y", ".."):
+        with pytest.raises(Corrupt, match="leads elsewhere"):
+            checked(index_of(("checkpoint", "link", link)))
+    with pytest.raises(Corrupt, match="too long"):
+        checked(index_of(*dirs, ("checkpoint/" + "x/" * 100_000 + "y", "file", "")))
 
 
 def test_what_is_seen_through_a_link_to_a_directory_is_saved_where_it_stands(
@@ -105,6 +110,20 @@ def test_what_is_seen_through_a_link_to_a_directory_is_saved_where_it_stands(
     assert names == ["checkpoint/latest", "checkpoint/step-100", "checkpoint/step-100/weights"]
     snapshots.restore(record, str(tmp_path / "elsewhere/**"))
     assert (tmp_path / "elsewhere/latest/weights").read_text() == "w"
+
+
+def test_what_a_pattern_finds_behind_a_link_that_leads_out_is_saved_as_files(
+    tmp_path: Path, snapshots: Snapshots
+) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk/weights").write_text("w")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/run").symlink_to(tmp_path / "disk")
+    found = [each.entry.name for each in scan(str(tmp_path / "out/**"))]
+    assert found == ["checkpoint/run/weights"]
+    snapshots.take(str(tmp_path / "out/**"), META, None)
+    snapshots.restore(snapshots.newest_first()[0], str(tmp_path / "elsewhere/**"))
+    assert (tmp_path / "elsewhere/run/weights").read_text() == "w"
 
 
 def test_a_pattern_for_all_beneath_does_not_take_the_directory_itself(tmp_path: Path, snapshots: Snapshots) -> None:

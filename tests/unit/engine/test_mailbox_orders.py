@@ -147,16 +147,6 @@ async def test_a_machine_that_is_not_wanted_leaves_whether_it_is_known_or_not(
     assert body["role"] == "leave"
 
 
-async def test_a_checkpoint_without_our_manifest_is_doubted_and_no_orders_are_written(
-    mailbox: Mailbox, blobs: LocalBlobStore
-) -> None:
-    lease = a_lease()
-    job = a_job(lease, checkpoint=a_checkpoint(lease, 3))
-    assert await orders(mailbox, blobs, job) is None
-    assert mailbox.doubts([job]) == (Doubt(a_checkpoint(lease, 3), ""),)
-    assert mailbox.doubts([replace(job, checkpoint=None)]) == ()
-
-
 @pytest.mark.parametrize(("state", "doubted"), [("restoring", True), ("running", False)])
 async def test_a_machine_at_work_casts_no_doubt(
     mailbox: Mailbox, blobs: LocalBlobStore, state: Any, doubted: bool

@@ -98,7 +98,7 @@ PREPARING_S = P.preparing_least_s + 8000 * float(a_lease().disk_gb) / P.preparin
 @pytest.mark.parametrize("state", ["waiting", "setting_up", "restoring"])
 def test_a_machine_that_never_gets_to_begin_the_command_is_given_up(state: str) -> None:
     """Its agent talks all the time, so it is neither stuck loading nor silent: an input that hangs, say."""
-    job = play(a_job(a_lease(agent_state="")), heartbeat(a_lease(), at(60), "setting_up"))
+    job = play(a_job(a_lease(agent_state="")), heartbeat(a_lease(), at(60), state))
     nearly, then = 60 + PREPARING_S - 1, 60 + PREPARING_S
     job = play(job, heartbeat(job.leases[0], at(nearly), state))
     assert acts(job, a_market(), nearly) == ()

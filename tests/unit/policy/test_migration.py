@@ -108,7 +108,8 @@ def test_a_new_home_whose_agent_speaks_has_the_time_to_fetch_all_that_the_job_ne
 
 
 def test_a_new_home_that_fetches_while_ever_newer_checkpoints_come_is_waited_for_no_longer() -> None:
-    job = play(a_job(a_lease(), a_new_home(agent_state="")), heartbeat(a_new_home(), at(60), "restoring"))
+    job = play(a_job(a_lease(), a_new_home(agent_state="")), heartbeat(a_new_home(), at(30), "setting_up"))
+    job = play(job, heartbeat(job.leases[1], at(60), "restoring"))
     until = 60 + 2 * job.spec.checkpoint_interval.total_seconds()
     alive = play(job, heartbeat(a_lease(), at(until - 1), "running"))
     assert acts(alive, until - 1) == ()
