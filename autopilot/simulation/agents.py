@@ -14,7 +14,7 @@ from autopilot.agent.shipped.agent import POLL_S
 from autopilot.agent.shipped.machine import SAVE_BOUND_S, TERM_GRACE_S, Machine
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.simulation.blobs import Refused, a_part, stored
-from autopilot.simulation.machines import Box
+from autopilot.simulation.machines import Box, State
 from autopilot.simulation.wire import Raw, Request
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class SimAgent:
         self.box.permit_until_s = self.machine.permit_until
         self.ran_from_s = 0.0
         self.process_n = 0
+        self.upload_n = 0
         self.bytes_sent = 0
         self.beats = 0
         self.damaged = 0
@@ -75,7 +76,7 @@ class SimAgent:
     @property
     def _can_reach_store(self) -> bool:
         world, box = self.world, self.box
-        if box.state.value == "offline" or world.faults.bursts("K1", box.id, world.now_s):
+        if box.state is State.OFFLINE or world.faults.bursts("K1", box.id, world.now_s):
             return False
         return not world.faults.bursts("J1", "store", world.now_s)
 
@@ -149,15 +150,19 @@ class SimAgent:
             takes_s = self.luck.uniform(0.2, 8) if command == "term" else 0.1
             self.world.loop.after(takes_s, self._ended, self.process_n, 143 if command == "term" else -9)
         elif command == "abandon":
-            pass
+            self.upload_n += 1
+            self.world.loop.after(0.1, self._done, "checkpoint", False)
         elif command in ("destroy", "stop"):
             self._ask_market(command)
         elif command == "report":
             self.world.loop.after(0.3, self._report)
         elif command == "checkpoint":
             self._take_checkpoint()
-        else:
-            self.world.loop.after(self.luck.uniform(*TRANSFER_S), getattr(self, f"_{command}"))
+        elif command == "inputs" or self.box.is_broken != "never ready":
+            self.world.loop.after(self._transfer_s(), getattr(self, f"_{command}"))
+
+    def _transfer_s(self) -> float:
+        return self.luck.uniform(*TRANSFER_S) * self.box.slowness
 
     def _start(self, kind: str) -> None:
         machine, world, box = self.machine, self.world, self.box
@@ -165,7 +170,8 @@ class SimAgent:
         self.process_n += 1
         self.ran_from_s = world.now_s
         if kind == "setup":
-            world.loop.after(self.luck.uniform(20, 90), self._ended, self.process_n, 0)
+            if box.is_broken != "never ready":
+                world.loop.after(self.luck.uniform(20, 90), self._ended, self.process_n, 0)
             return
         world.check.run_began(box, machine.epoch, box.disk.step)
         if box.is_broken == "fails":
@@ -223,10 +229,11 @@ class SimAgent:
             self.world.loop.after(0.1, self._done, "checkpoint", True)
             return
         self.memory["next_ckpt_n"] = disk.snapshot[1] if disk.snapshot else 0
-        self.world.loop.after(self.luck.uniform(*TRANSFER_S), self._upload, disk.snapshot)
+        self.upload_n += 1
+        self.world.loop.after(self._transfer_s(), self._upload, disk.snapshot, self.upload_n)
 
-    def _upload(self, snapshot: tuple[int, int, int]) -> None:
-        if not self.is_on:
+    def _upload(self, snapshot: tuple[int, int, int], upload_n: int) -> None:
+        if not self.is_on or upload_n != self.upload_n:
             return
         orders, faults = self.machine.orders, self.world.faults
         assert orders is not None, "checkpoints need orders"
@@ -266,6 +273,11 @@ class SimAgent:
                 self.damaged += 1
                 raise Refused("a part of it has changed")
         return manifest["run_epoch"], manifest["n"], manifest["step"]
+
+    def _inputs(self) -> None:
+        """From the network at large, which no fault of the object store touches."""
+        is_there = self.box.state is not State.OFFLINE and self.box.is_broken != "never ready"
+        self._done("inputs", is_there and not self.box.is_suspended)
 
     def _prefetch(self) -> None:
         try:
@@ -327,7 +339,7 @@ class SimAgent:
     # --- the market
 
     def _ask_market(self, wish: str) -> None:
-        if self.box.state.value == "offline":
+        if self.box.state is State.OFFLINE:
             self.world.loop.after(20, self._done, wish, False)
             return
         line = self.world.agent_lines[self.box.provider]

@@ -212,6 +212,14 @@ def _die_as_soon_as_it_rents(world: World) -> None:
         world.loop.after(0.01, _die_as_soon_as_it_rents, world)
 
 
+def _first_never_gets_ready(world: World) -> None:
+    """The first machine that is rented."""
+    for box in world.boxes():
+        box.is_broken = "never ready"
+        return
+    world.loop.after(1.0, _first_never_gets_ready, world)
+
+
 def _die_for_good(world: World) -> None:
     world.kill_daemon(None)
 
@@ -244,6 +252,7 @@ ACTS = {
     "user destroys": _user_destroys,
     "kill": _kill,
     "dies as soon as it rents": _die_as_soon_as_it_rents,
+    "first never gets ready": _first_never_gets_ready,
     "dies for good": _die_for_good,
     "freeze": _freeze,
     "restart": _restart,

@@ -75,7 +75,7 @@ CATALOGUE = (
     _chance("E4", 0.05, "a paused instance stays so, whatever is bid"),
     _event("E5", 3.0, 30, 1800, "everybody is outbid at once, or again and again"),
     _event("E6", 2.0, 300, 7200, "prices tenfold, a floor that is none"),
-    _chance("E7", 0.05, "the job's machine is broken: it fails, hangs or crawls"),
+    _chance("E7", 0.10, "the job's machine is broken: it fails, hangs, crawls or never gets ready"),
     _event("E8", 6.0, 0, 0, "the user destroys or relabels an instance; others' instances come and go"),
     _event("E9", 0.25, 1800, 7200, "the ledger is restored from an old backup"),
     _event("F1", 16.0, 5, 7200, "the daemon is killed"),
@@ -88,6 +88,7 @@ CATALOGUE = (
     _burst("J1", 3.0, 10, 3600, "the object store fails, half writes, or is slow"),
     _chance("J2", 0.02, "a checkpoint is not what its manifest says, or claims are lies"),
     _burst("K1", 2.0, 60, 7200, "a machine cannot reach the object store"),
+    _chance("K2", 0.20, "a machine's link is slow: what it sends or fetches takes up to an hour"),
 )
 ALWAYS_OF_LISTS = ("B1", "B3")
 OF_LISTED = ("B4", "B6")
@@ -203,13 +204,13 @@ class Faults:
             now_s += luck.expovariate(strength / 86_400)
             if now_s >= until_s:
                 return
-            lasts_s = _between(luck, row.shortest_s, row.longest_s)
+            lasts_s = between(luck, row.shortest_s, row.longest_s)
             target = luck.choice(("", *targets)) if luck.random() < 0.5 else luck.choice(targets or ("",))
             yield Burst(row.id, target, now_s, min(now_s + lasts_s, until_s))
 
 
-def _between(luck: random.Random, shortest: float, longest: float) -> float:
-    """Short ones as often as long ones."""
+def between(luck: random.Random, shortest: float, longest: float) -> float:
+    """Luck between the two: small ones as often as large ones."""
     if longest <= 0:
         return 0.0
     return math.exp(luck.uniform(math.log(max(shortest, 1.0)), math.log(longest)))

@@ -41,6 +41,7 @@ CHECKERS = {
     "S12": "markets are not called faster than they allow, nor asked without end to rent for a job or to destroy",
     "S13": "no task ends in an error that nobody expected",
     "S14": "a job has SUCCEEDED only when its command ended well on some machine",
+    "S15": "no machine is kept for hours at one stage of getting ready, without ever beginning the command",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -54,6 +55,8 @@ MOST_DESTROYS_IN_10_MINUTES = 10
 """By one daemon: after 5 s, twice as long each time, and no longer than 5 minutes."""
 MOST_CREATES_IN_10_MINUTES = 4
 """Three intents, and one that was written before and waited for its turn."""
+UNREADY_S = 12_600.0
+"""Two hours, what a slow link takes to fill the disk, and an hour in which the daemon may not hear of it."""
 TOLD_AGAIN_S = 1500.0
 """The longest pause between two destroys of one machine, and two ticks that do not come to it."""
 LANDS_AT_ONCE_S = 60.0
@@ -63,6 +66,8 @@ ON_ITS_WAY_S = 180.0
 SLOW_END_S = 1800.0
 """Beyond that, where its market does not carry out what it asks for."""
 CHECKED_EVERY_S = 60.0
+STAGES = ("setting_up", "restoring")
+"""Of getting ready for the command."""
 DARK = ("C1", "C2", "C3")
 """Bursts in which a market refuses everything."""
 _PACED_VASTAI = {
@@ -92,6 +97,8 @@ class Invariants:
         self._looked_s: dict[str, float] = {}
         """By machine: when the daemon last asked for it alone."""
         self._unwanted_s: dict[str, float] = {}
+        self._unready_s: dict[tuple[str, str], float] = {}
+        """By machine and stage."""
         self._doubled_s: dict[tuple[str, int], float] = {}
         self._untold_s: dict[str, float] = {}
         """By id: for how long a machine that is to go has not been told so."""
@@ -305,6 +312,7 @@ class Invariants:
         if not self.is_ledger_old:
             self._limits()
         self._machines()
+        self._unready()
         self._told_again()
         self._left_alone()
 
@@ -359,6 +367,23 @@ class Invariants:
         for job_id, number in wanted_at_work.items():
             if number > 1:
                 self.violated("S2", f"both machines of job {job_id[-1]} are at work")
+
+    def _unready(self) -> None:
+        """Machines that we hold and whose agents are busy getting ready all the time."""
+        world, before = self.world, self._unready_s
+        leases = world.committed.get("leases", {})
+        self._unready_s = {}
+        for box in world.boxes():
+            lease, agent = leases.get(box.lease_id), box.agent
+            if lease is None or lease.instance_id != box.id or not lease.is_wanted or agent is None or not agent.is_on:
+                continue
+            stage = box.key, agent.machine.state()
+            if stage[1] in STAGES and not self.is_ledger_old:
+                passed_s = CHECKED_EVERY_S if world.is_able(box.provider) else 0.0
+                self._unready_s[stage] = before.get(stage, 0.0) + passed_s
+                if self._unready_s[stage] > UNREADY_S:
+                    self.violated("S15", f"{box.key} is {stage[1]} for {self._unready_s[stage]:.0f} s")
+                    self._unready_s[stage] = 0.0
 
     def _told_again(self) -> None:
         world, untold_s = self.world, self._untold_s

@@ -103,7 +103,9 @@ class Box:
     """Of a machine that is not ours: since when the daemon has a list that surely says so."""
     is_suspended: bool = False
     is_broken: str = ""
-    """How its work goes wrong: fails, hangs, crawls."""
+    """How its work goes wrong: fails, hangs, crawls, never ready."""
+    slowness: float = 1.0
+    """How much longer than usual its transfers take."""
     permit_until_s: float = 0.0
     """Of the newest permit that its agent has taken."""
     disk: Disk = field(default_factory=Disk)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import storage_rate
+from autopilot.simulation.faults import between
 from autopilot.simulation.machines import REUSED_LABEL, Box, Host, State
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ TAKEN_FOR_DESTROYED = frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE})
 RESTART_S = (20.0, 90.0)
 LOADING_S = (60.0, 400.0)
 FLOOR_MOVES_EVERY_S = 1800.0
+SLOWNESS = (2.0, 90.0)
 DAEMON_TAIL_S = 120.0
 """What a machine may need to end itself once its permit has run out."""
 
@@ -123,7 +125,9 @@ class Market:
             box.visible_from_s = now_s + self.luck.uniform(0, 60)
         box.stays_paused = world.faults.hits("E4")
         if world.faults.hits("E7"):
-            box.is_broken = self.luck.choice(("fails", "hangs", "crawls"))
+            box.is_broken = self.luck.choice(("fails", "hangs", "crawls", "never ready"))
+        if world.faults.hits("K2"):
+            box.slowness = between(world.faults.luck("K2"), *SLOWNESS)
         world.trace("rented", box.key, label, str(rate))
         if starts:
             self.boot(box, LOADING_S)

@@ -297,6 +297,14 @@ def _cancel_never_ends() -> Patches:
     return [(evolution, "_standing", stuck)]
 
 
+@_bug("a machine that never gets ready for the command is kept")
+def _unready_is_kept() -> Patches:
+    from autopilot.policy import decide, migration
+
+    never = lambda *_: False  # noqa: E731
+    return [(decide, "prepares_too_long", never), (migration, "prepares_too_long", never)]
+
+
 # --- money
 
 

@@ -97,12 +97,13 @@ def a_spec(work: timedelta, **changes: object) -> JobSpec:
 def drawn(seed: int) -> Scenario:
     """Three jobs over 28 hours, with limits from hardly enough to generous."""
     luck = random.Random(f"{seed}/scenario")  # noqa: S311
+    needs = random.Random(f"{seed}/needs")  # noqa: S311
     wishes: list[tuple[float, Wish]] = []
     begins_s = 60.0
     for number in range(3):
         work = timedelta(minutes=luck.choice((20, 60, 180, 360, 600)))
         job_id = f"01JOB{seed % 10**9:09d}{number:012d}"
-        wishes.append((begins_s, Submit(job_id, _a_job(luck, work, begins_s))))
+        wishes.append((begins_s, Submit(job_id, _a_job(luck, needs, work, begins_s))))
         if luck.random() < 0.15:
             wishes.append((begins_s + luck.uniform(60, 4 * HOUR_S), Move(job_id, JobStatus.CANCELLING)))
         if luck.random() < 0.3:
@@ -118,7 +119,7 @@ def drawn(seed: int) -> Scenario:
     )
 
 
-def _a_job(luck: random.Random, work: timedelta, begins_s: float) -> JobSpec:
+def _a_job(luck: random.Random, needs: random.Random, work: timedelta, begins_s: float) -> JobSpec:
     hours = D(round(work.total_seconds())) / 3600
     budget = luck.choice((None, D("0.8"), hours * D("0.15") + D("0.4"), hours * D("0.6") + D(1)))
     deadline = at(begins_s) + work * luck.choice((1.5, 3.0)) + timedelta(hours=1) if luck.random() < 0.3 else None
@@ -130,6 +131,8 @@ def _a_job(luck: random.Random, work: timedelta, begins_s: float) -> JobSpec:
         checkpoint_interval=timedelta(minutes=luck.choice((5, 10, 20))),
         work_estimate=luck.choice((work, work, None)) if deadline is None else work,
         cancel_when_exhausted=luck.random() < 0.2,
+        setup=needs.choice(("", "", "make")),
+        inputs=needs.choice(((), (), (("data", "https://files.example/data"),))),
     )
 
 

@@ -84,6 +84,10 @@ STORIES: dict[str, Scenario] = {
     "destroy refused": _story(faults={"D2": (0, 1)}),
     "destroy's answer lost": _story(faults={"D3": (0,)}),
     "host vanishes": _story((500.0, "host vanishes"), minutes=10, length_s=3600.0),
+    "set up without end": _story((40.0, "first never gets ready"), setup="make", length_s=12_000.0),
+    "inputs never come": _story(
+        (40.0, "first never gets ready"), inputs=(("data", "https://files.example/data"),), length_s=3600.0
+    ),
     "user destroys it": _story((500.0, "user destroys"), minutes=10, length_s=3000.0),
     "killed and recovering": _story((110.0, "kill"), (500.0, "kill"), faults={"A2": (0,)}),
     "restarted for an update": _story((70.0, "restart"), (600.0, "restart")),
