@@ -104,7 +104,9 @@ def _account(
         "burn_at_most": render.plain(sum((lease.burn_upper for lease in leases if not lease.is_over), ZERO)),
         "runway_s": render.plain(lasts(left_month, rate)),
         "month_ends_at": render.plain(month_end),
-        "forecast_month": render.plain(forecast if limits.month is None else min(forecast, limits.month)),
+        "forecast_month": render.plain(
+            forecast if limits.month is None else min(forecast, max(limits.month, spent_month))
+        ),
         "forecast_reaches_limit": limits.month is not None and forecast > limits.month,
         "markets": [
             {

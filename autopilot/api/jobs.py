@@ -26,7 +26,7 @@ from autopilot.ports.blobs import BlobStore
 from autopilot.ports.checkpoints import kept_outputs
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
-from autopilot.ports.mailbox import log_key
+from autopilot.ports.mailbox import log_key, parse_log_key
 from autopilot.ports.orders import URL_VALID_FOR
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
 
@@ -145,26 +145,24 @@ class Jobs:
             job = await self._find(uow, reference)
             leases = await uow.leases_of(job.id)
         chunks: list[dict[str, Any]] = []
-        passed = not after
+        read = parse_log_key(job.id, after)
+        is_new = not after
         for lease in leases:
-            if not passed and f"/{lease.id}/" not in after:
-                continue
-            for boot in range(1, min(lease.agent_boot, BOOTS_SHOWN) + 1):
-                number = 0
-                while len(chunks) < LOG_CHUNKS_PER_ANSWER:
-                    key = log_key(job.id, lease.id, boot, number)
-                    if passed:
-                        data = await self._blobs.get(key)
-                        if data is None:
-                            break
-                        where = f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}"
-                        text = data.decode(errors="replace")
-                        chunks.append({"key": key, "lease_id": lease.id, "boot": boot, "where": where, "text": text})
-                    elif key == after:
-                        passed = True
-                    elif await self._blobs.size(key) is None:
-                        break
-                    number += 1
+            boot, number = 1, 0
+            if not is_new:
+                if read is None or read[0] != lease.id:
+                    continue
+                is_new, boot, number = True, read[1], read[2] + 1
+            while boot <= min(lease.agent_boot, BOOTS_SHOWN) and len(chunks) < LOG_CHUNKS_PER_ANSWER:
+                key = log_key(job.id, lease.id, boot, number)
+                data = await self._blobs.get(key)
+                if data is None:
+                    boot, number = boot + 1, 0
+                    continue
+                where = f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}"
+                text = data.decode(errors="replace")
+                chunks.append({"key": key, "lease_id": lease.id, "boot": boot, "where": where, "text": text})
+                number += 1
         return {"chunks": chunks, "finished": job.status.is_final}
 
     async def outputs(self, reference: str) -> render.Json:
@@ -194,10 +192,6 @@ class Jobs:
         return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED)
 
     async def resume(self, reference: str) -> render.Json:
-        async with self._store.snapshot() as uow:
-            job = await self._find(uow, reference)
-        if job.status is not JobStatus.PARKED:
-            raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint="only a parked job can be resumed")
         return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
 
     async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
@@ -205,6 +199,9 @@ class Jobs:
             job = await self._find(uow, reference)
             if job.status.is_final:
                 raise UserError(f"job {job.spec.name} is over: {job.status}", hint="autopilot ps -a lists all jobs")
+            if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
+                hint = "only a parked job can be resumed"
+                raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
             chronicle = Chronicle(job)
             chronicle.apply(e.StatusSet(status, reason, self._clock.now()))
             await uow.save(chronicle.job)

@@ -8,7 +8,7 @@ from datetime import UTC, date, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from autopilot.domain.errors import UserError
-from autopilot.domain.time import month_bounds
+from autopilot.domain.time import known_year, month_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def _day(query: Mapping[str, str], key: str) -> date | None:
     if text is None:
         return None
     try:
-        return date.fromisoformat(text)
+        return known_year(date.fromisoformat(text))
     except ValueError:
         raise UserError(f"{key}: not a day: {text!r}", hint='write it as "2026-11-30"') from None
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import floor_nano
-from autopilot.domain.time import parse_duration
+from autopilot.domain.time import known_year, parse_duration
 from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import Store
 
@@ -115,7 +115,7 @@ def _instant(query: Mapping[str, str], key: str, default: datetime, now: datetim
     if text is None:
         return default
     try:
-        at = datetime.fromisoformat(text)
+        at = known_year(datetime.fromisoformat(text))
     except ValueError:
         ago = parse_duration(text)
         if ago > LONGEST:

@@ -26,7 +26,10 @@ SCHEMES = ("s3", "gs", "az")
 
 REQUEST_TIMEOUT_S = 30
 RETRIES = 2
+READING_TIMEOUT_S = 6 * 3600
+"""For all of a part, however slow the line is."""
 _READ_BYTES = 4 << 20
+_BLOCK_BYTES = 256 << 10
 _DELETED_AT_ONCE = 500
 
 T = TypeVar("T")
@@ -54,7 +57,8 @@ class Bucket:
 class BucketBlobStore:
     def __init__(self, bucket: Bucket) -> None:
         """Asks nobody anything. Raises ``UserError`` for an address that names no bucket, or without the library."""
-        self._store = _connect(bucket)
+        self._store = _connect(bucket, REQUEST_TIMEOUT_S)
+        self._patient = _connect(bucket, READING_TIMEOUT_S)
         self._bucket = bucket
         self._grants: dict[tuple[frozenset[str], frozenset[str]], tuple[float, Grant]] = {}
         # Azure asks for it and signs without it; the others do not know it.
@@ -84,11 +88,14 @@ class BucketBlobStore:
 
     async def sha256(self, key: str) -> str | None:
         async def digest() -> str:
-            answer = await self._store.get_async(checked_key(key))
-            sha256 = hashlib.sha256()
-            async for block in answer.stream(min_chunk_size=_READ_BYTES):
-                await asyncio.to_thread(sha256.update, block)
-            return sha256.hexdigest()
+            # However large a part is and however slow the line: only a pause of it is trouble.
+            async with asyncio.timeout(REQUEST_TIMEOUT_S) as pause:
+                answer = await self._patient.get_async(checked_key(key))
+                sha256 = hashlib.sha256()
+                async for block in answer.stream(min_chunk_size=_BLOCK_BYTES):
+                    await asyncio.to_thread(sha256.update, block)
+                    pause.reschedule(asyncio.get_running_loop().time() + REQUEST_TIMEOUT_S)
+                return sha256.hexdigest()
 
         return await _asked(digest())
 
@@ -149,7 +156,7 @@ class BucketBlobStore:
         return url
 
 
-def _connect(bucket: Bucket) -> S3Store | GCSStore | AzureStore:
+def _connect(bucket: Bucket, timeout_s: float) -> S3Store | GCSStore | AzureStore:
     parts = urlsplit(bucket.url)
     if parts.scheme not in SCHEMES or not parts.netloc:
         hint = 'write it as "s3://bucket/prefix", with gs:// for Google and az:// for Azure'
@@ -163,7 +170,8 @@ def _connect(bucket: Bucket) -> S3Store | GCSStore | AzureStore:
     except ImportError:
         raise UserError("buckets need an extra of autopilot", hint='pip install "gpu-autopilot[s3]"') from None
     timeout = timedelta(seconds=REQUEST_TIMEOUT_S)
-    client: ClientConfig = {"allow_http": True, "timeout": timeout, "connect_timeout": timeout / 3}
+    whole = timedelta(seconds=timeout_s)
+    client: ClientConfig = {"allow_http": True, "timeout": whole, "connect_timeout": timeout / 3}
     retry: RetryConfig = {"max_retries": RETRIES, "retry_timeout": timeout}
     try:
         if parts.scheme == "gs":

@@ -6,6 +6,7 @@ import shutil
 import urllib.request
 from pathlib import Path
 from typing import IO
+from urllib.error import HTTPError
 
 from autopilot.cli import text
 from autopilot.cli.client import Client, job_path
@@ -13,6 +14,10 @@ from autopilot.cli.exits import CommandError, Exit
 from autopilot.domain.errors import UserError
 
 TIMEOUT_S = 60
+SCRATCH = ".pulling"
+"""Where files are put together: in the directory itself, which may be a disk of its own."""
+REFUSED = (400, 401, 403)
+"""How stores answer an address that has expired."""
 
 
 def pull(job: str, directory: Path | None = None, /) -> int:
@@ -29,26 +34,48 @@ def pull(job: str, directory: Path | None = None, /) -> int:
     from autopilot.agent.unpack import unpack
     from autopilot.ports.mailbox import Part
 
-    body = Client().get(job_path(job, "outputs"))
-    target = directory or Path(text.plain(body["name"]))
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    source = _Parts(job)
+    target = (directory or Path(text.plain(source.name))).absolute()
+    is_new = not target.exists()
+    if not is_new and (not target.is_dir() or any(path.name != SCRATCH for path in target.iterdir())):
         raise UserError(f"{target} is there already", hint="name a new directory: autopilot pull JOB DIRECTORY")
-    parts = [Part(part["key"], part["size"], part["sha256"]) for part in body["parts"]]
-    scratch = target.with_name(f".{target.name}.pulling")
+    parts = [Part(part["key"], part["size"], part["sha256"]) for part in source.parts]
+    scratch = target / SCRATCH
     try:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        files = unpack(parts, lambda i: _opened(body["parts"][i]["url"]), scratch)
-        if target.exists():
-            target.rmdir()
-        files.replace(target)
+        files = unpack(parts, source.opened, scratch)
+        for file in files.iterdir():
+            file.replace(target / file.name)
     except (OSError, Corrupt) as error:
+        shutil.rmtree(target if is_new else scratch, ignore_errors=True)
         raise CommandError(Exit.FAILED, f"cannot fetch the outputs: {error}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     count = sum(path.is_file() for path in target.rglob("*"))
     print(f"{count} files in {target}")
     return Exit.OK
+
+
+class _Parts:
+    """What the daemon says of the parts. Their addresses hold for an hour: they are asked for anew once refused."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._ask()
+
+    def _ask(self) -> None:
+        body = Client().get(job_path(self._job, "outputs"))
+        self.name, self.parts = body["name"], body["parts"]
+
+    def opened(self, number: int) -> IO[bytes]:
+        try:
+            return _opened(self.parts[number]["url"])
+        except HTTPError as refusal:
+            if refusal.code not in REFUSED:
+                raise
+        self._ask()
+        return _opened(self.parts[number]["url"])
 
 
 def _opened(url: str) -> IO[bytes]:

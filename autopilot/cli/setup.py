@@ -48,7 +48,13 @@ def init(
     given = {market: read_key(path) for market, path in files.items() if path is not None}
     directory = paths.system_config_dir() if system else paths.user_config_dir()
     try:
-        _write_config(directory, replace=force and not given)
+        is_new = not directory.exists()
+        is_written = _write_config(directory, replace=force and not given)
+        # The system's daemon is another user: a strict umask must not hide the limits from it.
+        if system and is_new:
+            directory.chmod(0o755)
+        if system and is_written:
+            (directory / paths.CONFIG_NAME).chmod(0o644)
         for market in given or MARKETS:
             _store_key(directory / "credentials", market, given.get(market), force)
     except OSError as error:
@@ -57,13 +63,14 @@ def init(
     return Exit.OK
 
 
-def _write_config(directory: Path, *, replace: bool) -> None:
+def _write_config(directory: Path, *, replace: bool) -> bool:
+    """Whether it was written: what is there already is kept unless it is to be replaced."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / paths.CONFIG_NAME
     if path.exists():
         if not replace:
             print(f"kept {path}")
-            return
+            return False
         former = path.with_name(path.name + ".bak")
         shutil.copy2(path, former)  # a copy: a daemon that starts now must not find no limits at all
         print(f"saved the former {path.name} as {former}")
@@ -72,6 +79,7 @@ def _write_config(directory: Path, *, replace: bool) -> None:
     unfinished.write_text(paths.packaged_config().read_text())
     os.replace(unfinished, path)
     print(f"wrote {path}")
+    return True
 
 
 def _store_key(directory: Path, market: str, key: str | None, force: bool) -> None:

@@ -54,6 +54,9 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     policy = read.get(("spot", "policy"), SpotPolicy.AUTO)
     fields["env"] = _read_variables(document, ENV, read_text)
     fields["secrets"] = _read_variables(document, SECRETS, checked_name)
+    for name, _ in fields["secrets"]:
+        if name in dict(fields["env"]):
+            raise UserError(f"{document.place((SECRETS, name))}: {name} is in [env] as well", hint="keep one of them")
     fields["inputs"], fields["inputs_gb"] = _read_inputs(document)
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
@@ -158,7 +161,7 @@ def _read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], D
     inputs, total_gb = [], ZERO
     for path, raw in document.values.get(INPUTS, {}).items():
         place = f"{document.place((INPUTS, path))}: inputs.{path}"
-        if not path or path.startswith("/") or ".." in path.split("/") or path.endswith("/"):
+        if "\0" in path or path.startswith(("/", "~")) or {"..", ".", ""} & set(path.split("/")):
             raise UserError(f"{place}: not a file beneath the work directory", hint='write it as "data/train.bin"')
         url = raw
         if isinstance(raw, dict):
@@ -174,6 +177,10 @@ def _read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], D
         if not isinstance(url, str) or not re.fullmatch(r"https?://[^\s]+", url):
             raise UserError(f"{place}: must be an http or https address")
         inputs.append((path, url))
+    for path, _ in inputs:
+        if any(other.startswith(path + "/") for other, _ in inputs):
+            place = f"{document.place((INPUTS, path))}: inputs.{path}"
+            raise UserError(f"{place}: is a file here, and the directory of another input", hint="rename one of them")
     return tuple(inputs), total_gb
 
 

@@ -54,7 +54,7 @@ class Key:
 _name = values.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", "must be 1 to 60 letters, digits, dots, dashes or _")
 _image = values.matching(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "must be an image's name like pytorch/pytorch:latest")
 _directory = values.matching(r"(?!.*/\.\.(?:/|$))/.*", "must be an absolute path without '..'")
-_path = values.matching(r"(?!(?:.*/)?\.\.(?:/|$)).+", "must be a path without '..'")
+_path = values.matching(r"(?!~|(?:.*/)?\.\.(?:/|$)).+", "must be a path without '..', and without ~ at its beginning")
 
 JOB_KEYS: dict[str, dict[str, Key]] = {
     TOP: {

@@ -41,7 +41,7 @@ def config_files(explicit: Path | None = None, environ: Mapping[str, str] = os.e
     found = [
         path
         for path in (system_config_dir(environ) / CONFIG_NAME, user_config_dir(environ) / CONFIG_NAME)
-        if os.path.isfile(path)
+        if _may_exist(path)
     ]
     named = explicit or _given(environ, "AUTOPILOT_CONFIG")
     if named is not None:
@@ -61,7 +61,7 @@ def system_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """Where the system's daemon keeps its state, as far as its configuration can be read from here."""
     try:
         values = tomllib.loads((system_config_dir(environ) / CONFIG_NAME).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         values = {}
     return _path(values.get("state_dir")) or SYSTEM_STATE_DIR
 
@@ -86,15 +86,18 @@ def client_socket(environ: Mapping[str, str] = os.environ) -> Path:
     if socket is not None:
         return socket
     own = default_socket(_given(environ, "AUTOPILOT_STATE_DIR") or state_dir or default_state_dir(environ), environ)
-    return SYSTEM_SOCKET if _may_exist(SYSTEM_SOCKET) and not own.exists() else own
+    return SYSTEM_SOCKET if _may_exist(SYSTEM_SOCKET) and not os.path.exists(own) else own
 
 
 def _may_exist(path: Path) -> bool:
-    """True also where we may not look: then it is the daemon's answer that says whom it lets in."""
+    """True also where we may not look: whoever opens it is told so then, and nothing is silently left out."""
     try:
-        return path.exists()
+        path.stat()
     except PermissionError:
         return True
+    except OSError:
+        return False
+    return True
 
 
 def packaged_config() -> Path:
@@ -110,8 +113,10 @@ def _configured(environ: Mapping[str, str]) -> tuple[Path | None, Path | None]:
         if not os.access(path, os.R_OK):
             continue  # the daemon's file, not ours to read; its socket is found at the usual place
         try:
-            values = tomllib.loads(path.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot read the configuration file {path}: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: {error}", hint="the file is not valid TOML") from None
         api = values.get("api")
         socket = _path(api.get("socket") if isinstance(api, dict) else None) or socket

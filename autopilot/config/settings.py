@@ -38,6 +38,7 @@ from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
 from autopilot.domain.errors import UserError
+from autopilot.policy.budget import PERMIT_LEAST_S
 
 REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net")
 """Markets that take real money. Any other host is somebody's emulator."""
@@ -47,6 +48,8 @@ PAPER_PREFIX = "paper-"
 
 _SOCKET_PATH_LIMIT = 107
 """Bytes that a unix socket's address holds, less its closing zero."""
+TICKS_OF_A_PERMIT = 4
+"""It is renewed once a minute, by a tick, and one of these may fail."""
 
 
 def _check_url(url: str) -> str:
@@ -305,6 +308,7 @@ def load_settings(path: Path | None = None) -> Settings:
     except ValidationError as error:
         raise _explained(error, sources) from None
     _check_socket(settings.socket_path)
+    _check_permit(settings)
     _check_no_inline_keys(settings, sources)
     return settings
 
@@ -349,6 +353,17 @@ def _check_socket(socket: Path) -> None:
         raise UserError(
             f"the control socket's path is longer than {_SOCKET_PATH_LIMIT} bytes: {socket}",
             hint="set api.socket (or AUTOPILOT_API__SOCKET) to a shorter path",
+        )
+
+
+def _check_permit(settings: Settings) -> None:
+    """A permit outlasts its renewals, or every machine would end itself beside a daemon that is alive."""
+    ttl_s, tick_s = settings.permit.ttl.total_seconds(), settings.engine.tick_s
+    least_s = max(PERMIT_LEAST_S, TICKS_OF_A_PERMIT * tick_s)
+    if ttl_s < least_s:
+        raise UserError(
+            f"permit.ttl is {ttl_s:g} s: with a tick every {tick_s:g} s machines need at least {least_s:g} s",
+            hint="raise permit.ttl, or lower engine.tick_s",
         )
 
 

@@ -40,6 +40,7 @@ class TomlDocument:
 def read_toml(text: str, source: str) -> TomlDocument:
     """Parse; decimals stay exact. Raises ``UserError`` with the line of a syntax error."""
     try:
+        text.encode()
         values = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
@@ -48,6 +49,9 @@ def read_toml(text: str, source: str) -> TomlDocument:
         problem = _AT_LINE.sub("", message).rstrip(".")
         problem = problem[:1].lower() + problem[1:]
         raise UserError(f"{source}:{line}: not valid TOML: {problem}", hint="text needs quotes on both sides") from None
+    except (ValueError, ArithmeticError, RecursionError):
+        hint = "look for a character that is none, a number of very many digits, or brackets without end"
+        raise UserError(f"{source}: nothing that can be read", hint=hint) from None
     return TomlDocument(source, values, _positions(text))
 
 

@@ -153,4 +153,10 @@ def paths(raw: object) -> tuple[str, ...]:
         raise ValueError('must be a list like ["model", "results/*.json"]')
     if any(".." in path.split("/") for path in raw):
         raise ValueError("must be paths without '..'")
+    if any(path.startswith(("/", "~")) for path in raw):
+        raise ValueError("must be paths beneath the work directory, without a / or ~ at their beginning")
+    if any("\0" in path for path in raw):
+        raise ValueError("must not hold a zero byte")
+    if any(not set(path.strip().split("/")) - {"", "."} for path in raw):
+        raise ValueError('must say what in the work directory is kept; "**" is all of it')
     return tuple(raw)

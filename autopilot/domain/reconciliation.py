@@ -61,7 +61,7 @@ def reconciled(
     drift: dict[str, Decimal] = {}
     for key, line in newest(lines).items():
         _add(invoiced, line.lease_id, line.amount)
-        _add(drift, line.lease_id, line.amount - estimate.get(key, ZERO))
+        _add(drift, line.lease_id, drift_of(line.kind, line.amount - estimate.get(key, ZERO)))
     return tuple(
         ReconciliationRow(
             provider=provider,
@@ -76,6 +76,11 @@ def reconciled(
         )
         for lease_id, provider, instance_id, job_id, gpu in leases
     )
+
+
+def drift_of(kind: CostKind, difference: Decimal) -> Decimal:
+    """By how much a bill is off our clock: less traffic than was allowed for is nothing."""
+    return max(difference, ZERO) if kind is CostKind.BANDWIDTH else difference
 
 
 def _add(totals: dict[str, Decimal], key: str, amount: Decimal) -> None:

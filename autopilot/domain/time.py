@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from typing import TypeVar
 
 from autopilot.domain.errors import UserError
 
 MICROSECOND = timedelta(microseconds=1)
+Day = TypeVar("Day", bound=date)
 
 _UNIT_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "min": 60, "s": 1}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[wdhms])", re.IGNORECASE)
@@ -73,10 +75,17 @@ def split_by_day(start: datetime, end: datetime) -> Iterator[tuple[date, datetim
         at = until
 
 
+def known_year(day: Day) -> Day:
+    """The same. Raises ``ValueError`` near the calendar's ends, where a time zone or a month more would lead out."""
+    if not 1970 <= day.year < 9000:
+        raise ValueError("out of range")
+    return day
+
+
 def month_bounds(month: str) -> tuple[date, date]:
     """The first day of the UTC month "YYYY-MM" and of the next one. Raises ``UserError``."""
     try:
-        first = date.fromisoformat(f"{month}-01")
+        first = known_year(date.fromisoformat(f"{month}-01"))
     except ValueError:
         raise UserError(f"not a month: {month!r}", hint='write it as "2026-11"') from None
     return first, (first + timedelta(days=31)).replace(day=1)

@@ -25,7 +25,7 @@ from autopilot.domain.lease import Lease, metered_by_day
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
 from autopilot.domain.reasons import Reason
-from autopilot.domain.reconciliation import newest
+from autopilot.domain.reconciliation import drift_of, newest
 from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.observe import VISIBLE_AFTER
 from autopilot.ports.store import EventRecord, UnitOfWork
@@ -97,7 +97,7 @@ def reconcile(
             latest[kind, day] = line
             lines.append(line)
     estimate = sum((book.estimate.get(key, ZERO) for key in latest), ZERO)
-    drift = sum((_drift(key[0], line.amount - book.estimate.get(key, ZERO)) for key, line in latest.items()), ZERO)
+    drift = sum((drift_of(key[0], line.amount - book.estimate.get(key, ZERO)) for key, line in latest.items()), ZERO)
     within = abs(drift) <= tolerance(estimate)
     corrections = (
         book.correction(lease, line, within and line.revision == 1, now) for _, line in sorted(latest.items())
@@ -230,10 +230,6 @@ def _patience(kind: CostKind, amount: Decimal) -> timedelta:
     if kind is CostKind.BANDWIDTH or amount <= SHOWS_UP:
         return timedelta(0)
     return UNFINISHED_FOR if amount <= CENT else GIVE_UP_AFTER
-
-
-def _drift(kind: CostKind, difference: Decimal) -> Decimal:
-    return max(difference, ZERO) if kind is CostKind.BANDWIDTH else difference
 
 
 def _line(lease: Lease, kind: CostKind, day: date, amount: Decimal, revision: int, now: datetime) -> InvoiceLine:

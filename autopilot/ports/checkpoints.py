@@ -80,7 +80,12 @@ async def _is_whole(
         async with gate:
             return await store.size(key) == size and await store.sha256(key) == sha256
 
-    return all(await asyncio.gather(*(holds(*claim) for claim in claims)))
+    looks = [asyncio.ensure_future(holds(*claim)) for claim in claims]
+    try:
+        return all(await asyncio.gather(*looks))
+    finally:
+        for look in looks:  # once one has failed, the others read for nobody
+            look.cancel()
 
 
 async def keep_verified(store: BlobStore, job_id: str, lease_id: str, manifest: Manifest) -> None:

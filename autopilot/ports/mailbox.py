@@ -52,6 +52,12 @@ def log_key(job_id: str, lease_id: str, boot: int, n: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/log/{boot}-{n}"
 
 
+def parse_log_key(job_id: str, key: str) -> tuple[str, int, int] | None:
+    """(lease, boot, number) of one of the job's; None for anything else."""
+    found = re.fullmatch(re.escape(f"jobs/{job_id}/") + r"([^/]+)/log/(\d{1,9})-(\d{1,9})", key, re.ASCII)
+    return (found[1], int(found[2]), int(found[3])) if found else None
+
+
 def part_key(job_id: str, lease_id: str, n: int, i: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/part-{i}"
 

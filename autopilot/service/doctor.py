@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import stat
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -113,8 +114,15 @@ async def _bucket(settings: Settings) -> Check:
 
 def _daemon() -> Check:
     found = client_socket()
-    if found.is_socket():
-        return Check("daemon", True, f"its socket is {found}")
+    try:
+        if stat.S_ISSOCK(found.stat().st_mode):
+            return Check("daemon", True, f"its socket is {found}")
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return Check(
+            "daemon", None, f"{found} may not be looked at", "join its group: sudo usermod -aG autopilot $USER"
+        )
     return Check("daemon", None, "not running", "start it: autopilot serve, or systemctl start autopilot")
 
 

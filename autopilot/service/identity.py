@@ -1,7 +1,7 @@
 """What this installation is: its id, which is in every label, and its clock.
 
 Both live in the state directory, not in the ledger, so that a lost or copied database does not make us forget, or
-mistake, which instances are ours.
+mistake, which instances are ours. A ledger that is or was on a server says its own id (``leadership``).
 """
 
 from __future__ import annotations

@@ -28,6 +28,20 @@ def stand_by(leader: str) -> None:
     notify("READY=1", "WATCHDOG=1", f"STATUS=standby: {leader} leads")
 
 
+async def id_from_a_server(store: Store) -> str | None:
+    """The id that a ledger in a file says, one that was on a server once: its machines bear it in their labels.
+
+    Raises ``UserError`` for a backup of a server's ledger, as long as that may live on.
+    """
+    async with store.snapshot() as uow:
+        if await uow.note(HOME_NOTE) is not None:
+            raise UserError(
+                "this ledger is a backup of one on a server, whose machines a daemon here would end",
+                hint=f"if that one is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
+            )
+        return await uow.note(INSTALL_ID_NOTE)
+
+
 async def shared_install_id(store: Store, own: str, home: str) -> str:
     """The id that all daemons on one server put into labels: that of the first one, kept in the ledger.
 

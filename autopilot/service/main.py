@@ -76,7 +76,7 @@ async def _serve(settings: Settings, record: Path | None) -> int:
         )
         notify("READY=1", f"STATUS=autopilot {__version__}")
         try:
-            await _tick_until(stopping, running)
+            await _tick_until(stopping, running, 2 * settings.engine.tick_s / running.clock.speed)
         finally:
             notify("STOPPING=1")
             scheduler.shutdown(wait=False)
@@ -101,11 +101,13 @@ async def _unless(stopping: asyncio.Event, starting: Coroutine[None, None, Daemo
         stop.cancel()
 
 
-async def _tick_until(stopping: asyncio.Event, running: Daemon) -> None:
+async def _tick_until(stopping: asyncio.Event, running: Daemon, longest_s: float) -> None:
+    """A tick whenever it is woken, and after ``longest_s`` in any case: APScheduler goes by the wall clock, and waits
+    for it to catch up once it was set back."""
     stop, lost = asyncio.create_task(stopping.wait()), asyncio.create_task(running.lost.wait())
     while not (stopping.is_set() or running.lost.is_set()):
         wake = asyncio.create_task(running.wake.wait())
-        await asyncio.wait({stop, lost, wake}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({stop, lost, wake}, timeout=longest_s, return_when=asyncio.FIRST_COMPLETED)
         wake.cancel()
         if stopping.is_set() or running.lost.is_set():
             break

@@ -43,7 +43,13 @@ from autopilot.providers import registry
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.service.identity import install_id, open_clock, prepare_state_dir
-from autopilot.service.leadership import CREATE_TIMEOUT_REAL_S, FencedProvider, shared_install_id, stand_by
+from autopilot.service.leadership import (
+    CREATE_TIMEOUT_REAL_S,
+    FencedProvider,
+    id_from_a_server,
+    shared_install_id,
+    stand_by,
+)
 from autopilot.service.recording import FileRecorder
 from autopilot.store.leader import leading
 
@@ -95,7 +101,9 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
     for provider in providers.values():
         stack.push_async_callback(provider.close)
     own_id = install_id(settings.state_dir)
-    if shared is not None:
+    if shared is None:
+        own_id = await id_from_a_server(store) or own_id
+    else:
         own_id = await shared_install_id(store, own_id, shared.home)
         hold_s = CREATE_TIMEOUT_REAL_S if shared.is_takeover else 0.0
         providers = {

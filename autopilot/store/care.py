@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -130,14 +130,19 @@ async def _read(url: str) -> AsyncIterator[AsyncConnection]:
 
 def _existing(url: str) -> Path:
     path = database_path(url)
-    if not path.exists():
-        raise UserError(f"there is no ledger at {path}", hint="set ledger.url, or start the daemon once")
+    try:
+        path.stat()
+    except FileNotFoundError:
+        raise UserError(f"there is no ledger at {path}", hint="set ledger.url, or start the daemon once") from None
+    except OSError as problem:
+        hint = "run it as the daemon's user, or with sudo"
+        raise UserError(f"the ledger {path} cannot be read: {problem.strerror}", hint=hint) from None
     return path
 
 
 def _copy_file(path: Path, target: Path) -> None:
     try:
-        source, made = sqlite3.connect(f"file:{path}?mode=ro", uri=True), sqlite3.connect(target)
+        source, made = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True), sqlite3.connect(target)
         try:
             source.backup(made)
             verdict = made.execute("PRAGMA quick_check(1)").fetchone()[0]
@@ -153,10 +158,10 @@ def _copy_file(path: Path, target: Path) -> None:
 @contextmanager
 def _written_whole(file: Path) -> Iterator[Path]:
     """A file beside ``file`` that takes its name only when it is complete and on the disk. Raises ``UserError``."""
-    if file.exists():
-        raise UserError(f"{file} is there already", hint="give another name: a backup is never written over")
     partial = file.with_name(file.name + ".partial")
     try:
+        if file.exists():
+            raise UserError(f"{file} is there already", hint="give another name: a backup is never written over")
         partial.unlink(missing_ok=True)
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         yield partial
@@ -171,7 +176,8 @@ def _written_whole(file: Path) -> Iterator[Path]:
             f"{file} cannot be written: {problem.strerror}", hint="give a file on a disk with room"
         ) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _text_file(path: Path, *, is_gzip: bool) -> IO[str]:

@@ -31,8 +31,17 @@ class Finding:
 
 async def examine(url: str) -> list[Finding]:
     """Everything that can be checked without writing; the first failure may end it. Raises ``UserError``: a bad URL."""
-    if postgres_url(url) is None and not database_path(url).exists():
-        return [Finding("database", None, f"{shown(url)} will be made at the first start")]
+    if postgres_url(url) is None:
+        try:
+            database_path(url).stat()
+        except FileNotFoundError:
+            return [Finding("database", None, f"{shown(url)} will be made at the first start")]
+        except OSError as problem:
+            return [
+                Finding(
+                    "database", False, f"{shown(url)}: {problem.strerror}", "run it as the daemon's user, or with sudo"
+                )
+            ]
     store = unopened_store(url)
     try:
         async with store.reading() as connection:

@@ -111,7 +111,10 @@ class Agent:
         elif command == "abandon":
             self.keeper.abandon()
         elif command is not None and command != "quit":
-            threading.Thread(target=self.attempt, args=(command,), daemon=True).start()
+            try:
+                threading.Thread(target=self.attempt, args=(command,), daemon=True).start()
+            except RuntimeError as error:  # the job has used up what there is of threads
+                self.events.put(("done", command, str(error)))
         return command
 
     def look_at_job(self) -> None:
@@ -120,8 +123,7 @@ class Agent:
         if machine.process != "run":
             return
         machine.progressed(self.progress.read(), now)
-        with contextlib.suppress(OSError):
-            machine.mark = os.stat(self.mark()).st_mtime_ns
+        self.look_at_mark()
         if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.stop_since or 0):
             self.requested_at = now
             with open(self.room.save_request, "w"):
@@ -130,6 +132,10 @@ class Agent:
             self.log.trouble("stall", "the job has said nothing new of its progress for too long")
         else:
             self.log.solved("stall")
+
+    def look_at_mark(self) -> None:
+        with contextlib.suppress(OSError):
+            self.machine.mark = os.stat(self.mark()).st_mtime_ns
 
     def take_output(self, data: bytes) -> None:
         self.log.add(data)
@@ -142,6 +148,8 @@ class Agent:
             self.web.put_headers = event[1]["put_urls"]["headers"]
             self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
             self.orders_urls = [url, self.first_orders_url]
+            if not self.machine.mark:
+                self.look_at_mark()  # of the run before a reboot
             if self.machine.is_surplus():
                 named = event[1]["instance"]
                 self.log.trouble("orders", f"for machine {named}, and this is {self.machine.instance}: it is to go")
@@ -229,6 +237,8 @@ class Agent:
 
     def ended(self, code: int) -> None:
         kind = self.machine.process
+        if kind == "run":
+            self.look_at_mark()  # it may have saved last of all
         self.log.say(f"{kind} ended with code {code}")
         self.machine.process_ended(code, self.now(), utc_now())
         self.remember()

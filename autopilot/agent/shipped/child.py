@@ -19,11 +19,13 @@ class Child:
     def __init__(self, token: str, take_output: Callable[[bytes], None]) -> None:
         self.token, self.take_output, self.uid = token, take_output, uid_of(token)
         self.process: subprocess.Popen[bytes] | None = None
+        self.is_ending = False  # asked to end, and not killed yet
         self.pump = threading.Thread()
 
     def start(self, kind: str, command: str, workdir: str, env: dict[str, str], uid: int | None) -> None:
         """``uid``: the user; None: the agent's own. Raises ``OSError``, ``ValueError``."""
         shell = ["/bin/sh", "-c", command]
+        self.is_ending = False
         self.process = subprocess.Popen(
             shell if uid is None else as_user(uid, RUN, *shell),
             cwd=workdir,
@@ -42,16 +44,32 @@ class Child:
         pipe.close()
 
     def signal(self, number: int) -> None:
+        self.is_ending = number == signal.SIGTERM
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
 
     def ended(self) -> int | None:
-        """The code of a process that has ended since the last look, else None."""
+        """The code of a process that has ended since the last look, else None.
+
+        Asked to end, the shell ends at once, and what it has started may still be saving: that is waited for.
+        """
         code = self.process.poll() if self.process is not None else None
-        if code is not None:
-            self.process = None
+        if code is None or (self.is_ending and self.has_company()):
+            return None
+        self.process = None
         return code
+
+    def has_company(self) -> bool:
+        """Whether others of the process's group live."""
+        assert self.process is not None
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError, ValueError):  # gone meanwhile
+                with open(f"/proc/{pid}/stat", "rb") as file:
+                    state, _, group = file.read().rpartition(b")")[2].split()[:3]
+                if int(group) == self.process.pid and state not in (b"Z", b"X"):
+                    return True
+        return False
 
     def drain(self) -> None:
         """Give what it wrote last a moment to arrive."""

@@ -62,9 +62,13 @@ def is_being_written(paths: set[str], uid: int | None = None) -> bool:
         return is_open_for_writing(paths)
     # In most containers root does not see the open files of other users: their owner looks.
     look = subprocess.run(
-        as_user(uid, LOOK), input="\0".join(paths), capture_output=True, text=True, timeout=LOOK_TIMEOUT_S, check=False
+        as_user(uid, LOOK),
+        input=os.fsencode("\0".join(paths)),  # names need not be text
+        capture_output=True,
+        timeout=LOOK_TIMEOUT_S,
+        check=False,
     )
-    return look.stdout == "True"
+    return look.stdout == b"True"
 
 
 def is_open_for_writing(paths: set[str]) -> bool:
@@ -86,5 +90,5 @@ LOOK = (
     "import os,sys\n"
     + inspect.getsource(is_open_for_writing)
     + BECOME
-    + ("sys.stdout.write(str(is_open_for_writing(set(sys.stdin.read().split(chr(0))))))\n")
+    + ("sys.stdout.write(str(is_open_for_writing(set(os.fsdecode(sys.stdin.buffer.read()).split(chr(0))))))\n")
 )

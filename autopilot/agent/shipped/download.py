@@ -51,7 +51,9 @@ class Download:
         self.keys: dict[int, str] = {}  # of its parts, as seen from the job
 
     def fetch(self, restore: dict[str, Any]) -> bool:
-        """Whether it was fetched: not if it or a newer one is here. Raises ``Corrupt``, ``OSError``."""
+        """Whether all of it was fetched, and checked, just now: not if it or a newer one is here, nor where an earlier
+        try had brought some of it, in which a crash of the host may have left holes. Raises ``Corrupt``, ``OSError``.
+        """
         meta, parts = read_manifest(self.web.get(restore["manifest_url"]), restore["lease"])
         self.stored.close(restore["lease"], meta["n"], [[*content(part), *part["stored"]] for part in parts])
         self.keys = {i: part["stored"].key for i, part in enumerate(parts)}
@@ -62,6 +64,7 @@ class Download:
         entries, slices = read_index(index, [part["size"] for part in parts[1:]])
         checked(entries)
         done = self.begin(parts[0]["sha256"], entries)
+        is_fresh = not done
         local = {content(part): (record, i) for record in here for i, part in enumerate(record["parts"])}
 
         halves: dict[int, PartWriter | Memory] = {}
@@ -88,7 +91,7 @@ class Download:
             "parts": parts[1:],
         }
         self.snapshots.commit(record, self.scratch)
-        return True
+        return is_fresh
 
     def begin(self, index_sha256: str, entries: list[Any]) -> list[int]:
         """The parts of it that an earlier try has brought."""

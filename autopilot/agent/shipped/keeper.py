@@ -75,11 +75,7 @@ class Keeper:
         head = {"run_epoch": run_epoch, "n": self.next_number(), "step": step}
         meta = {**head, "uploaded": False, "mlflow_run": mlflow_run}
         self.snapshots.job_uid = self.job_uid
-        if (
-            take
-            and whole_at
-            and any(each.entry.mtime_ns > whole_at for each in scan(path) if each.entry.kind == "file")
-        ):
+        if take and whole_at and self.is_newer(path, whole_at):
             if not final:
                 raise Moved("the job is writing its next checkpoint")
             take = False
@@ -95,6 +91,12 @@ class Keeper:
                     "save_s": (taken_at - began_at) * self.speed,
                     "upload_s": (time.monotonic() - taken_at) * self.speed,
                 }
+
+    def is_newer(self, path: str, whole_at: int) -> bool:
+        """Whether a file was written after the job's word; what was restored bears the times of another machine."""
+        known = {tuple(identity) for identity in self.seen or ()}
+        files = (each for each in scan(path) if each.entry.kind == "file" and each.entry.mtime_ns > whole_at)
+        return any(tuple(each.identity) not in known for each in files)
 
     def warn_of_links(self, path: Any) -> None:
         with contextlib.suppress(OSError):  # it moves: the next time will do
@@ -166,7 +168,7 @@ class Keeper:
     # -- from the store
 
     def prefetch(self) -> bool:
-        """Whether the checkpoint of the orders had to be fetched, and was."""
+        """Whether all of the checkpoint of the orders was fetched, and checked, just now."""
         restore = self.restore_orders()
         if restore is None:
             return False

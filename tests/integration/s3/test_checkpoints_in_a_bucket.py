@@ -199,6 +199,28 @@ async def test_a_download_goes_on_where_it_was_cut_off(
     assert content(other.files) == content(machine.files)
 
 
+async def test_holes_that_a_crash_left_in_a_download_are_found(
+    s3: S3Server, machine: Machine, another: Callable[[str], Machine]
+) -> None:
+    """The note that a part is here may outlive a power cut that its bytes did not."""
+    await machine.checkpoint()
+    await machine.verify()
+    other = another("b")
+    other.newest = machine.newest
+    s3.trouble.only, s3.trouble.refuse = "part-5", {500: 1000}
+    with pytest.raises(OSError, match="500"):
+        await other.restore()
+    s3.trouble.refuse = {}
+    for file in (other.disk / "snapshots/fetching").rglob("*"):
+        if file.is_file():
+            file.write_bytes(bytes(file.stat().st_size))
+    other.reboot()
+    with pytest.raises(Corrupt):
+        await other.restore()
+    await other.restore()
+    assert content(other.files) == content(machine.files)
+
+
 @pytest.mark.parametrize("harm", ["truncated", "wrong byte", "longer", "gone"])
 async def test_a_harmed_part_is_no_checkpoint_and_never_named_again(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine], harm: str

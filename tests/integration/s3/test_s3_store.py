@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from autopilot.blobs import bucket
 from autopilot.blobs import probe as probing
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
@@ -154,3 +155,14 @@ async def test_doctor_tries_the_bucket_that_is_configured(s3: S3Server, tmp_path
     assert (check.ok, "cannot write" in check.detail) == (False, True)
     key.unlink()
     assert (await doctor.check_mailbox(Settings(blobs=blobs))).ok is False
+
+
+async def test_a_part_is_read_however_slow_the_line_is(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bucket, "REQUEST_TIMEOUT_S", 1.0)
+    data = os.urandom(3_000_000)
+    await s3.store().put("part", data)
+    s3.trouble.bytes_per_s = 1_500_000
+    assert await s3.store().sha256("part") == hashlib.sha256(data).hexdigest()
+    s3.trouble.bytes_per_s = 1_000
+    with pytest.raises(BlobUnavailable):
+        await s3.store().sha256("part")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from keepers import JOB, Machine, content
@@ -16,6 +17,7 @@ from keepers import JOB, Machine, content
 from autopilot.agent.shipped import squeeze, transfer
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.tree import Corrupt
+from autopilot.agent.shipped.web import Web
 from autopilot.agent.unpack import unpack
 from autopilot.ports.checkpoints import keep_verified
 from tests.s3_server import BUCKET, S3Server
@@ -75,6 +77,21 @@ async def test_less_is_sent_and_all_comes_back(s3: S3Server, machine: Machine, t
     target.mkdir()
     root = unpack(manifest.parts, lambda i: (s3.root / BUCKET / keys[i]).open("rb"), target)
     assert content(root) == {name: data for name, data in content(machine.files).items() if name != "state.json"}
+
+
+async def test_parts_are_sent_block_by_block(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timeout counts for one write: of the whole part at once, only a fast line would get it through in time."""
+    send, in_one_piece = Web.send, list[int]()
+
+    def noted(self: Web, url: str, body: Callable[[], Any], size: int, within_s: float | None = None) -> None:
+        if not hasattr(body(), "read"):
+            in_one_piece.append(size)
+        send(self, url, body, size, within_s)
+
+    monkeypatch.setattr(Web, "send", noted)
+    machine.keeper.squeezes = True
+    assert await machine.checkpoint() < 2.8 * PART
+    assert max(in_one_piece, default=0) < 10_000
 
 
 async def test_an_upload_that_was_cut_off_goes_on(s3: S3Server, machine: Machine) -> None:

@@ -22,7 +22,9 @@ from autopilot.domain.errors import UserError
 from autopilot.ports.clock import SystemClock
 from autopilot.ports.store import EventRecord
 from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.service.leadership import INSTALL_ID_NOTE
 from autopilot.service.wiring import Daemon, daemon
+from autopilot.store.database import open_store
 from tests.acceptance.stage import job_text
 
 GOOD = job_text(300)
@@ -39,13 +41,18 @@ class Served:
             return answer.status, await answer.json(content_type=None)
 
 
+def a_key(directory: Path) -> Path:
+    key = directory / "key"
+    key.touch(mode=0o600)
+    key.write_text("sandbox-key")
+    return key
+
+
 @pytest.fixture
 async def served() -> AsyncIterator[Served]:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
-        key = root / "key"
-        key.touch(mode=0o600)
-        key.write_text("sandbox-key")
+        key = a_key(root)
         config = SandboxConfig(state_dir=root / "market", real_processes=False)
         async with running_sandbox(config, SystemClock()) as sandbox:
             settings = Settings(
@@ -74,6 +81,27 @@ async def test_a_second_daemon_does_not_take_the_socket_of_one_that_answers(serv
         async with daemon(other):
             pass
     assert (await served.call("GET", "/v1/status"))[0] == 200
+
+
+@pytest.mark.parametrize("noted", ["fromxpgs", None])
+async def test_a_ledger_that_was_on_a_server_keeps_the_id_of_its_machines_labels(noted: str | None) -> None:
+    with tempfile.TemporaryDirectory(prefix="ap-") as name:
+        root = Path(name)
+        settings = Settings(
+            state_dir=root / "state",
+            api={"socket": root / "run" / "s"},
+            providers={"vastai": {"base_url": "http://127.0.0.1:9", "api_key_file": a_key(root)}},
+        )
+        store = await open_store(settings.ledger_url)
+        if noted is not None:
+            async with store.transaction() as work:
+                await work.set_note(INSTALL_ID_NOTE, noted)
+        await store.close()
+        async with daemon(settings) as joined:
+            found = joined.engine.config.install_id
+        own = (root / "state/install-id").read_text().strip()
+    assert found == (noted or own)
+    assert own != noted
 
 
 async def test_who_changes_something_is_logged_by_uid(served: Served) -> None:

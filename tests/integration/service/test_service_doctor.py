@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import tempfile
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +13,7 @@ from autopilot.config import paths
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.service import doctor
 from autopilot.service.doctor import Check, run
+from tests.permissions import kept_out
 from tests.pg import PostgresServer
 
 
@@ -52,6 +55,32 @@ def test_a_ledger_of_a_newer_program(
     check = ledger_check(postgres_url, monkeypatch)
     assert check.ok is False
     assert "9999 of a newer autopilot" in check.detail
+
+
+def daemon_check(socket_path: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(socket_path))
+    return doctor._daemon()
+
+
+def test_a_daemon_whose_socket_may_not_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = tmp_path / "run"
+    closed.mkdir()
+    assert daemon_check(closed / "s", monkeypatch).detail == "not running"
+    with kept_out(closed):
+        check = daemon_check(closed / "s", monkeypatch)
+    assert (check.ok, check.detail) == (None, f"{closed / 's'} may not be looked at")
+    assert check.hint == "join its group: sudo usermod -aG autopilot $USER"
+
+
+def test_only_a_socket_is_a_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(prefix="ap-") as name, socket.socket(socket.AF_UNIX) as listening:
+        path = Path(name) / "s"
+        path.touch()
+        assert daemon_check(path, monkeypatch).detail == "not running"
+        path.unlink()
+        listening.bind(str(path))
+        check = daemon_check(path, monkeypatch)
+    assert (check.ok, check.detail) == (True, f"its socket is {path}")
 
 
 def whose_state() -> list[Check]:

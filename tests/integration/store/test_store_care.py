@@ -31,6 +31,7 @@ from autopilot.store.health import examine
 from autopilot.store.leader import leading
 from autopilot.store.schema import REVISION
 from autopilot.store.transfer import TABLES, Fingerprint, fingerprints
+from tests.permissions import kept_out
 from tests.pg import PostgresServer
 from tests.store_records import START, a_checkpoint, a_job, a_lease, an_entry
 
@@ -160,6 +161,35 @@ async def test_a_backup_is_the_ledger_of_one_moment_while_it_is_written(url: str
     assert {each.ok for each in await examine(str(file))} == {True}
     with pytest.raises(UserError, match="there already"):
         await care.back_up(url, file)
+
+
+@pytest.mark.parametrize("name", ["led#ger.db", "led?ger.db", "a?mode=memory#b.db", "50%20 ü.db"])
+async def test_a_backup_is_of_the_ledger_whatever_its_file_is_called(tmp_path: Path, name: str) -> None:
+    path, file = tmp_path / name, tmp_path / "backup.db"
+    await (await open_store(str(path))).close()
+    execute(str(path), None, "INSERT INTO notes (key, value) VALUES ('key', 'value')")
+    await care.back_up(str(path), file)
+    assert execute(str(file), None, "SELECT key, value FROM notes") == [("key", "value")]
+    assert {each.ok for each in await examine(str(file))} == {True}
+    assert all(left.startswith((name, "backup.db")) for left in os.listdir(tmp_path))
+
+
+async def test_a_ledger_that_may_not_be_looked_at_is_no_missing_one(tmp_path: Path) -> None:
+    path, file = tmp_path / "closed/ledger.db", tmp_path / "backup.db"
+    path.parent.mkdir()
+    await (await open_store(str(path))).close()
+    with kept_out(path.parent):
+        (found,) = await examine(str(path))
+        with pytest.raises(UserError, match=f"the ledger {path} cannot be read: Permission denied"):
+            await care.move(str(path), str(tmp_path / "other.db"))
+        with pytest.raises(UserError, match=f"the ledger {path} cannot be read"):
+            async with care.ledger_as_it_is(str(path)):
+                pytest.fail("read what may not be looked at")
+        with pytest.raises(UserError, match=f"{path.parent}/backup.db cannot be written: Permission denied"):
+            await care.back_up(str(path), path.parent / "backup.db")
+    assert (found.name, found.ok, found.detail) == ("database", False, f"{path}: Permission denied")
+    assert found.hint == "run it as the daemon's user, or with sudo"
+    assert not file.exists()
 
 
 async def test_a_backup_that_fails_leaves_no_file(url: str, tmp_path: Path) -> None:
@@ -304,8 +334,9 @@ async def leads(url: str) -> None:
         pass
 
 
-def execute(url: str, server: PostgresServer, statement: str) -> list[Any]:
-    if "://" in url:
+def execute(url: str, server: PostgresServer | None, statement: str) -> list[Any]:
+    """``server``: None where the ledger is a file."""
+    if server is not None and "://" in url:
         return server.execute(statement, url.partition("@/")[2].partition("?")[0])
     with sqlite3.connect(url) as connection:
         return connection.execute(statement).fetchall()

@@ -10,8 +10,9 @@ import pytest
 
 from autopilot.domain.errors import UserError
 from autopilot.ports.store import LeadershipLost, StoreUnavailable
-from autopilot.service.leadership import shared_install_id
+from autopilot.service.leadership import INSTALL_ID_NOTE, id_from_a_server, shared_install_id
 from autopilot.store import leader
+from autopilot.store.database import SqlStore
 from autopilot.store.leader import Lead, SharedLead, leading, set_apart
 from tests.pg import PostgresServer
 
@@ -189,6 +190,13 @@ async def test_all_daemons_on_one_server_share_an_identity_and_a_copy_has_none(
     async with leading(postgres_server.url(copy), on_standby=print) as lead:
         with pytest.raises(UserError, match="a copy of another"):
             await shared_install_id(lead.store, "first111", shared(lead).home)
+
+
+async def test_a_file_says_the_id_that_it_had_on_a_server(store: SqlStore) -> None:
+    assert await id_from_a_server(store) is None
+    async with store.transaction() as work:
+        await work.set_note(INSTALL_ID_NOTE, "first222")
+    assert await id_from_a_server(store) == "first222"
 
 
 async def test_a_server_that_is_not_there_is_told_at_once(private_postgres: PostgresServer) -> None:

@@ -5,16 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
-from autopilot.api.budget import burning, lasts
+from autopilot.api.budget import budget, burning, lasts
 from autopilot.api.prices import prices
 from autopilot.api.spend import spend
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.errors import UserError
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import LeaseState
+from autopilot.engine.engine import Engine, EngineConfig
+from autopilot.policy.params import Params
+from autopilot.ports.clock import ManualClock
+from autopilot.ports.ids import UlidIds
 from autopilot.ports.provider import PriceObservation
+from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.store.memory.store import MemoryStore
+from tests.builders import limits
 from tests.store_records import START, a_job, a_lease, an_entry
 
 HOUR = timedelta(hours=1)
@@ -97,6 +106,73 @@ async def test_prices_are_per_gpu_in_steps() -> None:
     assert (fourth["low"], fourth["on_demand"]) == (None, "0.5")
     assert (market["observations"], market["last_low"], market["low"]) == (12, None, "0.05")
     assert (await prices(store, {"gpu": "RTX 4090", "provider": "runpod"}, NOW))["markets"] == []
+
+
+async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, object]:
+    """Of a month with $500 that a machine has drawn on and goes on with: the forecast, and whether it is the limit."""
+    store, clock = MemoryStore(), ManualClock(NOW)
+    lease = a_lease(instance_id="1", acquired_at=NOW)
+    lease = lease.billed_as(InstanceStatus.RUNNING, Decimal(rate), Decimal(0), NOW) if Decimal(rate) else lease
+    async with store.transaction() as work:
+        await work.save(a_job(leases=(replace(lease, last_seen_at=NOW),)))
+        await work.post([an_entry("a", spent, lease=lease)])
+    blobs = LocalBlobStore(tmp_path, b"key", "http://127.0.0.1:1")
+    config = EngineConfig("install1", limits(month=Decimal(500)), Params())
+    engine = Engine(config, {}, store, blobs, PaperBootstrap(blobs), clock, UlidIds(clock))
+    found = (await budget(engine, store, NOW))["account"]
+    return found["forecast_month"], found["forecast_reaches_limit"]
+
+
+@pytest.mark.parametrize(
+    ("spent", "rate", "forecast", "reaches"),
+    [
+        pytest.param("512.34", "0", "512.34", True, id="beyond-it-already"),
+        pytest.param("512.34", "3", "512.34", True, id="beyond-it-already-and-more-is-stopped"),
+        pytest.param("400", "3", "500", True, id="stopped-at-it"),
+        pytest.param("400", "0", "400", False, id="within-it"),
+    ],
+)
+async def test_a_forecast_ends_at_the_limit_and_is_never_below_what_is_spent(
+    tmp_path: Path, spent: str, rate: str, forecast: str, reaches: bool
+) -> None:
+    assert await forecast_of(tmp_path, spent, rate) == (forecast, reaches)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"until": "9999-12-31"},
+        {"month": "9999-12"},
+        {"since": "0001-01-01", "zone": "Europe/Berlin"},
+        {"month": "0001-01", "zone": "Europe/Berlin"},
+        {"since": "1969-12-31"},
+        {"until": "9000-01-01"},
+    ],
+    ids=str,
+)
+async def test_days_at_the_calendar_s_ends_are_refused(store: MemoryStore, query: dict[str, str]) -> None:
+    with pytest.raises(UserError, match=r"not a (day|month)"):
+        await spend(store, query, NOW)
+
+
+async def test_days_near_them_are_not(store: MemoryStore) -> None:
+    for zone in ("Pacific/Kiritimati", "Pacific/Niue"):
+        body = await spend(store, {"since": "1970-01-01", "until": "8999-12-31", "zone": zone}, NOW)
+        assert body["total"] == "4"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"since": "0001-01-01T00:00:00+14:00"},
+        {"until": "9999-12-31T23:59:59-12:00"},
+        {"since": "2026-11-01T00:00:00Z", "until": "9999-12-31T23:59:59-12:00"},
+    ],
+    ids=str,
+)
+async def test_prices_at_the_calendar_s_ends_are_refused(query: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="not a duration"):
+        await prices(MemoryStore(), {"gpu": "RTX 4090"} | query, NOW)
 
 
 def test_how_long_money_lasts() -> None:

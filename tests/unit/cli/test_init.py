@@ -52,6 +52,20 @@ def test_the_daemon_reads_what_init_wrote(
     assert "secret-key" not in out + err
 
 
+def test_under_a_strict_umask_the_system_s_daemon_reads_the_limits_and_nobody_the_key(
+    home: Path, key_file: Path
+) -> None:
+    old_mask = os.umask(0o077)
+    try:
+        assert run(["init", "--system", "--vast-key-file", str(key_file)]) == 0
+    finally:
+        os.umask(old_mask)
+    directory = home / "etc"
+    written = [directory, directory / "autopilot.toml", directory / "credentials"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o755, 0o644, 0o700]
+    assert stat.S_IMODE((directory / "credentials/vastai_api_key").stat().st_mode) == 0o600
+
+
 def test_a_new_key_by_force_leaves_the_limits_alone(
     home: Path, key_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from autopilot.config import paths
 from autopilot.config.settings import load_settings
 from autopilot.domain.errors import UserError
+from tests.permissions import kept_out
 
 
 @pytest.mark.parametrize(
@@ -51,9 +52,26 @@ def test_a_broken_file_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
         paths.client_socket()
 
 
-def test_a_system_socket_that_may_not_be_looked_at_is_the_daemon_s_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forbidden(self: Path, **options: bool) -> bool:
-        raise PermissionError
+def test_a_system_socket_that_may_not_be_looked_at_is_the_daemon_s_to_refuse(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = home / "run/system.sock"
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", system)
+    system.parent.mkdir()
+    home.chmod(0o755)
+    assert paths.client_socket() != system
+    with kept_out(system.parent):
+        assert paths.client_socket() == system
 
-    monkeypatch.setattr(Path, "exists", forbidden)
-    assert paths._may_exist(paths.SYSTEM_SOCKET)
+
+def test_an_own_socket_that_may_not_be_looked_at_leaves_the_system_s(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, state = home / "system.sock", home / "state"
+    system.touch()
+    state.mkdir()
+    home.chmod(0o755)
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", system)
+    monkeypatch.setenv("AUTOPILOT_STATE_DIR", str(state))
+    with kept_out(state):
+        assert paths.client_socket() == system

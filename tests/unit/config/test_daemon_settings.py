@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.config import paths
 from autopilot.config.settings import ProviderSettings, Settings, load_settings
 from autopilot.domain.errors import UserError
+from tests.permissions import kept_out
 
 
 def write(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -43,6 +45,17 @@ def test_a_named_file_that_does_not_exist_is_refused(home: Path, monkeypatch: py
     assert "no such configuration file" in refusal(home / "gone.toml")
     monkeypatch.setenv("AUTOPILOT_CONFIG", str(home / "gone.toml"))
     assert "gone.toml" in refusal()
+
+
+def test_a_file_that_may_not_be_looked_at_is_not_left_out(home: Path) -> None:
+    config = write(home / "etc/autopilot.toml", '[limits]\nmonth = "$20"\n')
+    home.chmod(0o755)
+    assert load_settings().limits.month == 20
+    with kept_out(config.parent):
+        assert paths.config_files() == [config]
+        assert refusal().startswith(f"cannot read the configuration file {config}: Permission denied")
+    config.unlink()
+    assert paths.config_files() == []
 
 
 def test_places_follow_the_service_manager_then_xdg_then_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,6 +197,33 @@ def test_an_emulator_may_be_anywhere(url: str) -> None:
 def test_a_socket_path_that_the_system_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOPILOT_API__SOCKET", "/tmp/" + "x" * 120)
     assert "longer than 107 bytes" in refusal()
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"PERMIT__TTL": "60s"}, "permit.ttl is 60 s: with a tick every 15 s machines need at least 180 s"),
+        ({"PERMIT__TTL": "179s"}, "at least 180 s (raise permit.ttl, or lower engine.tick_s)"),
+        ({"ENGINE__TICK_S": "1200"}, "permit.ttl is 900 s: with a tick every 1200 s machines need at least 4800 s"),
+        ({"ENGINE__TICK_S": "60", "PERMIT__TTL": "200s"}, "with a tick every 60 s machines need at least 240 s"),
+    ],
+)
+def test_a_permit_that_ends_before_it_is_renewed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], message: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"AUTOPILOT_{name}", value)
+    assert message in refusal()
+
+
+@pytest.mark.parametrize("variables", [{}, {"PERMIT__TTL": "180s"}, {"ENGINE__TICK_S": "225"}])
+def test_a_permit_that_outlasts_its_renewals_is_good(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"AUTOPILOT_{name}", value)
+    settings = load_settings()
+    assert settings.permit.ttl.total_seconds() >= 4 * settings.engine.tick_s
 
 
 def test_the_defaults_are_conservative() -> None:

@@ -195,12 +195,26 @@ def with_line(section: str, line: str) -> str:
         (with_line("secrets", "HF = 3"), "secrets.HF: must be a secret's name"),
         (with_line("inputs", '"/etc/x" = "https://h/x"'), "not a file beneath the work directory"),
         (with_line("inputs", '"a/../../x" = "https://h/x"'), "not a file beneath the work directory"),
+        (with_line("inputs", '"." = "https://h/x"'), "inputs..: not a file beneath the work directory"),
+        (with_line("inputs", '"~/x" = "https://h/x"'), "inputs.~/x: not a file beneath the work directory"),
+        (with_line("inputs", '"a/./x" = "https://h/x"'), "not a file beneath the work directory"),
+        (with_line("inputs", '"a//x" = "https://h/x"'), "not a file beneath the work directory"),
+        (with_line("inputs", '"a/" = "https://h/x"'), "not a file beneath the work directory"),
+        (with_line("inputs", '"" = "https://h/x"'), "not a file beneath the work directory"),
+        (
+            with_line("inputs", '"data/x" = "https://h/x"\n"data" = "https://h/y"'),
+            "job.toml:9: inputs.data: is a file here, and the directory of another input",
+        ),
         (with_line("inputs", '"x" = "ftp://h/x"'), "must be an http or https address"),
         (with_line("inputs", '"x" = { url = "https://h/x", bytes = 1 }'), "has url and size"),
         (with_line("inputs", '"x" = { url = "https://h/x", size = 3 }'), "inputs.x.size: not a size"),
         (with_line("inputs", '"x" = { url = "https://h/x", size = "2TB" }'), "do not hold inputs"),
         (with_line("outputs", 'paths = "x"'), "outputs.paths: must be a list"),
         (with_line("outputs", 'paths = ["../x"]'), "outputs.paths: must be paths without '..'"),
+        (with_line("outputs", 'paths = ["model", "/root/out"]'), "outputs.paths: must be paths beneath the work"),
+        (with_line("outputs", 'paths = ["~/model"]'), "outputs.paths: must be paths beneath the work directory"),
+        (with_line("outputs", 'paths = ["."]'), 'outputs.paths: must say what in the work directory is kept; "**"'),
+        (with_line("outputs", 'paths = ["model", "./"]'), "outputs.paths: must say what in the work directory"),
         (with_line("work", "progress = {total = 3}"), "work.progress: "),
         (with_line("work", "progress = '(?P<step'"), "work.progress: not a regular expression"),
         (with_line("work", "progress = 'step'"), "have a group like"),
@@ -245,11 +259,13 @@ def with_line(section: str, line: str) -> str:
         ('workdir = "/../etc"\n' + SMALLEST, "workdir: must be an absolute path"),
         (with_line("checkpoint", 'path = "../secrets"'), "checkpoint.path: must be a path without '..'"),
         (with_line("checkpoint", 'path = "a/.."'), "checkpoint.path: must be a path without '..'"),
+        (with_line("checkpoint", 'path = "~/ckpt"'), "checkpoint.path: must be a path without '..', and without ~"),
         (with_line("checkpoint", 'path = ""'), "checkpoint.path: must not be empty"),
         (with_line("env", "N = 3"), "env.N: must be text in quotes"),
         (with_line("env", '"A B" = "3"'), "not the name of an environment variable"),
         (with_line("env", 'autopilot_root = "3"'), "are autopilot's own"),
         (with_line("env", 'A = "a\\u0000b"'), "must not hold a zero byte"),
+        (with_line("env", 'HF = "x"\n[secrets]\nHF = "hf"'), "job.toml:10: HF is in [env] as well (keep one of them)"),
         # deadlines
         (with_line("deadline", 'within = "3h"'), "a deadline needs an estimate of the work"),
         (WORK + "at = 2026-01-01T11:00:00Z", "job.toml:9: the deadline was 1h 00m ago"),
@@ -303,6 +319,16 @@ def test_nor_where_the_work_directory_is_the_standard_one() -> None:
 @pytest.mark.parametrize("path", ["ckpt", "./ckpt", ".ckpt", "/workspace/ckpt", "/workspace2", "/models"])
 def test_a_checkpoint_inside_the_work_directory_or_elsewhere_is_good(path: str) -> None:
     assert parse(with_line("checkpoint", f'path = "{path}"')).checkpoint_path == path
+
+
+@pytest.mark.parametrize("path", ["**", "*.json", "./model", "model/", "a~b", "out/~x", ".cache"])
+def test_outputs_beneath_the_work_directory_are_good(path: str) -> None:
+    assert parse(with_line("outputs", f'paths = ["{path}"]')).outputs == (path,)
+
+
+def test_inputs_whose_names_only_begin_alike_are_good() -> None:
+    lines = '"data" = "https://h/a"\n"data.bin" = "https://h/b"\n"data2/x" = "https://h/c"\n".a/~x" = "https://h/d"'
+    assert [path for path, _ in parse(with_line("inputs", lines)).inputs] == ["data", "data.bin", "data2/x", ".a/~x"]
 
 
 def test_keys_under_the_wrong_head_are_found_out() -> None:

@@ -1,8 +1,13 @@
-"""Lines of keys in TOML, for error messages."""
+"""Lines of keys in TOML, for error messages, and text that cannot be read at all."""
 
 from __future__ import annotations
 
+from decimal import Decimal
+
+import pytest
+
 from autopilot.config.toml_document import nearest, read_toml
+from autopilot.domain.errors import UserError
 
 TEXT = '''\
 a = 1
@@ -41,3 +46,24 @@ def test_what_has_no_line_is_placed_at_the_nearest_table() -> None:
 def test_the_nearest_word_is_offered_or_all() -> None:
     assert nearest("buget", ["budget", "deadline"]) == 'did you mean "budget"?'
     assert nearest("zzz", ["b", "a"]) == "known here: a, b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("x = " + "[" * 2_000 + "]" * 2_000, id="brackets"),
+        pytest.param("x = " + "[" * 2_000, id="brackets-left-open"),
+        pytest.param("x = 1e99999999999999999999999", id="exponent"),
+        pytest.param("x = " + "9" * 5_000, id="digits"),
+        pytest.param("x = '\ud800'", id="half-a-character"),
+        pytest.param("# \udcff\n", id="half-a-character-in-a-comment"),
+    ],
+)
+def test_what_no_reader_can_take_in_is_a_user_s_error(text: str) -> None:
+    with pytest.raises(UserError, match=r"^f\.toml: nothing that can be read"):
+        read_toml(text, "f.toml")
+
+
+def test_what_is_merely_large_is_read() -> None:
+    document = read_toml("x = " + "[" * 50 + "]" * 50 + "\ny = 1e300\nz = " + "9" * 300, "f.toml")
+    assert (document.values["y"], document.values["z"]) == (Decimal("1e300"), 10**300 - 1)

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from autopilot.domain.errors import UserError
-from autopilot.domain.time import parse_duration, show_duration, split_by_day, utc_day
+from autopilot.domain.time import known_year, month_bounds, parse_duration, show_duration, split_by_day, utc_day
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,17 @@ def test_days_are_utc_whatever_the_zone_of_the_instant() -> None:
         date(2026, 11, 20),
         date(2026, 11, 21),
     ]
+
+
+@pytest.mark.parametrize("month", ["9999-12", "9000-01", "0001-01", "1969-12", "2026-13", "2026-1", ""])
+def test_what_is_no_month_that_can_be_asked_for_is_the_users_error(month: str) -> None:
+    with pytest.raises(UserError, match="not a month"):
+        month_bounds(month)
+
+
+def test_years_that_are_known() -> None:
+    assert month_bounds("8999-12") == (date(8999, 12, 1), date(9000, 1, 1))
+    assert known_year(date(1970, 1, 1)) == date(1970, 1, 1)
+    for day in (date.min, date(1969, 12, 31), date(9000, 1, 1), date.max):
+        with pytest.raises(ValueError, match="out of range"):
+            known_year(day)

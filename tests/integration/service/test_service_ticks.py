@@ -1,0 +1,35 @@
+"""Ticks go on whatever becomes of the wall clock, by which the scheduler goes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from autopilot.service.main import _tick_until
+
+
+@dataclass
+class Counting:
+    """As much of a daemon as ticks need; nobody wakes it."""
+
+    stopping: asyncio.Event
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: asyncio.Event = field(default_factory=asyncio.Event)
+    ticks: int = 0
+
+    @property
+    def engine(self) -> Counting:
+        return self
+
+    async def tick(self) -> None:
+        self.ticks += 1
+        if self.ticks == 3:
+            self.stopping.set()
+
+
+async def test_a_scheduler_that_never_wakes_it_does_not_keep_it_from_ticking() -> None:
+    stopping = asyncio.Event()
+    running = Counting(stopping)
+    await asyncio.wait_for(_tick_until(stopping, cast(Any, running), 0.01), 20)
+    assert running.ticks == 3

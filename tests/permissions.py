@@ -1,0 +1,25 @@
+"""A directory that may not be entered, also where the tests run as root."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NOBODY = 65534
+
+
+@contextmanager
+def kept_out(directory: Path) -> Iterator[None]:
+    """Nothing beneath ``directory`` can be looked at, for as long as this lasts; root is nobody then."""
+    was_root = os.geteuid() == 0
+    directory.chmod(0)
+    try:
+        if was_root:
+            os.seteuid(NOBODY)
+        yield
+    finally:
+        if was_root:
+            os.seteuid(0)
+        directory.chmod(0o700)

@@ -1,0 +1,75 @@
+"""The job's process, asked to end: what its shell has started may still be saving."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from autopilot.agent.shipped.child import Child
+
+TOKEN = "0123456789abcdef"
+SAVER = """
+import os, signal, sys
+def save(*_):
+    open("asked", "w").close()
+    open("go", "rb").read()
+    open("saved", "w").write("whole")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("ready", "w").close()
+while True:
+    signal.pause()
+"""
+
+
+def eventually(look: Callable[[], object]) -> object:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if answer := look():
+            return answer
+        time.sleep(0.01)
+    raise AssertionError("it did not come about")
+
+
+def started(directory: Path) -> Child:
+    (directory / "saver.py").write_text(SAVER)
+    os.mkfifo(directory / "go")
+    child = Child(TOKEN, lambda _: None)
+    # As a job file says it: no exec, so that a shell stands between.
+    child.start("run", f'"{sys.executable}" saver.py\necho done', str(directory), dict(os.environ), None)
+    eventually((directory / "ready").exists)
+    return child
+
+
+def test_a_job_behind_its_shell_has_the_time_to_save(tmp_path: Path) -> None:
+    child = started(tmp_path)
+    child.signal(signal.SIGTERM)
+    eventually((tmp_path / "asked").exists)
+    assert child.process is not None
+    eventually(lambda: child.process is not None and child.process.poll() is not None)
+    assert child.ended() is None
+    (tmp_path / "go").write_bytes(b"")
+    assert eventually(lambda: child.ended()) == -signal.SIGTERM
+    assert (tmp_path / "saved").read_text() == "whole"
+
+
+def test_once_killed_it_has_ended(tmp_path: Path) -> None:
+    child = started(tmp_path)
+    child.signal(signal.SIGTERM)
+    eventually((tmp_path / "asked").exists)
+    child.signal(signal.SIGKILL)
+    assert eventually(lambda: child.ended()) in (-signal.SIGTERM, -signal.SIGKILL)
+    assert not (tmp_path / "saved").exists()
+
+
+def test_a_shell_that_ends_by_itself_waits_for_nobody(tmp_path: Path) -> None:
+    child = Child(TOKEN, lambda _: None)
+    child.start("run", "sleep 1000 & exit 3", str(tmp_path), dict(os.environ), None)
+    try:
+        assert eventually(lambda: child.ended()) == 3
+    finally:
+        child.sweep("run")

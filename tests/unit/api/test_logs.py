@@ -1,0 +1,71 @@
+"""What a job printed, chunk by chunk: each request reads what is new and nothing before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from autopilot.api.jobs import LOG_CHUNKS_PER_ANSWER, Jobs
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.lease import LeaseState
+from autopilot.ports.mailbox import log_key, parse_log_key
+from autopilot.store.memory.store import MemoryStore
+from tests.store_records import a_job, a_lease
+
+
+class Counting(LocalBlobStore):
+    asked = 0
+
+    async def get(self, key: str) -> bytes | None:
+        self.asked += 1
+        return await super().get(key)
+
+    async def size(self, key: str) -> int | None:
+        self.asked += 1
+        return await super().size(key)
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Counting:
+    return Counting(tmp_path, b"key", "http://localhost")
+
+
+@pytest.fixture
+async def jobs(blobs: Counting) -> Jobs:
+    """Two machines: two boots of one, with 260 chunks and one, and 5 of another."""
+    store, nothing = MemoryStore(), cast(Any, None)
+    first, second = (
+        a_lease("lease-1", agent_boot=2, state=LeaseState.GONE),
+        a_lease("lease-2", label="y", instance_id="2", agent_boot=1),
+    )
+    async with store.transaction() as work:
+        await work.save(a_job(leases=(first, second)))
+    for lease, boot, count in (("lease-1", 1, 260), ("lease-1", 2, 1), ("lease-2", 1, 5)):
+        for n in range(count):
+            await blobs.put(log_key(a_job().id, lease, boot, n), f"{lease}/{boot}/{n}\n".encode())
+    return Jobs(nothing, store, blobs, nothing, nothing, nothing, lambda: None)
+
+
+async def test_all_of_it_comes_once_in_order(jobs: Jobs) -> None:
+    shown, after = list[str](), ""
+    while chunks := (await jobs.logs(a_job().id, after))["chunks"]:
+        assert len(chunks) <= LOG_CHUNKS_PER_ANSWER
+        shown += [chunk["text"].strip() for chunk in chunks]
+        after = chunks[-1]["key"]
+    expected = [f"lease-1/1/{n}" for n in range(260)] + ["lease-1/2/0"] + [f"lease-2/1/{n}" for n in range(5)]
+    assert shown == expected
+
+
+async def test_what_was_read_is_not_asked_for_again(jobs: Jobs, blobs: Counting) -> None:
+    """A bucket takes money and time for each question, and a long job has thousands of chunks."""
+    blobs.asked = 0
+    answer = await jobs.logs(a_job().id, log_key(a_job().id, "lease-2", 1, 4))
+    assert (answer["chunks"], blobs.asked) == ([], 1)
+
+
+@pytest.mark.parametrize("key", ["", "jobs/other/lease-1/log/1-0", "jobs/x/a/b/log/1-0", "jobs/x/l/log/1-9999999999"])
+def test_only_a_key_of_the_job_s_own_log_is_a_position(key: str) -> None:
+    assert parse_log_key("x", key) is None
+    assert parse_log_key("x", "jobs/x/lease-1/log/2-17") == ("lease-1", 2, 17)

@@ -1,0 +1,45 @@
+"""How the daemon reads the parts of a checkpoint to verify it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.ports.blobs import BlobUnavailable
+from autopilot.ports.checkpoints import verified_manifest
+from autopilot.ports.mailbox import Manifest, Part, manifest_key
+
+
+class Failing(LocalBlobStore):
+    """One part cannot be read; the others take for ever."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, b"key", "http://localhost")
+        self.begun: list[asyncio.Task[object] | None] = []
+        self.both = asyncio.Event()
+
+    async def size(self, key: str) -> int | None:
+        if key.endswith("manifest.json"):
+            return await super().size(key)
+        if key.endswith("part-0"):
+            await self.both.wait()
+            raise BlobUnavailable("503")
+        self.begun.append(asyncio.current_task())
+        if len(self.begun) == 2:
+            self.both.set()
+        await asyncio.Event().wait()
+        return None
+
+
+async def test_once_one_part_cannot_be_read_nobody_reads_the_others(tmp_path: Path) -> None:
+    """Else each new try would add to the reads of the tries before it."""
+    store = Failing(tmp_path)
+    manifest = Manifest(1, 0, tuple(Part(f"part-{i}", 1, "0" * 64) for i in range(3)))
+    await store.put(manifest_key("job", "a", 0), manifest.to_json())
+    with pytest.raises(BlobUnavailable):
+        await verified_manifest(store, "job", "a", 0)
+    await asyncio.sleep(0)
+    assert [task is not None and task.cancelled() for task in store.begun] == [True, True]
