@@ -29,6 +29,8 @@ def fetch_input(url: str, path: str) -> None:
             for block in iter(lambda: response.read(BLOCK_BYTES), b""):
                 file.write(block)
                 received += len(block)
+            file.flush()
+            os.fsync(file.fileno())  # its name stands for all of it, also after a crash of the host
     if coming is not None and received < int(coming):
         raise OSError(f"{url.partition('?')[0]} was cut off after {received} bytes")
     os.replace(scratch, path)
