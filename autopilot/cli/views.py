@@ -136,7 +136,7 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
     rows = [
         (
             text.plain(lease["slot"]),
-            text.plain(lease["state"]) + (f" ({_words(lease['pause_cause'])})" if lease.get("pause_cause") else ""),
+            _state(lease),
             f"{text.plain(lease['provider'])} {text.plain(lease.get('instance_id'))}",
             text.gpu(lease),
             _words(lease["capacity_type"]),
@@ -147,6 +147,14 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
         for lease in leases
     ]
     return table(columns, rows, right=("RATE", "COST", "AGE"))
+
+
+def _state(lease: Row) -> str:
+    """With why it was paused; of a machine whose agent is not at the work itself, what it does."""
+    if lease["state"] == "active" and lease.get("agent_state") != "running":
+        return _words(lease.get("agent_state") or "loading")
+    cause = lease.get("pause_cause")
+    return text.plain(lease["state"]) + (f" ({_words(cause)})" if cause else "")
 
 
 def event_list(events: list[Row]) -> RenderableType:

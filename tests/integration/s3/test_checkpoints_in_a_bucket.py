@@ -179,9 +179,8 @@ async def test_an_abandoned_upload_is_the_base_of_the_next(s3: S3Server, machine
     assert len({key for part in manifest.parts for key in [part.key]}) == len(manifest.parts)
 
 
-async def test_a_download_goes_on_where_it_was_cut_off(
-    s3: S3Server, machine: Machine, another: Callable[[str], Machine]
-) -> None:
+async def with_a_download_cut_off(s3: S3Server, machine: Machine, another: Callable[[str], Machine]) -> Machine:
+    """A second machine that has fetched the first one's checkpoint but for one part, which is refused."""
     await machine.checkpoint()
     await machine.verify()
     other = another("b")
@@ -189,6 +188,13 @@ async def test_a_download_goes_on_where_it_was_cut_off(
     s3.trouble.only, s3.trouble.refuse = "part-5", {500: 1000}
     with pytest.raises(OSError, match="500"):
         await other.restore()
+    return other
+
+
+async def test_a_download_goes_on_where_it_was_cut_off(
+    s3: S3Server, machine: Machine, another: Callable[[str], Machine]
+) -> None:
+    other = await with_a_download_cut_off(s3, machine, another)
     assert not other.files.exists()
     seen = len(s3.trouble.seen)
     s3.trouble.refuse = {}
@@ -203,13 +209,7 @@ async def test_holes_that_a_crash_left_in_a_download_are_found(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:
     """The note that a part is here may outlive a power cut that its bytes did not."""
-    await machine.checkpoint()
-    await machine.verify()
-    other = another("b")
-    other.newest = machine.newest
-    s3.trouble.only, s3.trouble.refuse = "part-5", {500: 1000}
-    with pytest.raises(OSError, match="500"):
-        await other.restore()
+    other = await with_a_download_cut_off(s3, machine, another)
     s3.trouble.refuse = {}
     for file in (other.disk / "snapshots/fetching").rglob("*"):
         if file.is_file():

@@ -82,6 +82,21 @@ def test_show(daemon: Daemon, capsys: Capture) -> None:
     assert max(map(len, out.splitlines())) <= 80
 
 
+@pytest.mark.parametrize(
+    ("agent", "shown"),
+    [("running", "active vastai"), ("setting_up", "setting up vastai"), ("", "loading vastai")],
+)
+def test_show_tells_what_a_machine_does_that_is_not_at_work(
+    daemon: Daemon, capsys: Capture, agent: str, shown: str
+) -> None:
+    body = sample("job")
+    body["leases"][1]["agent_state"] = agent
+    daemon.answers["GET /v1/jobs/bert-qa"] = (200, body)
+    out = printed(capsys, "show", "bert-qa")
+    assert f"main {shown} 28105012" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_show_of_a_job_that_has_not_begun(daemon: Daemon, capsys: Capture) -> None:
     daemon.answers["GET /v1/jobs/new"] = (200, {"job": sample("jobs")["jobs"][1]})
     out = printed(capsys, "show", "new")
