@@ -23,6 +23,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import exp
 from typing import Any, cast
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, AuctionShape, Jumps
@@ -31,6 +32,9 @@ SLACK_STEPS = 72
 SPARE_STEPS = 5
 """Beyond the longest work: for set-ups and work that is thrown back."""
 BINS = len(RATIO_EDGES)
+SLACK_DISCOUNT, SLACK_FADES_STEPS = 0.0006, 10.0
+"""Tables make too much of slack where it is scarce and much work is left: what they foretell there is read as less by
+this share for each step of work, and by e times less of it for so many steps of slack."""
 NEVER = 1e6
 """Dollars: the price of a bid that may not be made."""
 
@@ -65,6 +69,8 @@ class AuctionTables:
         self.step_s = shape.floors.step_s
         self.levels = len(shape.floors.typical)
         self.work_steps = _work_steps(shape)
+        self._migrate = shape.migrate_s / self.step_s
+        self._on_demand_step = (shape.on_demand_rate + shape.storage_rate) * self.step_s / 3600
         self.classes = len(shape.floors.cheapest)
         start, on_demand, machines = _induced(shape)
         self.start, self.on_demand = _flat(start), _flat(on_demand)
@@ -108,7 +114,7 @@ class AuctionTables:
         return bisect_left(self.shape.floors.classes, floor)
 
     def levels_row(self, table: memoryview, left: int, work: float, elsewhere: int) -> list[float]:
-        """$ by level, at that many whole steps left and that much work in steps; linear in work."""
+        """$ by level, at that many whole steps left and that much work in steps; linear in work, slack discounted."""
         return self._row(table, left, work, elsewhere * self.levels, self.levels, self.classes * self.levels)
 
     def cost(self, table: memoryview, left: int, work: float, elsewhere: int) -> float:
@@ -122,11 +128,24 @@ class AuctionTables:
         share = min(work - low, 1.0)
         at = (min(max(left - low, 0), SLACK_STEPS) * (self.work_steps + 1) + low) * width + first
         row = cast(list[float], table[at : at + count].tolist())
-        if not share:
+        if share:
+            at = (min(max(left - low - 1, 0), SLACK_STEPS) * (self.work_steps + 1) + low + 1) * width + first
+            above = cast(list[float], table[at : at + count].tolist())
+            row = [a + share * (b - a) for a, b in zip(row, above, strict=True)]
+        if self.shape.shows_running:
             return row
-        at = (min(max(left - low - 1, 0), SLACK_STEPS) * (self.work_steps + 1) + low + 1) * width + first
-        above = cast(list[float], table[at : at + count].tolist())
-        return [a + share * (b - a) for a, b in zip(row, above, strict=True)]
+        discount = SLACK_DISCOUNT * work * exp(-max(left - work, 0.0) / SLACK_FADES_STEPS)
+        # On-demand capacity for all the rest costs what it costs.
+        forced = (work + (0.0 if table is self.on_demand else self._migrate)) * self._on_demand_step
+        return [cost - discount * _at_stake(cost, forced - cost) for cost in row]
+
+
+def _at_stake(cost: float, dearer: float) -> float:
+    """$ that the discount is a share of: the cost or, if that is less, by how much on-demand capacity would cost more.
+
+    Less again where that is several times as dear: there slack is worth what the tables say.
+    """
+    return max(dearer, 0.0) if dearer <= cost else cost * cost / dearer
 
 
 @lru_cache(maxsize=8)

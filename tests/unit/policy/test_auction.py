@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import autopilot.policy.auction_tables as auction_tables_module
 from autopilot.domain.floors import AuctionShape
 from autopilot.policy.auction import Held, Margins, Quotes, Spot, Standing, choice, quotes
 from autopilot.policy.auction_tables import AuctionTables, auction_tables
@@ -53,6 +54,11 @@ def priced(shape: AuctionShape, left_steps: float, work_steps: float, *spots: Sp
     return quotes(auction_tables(shape), standing_now, spots or (Spot("a", 0.2), Spot("b", 0.2)))
 
 
+def seen_in_part(shape: AuctionShape, on_demand_rate: float = 0.4) -> AuctionShape:
+    """A market that does not show the floors of machines that run."""
+    return replace(shape, on_demand_rate=on_demand_rate, ceiling=0.9 * on_demand_rate, shows_running=False)
+
+
 def least(quoted: Quotes) -> float:
     ways = (quoted.on_demand, quoted.release, *quoted.bids)
     return min(way.cost for way in ways)
@@ -63,12 +69,15 @@ def test_a_job_costs_less_than_on_demand_and_more_than_the_calm_floor(shape: Auc
     assert 40 * STEP_H * 0.2 < cost < 42 * STEP_H * (ON_DEMAND + 0.01)
 
 
-@settings(max_examples=40, deadline=None)
-@given(left=st.integers(50, 120), work=st.integers(2, 38))
-def test_more_time_never_costs_more_and_more_work_never_less(shape: AuctionShape, left: int, work: int) -> None:
-    cost = least(priced(shape, left, work))
-    assert least(priced(shape, left + 5, work)) <= cost + 1e-4
-    assert least(priced(shape, left, work + 2)) >= cost - 1e-4
+@settings(max_examples=80, deadline=None)
+@given(left=st.integers(50, 120), work=st.integers(2, 38), in_part=st.booleans())
+def test_more_time_never_costs_more_and_more_work_never_less(
+    shape: AuctionShape, left: int, work: int, in_part: bool
+) -> None:
+    market = seen_in_part(shape) if in_part else shape
+    cost = least(priced(market, left, work))
+    assert least(priced(market, left + 5, work)) <= cost + 1e-4
+    assert least(priced(market, left, work + 2)) >= cost - 1e-4
 
 
 @settings(max_examples=40, deadline=None)
@@ -198,3 +207,23 @@ def test_a_floor_of_nothing_is_not_bid_on(shape: AuctionShape) -> None:
     assert [quote.machine for quote in quoted.bids] == ["b"]
     held = priced(shape, 80, 40, Spot("a", 0.0), held=Held.PAUSED, machine="a", is_set_up=True)
     assert held.keep is not None
+
+
+def test_scarce_slack_counts_for_less_where_a_market_is_seen_in_part(
+    shape: AuctionShape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def discounts(market: AuctionShape) -> dict[int, float]:
+        """Slack in steps → by what share a start is read as cheaper than its table has it."""
+        tables, work = auction_tables(market), 30
+        slacks = (1, 14, 40)
+        read = {slack: tables.cost(tables.start, work + slack, work, 0) for slack in slacks}
+        with monkeypatch.context() as patch:
+            patch.setattr(auction_tables_module, "SLACK_DISCOUNT", 0.0)
+            return {slack: 1 - read[slack] / tables.cost(tables.start, work + slack, work, 0) for slack in slacks}
+
+    of_slack = discounts(seen_in_part(shape))
+    assert of_slack[1] == 0, "on-demand capacity is forced: there is nothing to be mistaken about"
+    assert 0.02 > of_slack[14] > 2 * of_slack[40] > 0
+    dear = discounts(seen_in_part(shape, on_demand_rate=1.6))
+    assert 0 < dear[14] < of_slack[14] / 2
+    assert set(discounts(shape).values()) == {0.0}
