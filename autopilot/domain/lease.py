@@ -261,16 +261,13 @@ def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Deci
     return totals
 
 
-def metered_by_day(
-    spans: Iterable[Span], now: datetime, since: datetime | None = None
-) -> dict[tuple[CostKind, date], Decimal]:
-    """What these spans have cost up to ``now``, of which only from ``since`` on, per kind and UTC day; no traffic."""
+def metered_by_day(spans: Iterable[Span], now: datetime) -> dict[tuple[CostKind, date], Decimal]:
+    """What these spans have cost up to ``now``, per kind and UTC day; no traffic."""
     totals: dict[tuple[CostKind, date], Decimal] = {}
     for span in spans:
         stopped = span.status is InstanceStatus.STOPPED
         disk = CostKind.STORAGE_STOPPED if stopped else CostKind.STORAGE_RUNNING
-        started_at = max(span.started_at, since) if since else span.started_at
-        for day, start, end in split_by_day(started_at, span.ended_at or now):
+        for day, start, end in split_by_day(span.started_at, span.ended_at or now):
             for kind, rate in ((CostKind.COMPUTE, span.rate), (disk, span.storage_rate)):
                 if rate:
                     totals[kind, day] = totals.get((kind, day), ZERO) + accrued(rate, end - start)

@@ -8,20 +8,21 @@ The ledger's entry for it names the line, brings the sum of that kind and day to
 
 Bills lag. One that lacks lines, or is well below what the machine must have cost, counts as unfinished for a day; where
 more than a cent is due, silence alone never takes anything back. Two of our own figures are upper bounds that a lower
-bill may replace at once: traffic, and what was accrued after the market surely still had the machine.
+bill may replace at once: traffic, and what was accrued after the market surely still ran or had the machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from itertools import zip_longest
 
 import structlog
 
 from autopilot.domain.instance import Charge, CostKind
-from autopilot.domain.lease import Lease, metered_by_day
+from autopilot.domain.lease import Lease, Span, metered_by_day
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
 from autopilot.domain.reasons import Reason
@@ -198,17 +199,27 @@ def _certain(
 
 
 def _certainly_due(lease: Lease, estimate: Mapping[KindAndDay, Decimal]) -> dict[KindAndDay, Decimal]:
-    """Our estimate without its upper bounds: no traffic, and nothing after the machine was surely there.
+    """Our estimate without its upper bounds: no traffic, and nothing after the machine surely ran, or was there.
 
-    A list may show a machine for a while after its end, as it may hide one after its beginning.
+    A list may show a machine for a while after its end, as it may hide one after its beginning, and says late that one
+    has stopped or that its host is lost: our clock went on until it did.
     """
     due = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
     if lease.last_seen_at is not None and lease.gone_at is not None:
-        doubtful = metered_by_day(lease.spans, lease.gone_at, since=lease.last_seen_at - VISIBLE_AFTER)
-        for (kind, day), amount in doubtful.items():
+        doubtful = _doubtful(lease.spans, lease.last_seen_at)
+        for (kind, day), amount in metered_by_day(doubtful, lease.gone_at).items():
             key = kind.as_billed, day
             due[key] = max(due.get(key, ZERO) - amount, ZERO)
     return due
+
+
+def _doubtful(spans: Sequence[Span], last_seen_at: datetime) -> Iterator[Span]:
+    """The ends of the spans after which less was billed, and all that lies after the last list that showed it."""
+    for span, following in zip_longest(spans, spans[1:]):
+        since = last_seen_at - VISIBLE_AFTER
+        if following is not None and span.ended_at is not None and following.rate < span.rate:
+            since = min(since, span.ended_at - VISIBLE_AFTER)
+        yield replace(span, started_at=max(span.started_at, since))
 
 
 def _is_believed(due: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, Decimal], waited: timedelta) -> bool:

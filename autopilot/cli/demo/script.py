@@ -40,6 +40,8 @@ def _outbid(theatre: Theatre, lease: Json) -> None:
 
 
 def _displace_and_lose_a_response(theatre: Theatre, lease: Json) -> None:
+    # At the prices of the first act, waiting for better ones would cost about as much as going on elsewhere.
+    _reprice_vast(theatre, 1 / SURGE, but=lease["machine_id"])
     theatre.emu("fault", {"on": "create", "kind": "effect_then_reset", "times": 1})
     theatre.emu("on_demand_arrival", {"instance_id": int(lease["instance_id"])})
 
@@ -70,12 +72,12 @@ ACTS = (
         ("lease.paused", "bid.changed", "lease.resumed"),
     ),
     Act(
-        "an on-demand renter takes the machine, and the answer to the next create is lost",
+        "floors fall again, an on-demand renter takes the machine, and the answer to the next create is lost",
         _displace_and_lose_a_response,
         ("lease.paused", "lease.release_requested", "lease.create_unknown", "lease.adopted", "lease.running"),
     ),
     Act(
-        "the host vanishes for good, vast.ai gets dearer still, and RunPod cheaper",
+        "the host vanishes for good, vast.ai gets dearer, and RunPod cheaper",
         _vanish,
         ("lease.offline", "lease.release_requested", "lease.acquired", "lease.running"),
     ),

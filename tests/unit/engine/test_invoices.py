@@ -229,6 +229,22 @@ def test_a_bill_is_held_against_what_the_machine_must_have_cost_not_against_what
     assert (lost.spent(), found.is_final, found.has_drifted) == (D("0.173"), True, True)
 
 
+@pytest.mark.parametrize("after", [InstanceStatus.OFFLINE, InstanceStatus.STOPPED])
+def test_the_minute_before_a_machine_was_seen_to_run_no_more_may_be_missing_on_the_bill(after: InstanceStatus) -> None:
+    """Five minutes at $0.36 an hour by our clock, the last of which the market may not have had it running."""
+    running = Span(InstanceStatus.RUNNING, D("0.36"), D("0.004"), START, at(300))
+    ended = Span(after, D(0), D(0), at(300), at(460))
+    lease = replace(LEASE, spans=(running, ended), last_seen_at=at(460), gone_at=at(460))
+    accrued = {(COMPUTE, TODAY): "0.03", (DISK, TODAY): "0.0003"}
+    found = Book(accrued, lease).look([charge(COMPUTE, "0.024"), charge(DISK, "0")])
+    assert (found.is_final, found.has_drifted) == (True, False)
+    assert Book(accrued, lease).look([charge(COMPUTE, "0.021"), charge(DISK, "0")]) == Reconciled(), "it surely ran"
+    dearer = replace(running, rate=D("0.40"), started_at=at(300), ended_at=at(460))
+    raised = replace(lease, spans=(running, dearer), last_seen_at=at(520))
+    accrued[COMPUTE, TODAY] = "0.0477"
+    assert Book(accrued, raised).look([charge(COMPUTE, "0.042"), charge(DISK, "0")]) == Reconciled(), "it never stopped"
+
+
 def test_traffic_is_given_back_where_all_that_is_due_rounds_to_nothing() -> None:
     book = Book({(DISK, TODAY): "0.001", (BANDWIDTH, TODAY): "0.20"})
     found = book.look(())
