@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import zip_longest
+from itertools import pairwise
 
 import structlog
 
@@ -214,10 +214,14 @@ def _certainly_due(lease: Lease, estimate: Mapping[KindAndDay, Decimal]) -> dict
 
 
 def _doubtful(spans: Sequence[Span], last_seen_at: datetime) -> Iterator[Span]:
-    """The ends of the spans after which less was billed, and all that lies after the last list that showed it."""
-    for span, following in zip_longest(spans, spans[1:]):
+    """The end of the last span after which less was billed, and all that lies after the last list that showed it.
+
+    Only of the last: a minute for each of many pauses would let a bill pass that lacks a whole stretch.
+    """
+    drops = [span for span, following in pairwise(spans) if following.rate < span.rate]
+    for span in spans:
         since = last_seen_at - VISIBLE_AFTER
-        if following is not None and span.ended_at is not None and following.rate < span.rate:
+        if drops and span is drops[-1] and span.ended_at is not None:
             since = min(since, span.ended_at - VISIBLE_AFTER)
         yield replace(span, started_at=max(span.started_at, since))
 

@@ -239,6 +239,10 @@ def test_the_minute_before_a_machine_was_seen_to_run_no_more_may_be_missing_on_t
     found = Book(accrued, lease).look([charge(COMPUTE, "0.024"), charge(DISK, "0")])
     assert (found.is_final, found.has_drifted) == (True, False)
     assert Book(accrued, lease).look([charge(COMPUTE, "0.021"), charge(DISK, "0")]) == Reconciled(), "it surely ran"
+    again = replace(running, started_at=at(460), ended_at=at(760))
+    twice = replace(lease, spans=(running, ended, again, replace(ended, started_at=at(760), ended_at=at(920))))
+    book = Book(accrued | {(COMPUTE, TODAY): "0.06"}, replace(twice, last_seen_at=at(920), gone_at=at(920)))
+    assert book.look([charge(COMPUTE, "0.048"), charge(DISK, "0")]) == Reconciled(), "a minute in all"
     dearer = replace(running, rate=D("0.40"), started_at=at(300), ended_at=at(460))
     raised = replace(lease, spans=(running, dearer), last_seen_at=at(520))
     accrued[COMPUTE, TODAY] = "0.0477"
