@@ -99,13 +99,14 @@ class SimAgent:
         if found is self._read:
             return
         self._read = found
-        orders = parse_orders(found.data or b"")
+        orders, seq = parse_orders(found.data or b""), self.machine.seq
         if orders is not None and self.machine.orders_received(orders, self.world.now_s):
             url = orders["next_orders_url"]
             self.memory.update(next_orders_url=url, permit_ttl_s=orders["permit_ttl_s"])
             self.urls = [url, self.first_url]
-            if self.machine.expired_since is None:
-                self.box.permit_until_s = self.machine.permit_until
+            if self.machine.expired_since is None and orders["seq"] > seq:
+                # As the daemon gave it, whatever the machine makes of it.
+                self.box.permit_until_s = self.world.now_s + orders["permit_ttl_s"]
 
     def _act(self) -> None:
         if not self.is_on or self.box.is_suspended:

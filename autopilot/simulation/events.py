@@ -14,6 +14,8 @@ FLAPPING_S = 30.0
 LOOKS_EVERY_S = 30.0
 OTHERS_STAY_S = 600.0, 14_400.0
 """The shortest and the longest."""
+STRAY = "ap1.simulate.01SIM999999999999999999999"
+"""A label of this installation that no lease has."""
 
 
 class Events:
@@ -220,6 +222,25 @@ def _first_never_gets_ready(world: World) -> None:
     world.loop.after(1.0, _first_never_gets_ready, world)
 
 
+def _second_never_starts(world: World) -> None:
+    """Of the two machines of one create, that which its answer does not name: nothing on it can end it."""
+    for box in world.boxes():
+        box.onstart = ""
+        return
+    world.loop.after(0.01, _second_never_starts, world)
+
+
+def _machine_from_nowhere(world: World) -> None:
+    """With a label of ours and unknown to the ledger; its agent never starts, so it cannot end itself either."""
+    market = world.markets["vastai"]
+    host = next(iter(market.hosts.values()))
+    market.rent(host, label=STRAY, is_spot=False, rate=host.on_demand, disk_gb=20, onstart="")
+
+
+def _die_for_an_hour(world: World) -> None:
+    world.kill_daemon(3600.0)
+
+
 def _die_for_good(world: World) -> None:
     world.kill_daemon(None)
 
@@ -253,6 +274,9 @@ ACTS = {
     "kill": _kill,
     "dies as soon as it rents": _die_as_soon_as_it_rents,
     "first never gets ready": _first_never_gets_ready,
+    "second never starts": _second_never_starts,
+    "machine from nowhere": _machine_from_nowhere,
+    "dies for an hour": _die_for_an_hour,
     "dies for good": _die_for_good,
     "freeze": _freeze,
     "restart": _restart,

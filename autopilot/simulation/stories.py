@@ -62,6 +62,7 @@ STORIES: dict[str, Scenario] = {
         bursts=(_outage("C2", 0.0, 3600.0, "runpod"), _outage("J1", 120.0, 600.0)),
         length_s=3600.0,
     ),
+    "create makes two, one never starts": _story((40.0, "second never starts"), faults={"A5": (0,)}),
     "create on other terms": _story(faults={"A6": (0,)}),
     "offers gone twice": _story(faults={"A7": (0, 1)}),
     "outbid and back": _story((500.0, "outbid"), (800.0, "rivals leave"), minutes=10),
@@ -89,6 +90,9 @@ STORIES: dict[str, Scenario] = {
         (40.0, "first never gets ready"), inputs=(("data", "https://files.example/data"),), length_s=3600.0
     ),
     "user destroys it": _story((500.0, "user destroys"), minutes=10, length_s=3000.0),
+    # A machine that the ledger does not know puts the ledger in doubt for half an hour, and a restart anew.
+    "machine from nowhere": _story((340.0, "machine from nowhere"), length_s=5400.0),
+    "dead for an hour": _story((500.0, "dies for an hour"), minutes=90, length_s=6000.0),
     "killed and recovering": _story((110.0, "kill"), (500.0, "kill"), faults={"A2": (0,)}),
     "restarted for an update": _story((70.0, "restart"), (600.0, "restart")),
     "frozen for five minutes": _story((500.0, "freeze")),
