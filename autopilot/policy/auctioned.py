@@ -63,7 +63,8 @@ class _Auctioned:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
         standing = self._standing(main)
         quoted = self._possible(quotes(tables, standing, spots), main, bids)
-        chosen = choice(quoted, standing, self._margins(), tables.step_s)
+        margins = Margins(self.params.move_margin, self.params.wait_margin, self.params.rebid_margin)
+        chosen = choice(quoted, standing, margins, tables.step_s)
         return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
 
     def _standing(self, main: Lease | None) -> Standing:
@@ -89,11 +90,6 @@ class _Auctioned:
             pending_s=pending_s,
             bid=float(main.rate) if main is not None and main.is_spot else 0.0,
         )
-
-    def _margins(self) -> Margins:
-        params = self.params
-        wait = params.wait_margin if self.shape.shows_running else params.wait_margin_in_part
-        return Margins(params.move_margin, wait, params.rebid_margin)
 
     def _spot(self, machine: str, way: Candidate) -> Spot:
         assert way.offer.floor is not None, "no bid is made without a floor"

@@ -67,8 +67,6 @@ class Params:
     wait_margin: float = 0.005
     """At an auction: waiting must promise to save such a share of all that remains, times the share of the first slack
     that is used up, times hours of work to each hour of that slack."""
-    wait_margin_in_part: float = 0.02
-    """``wait_margin`` where the floors of machines that run are not shown: what else is seen there comes and goes."""
     rebid_margin: float = 0.0
     """As ``move_margin``, for another bid on a machine that runs."""
     rebid_gap_s: float = 300

@@ -61,20 +61,3 @@ def test_no_bid_and_disk_together_are_above_what_the_job_may_cost_an_hour(limit:
 
 def test_no_bid_is_above_the_highest_that_the_job_allows() -> None:
     assert bid(Params(least_markup=D("1.3")), max_bid=D("0.24"))[0] <= D("0.24")
-
-
-def waits(floor: Decimal, shape: AuctionShape, **params: float) -> bool:
-    """With half of three hours of slack used up and nothing rented."""
-    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 7.5 * HOUR)
-    job = replace(a_job(spec=spec), submitted_at=START - 1.5 * HOUR)
-    market = replace(a_market(replace(OFFER, floor=floor)), outlook=Outlook(auction=shape))
-    return not decide(job, market, START, Params(**params)).actions
-
-
-def test_where_a_market_is_seen_in_part_waiting_must_promise_more() -> None:
-    in_part = replace(SHAPE, shows_running=False)
-    floors = [FLOOR * D(number) / 20 for number in range(20, 90)]
-    none = {"wait_margin": 0.0, "wait_margin_in_part": 0.0}
-    assert any(waits(floor, in_part, **none) and not waits(floor, in_part) for floor in floors)
-    assert [waits(floor, in_part, wait_margin=10.0) for floor in floors] == [waits(floor, in_part) for floor in floors]
-    assert [waits(floor, SHAPE, wait_margin_in_part=9.0) for floor in floors] == [waits(f, SHAPE) for f in floors]
