@@ -84,7 +84,7 @@ def reconcile(
         is_final = False
     else:
         waited = now - lease.gone_at
-        if not _is_believed(_certainly_due(lease, book.estimate), billed, waited):
+        if not _is_believed(_certainly_due(lease, book.estimate, is_billed=bool(billed)), billed, waited):
             return Reconciled(is_final=waited >= GIVE_UP_AFTER)
         missing = {key: amount for key, amount in book.estimate.items() if key not in billed and key not in latest}
         silent = {key for key, amount in missing.items() if waited >= _patience(key[0], amount)}
@@ -198,22 +198,25 @@ def _certain(
     return certain
 
 
-def _certainly_due(lease: Lease, estimate: Mapping[KindAndDay, Decimal]) -> dict[KindAndDay, Decimal]:
+def _certainly_due(
+    lease: Lease, estimate: Mapping[KindAndDay, Decimal], *, is_billed: bool
+) -> dict[KindAndDay, Decimal]:
     """Our estimate without its upper bounds: no traffic, and nothing after the machine surely ran, or was there.
 
     A list may show a machine for a while after its end, as it may hide one after its beginning, and says late that one
-    has stopped or that its host is lost: our clock went on until it did.
+    has stopped or that its host is lost: our clock went on until it did. The latter excuses a bill that is low, and
+    none that has no line at all.
     """
     due = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
     if lease.last_seen_at is not None and lease.gone_at is not None:
-        doubtful = _doubtful(lease.spans, lease.last_seen_at)
+        doubtful = _doubtful(lease.spans, lease.last_seen_at, is_billed=is_billed)
         for (kind, day), amount in metered_by_day(doubtful, lease.gone_at).items():
             key = kind.as_billed, day
             due[key] = max(due.get(key, ZERO) - amount, ZERO)
     return due
 
 
-def _doubtful(spans: Sequence[Span], last_seen_at: datetime) -> Iterator[Span]:
+def _doubtful(spans: Sequence[Span], last_seen_at: datetime, *, is_billed: bool) -> Iterator[Span]:
     """The end of the last span after which less was billed, and all that lies after the last list that showed it.
 
     Only of the last: a minute for each of many pauses would let a bill pass that lacks a whole stretch.
@@ -221,7 +224,7 @@ def _doubtful(spans: Sequence[Span], last_seen_at: datetime) -> Iterator[Span]:
     drops = [span for span, following in pairwise(spans) if following.rate < span.rate]
     for span in spans:
         since = last_seen_at - VISIBLE_AFTER
-        if drops and span is drops[-1] and span.ended_at is not None:
+        if is_billed and drops and span is drops[-1] and span.ended_at is not None:
             since = min(since, span.ended_at - VISIBLE_AFTER)
         yield replace(span, started_at=max(span.started_at, since))
 

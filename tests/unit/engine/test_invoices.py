@@ -249,6 +249,15 @@ def test_the_minute_before_a_machine_was_seen_to_run_no_more_may_be_missing_on_t
     assert Book(accrued, raised).look([charge(COMPUTE, "0.042"), charge(DISK, "0")]) == Reconciled(), "it never stopped"
 
 
+def test_no_bill_at_all_takes_nothing_back_from_a_machine_that_ran_for_less_than_a_minute() -> None:
+    running = Span(InstanceStatus.RUNNING, D(2), D("0.004"), START, at(50))
+    ended = Span(InstanceStatus.STOPPED, D(0), D("0.004"), at(50), at(200))
+    lease = replace(LEASE, spans=(running, ended), last_seen_at=at(200), gone_at=at(200))
+    book = Book({(COMPUTE, TODAY): "0.0278", (BANDWIDTH, TODAY): "0.30"}, lease)
+    assert book.look(()) == Reconciled()
+    assert book.spent() == D("0.3278")
+
+
 def test_traffic_is_given_back_where_all_that_is_due_rounds_to_nothing() -> None:
     book = Book({(DISK, TODAY): "0.001", (BANDWIDTH, TODAY): "0.20"})
     found = book.look(())
