@@ -152,11 +152,11 @@ def play_bids(
                 if before is not NONE:
                     outcome.migrations += 1
                 pending_s = terms.migrate_s
-            running, machine, bid, rate = ON_DEMAND, None, 0.0, terms.on_demand_rate
+            running, machine, bid, rate, is_set_up = ON_DEMAND, None, 0.0, terms.on_demand_rate, False
         elif choice is KEEP and machine is not None:
             running = KEEP
         elif choice is NONE:
-            running, machine, bid = NONE, None, 0.0
+            running, machine, bid, is_set_up = NONE, None, 0.0, False
         else:
             raise ValueError(f"not an answer on a bid suite now: {choice}")
         if running is NONE:

@@ -42,7 +42,7 @@ class AvailabilityMapping:
         self._told, self._on_demand_rate = told, terms.on_demand_rate
         self._tick = timedelta(seconds=terms.tick_s)
         self._tick_s = terms.tick_s
-        params = physics(told, given, terms.tick_s, told.restart_s)
+        params = physics(told, given, terms.tick_s, told.restart_s, move_least_s=0.0)
         self._session = Session(told, params, max_bid=rate(terms.on_demand_rate))
         self._shape = Shape(
             model,

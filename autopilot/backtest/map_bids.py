@@ -128,9 +128,9 @@ class BidMapping:
         return session.before if session.before is not None and session.before.machine_id == name else None
 
     def _see(self, view: BidView, held: Lease, now: datetime) -> None:
-        if view.is_set_up and not held.agent_boot:
-            held = replace(held, agent_boot=1)
         if view.running is Choice.KEEP:
+            if view.is_set_up and not held.agent_boot:
+                held = replace(held, agent_boot=1)
             self._session.see(held, InstanceStatus.STOPPED, rate(view.bid), "", now)
             return
         state = "pulling" if view.pending_s > 0 else "running"

@@ -61,7 +61,6 @@ def physics(told: Told, given: Given, tick_s: float, restart_s: float, **own: ob
         tail_h=0.0,
         preemptions_per_hour=0.0,
         on_demand_margin_s=vanishing_ticks(told.vanish) * tick_s,
-        move_least_s=0.0,
         rebid_gap_s=0.0,
         loading_timeout_s=NEVER_S,
         silence_s=NEVER_S,

@@ -124,6 +124,8 @@ class AuctionTables:
     def _row(self, table: memoryview, left: int, work: float, first: int, count: int, width: int) -> list[float]:
         if work <= 0.0:
             return [0.0] * count
+        # What is started is paid: less than a step is not cheaper than one by what it is less.
+        work = max(work, 1.0)
         low = min(int(work), self.work_steps - 1)
         share = min(work - low, 1.0)
         at = (min(max(left - low, 0), SLACK_STEPS) * (self.work_steps + 1) + low) * width + first

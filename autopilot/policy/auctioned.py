@@ -63,7 +63,8 @@ class _Auctioned:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
         standing = self._standing(main)
         quoted = self._possible(quotes(tables, standing, spots), main, bids)
-        margins = Margins(self.params.move_margin, self.params.wait_margin, self.params.rebid_margin)
+        params = self.params
+        margins = Margins(params.move_margin, params.wait_margin, params.wait_slack_h, params.rebid_margin)
         chosen = choice(quoted, standing, margins, tables.step_s)
         return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
 
@@ -83,7 +84,6 @@ class _Auctioned:
             work_s=force.work_s,
             thrown_back_s=max((job.work_done - saved).total_seconds(), 0.0) if held is Held.RUNNING else 0.0,
             worst_extra_s=force.upper_work_s - force.work_s,
-            scarcity=self._scarcity(),
             held=held,
             machine=main.machine_id if main is not None and main.is_spot else "",
             is_set_up=main is not None and main.agent_boot > 0,
@@ -98,15 +98,6 @@ class _Auctioned:
         rate = float(way.price) + self.shape.storage_rate + storage
         more = (storage * (self.force.work_s + self.shape.migrate_s) + slower_s * rate) / 3600
         return Spot(machine, float(way.offer.floor), float(way.traffic) + more)
-
-    def _scarcity(self) -> float:
-        """Of slack, as ``Standing`` has it."""
-        spec = self.job.spec
-        assert spec.deadline is not None
-        assert spec.work_estimate is not None
-        whole_s = max((spec.deadline - self.job.submitted_at - spec.work_estimate).total_seconds(), 1.0)
-        used = min(max(1.0 - (self.force.left_s - self.force.work_s) / whole_s, 0.0), 1.0)
-        return used * spec.work_estimate.total_seconds() / whole_s
 
     def _own_floor(self, main: Lease) -> float | None:
         """Of the machine that we hold, where the market's floor of it does not echo our own bid."""
@@ -196,9 +187,12 @@ class _Auctioned:
         return (Acquire(Slot.NEXT, way.offer, way.capacity_type, rate, reason),)
 
     def _may_go(self, chosen: Quote, main: Lease | None) -> bool:
-        """A machine that loads or has just begun is not left for a price alone."""
+        """A machine that loads or has just begun is not left for a price alone.
+
+        Unless its own floor is shown: where that rises, who stays is paused and loses work.
+        """
         least_s = self.params.move_least_s
-        if main is None or main.state is LeaseState.PAUSED or not least_s:
+        if main is None or main.state is LeaseState.PAUSED or not least_s or self.shape.shows_running:
             return True
         if main.is_spot and chosen.machine == main.machine_id:
             return True

@@ -64,9 +64,10 @@ class Params:
     """At an auction: chance, an hour, to lose a machine whatever was bid, to an on-demand renter or with its host."""
     move_margin: float = 0.0
     """At an auction: another machine must promise to save so much of what a step on it costs."""
-    wait_margin: float = 0.005
-    """At an auction: waiting must promise to save such a share of all that remains, times the share of the first slack
-    that is used up, times hours of work to each hour of that slack."""
+    wait_margin: float = 0.15
+    """At an auction: with no slack left, waiting must promise to save such a share of all that remains …"""
+    wait_slack_h: float = 2.5
+    """… with more slack less, in proportion, and nothing from so many hours of it on."""
     rebid_margin: float = 0.0
     """As ``move_margin``, for another bid on a machine that runs."""
     rebid_gap_s: float = 300
@@ -97,6 +98,8 @@ class Params:
             raise ValueError("work_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
         if self.preparing_least_s < 0 or self.preparing_mbps <= 0:
             raise ValueError("preparing_least_s must not be negative and preparing_mbps above 0")
+        if self.wait_slack_h <= 0:
+            raise ValueError("wait_slack_h must be above 0")
         if min(self.tick_lag_s, self.setup_s, self.resume_s, self.save_timeout_s, self.settle_s, self.tail_h) < 0:
             raise ValueError("times must not be negative")
 

@@ -107,6 +107,14 @@ def test_a_bid_that_never_won_has_set_up_nothing() -> None:
     assert hours(seen, "work_left_s")[:4] == [3, 3, 3, 2.5]
 
 
+@pytest.mark.parametrize("between", [D, N])
+def test_what_was_set_up_is_forgotten_with_its_machine(between: Choice) -> None:
+    _, seen = scripted(suite_from(bid_body()), [A1, A1, between, between, A1])
+    assert [tick["is_set_up"] for tick in seen[:6]] == [False, True, True, False, False, True]
+    assert hours(seen, "pending_s")[5] == 0.0
+    assert hours(seen, "work_left_s")[4] == hours(seen, "work_left_s")[5], "a start, and no resume"
+
+
 def test_on_demand_pays_for_its_disk_too_and_needs_its_set_up() -> None:
     outcome, _ = scripted(suite_from(bid_body()), [D])
     assert outcome.cost == pytest.approx(7 * 0.5 * 3.1)

@@ -83,6 +83,33 @@ def test_whenever_spot_is_gone_for_good_the_work_is_done_in_time(condition: Pert
     assert spot > 0.0
 
 
+def test_a_machine_that_has_just_begun_is_not_taken_for_one_that_works() -> None:
+    """Two ticks of set-up, then work."""
+    before = 96
+    floors = [1.0 + 0.02 * (tick % 5) for tick in range(before)] + [1.0] * 80
+    terms = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
+    suite = suite_from(bid_body({"a": floors}, **terms, runs=[[before, 3, 6, "bid"]]))
+    told: list[tuple[Choice, float, str, int]] = []
+
+    def start(given: Terms, job: Job) -> BidChooser:
+        assert isinstance(given, BidTerms)
+        assert isinstance(job, BidJob)
+        mapping = BidMapping(given, job, {})
+
+        def choose(view: BidView) -> Choice | Spot:
+            seen = view.running, view.pending_s
+            choice = mapping.choose(view)
+            lease = mapping._session.job.main
+            told.append((*seen, "", 0) if lease is None else (*seen, lease.agent_state, lease.agent_boot))
+            return choice
+
+        return choose
+
+    play(suite, suite.runs[0], start, EXACTLY)
+    running = [(pending_s, state, boots) for choice, pending_s, state, boots in told if choice is Choice.SPOT]
+    assert running[:3] == [(300, "pulling", 1), (0, "running", 1), (0, "running", 1)]
+
+
 def test_a_far_cheaper_machine_is_moved_to() -> None:
     """Both are below what most machines cost, which must not make them alike."""
     before, ticks = 288, 200

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import autopilot.policy.auction_tables as auction_tables_module
 from autopilot.domain.floors import AuctionShape
-from autopilot.policy.auction import Held, Margins, Quotes, Spot, Standing, choice, quotes
+from autopilot.policy.auction import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
 from autopilot.policy.auction_tables import AuctionTables, auction_tables
 from autopilot.policy.floors import FloorFit, estimate
 
@@ -152,6 +152,30 @@ def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
     quoted = quotes(auction_tables(shape), standing, (Spot("b", 0.26), Spot("y", 0.2)))
     assert choice(quoted, standing, Margins(move=0.0), STEP_S).machine == "y"
     assert choice(quoted, standing, Margins(move=1000.0), STEP_S).machine == "b"
+
+
+def test_the_less_slack_there_is_the_more_must_waiting_promise() -> None:
+    spot, waiting = Quote(1.0, "a", 0.2, 0.2), Quote(0.95)
+    quoted = Quotes(Quote(2.0), waiting, None, None, (spot,), (), is_forced=False)
+
+    def with_slack(hours: float) -> Quote:
+        margins = Margins(wait=0.15, wait_slack_h=2.5)
+        return choice(quoted, Standing((10 + hours) * 3600, 10 * 3600), margins, STEP_S)
+
+    # 15 % with none left, 5 % at two thirds of the 2.5 hours, nothing from there on.
+    assert [with_slack(hours) for hours in (0.5, 1.6)] == [spot, spot]
+    assert [with_slack(hours) for hours in (1.7, 2.5, 9.0)] == [waiting, waiting, waiting]
+
+
+@pytest.mark.parametrize("left_s", [30.0, 120.0, 290.0])
+def test_a_machine_is_not_left_for_a_last_bit_of_work(shape: AuctionShape, left_s: float) -> None:
+    """However little it is, a start elsewhere costs what it costs."""
+    of = seen_in_part(shape)
+    standing = Standing(90 * STEP_S, left_s, 2 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.35)
+    quoted = quotes(auction_tables(of), standing, (Spot("b", None), Spot("y", 0.2)))
+    assert quoted.stay is not None
+    assert choice(quoted, standing, Margins(wait=0.0), STEP_S) is quoted.stay
+    assert quoted.release.cost > 1.5 * quoted.stay.cost
 
 
 def test_the_risk_that_no_bid_averts_makes_spot_dearer(shape: AuctionShape) -> None:

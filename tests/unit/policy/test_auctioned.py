@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +16,7 @@ from autopilot.domain.outlook import Outlook
 from autopilot.policy.decide import decide
 from autopilot.policy.floors import FloorFit, estimate
 from autopilot.policy.params import Params
-from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
+from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 FLOOR = D("0.2")
 JUMPY = [0.2, 0.2, 0.3, 0.36, 0.25] * 60
@@ -31,6 +32,8 @@ SHAPE = AuctionShape(
     checkpoint_s=600,
     reserve_s=600,
 )
+EAGER = {"wait_margin": 10.0, "wait_slack_h": 100.0}
+"""It never waits for a better price."""
 OFFER = an_offer("a", floor=FLOOR, on_demand_rate=D(1))
 
 
@@ -38,9 +41,7 @@ def bid(params: Params | None = None, **limits: Any) -> tuple[Decimal, Decimal]:
     """What is bid on the only machine, and what its disk costs, $/h."""
     spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR, **limits)
     market = replace(a_market(OFFER), outlook=Outlook(auction=SHAPE))
-    eager = replace(params or Params(), wait_margin=10.0)
-    job = replace(a_job(spec=spec), submitted_at=START - 3 * HOUR)
-    (action,) = decide(job, market, START, eager).actions
+    (action,) = decide(a_job(spec=spec), market, START, replace(params or Params(), **EAGER)).actions
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
     return action.rate, OFFER.storage_rate(spec.disk_gb)
@@ -57,6 +58,26 @@ def test_no_bid_and_disk_together_are_above_what_the_job_may_cost_an_hour(limit:
     assert bid(distant)[0] > limit, "without it more would be bid"
     rate, storage = bid(distant, max_rate=limit)
     assert rate + storage <= limit
+
+
+@pytest.mark.parametrize(("minutes", "is_shown", "moves"), [(10, False, 0), (40, False, 1), (10, True, 1)])
+def test_a_machine_that_has_just_begun_is_not_left_for_a_price(minutes: int, is_shown: bool, moves: int) -> None:
+    """Unless its own floor is seen to move."""
+    since = START - timedelta(minutes=minutes)
+    held = a_lease(
+        machine_id="held",
+        rate=D("0.85"),
+        on_demand_rate=D(1),
+        acquired_at=since,
+        intended_at=since,
+        running_since=since,
+    )
+    shape = replace(SHAPE, shows_running=is_shown)
+    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)
+    offers = (OFFER, an_offer("held", floor=D("0.84") if is_shown else None, on_demand_rate=D(1)))
+    market = replace(a_market(*offers), outlook=Outlook(auction=shape))
+    actions = decide(a_job(held, spec=spec), market, START, replace(Params(), **EAGER)).actions
+    assert sum(isinstance(action, Acquire) for action in actions) == moves
 
 
 def test_no_bid_is_above_the_highest_that_the_job_allows() -> None:
