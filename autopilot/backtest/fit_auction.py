@@ -16,7 +16,7 @@ from autopilot.backtest.play import Conditions, Start, optimal_cost, play
 from autopilot.backtest.suite import BidSuite, Pays
 from autopilot.backtest.synthetic import Kind, synthetic_suite
 
-OF_CHOICES = ("move_margin", "wait_margin", "wait_slack_h", "rebid_margin")
+OF_CHOICES = ("move_margin", "wait_margin", "wait_slack_h", "wait_margin_shown", "rebid_margin")
 """Numbers on which no table depends: combinations of them share tables."""
 DEADLINES: Mapping[Kind, tuple[float, ...]] = {
     "vast": (1.1, 1.25, 1.5, 2.0, 3.0),

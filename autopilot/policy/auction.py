@@ -101,11 +101,8 @@ class Margins:
 
     move: float = 0.0
     """To another machine, as a share of what a step costs that runs."""
-    wait: float = 0.15
-    """Not running with no slack left, as a share of all that is expected to be paid otherwise: a market that does not
-    calm down as expected takes the slack with it, a step after the other."""
-    wait_slack_h: float = 2.5
-    """From so much slack on that share is nothing; below, it grows in proportion."""
+    wait: float = 0.0
+    """Not running, as a share of all that is expected to be paid otherwise."""
     rebid: float = 0.0
     """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
 
@@ -143,8 +140,7 @@ def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) 
     waiting, cost = min(idle, key=lambda each: each[1])
     margin = 0.0
     if best is not quoted.on_demand or standing.held is Held.ON_DEMAND:
-        slack_h = (standing.left_s - standing.work_s) / 3600
-        margin = margins.wait * max(1.0 - slack_h / margins.wait_slack_h, 0.0) * least
+        margin = margins.wait * least
     return waiting if cost < least - margin else best
 
 

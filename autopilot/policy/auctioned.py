@@ -45,6 +45,22 @@ def by_auction(
     return _Auctioned(job, found, force, market, shape, now, params).answer()
 
 
+def wait_share(job: Job, force: Pressure, shape: AuctionShape, params: Params) -> float:
+    """The share of all that remains which waiting must promise to save: the more, the scarcer slack is.
+
+    A market that does not calm down as expected takes the slack with it, a step after the other.
+    """
+    slack_s = force.left_s - force.work_s
+    if not shape.shows_running:
+        return params.wait_margin * max(1.0 - slack_s / 3600 / params.wait_slack_h, 0.0)
+    assert job.spec.deadline is not None
+    assert job.spec.work_estimate is not None
+    work_s = job.spec.work_estimate.total_seconds()
+    first_slack_s = max((job.spec.deadline - job.submitted_at).total_seconds() - work_s, 1.0)
+    used = min(max(1.0 - slack_s / first_slack_s, 0.0), 1.0)
+    return params.wait_margin_shown * used * work_s / first_slack_s
+
+
 @dataclass(slots=True)
 class _Auctioned:
     job: Job
@@ -63,8 +79,8 @@ class _Auctioned:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
         standing = self._standing(main)
         quoted = self._possible(quotes(tables, standing, spots), main, bids)
-        params = self.params
-        margins = Margins(params.move_margin, params.wait_margin, params.wait_slack_h, params.rebid_margin)
+        waiting = wait_share(self.job, self.force, self.shape, self.params)
+        margins = Margins(self.params.move_margin, waiting, self.params.rebid_margin)
         chosen = choice(quoted, standing, margins, tables.step_s)
         return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
 

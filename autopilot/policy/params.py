@@ -68,6 +68,9 @@ class Params:
     """At an auction: with no slack left, waiting must promise to save such a share of all that remains …"""
     wait_slack_h: float = 2.5
     """… with more slack less, in proportion, and nothing from so many hours of it on."""
+    wait_margin_shown: float = 0.005
+    """Where all floors are shown: such a share, times the share of the first slack that is used up, times hours of work
+    to each hour of that slack."""
     rebid_margin: float = 0.0
     """As ``move_margin``, for another bid on a machine that runs."""
     rebid_gap_s: float = 300

@@ -154,17 +154,12 @@ def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
     assert choice(quoted, standing, Margins(move=1000.0), STEP_S).machine == "b"
 
 
-def test_the_less_slack_there_is_the_more_must_waiting_promise() -> None:
+def test_waiting_must_promise_to_save_a_share() -> None:
     spot, waiting = Quote(1.0, "a", 0.2, 0.2), Quote(0.95)
     quoted = Quotes(Quote(2.0), waiting, None, None, (spot,), (), is_forced=False)
-
-    def with_slack(hours: float) -> Quote:
-        margins = Margins(wait=0.15, wait_slack_h=2.5)
-        return choice(quoted, Standing((10 + hours) * 3600, 10 * 3600), margins, STEP_S)
-
-    # 15 % with none left, 5 % at two thirds of the 2.5 hours, nothing from there on.
-    assert [with_slack(hours) for hours in (0.5, 1.6)] == [spot, spot]
-    assert [with_slack(hours) for hours in (1.7, 2.5, 9.0)] == [waiting, waiting, waiting]
+    standing = Standing(60 * STEP_S, 40 * STEP_S)
+    assert choice(quoted, standing, Margins(wait=0.04), STEP_S) is waiting
+    assert choice(quoted, standing, Margins(wait=0.06), STEP_S) is spot
 
 
 @pytest.mark.parametrize("left_s", [30.0, 120.0, 290.0])

@@ -13,6 +13,8 @@ from autopilot.domain.actions import Acquire
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook
+from autopilot.policy.auctioned import wait_share
+from autopilot.policy.deadline import pressure
 from autopilot.policy.decide import decide
 from autopilot.policy.floors import FloorFit, estimate
 from autopilot.policy.params import Params
@@ -32,7 +34,7 @@ SHAPE = AuctionShape(
     checkpoint_s=600,
     reserve_s=600,
 )
-EAGER = {"wait_margin": 10.0, "wait_slack_h": 100.0}
+EAGER = {"wait_margin": 10.0, "wait_slack_h": 100.0, "wait_margin_shown": 10.0}
 """It never waits for a better price."""
 OFFER = an_offer("a", floor=FLOOR, on_demand_rate=D(1))
 
@@ -41,7 +43,8 @@ def bid(params: Params | None = None, **limits: Any) -> tuple[Decimal, Decimal]:
     """What is bid on the only machine, and what its disk costs, $/h."""
     spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR, **limits)
     market = replace(a_market(OFFER), outlook=Outlook(auction=SHAPE))
-    (action,) = decide(a_job(spec=spec), market, START, replace(params or Params(), **EAGER)).actions
+    job = replace(a_job(spec=spec), submitted_at=START - 3 * HOUR)
+    (action,) = decide(job, market, START, replace(params or Params(), **EAGER)).actions
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
     return action.rate, OFFER.storage_rate(spec.disk_gb)
@@ -60,6 +63,19 @@ def test_no_bid_and_disk_together_are_above_what_the_job_may_cost_an_hour(limit:
     assert rate + storage <= limit
 
 
+@pytest.mark.parametrize(("is_shown", "waited"), [(False, [0.1, 0.05, 0.0, 0.0]), (True, [0.04, 0.03, 0.02, 0.0])])
+def test_the_less_slack_is_left_the_more_must_waiting_promise(is_shown: bool, waited: list[float]) -> None:
+    """By its hours; where all floors are shown by the share of it that is used up, of five hours at six of work."""
+    params = Params(wait_margin=0.15, wait_slack_h=3.0, wait_margin_shown=0.05 / 1.2)
+    shares = []
+    for slack_h in (1, 2, 3, 5):
+        spec = a_spec(work_estimate=6 * HOUR, deadline=START + (6 + slack_h) * HOUR)
+        job = replace(a_job(spec=spec), submitted_at=START - (5 - slack_h) * HOUR)
+        shape = replace(SHAPE, shows_running=is_shown)
+        shares.append(wait_share(job, pressure(job, START, params), shape, params))
+    assert shares == pytest.approx(waited)
+
+
 @pytest.mark.parametrize(("minutes", "is_shown", "moves"), [(10, False, 0), (40, False, 1), (10, True, 1)])
 def test_a_machine_that_has_just_begun_is_not_left_for_a_price(minutes: int, is_shown: bool, moves: int) -> None:
     """Unless its own floor is seen to move."""
@@ -76,7 +92,8 @@ def test_a_machine_that_has_just_begun_is_not_left_for_a_price(minutes: int, is_
     spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)
     offers = (OFFER, an_offer("held", floor=D("0.84") if is_shown else None, on_demand_rate=D(1)))
     market = replace(a_market(*offers), outlook=Outlook(auction=shape))
-    actions = decide(a_job(held, spec=spec), market, START, replace(Params(), **EAGER)).actions
+    job = replace(a_job(held, spec=spec), submitted_at=START - 3 * HOUR)
+    actions = decide(job, market, START, replace(Params(), **EAGER)).actions
     assert sum(isinstance(action, Acquire) for action in actions) == moves
 
 
