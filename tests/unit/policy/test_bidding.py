@@ -82,6 +82,7 @@ def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: 
         {"preemptions_per_hour": -1},
         {"max_rebids": -1},
         {"setup_s": -1},
+        {"wait_slack_h": 0.0},
     ],
 )
 def test_parameters_out_of_bounds_are_refused(changes: dict[str, object]) -> None:
