@@ -104,6 +104,7 @@ class BidMapping:
                     answer = SpotAt(self._numbers[machine], float(action.rate)) if is_spot else Choice.ON_DEMAND
                 case ChangeBid(_, bid):
                     assert view.machine is not None
+                    session.rebid(action, now)
                     answer = SpotAt(view.machine, float(bid))
                 case Release() | SaveAndStop(_, Reason.WAITING_FOR_PRICE):
                     # A planned stop loses no work on suites.

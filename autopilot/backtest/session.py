@@ -14,7 +14,7 @@ from itertools import count
 from autopilot.backtest.suite import Job as Told
 from autopilot.backtest.suite import Params as Given
 from autopilot.domain import events as e
-from autopilot.domain.actions import Acquire, Action
+from autopilot.domain.actions import Acquire, Action, ChangeBid
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
@@ -117,6 +117,11 @@ class Session:
         lease = replace(lease, not_after=NEVER)
         job = evolve(replace(self.job, leases=()), e.LeaseIntended(lease, now))
         self.job = evolve(job, e.LeaseAcquired(lease.id, lease.id, now))
+
+    def rebid(self, action: ChangeBid, now: datetime) -> None:
+        """The market has the new bid at once."""
+        job = evolve(self.job, e.BidIntended(action.lease_id, action.bid, now))
+        self.job = evolve(job, e.BidChanged(action.lease_id, action.bid, now))
 
     def lose(self, now: datetime) -> None:
         """The machine is gone; nothing is held."""

@@ -122,7 +122,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
             return lease.unbilled(end).moved(LeaseState.GONE, gone_at=at, reason=reason)
         case e.BidIntended(_, bid, at):
             rungs = lease.rebids + 1 if bid > lease.rate else lease.rebids
-            highest = max(bid, lease.highest_bid or bid)
+            highest = max(bid, lease.rate, lease.highest_bid or bid)
             lease = replace(lease, rebids=rungs, bid_changed_at=at, highest_bid=highest)
             return _with_bid(lease, max(bid, lease.rate), at)
         case e.BidChanged(_, bid, at):

@@ -123,7 +123,7 @@ class Lease:
     pause_cause: Reason | None = None
     bid_changed_at: datetime | None = None
     highest_bid: Decimal | None = None
-    """The highest that was ever sent as a raise; None: none was."""
+    """The highest that was ever bid, once the bid was changed; None: it never was."""
     rebids: int = 0
     """Raises since the last time it ran."""
     offline_since: datetime | None = None

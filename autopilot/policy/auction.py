@@ -61,6 +61,8 @@ class Standing:
     """Set-up or resume time that what runs still has to serve."""
     bid: float = 0.0
     """The bid on the machine that is held, $/h."""
+    bid_age_s: float = 0.0
+    """For how long it has run under that bid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Quote:
     bid: float = 0.0
     price: float = 0.0
     """$/h while it runs, disk included; of a bid: at the present floor or, where bids are paid, the bid."""
+    risk: float = 0.0
+    """Chance that a machine which runs is stopped by it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,8 @@ class Quotes:
     """The best bid at or above the floor of each machine."""
     patient: tuple[Quote, ...]
     """The best bid below the floor of each machine: it wins when the floor falls."""
+    lower: Quote | None
+    """A lower bid on the machine that runs, whose floor is not shown and may have fallen since the bid was made."""
     is_forced: bool
     """The deadline guard: on-demand capacity now, or it may not finish in time."""
 
@@ -102,17 +108,18 @@ class Margins:
     move: float = 0.0
     """To another machine, as a share of what a step costs that runs."""
     wait: float = 0.0
-    """Not running, as a share of all that is expected to be paid otherwise."""
+    """Not running, as a share of all that is expected to be paid otherwise; of what risks it, in proportion."""
     rebid: float = 0.0
     """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
 
 
-def quotes(tables: AuctionTables, standing: Standing, spots: Sequence[Spot]) -> Quotes:
+def quotes(tables: AuctionTables, standing: Standing, spots: Sequence[Spot], least_markup: float = 1.0) -> Quotes:
     """The price of each way from here; pure, some microseconds for each machine.
 
-    ``spots`` are those that may be rented and, first or anywhere among them, the one that is held.
+    ``spots`` are those that may be rented and, first or anywhere among them, the one that is held. A lower bid on that
+    is at least ``least_markup`` times its calm floor.
     """
-    return _Pricing(tables, standing, spots).quotes()
+    return _Pricing(tables, standing, spots).quotes(least_markup)
 
 
 def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) -> Quote:
@@ -133,6 +140,8 @@ def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) 
     for quote in quoted.bids:
         if quote.machine != standing.machine:
             best, least = _lower(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
+    if quoted.lower is not None:
+        best, least = _lower(best, least, quoted.lower, own_margin + margins.wait * quoted.lower.risk * least)
     idle = [(quote, quote.cost) for quote in (quoted.release, quoted.keep) if quote is not None]
     for quote in quoted.patient:
         is_other = is_held and quote.machine != standing.machine
@@ -168,11 +177,11 @@ class _Pricing:
         self.cheapest_machine, self.cheapest = first[1], tables.elsewhere(first[0])
         self.second = tables.elsewhere(floors[1][0] if len(floors) > 1 else inf)
 
-    def quotes(self) -> Quotes:
+    def quotes(self, least_markup: float) -> Quotes:
         standing = self.standing
         bids: list[Quote] = []
         patient: list[Quote] = []
-        keep = stay = None
+        keep = stay = lower = None
         for spot in self.spots:
             mine = spot.machine == standing.machine and standing.held in (Held.PAUSED, Held.RUNNING)
             floor = spot.floor
@@ -194,7 +203,10 @@ class _Pricing:
             if mine:
                 keep = Quote(idle)
                 stay = self._staying(floor, costs, idle, odds)
-        return Quotes(self._on_demand(), self._release(), keep, stay, tuple(bids), tuple(patient), self._forced())
+            if is_echo and not self.pending:
+                lower = self._lowered(spot.machine, floor, idle, least_markup)
+        on_demand, release = self._on_demand(), self._release()
+        return Quotes(on_demand, release, keep, stay, tuple(bids), tuple(patient), lower, self._forced())
 
     def _forced(self) -> bool:
         standing, step_s = self.standing, self.tables.step_s
@@ -268,6 +280,25 @@ class _Pricing:
         if self.tables.shape.pays_bid:  # the bid itself, and not the edge below it
             cost += float(odds.won[reached - 1].sum()) * (bid - floor * RATIO_EDGES[reached - 1]) * self.step_h
         return Quote(cost, self.standing.machine, bid, price)
+
+    def _lowered(self, machine: str, floor: float, idle: float, least_markup: float) -> Quote | None:
+        """The best bid on its calm floor: it runs on for less if whoever bid it up has left, and is paused if not.
+
+        ``floor``: where it was when it was bid on. ``idle``: $ where it is paused there.
+        """
+        calm = self.tables.calm(machine)
+        if calm is None:
+            return None
+        costs, _ = self._outlook(machine, calm, self.tables.odds(machine, calm), mine=True)
+        above, _ = self._best(machine, calm, costs, 0.0)
+        if above is None:
+            return None
+        bid = max(above.bid, calm * least_markup)
+        fallen = self.tables.fallen(machine, floor, bid, int(self.standing.bid_age_s / self.tables.step_s) + 1)
+        if not fallen:
+            return None
+        more = (bid - above.bid) * self.step_h if self.tables.shape.pays_bid else 0.0
+        return Quote(fallen * (above.cost + more) + (1 - fallen) * idle, machine, bid, above.price, 1 - fallen)
 
     def _gone(self, machine: str) -> float:
         """A held, paused machine of which nothing is seen: as at the highest level."""

@@ -27,6 +27,7 @@ from math import exp
 from typing import Any, cast
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, AuctionShape, Jumps
+from autopilot.policy.unseen import UnseenFloor
 
 SLACK_STEPS = 72
 SPARE_STEPS = 5
@@ -79,6 +80,7 @@ class AuctionTables:
         self._own = {name: table for (name, _), table in zip(shape.floors.own, own, strict=True)}
         self._habits = dict(shape.floors.habits)
         self._odds: dict[tuple[str, int, int], Odds] = {}
+        self._unseen: dict[tuple[str, int], UnseenFloor] = {}
 
     def of(self, machine: str) -> MachineTable:
         return self._own.get(machine, self.pooled)
@@ -94,6 +96,25 @@ class AuctionTables:
             sizes = self.shape.floors.usual if habit is None else habit.sizes
             odds = self._odds[key] = _odds(self.of(machine).leads[level], sizes[rise], level, self.shape)
         return odds
+
+    def calm(self, machine: str) -> float | None:
+        """$/h: its floor while nobody bids for it; None of a machine that was never seen twice in a row."""
+        habit = self._habits.get(machine)
+        return None if habit is None else habit.calm
+
+    def fallen(self, machine: str, floor: float, to: float, steps: int) -> float:
+        """Chance that a floor not seen for so many steps, in which it never rose, is at most at the level of ``to``."""
+        import numpy as np
+
+        level, goal = self.level(floor), self.level(to)
+        if goal >= level:
+            return 0.0
+        unseen = self._unseen.get((machine, level))
+        if unseen is None:
+            typical = self.shape.floors.typical[: level + 1]
+            moves = np.array([self.odds(machine, each).moves[: level + 1] for each in typical])
+            unseen = self._unseen[machine, level] = UnseenFloor(moves)
+        return unseen.at_most(goal, steps)
 
     def level(self, floor: float) -> int:
         return bisect_left(self.shape.floors.edges, floor)

@@ -78,7 +78,8 @@ class _Auctioned:
         if main is not None and main.is_spot:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
         standing = self._standing(main)
-        quoted = self._possible(quotes(tables, standing, spots), main, bids)
+        least_markup = float(self.params.least_markup)
+        quoted = self._possible(quotes(tables, standing, spots, least_markup), main, bids)
         waiting = wait_share(self.job, self.force, self.shape, self.params)
         margins = Margins(self.params.move_margin, waiting, self.params.rebid_margin)
         chosen = choice(quoted, standing, margins, tables.step_s)
@@ -105,7 +106,14 @@ class _Auctioned:
             is_set_up=main is not None and main.agent_boot > 0,
             pending_s=pending_s,
             bid=float(main.rate) if main is not None and main.is_spot else 0.0,
+            bid_age_s=self._bid_age_s(main) if held is Held.RUNNING else 0.0,
         )
+
+    def _bid_age_s(self, main: Lease | None) -> float:
+        if main is None or main.running_since is None:
+            return 0.0
+        since = max(main.running_since, main.bid_changed_at or main.running_since)
+        return (self.now - since).total_seconds()
 
     def _spot(self, machine: str, way: Candidate) -> Spot:
         assert way.offer.floor is not None, "no bid is made without a floor"
@@ -141,6 +149,7 @@ class _Auctioned:
             quoted.stay,
             tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids)),
             tuple(quote for quote in quoted.patient if quote.machine == mine),
+            quoted.lower,
             is_forced,
         )
 
@@ -233,6 +242,7 @@ class _Auctioned:
     def _notes(self, quoted: Quotes, chosen: Quote, main: Lease | None) -> tuple[Note, ...]:
         provider = main.provider if main is not None else None
         rows = [("on_demand", quoted.on_demand), ("wait", quoted.release), ("keep", quoted.keep), ("stay", quoted.stay)]
+        rows.append(("lower", quoted.lower))
         cheapest = sorted((*quoted.bids, *quoted.patient), key=lambda quote: quote.cost)[:NOTED_BIDS]
         rows += [("spot", quote) for quote in cheapest]
         if chosen not in [quote for _, quote in rows]:

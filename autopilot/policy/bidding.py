@@ -37,10 +37,13 @@ def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
 
 
 def raised_bid(spec: JobSpec, lease: Lease, params: Params) -> Decimal | None:
-    """The next rung for a lease that was outbid, or None when rungs or ceiling are used up."""
+    """The next rung for a lease that was outbid, or None when rungs or ceiling are used up.
+
+    A bid that had been lowered goes back to the highest that was made: that one ran.
+    """
     limit = ceiling(spec, lease.on_demand_rate, params)
     if limit is None or lease.rebids >= params.max_rebids:
         return None
-    step = max(lease.rate * params.rebid_step, lease.rate + params.bid_unit)
+    step = max(lease.rate * params.rebid_step, lease.rate + params.bid_unit, lease.highest_bid or lease.rate)
     bid = min(step.quantize(params.bid_unit, ROUND_CEILING), limit)
     return bid if bid > lease.rate else None

@@ -156,7 +156,7 @@ def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
 
 def test_waiting_must_promise_to_save_a_share() -> None:
     spot, waiting = Quote(1.0, "a", 0.2, 0.2), Quote(0.95)
-    quoted = Quotes(Quote(2.0), waiting, None, None, (spot,), (), is_forced=False)
+    quoted = Quotes(Quote(2.0), waiting, None, None, (spot,), (), None, is_forced=False)
     standing = Standing(60 * STEP_S, 40 * STEP_S)
     assert choice(quoted, standing, Margins(wait=0.04), STEP_S) is waiting
     assert choice(quoted, standing, Margins(wait=0.06), STEP_S) is spot
@@ -181,6 +181,49 @@ def test_equal_shapes_share_one_table_and_equal_tables_agree(shape: AuctionShape
     again = replace(shape)
     assert auction_tables(again) is auction_tables(shape)
     assert AuctionTables(again).start == auction_tables(shape).start
+
+
+def lowered(of: AuctionShape, hours: float, bid: float = 0.3, **standing: object) -> Quotes:
+    """``b``, whose calm floor is 0.2, runs unseen under a bid that is so old."""
+    standing = {"held": Held.RUNNING, "machine": "b", "is_set_up": True, "bid": bid, **standing}
+    return priced(of, 90, 40, Spot("b", None), bid_age_s=hours * 3600, **standing)
+
+
+def test_a_dear_bid_is_lowered_once_the_floor_has_likely_fallen(shape: AuctionShape) -> None:
+    of = seen_in_part(shape)
+    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.3)
+    risks = []
+    for hours in (0.0, 0.5, 1.0):
+        quoted = lowered(of, hours)
+        assert quoted.lower is not None
+        assert quoted.lower.machine == "b"
+        assert 0.2 <= quoted.lower.bid <= 0.22
+        risks.append(quoted.lower.risk)
+    assert risks == sorted(risks, reverse=True)
+    assert risks[0] > 0.5 > risks[-1]
+    margins = Margins(wait=0.05)
+    assert choice(quoted, standing, margins, STEP_S) is quoted.lower
+    at_once = lowered(of, 0)
+    assert choice(at_once, standing, margins, STEP_S) is at_once.stay, "so much at risk would have to save more"
+
+
+def test_a_bid_is_lowered_only_where_it_can_be_and_pays(shape: AuctionShape) -> None:
+    of = seen_in_part(shape)
+    assert lowered(of, 12, bid=0.203).lower is None, "it is as good as calm"
+    assert lowered(of, 12, pending_s=60.0).lower is None, "it has not begun"
+    assert lowered(of, 12, held=Held.PAUSED).lower is None
+    assert lowered(of, 12, machine="new").lower is None, "nothing is known of it"
+    shown = priced(shape, 90, 40, Spot("b", 0.3), held=Held.RUNNING, machine="b", bid=0.3, bid_age_s=43200.0)
+    assert shown.lower is None, "its floor is seen"
+
+
+def test_a_lowered_bid_keeps_its_distance_from_the_calm_floor(shape: AuctionShape) -> None:
+    of = seen_in_part(shape)
+    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", bid=0.36, bid_age_s=43200.0)
+    near, far = (quotes(auction_tables(of), standing, (Spot("b", None),), least).lower for least in (1.0, 1.2))
+    assert near is not None
+    assert far is not None
+    assert near.bid < 0.21 < far.bid == pytest.approx(0.24)
 
 
 def test_where_a_fall_is_not_seen_a_dear_bid_is_paid_on(shape: AuctionShape) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from autopilot.domain.actions import Acquire
+from autopilot.domain.actions import Acquire, ChangeBid
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.reasons import Reason
 from autopilot.policy.auctioned import wait_share
 from autopilot.policy.deadline import pressure
 from autopilot.policy.decide import decide
@@ -99,3 +100,33 @@ def test_a_machine_that_has_just_begun_is_not_left_for_a_price(minutes: int, is_
 
 def test_no_bid_is_above_the_highest_that_the_job_allows() -> None:
     assert bid(Params(least_markup=D("1.3")), max_bid=D("0.24"))[0] <= D("0.24")
+
+
+@pytest.mark.parametrize(
+    ("changed", "least_markup", "bid"),
+    [
+        (None, "1.02", "0.205"),  # 0.204 and a trifle, rounded up
+        (HOUR, "1.02", "0.205"),
+        (timedelta(minutes=4), "1.02", None),
+        (HOUR, "1.2", "0.240"),
+    ],
+)
+def test_a_dear_bid_is_lowered_unseen_but_not_too_often(
+    changed: timedelta | None, least_markup: str, bid: str | None
+) -> None:
+    since = START - 2 * HOUR
+    held = a_lease(
+        machine_id="a",
+        rate=D("0.37"),
+        on_demand_rate=D(1),
+        acquired_at=since,
+        intended_at=since,
+        running_since=since,
+        bid_changed_at=None if changed is None else START - changed,
+    )
+    spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)
+    offers = (an_offer("a", floor=None, on_demand_rate=D(1)),)
+    market = replace(a_market(*offers), outlook=Outlook(auction=replace(SHAPE, shows_running=False)))
+    job = replace(a_job(held, spec=spec), submitted_at=since)
+    actions = decide(job, market, START, Params(least_markup=D(least_markup), markup=D("1.5"))).actions
+    assert actions == (() if bid is None else (ChangeBid(held.id, D(bid), Reason.FLOOR_MOVED),))

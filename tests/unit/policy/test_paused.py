@@ -22,6 +22,7 @@ from tests.builders import (
     START,
     D,
     a_job,
+    a_lease,
     a_market,
     a_paused_lease,
     a_spec,
@@ -50,6 +51,13 @@ def raised(job: Job, when: float) -> Job:
 
 def test_an_outbid_is_answered_by_a_raise_at_once() -> None:
     assert acts(a_job(a_paused_lease())) == (ChangeBid("lease-1", D("0.330"), Reason.OUTBID),)
+
+
+def test_a_bid_that_was_lowered_in_vain_goes_back_to_what_it_was() -> None:
+    job = play(a_job(a_lease(rate=D("0.300"))), e.BidIntended("lease-1", D("0.200"), at(0)))
+    job = play(job, e.BidChanged("lease-1", D("0.200"), at(1)))
+    job = play(job, seen(job.leases[0], InstanceStatus.STOPPED, at(40), rate=D("0.200")))
+    assert acts(job, now=41) == (ChangeBid("lease-1", D("0.300"), Reason.OUTBID),)
 
 
 def test_rungs_are_climbed_one_by_one_until_they_are_used_up() -> None:
