@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
-from engine_world import JOB, World
+from engine_world import JOB, D, World
 
 from autopilot.backtest.replay import replay
-from autopilot.domain.lease import Lease
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import Offer
 from autopilot.engine.history import PRICES_EVERY, observation
 from autopilot.policy.bidding import first_bid
@@ -27,16 +30,29 @@ async def floors(world: World) -> dict[str, Offer]:
     return {offer.machine_id: offer for offer in sorted(offers, key=lambda offer: offer.floor or 0)}
 
 
-async def record_the_past(world: World, restless: str, lasting: timedelta = LONG_AGO) -> None:
-    """The floor of one machine was fourfold every quarter of an hour, those of the others rested."""
+async def record(world: World, times: Callable[[str, int], Decimal], lasting: timedelta = LONG_AGO) -> None:
+    """A past in which each floor was ``times(machine, number)`` what it is now, at the number-th observation."""
     offers = (await floors(world)).values()
     began = world.clock.now() - lasting
     async with world.store.transaction() as uow:
         for number in range(lasting // PRICES_EVERY):
             for offer in offers:
-                times = 4 if offer.machine_id == restless and number % 3 == 0 else 1
-                seen = replace(offer, floor=(offer.floor or 0) * times)
+                seen = replace(offer, floor=(offer.floor or D(0)) * times(offer.machine_id, number))
                 await uow.add_prices([observation(seen, began + number * PRICES_EVERY)])
+
+
+async def record_the_past(world: World, restless: str, lasting: timedelta = LONG_AGO) -> None:
+    """The floor of one machine was fourfold every quarter of an hour, those of the others rested."""
+    await record(world, lambda machine, number: D(4 if machine == restless and number % 3 == 0 else 1), lasting)
+
+
+async def bid_on_a_peak(world: World) -> Lease:
+    """Running on a machine that was bid on while all floors were half as high again as they mostly were."""
+    world.agents.total_steps = 7200
+    await world.tick()
+    await world.submit(DUE)
+    await record(world, lambda machine, number: D(1) if (number + len(machine)) % 24 < 4 else D("0.6667"))
+    return await world.until_running()
 
 
 async def displaced(world: World) -> Lease:
@@ -86,3 +102,39 @@ async def test_less_than_a_day_is_too_little_to_learn_from(world: World) -> None
     machine, _ = await submitted(world)
     await record_the_past(world, machine, timedelta(hours=23))
     assert (await displaced(world)).machine_id == machine
+
+
+async def with_learnt_bids(world: World, holds: Callable[[Lease], bool], what: str) -> Lease:
+    for _ in range(480):
+        await world.engine.outlooks.close()  # what is made in threads takes no market time
+        main = (await world.job()).main
+        if main is not None and holds(main):
+            return main
+        await world.tick()
+    raise AssertionError(f"{what}; {await world.story()}")
+
+
+async def test_a_bid_on_a_peak_is_lowered_once_it_has_likely_passed(world: World) -> None:
+    before = await bid_on_a_peak(world)
+    machine = world.market.machines[int(before.machine_id)]
+    world.market.set_floor(int(before.machine_id), (machine.floor * D("0.6667")).quantize(D("0.0001")))
+    lease = await with_learnt_bids(world, lambda lease: lease.rate < before.rate, "a lower bid")
+    assert lease.id == before.id
+    assert lease.rate < before.rate * D("0.7")
+    await world.tick(8)
+    job = await world.job()
+    assert job.main is not None
+    assert (job.main.id, job.main.status, job.main.rate) == (before.id, InstanceStatus.RUNNING, lease.rate)
+    world.agents.total_steps = 60  # the rest tells nothing new
+    await world.until_over()
+
+
+async def test_one_lowered_in_vain_goes_back_to_what_it_was(world: World) -> None:
+    before = await bid_on_a_peak(world)
+    await with_learnt_bids(world, lambda lease: lease.rate < before.rate, "a lower bid")
+    lease = await with_learnt_bids(world, lambda lease: lease.state is LeaseState.PAUSED, "paused by its rival")
+    assert lease.id == before.id
+    again = await with_learnt_bids(world, lambda lease: lease.status is InstanceStatus.RUNNING, "it runs again")
+    assert (again.id, again.rate, again.state) == (before.id, before.rate, LeaseState.ACTIVE)
+    world.agents.total_steps = 60
+    await world.until_over()
