@@ -129,7 +129,10 @@ async def test_a_bid_on_a_peak_is_lowered_once_it_has_likely_passed(world: World
     await world.until_over()
 
 
-async def test_one_lowered_in_vain_goes_back_to_what_it_was(world: World) -> None:
+async def test_one_lowered_in_vain_goes_back_to_what_it_was(world: World, tmp_path: Path) -> None:
+    recording = tmp_path / "session.gz"
+    world.recorder = recorder = FileRecorder(recording)
+    await world.restart()
     before = await bid_on_a_peak(world)
     await with_learnt_bids(world, lambda lease: lease.rate < before.rate, "a lower bid")
     lease = await with_learnt_bids(world, lambda lease: lease.state is LeaseState.PAUSED, "paused by its rival")
@@ -138,3 +141,6 @@ async def test_one_lowered_in_vain_goes_back_to_what_it_was(world: World) -> Non
     assert (again.id, again.rate, again.state) == (before.id, before.rate, LeaseState.ACTIVE)
     world.agents.total_steps = 60
     await world.until_over()
+    recorder.close()
+    done = replay(recording)
+    assert done.difference is None, done.difference
