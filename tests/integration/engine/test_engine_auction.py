@@ -51,7 +51,7 @@ async def bid_on_a_peak(world: World) -> Lease:
     world.agents.total_steps = 7200
     await world.tick()
     await world.submit(DUE)
-    await record(world, lambda machine, number: D(1) if (number + len(machine)) % 24 < 4 else D("0.6667"))
+    await record(world, lambda _, number: D(1) if number % 36 < 2 else D("0.6667"), timedelta(days=2))
     return await world.until_running()
 
 
