@@ -90,8 +90,8 @@ class Quotes:
     """Leave the bid on the held machine as it is."""
     bids: tuple[Quote, ...]
     """The best bid at or above the floor of each machine."""
-    patient: tuple[Quote, ...]
-    """The best bid below the floor of each machine: it wins when the floor falls."""
+    patient: Quote | None
+    """The best bid below the floor of the machine that is held: it wins when the floor falls."""
     lower: Quote | None
     """A lower bid on the machine that runs, whose floor is not shown and may have fallen since the bid was made."""
     is_forced: bool
@@ -142,15 +142,14 @@ def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) 
             best, least = _lower(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
     if quoted.lower is not None:
         best, least = _lower(best, least, quoted.lower, own_margin + margins.wait * quoted.lower.risk * least)
-    idle = [(quote, quote.cost) for quote in (quoted.release, quoted.keep) if quote is not None]
-    for quote in quoted.patient:
-        is_other = is_held and quote.machine != standing.machine
-        idle.append((quote, quote.cost + (margins.move * quote.price * step_h if is_other else 0.0)))
-    waiting, cost = min(idle, key=lambda each: each[1])
+    idle = [quote for quote in (quoted.release, quoted.keep) if quote is not None]
+    if quoted.patient is not None:
+        idle.append(quoted.patient)
+    waiting = min(idle, key=lambda quote: quote.cost)
     margin = 0.0
     if best is not quoted.on_demand or standing.held is Held.ON_DEMAND:
         margin = margins.wait * least
-    return waiting if cost < least - margin else best
+    return waiting if waiting.cost < least - margin else best
 
 
 def _lower(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quote, float]:
@@ -180,8 +179,7 @@ class _Pricing:
     def quotes(self, least_markup: float) -> Quotes:
         standing = self.standing
         bids: list[Quote] = []
-        patient: list[Quote] = []
-        keep = stay = lower = None
+        keep = stay = patient = lower = None
         for spot in self.spots:
             mine = spot.machine == standing.machine and standing.held in (Held.PAUSED, Held.RUNNING)
             floor = spot.floor
@@ -194,19 +192,18 @@ class _Pricing:
                 continue
             odds = self.tables.odds(spot.machine, floor)
             costs, idle = self._outlook(spot.machine, floor, odds, mine)
-            above, below = self._best(spot.machine, floor, costs, 0.0 if mine else spot.once)
+            above = self._above(spot.machine, floor, costs, 0.0 if mine else spot.once)
             # Without a word of its floor a raise would be followed by the next: then the bid stays, or the job leaves.
             if above is not None and not is_echo:
                 bids.append(above)
-            if below is not None and not is_echo:
-                patient.append(below)
             if mine:
+                patient = None if is_echo else self._below(spot.machine, floor, costs)
                 keep = Quote(idle)
                 stay = self._staying(floor, costs, idle, odds)
             if is_echo and not self.pending:
                 lower = self._lowered(spot.machine, floor, idle, least_markup)
         on_demand, release = self._on_demand(), self._release()
-        return Quotes(on_demand, release, keep, stay, tuple(bids), tuple(patient), lower, self._forced())
+        return Quotes(on_demand, release, keep, stay, tuple(bids), patient, lower, self._forced())
 
     def _forced(self) -> bool:
         standing, step_s = self.standing, self.tables.step_s
@@ -257,18 +254,24 @@ class _Pricing:
         after = self._afters[key] = (np.array(run), np.array(pause))
         return after
 
-    def _best(self, machine: str, floor: float, costs: Any, once: float) -> tuple[Quote | None, Quote | None]:
-        """The best bid at or above the floor, and the best below it. ``costs``: [ratio bin] → $."""
-        allowed = bisect_left(RATIO_EDGES, self.tables.shape.ceiling / floor)
+    def _above(self, machine: str, floor: float, costs: Any, once: float = 0.0) -> Quote | None:
+        """The best bid at or above the floor. ``costs``: [ratio bin] → $."""
+        return self._least(machine, floor, costs, FIRST_ABOVE, self._allowed(floor), once)
+
+    def _below(self, machine: str, floor: float, costs: Any) -> Quote | None:
+        """The best bid below the floor."""
+        return self._least(machine, floor, costs, 0, min(self._allowed(floor), FIRST_ABOVE), 0.0)
+
+    def _allowed(self, floor: float) -> int:
+        """So many of the bins have edges that may be bid."""
+        return bisect_left(RATIO_EDGES, self.tables.shape.ceiling / floor)
+
+    def _least(self, machine: str, floor: float, costs: Any, first: int, end: int, once: float) -> Quote | None:
+        if first >= end:
+            return None
+        at = first + int(costs[first:end].argmin())
         price = floor + self.tables.shape.storage_rate
-
-        def best(first: int, end: int) -> Quote | None:
-            if first >= end:
-                return None
-            at = first + int(costs[first:end].argmin())
-            return Quote(float(costs[at]) + once, machine, floor * RATIO_EDGES[at], price)
-
-        return best(FIRST_ABOVE, allowed), best(0, min(allowed, FIRST_ABOVE))
+        return Quote(float(costs[at]) + once, machine, floor * RATIO_EDGES[at], price)
 
     def _staying(self, floor: float, costs: Any, idle: float, odds: Odds) -> Quote:
         bid = self.standing.bid
@@ -290,7 +293,7 @@ class _Pricing:
         if calm is None:
             return None
         costs, _ = self._outlook(machine, calm, self.tables.odds(machine, calm), mine=True)
-        above, _ = self._best(machine, calm, costs, 0.0)
+        above = self._above(machine, calm, costs)
         if above is None:
             return None
         bid = max(above.bid, calm * least_markup)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from heapq import nsmallest
 from math import inf
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Note, Release, SaveAndStop
@@ -148,7 +149,7 @@ class _Auctioned:
             keep,
             quoted.stay,
             tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids)),
-            tuple(quote for quote in quoted.patient if quote.machine == mine),
+            quoted.patient,
             quoted.lower,
             is_forced,
         )
@@ -242,9 +243,8 @@ class _Auctioned:
     def _notes(self, quoted: Quotes, chosen: Quote, main: Lease | None) -> tuple[Note, ...]:
         provider = main.provider if main is not None else None
         rows = [("on_demand", quoted.on_demand), ("wait", quoted.release), ("keep", quoted.keep), ("stay", quoted.stay)]
-        rows.append(("lower", quoted.lower))
-        cheapest = sorted((*quoted.bids, *quoted.patient), key=lambda quote: quote.cost)[:NOTED_BIDS]
-        rows += [("spot", quote) for quote in cheapest]
+        rows += [("patient", quoted.patient), ("lower", quoted.lower)]
+        rows += [("spot", quote) for quote in nsmallest(NOTED_BIDS, quoted.bids, key=lambda quote: quote.cost)]
         if chosen not in [quote for _, quote in rows]:
             rows.append(("spot", chosen))
         return tuple(

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -138,10 +139,22 @@ def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> A
 def _payable(found: list[Candidate], job: Job, market: Market, params: Params) -> list[Candidate]:
     """Those that the account can pay the start of; where it can pay none, all: the guard says what is missing."""
     credit = {name: view.credit for name, view in market.providers.items() if view.credit is not None}
-    if not credit:
+    if not found or not credit or min(credit.values()) >= _dearest_reserve(job, found, params):
         return found
     paid = [c for c in found if credit.get(c.offer.provider, Decimal("inf")) >= reserve(job, c, params)]
     return paid or found
+
+
+def _dearest_reserve(job: Job, found: list[Candidate], params: Params) -> Decimal:
+    """No less than the reserve of any of them, and much sooner known: of one that is in all the dearest."""
+    offers = [choice.offer for choice in found]
+    offer = replace(
+        offers[0],
+        storage_price=max(each.storage_price for each in offers),
+        upload_price=max(each.upload_price for each in offers),
+        download_price=max(each.download_price for each in offers),
+    )
+    return reserve(job, replace(found[0], offer=offer, rate=max(choice.rate for choice in found)), params)
 
 
 def _may_go_on(job: Job, market: Market, now: datetime) -> bool:

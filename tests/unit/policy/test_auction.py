@@ -85,7 +85,7 @@ def test_more_time_never_costs_more_and_more_work_never_less(
 def test_no_bid_reaches_the_ceiling(shape: AuctionShape, floor: float, left: int, share: float) -> None:
     lower = replace(shape, ceiling=0.9)
     quoted = priced(lower, left, 40 * share, Spot("a", floor), Spot("b", 0.3))
-    assert all(0.0 < quote.bid < 0.9 for quote in (*quoted.bids, *quoted.patient))
+    assert all(0.0 < quote.bid < 0.9 for quote in quoted.bids)
 
 
 def test_the_cheaper_of_two_alike_is_cheaper_to_finish_on(shape: AuctionShape) -> None:
@@ -130,7 +130,7 @@ def test_a_floor_that_is_paid_costs_no_more_than_a_bid_that_is(shape: AuctionSha
 
 def test_a_machine_whose_floor_is_not_known_is_not_bid_on(shape: AuctionShape) -> None:
     quoted = priced(shape, 80, 40, Spot("a", None))
-    assert quoted.bids == quoted.patient == ()
+    assert (quoted.bids, quoted.patient) == ((), None)
     assert quoted.on_demand.cost > 0
 
 
@@ -156,7 +156,7 @@ def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
 
 def test_waiting_must_promise_to_save_a_share() -> None:
     spot, waiting = Quote(1.0, "a", 0.2, 0.2), Quote(0.95)
-    quoted = Quotes(Quote(2.0), waiting, None, None, (spot,), (), None, is_forced=False)
+    quoted = Quotes(Quote(2.0), waiting, None, None, (spot,), None, None, is_forced=False)
     standing = Standing(60 * STEP_S, 40 * STEP_S)
     assert choice(quoted, standing, Margins(wait=0.04), STEP_S) is waiting
     assert choice(quoted, standing, Margins(wait=0.06), STEP_S) is spot
