@@ -228,6 +228,20 @@ def test_an_account_without_credit_on_one_market_rents_on_another() -> None:
     assert isinstance(action, Acquire), "the guard's veto says that the credit is too low"
 
 
+@pytest.mark.parametrize("dear", ["storage_price", "upload_price", "download_price"])
+@pytest.mark.parametrize(("credit", "machine"), [("40", "dear"), ("1", "plain")])
+def test_the_credit_must_pay_a_start_with_its_disk_and_traffic(dear: str, credit: str, machine: str) -> None:
+    """One offer is cheaper by the hour, but what its start sets aside is beyond a small account."""
+    choices = [
+        an_offer("dear", floor=D("0.010"), **{dear: D("3")}),
+        an_offer("plain", floor=D("0.300")),
+    ]
+    job = a_job(spec=a_spec(work_estimate=timedelta(hours=2000)))
+    (action,) = acts(job, a_market(*choices, credit=D(credit)))
+    assert isinstance(action, Acquire)
+    assert action.offer.machine_id == machine
+
+
 @pytest.mark.parametrize(
     ("policy", "types"),
     [
