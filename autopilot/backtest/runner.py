@@ -10,7 +10,7 @@ from autopilot.backtest.outcome import Outcome
 from autopilot.backtest.play import Conditions, Start, budget_of, optimal_cost, play
 from autopilot.backtest.policies import Policy, starter
 from autopilot.backtest.suite import Suite, on_demand_cost
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.workers import workers
 
 CHUNK_RUNS = 12
@@ -114,7 +114,7 @@ def _on_ray(plan: Plan, parts: Sequence[_Part]) -> Iterator[list[Any]]:
     try:
         import ray  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise UserError("--on ray needs Ray", hint="pip install 'gpu-autopilot[ray]'") from None
+        raise UserError("--on ray needs Ray", hint=install_hint("ray")) from None
     ray.init(ignore_reinit_error=True, log_to_driver=False)
     shared = ray.put(plan)
     remote = ray.remote(_play_sent)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from autopilot.blobs import sts
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, Grant, checked_key
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _connect(bucket: Bucket, timeout_s: float) -> S3Store | GCSStore | AzureStor
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, S3Store
     except ImportError:
-        raise UserError("buckets need an extra of autopilot", hint='pip install "gpu-autopilot[s3]"') from None
+        raise UserError("buckets need an extra of autopilot", hint=install_hint("s3")) from None
     timeout = timedelta(seconds=REQUEST_TIMEOUT_S)
     whole = timedelta(seconds=timeout_s)
     client: ClientConfig = {"allow_http": True, "timeout": whole, "connect_timeout": timeout / 3}

@@ -16,7 +16,7 @@ from autopilot.cli import money_views, periods, text
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import console, print_json
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 
 Flag = Parameter(negative="")
 By = Literal["job", "label", "provider", "gpu", "kind", "day", "month", "instance"]
@@ -108,7 +108,7 @@ def _parquet_writer() -> Callable[[list[dict[str, Any]], Path], None]:
     except ImportError:
         raise UserError(
             "Parquet needs a library that is not installed",
-            hint="pip install 'gpu-autopilot[parquet]', or use --csv",
+            hint=f"use --csv, or {install_hint('parquet')}",
         ) from None
     amount = arrow.decimal128(38, NANO_DIGITS)
     types = dict.fromkeys(MONEY, amount) | {"instances": arrow.int64(), "running_s": arrow.float64()}

@@ -15,5 +15,10 @@ class UserError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+def install_hint(extra: str) -> str:
+    """How to add an extra. The package is in no registry, hence from where it was installed."""
+    return f"in the checkout that you installed from: pip install '.[{extra}]'"
+
+
 class InvalidTransition(Exception):
     """A state change that the lifecycle table does not allow: a defect in this program, never the user's."""

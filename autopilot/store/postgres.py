@@ -8,7 +8,7 @@ from sqlalchemy import URL, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool, Pool
 
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 
 # Whatever the server's own defaults are: a commit is on disk before it is acknowledged, and a daemon that was stopped
 # in the middle of a transaction gives its locks back, so that another one can take the ledger over.
@@ -55,7 +55,7 @@ def _engine(url: URL, name: str, session: dict[str, str], poolclass: type[Pool] 
         )
     except ModuleNotFoundError as missing:
         raise UserError(
-            f"a ledger on PostgreSQL needs the driver {missing.name}", hint="pip install 'gpu-autopilot[postgres]'"
+            f"a ledger on PostgreSQL needs the driver {missing.name}", hint=install_hint("postgres")
         ) from None
 
     @event.listens_for(engine.sync_engine, "connect")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
 
@@ -28,9 +28,7 @@ class RunpodPlugin:
 
         parsed = parse_settings(settings)
         if find_spec(SDK_PACKAGE) is None:
-            raise UserError(
-                "the RunPod SDK is not installed", hint="install it with: pip install 'gpu-autopilot[runpod]'"
-            )
+            raise UserError("the RunPod SDK is not installed", hint=install_hint("runpod"))
         return RunpodProvider(parsed, RunpodClient(HttpTransport(parsed), clock), clock)
 
 

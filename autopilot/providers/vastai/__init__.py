@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
 
@@ -31,9 +31,7 @@ class VastaiPlugin:
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] not in SDK_PACKAGES:
                 raise
-            raise UserError(
-                "the vast.ai SDK is not installed", hint="install it with: pip install 'gpu-autopilot[vast]'"
-            ) from error
+            raise UserError("the vast.ai SDK is not installed", hint=install_hint("vast")) from error
         return VastaiProvider(parsed, client, clock)
 
 

@@ -9,7 +9,6 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable
 
 from aiohttp import web
 from graphql import ExecutionResult, GraphQLError, execute
@@ -28,7 +27,7 @@ from autopilot.sandbox.runpod.mishaps import (
     problem,
 )
 from autopilot.sandbox.runpod.refusals import Reason, Refused
-from autopilot.sandbox.runpod.resolvers import PUBLIC_FIELDS, Account, Call, Caller, Unauthorized, root
+from autopilot.sandbox.runpod.resolvers import PUBLIC_FIELDS, Account, Authorise, Call, Caller, Unauthorized, root
 from autopilot.sandbox.runpod.rows import Json
 from autopilot.sandbox.runpod.schema import Document, Malformed, read, schema
 from autopilot.sandbox.wire import Host, bearer_key
@@ -37,9 +36,6 @@ _log = logging.getLogger(__name__)
 _CODES = {Reason.NO_CAPACITY: "SUPPLY_CONSTRAINT", Reason.BALANCE: "INSUFFICIENT_BALANCE"}
 _INTERNAL_ERROR = "Something went wrong. Please try again later or contact support."
 _NO_RESOURCES = "This machine does not have the resources to deploy your pod. Please try a different machine"
-
-Authorise = Callable[[str, str | None], Caller | None]
-"""Key and team to caller; ``None`` for an unknown key."""
 
 
 class GraphqlApi:

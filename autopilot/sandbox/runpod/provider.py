@@ -12,13 +12,13 @@ from pathlib import Path
 
 from aiohttp import web
 
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.sandbox.faults import Faults
 from autopilot.sandbox.runpod.catalogue import default_catalogue
 from autopilot.sandbox.runpod.churn import Churn
 from autopilot.sandbox.runpod.containers import LocalPods
 from autopilot.sandbox.runpod.control import RunpodControl
 from autopilot.sandbox.runpod.exchange import Mode, Terms
-from autopilot.sandbox.runpod.graphql_api import GraphqlApi
 from autopilot.sandbox.runpod.lifecycle import NoPodContainers, Timings
 from autopilot.sandbox.runpod.machines import MachineSpec
 from autopilot.sandbox.runpod.market import PodMarket
@@ -85,6 +85,15 @@ class RunpodProvider:
         self._stopping = asyncio.Event()
 
     def add_routes(self, app: web.Application) -> None:
+        """Raises ``UserError`` without the extra ``lab``."""
+        try:
+            from autopilot.sandbox.runpod.graphql_api import GraphqlApi
+        except ModuleNotFoundError as error:
+            if error.name != "graphql":
+                raise
+            raise UserError(
+                "the sandbox needs graphql-core, which is not installed", hint=install_hint("lab")
+            ) from None
         config, requests, account = self._config, Counter[str](), Account()
         faults = Faults(config.seed)
         shared = (self.market, account, self._host, faults, self._authorise, requests, self._stopping)

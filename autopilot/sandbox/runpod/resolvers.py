@@ -42,6 +42,10 @@ class Caller:
         return self.pod_id is None or self.pod_id == pod_id
 
 
+Authorise = Callable[[str, str | None], Caller | None]
+"""Key and team to caller; ``None`` for an unknown key."""
+
+
 @dataclass(frozen=True)
 class Call:
     """One execution. ``fault``: what is wrong with it."""

@@ -17,7 +17,6 @@ from aiohttp import web
 from autopilot.sandbox.faults import Faults
 from autopilot.sandbox.runpod import billing, bodies, gpu_types, logs, rest_rows
 from autopilot.sandbox.runpod.catalogue import DATA_CENTERS
-from autopilot.sandbox.runpod.graphql_api import Authorise
 from autopilot.sandbox.runpod.machines import Cloud
 from autopilot.sandbox.runpod.market import PodMarket
 from autopilot.sandbox.runpod.mishaps import (
@@ -32,7 +31,7 @@ from autopilot.sandbox.runpod.mishaps import (
 from autopilot.sandbox.runpod.pods import Pod
 from autopilot.sandbox.runpod.quota import Quota
 from autopilot.sandbox.runpod.refusals import Reason, Refused, invalid
-from autopilot.sandbox.runpod.resolvers import Account, Call, Unauthorized
+from autopilot.sandbox.runpod.resolvers import Account, Authorise, Call, Unauthorized
 from autopilot.sandbox.runpod.rows import Json
 from autopilot.sandbox.wire import Host, bearer_key
 
