@@ -33,16 +33,23 @@ sim: $(READY)    ## run the whole in virtual time with faults and kills: SEEDS=3
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py
 
-lock:    ## resolve the dependencies anew (needs uv)
-	uv pip compile -q pyproject.toml --extra dev --universal -p 3.11 --generate-hashes --no-emit-index-url -o requirements.lock
+COMPILE := uv pip compile -q pyproject.toml --universal -p 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
+
+lock:    ## resolve the dependencies anew: requirements.lock to run, requirements-dev.lock beside it to develop (needs uv)
+	$(COMPILE) --extra vast --extra runpod --extra postgres --extra s3 --excludes requirements-left-out.txt \
+		-o requirements.lock
+	$(COMPILE) --extra lab --extra dev -c requirements.lock -o requirements-dev.lock
 
 clean:    ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# Locked and hash-checked, then this checkout on top. Written last, so a cut-off set-up starts over.
-$(READY): requirements.lock pyproject.toml
+# Locked and hash-checked, then this checkout on top. --no-deps: the SDKs declare what the lock leaves out.
+# Written last, so a cut-off set-up starts over.
+$(READY): requirements.lock requirements-dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("autopilot needs Python 3.11, 3.12 or 3.13; try: make PYTHON=python3.12") if not (3, 11) <= sys.version_info < (3, 14) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: \
+		-r requirements.lock -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)

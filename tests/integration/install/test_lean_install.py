@@ -1,0 +1,121 @@
+"""requirements.lock is enough to run, and complete but for what requirements-left-out.txt names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from autopilot.ports.clock import SystemClock
+from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from tests.locks import DEVELOP, ROOT, RUN, read_left_out, read_pins
+
+RENT_ONCE = Path(__file__).with_name("rent_once.py")
+KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {name: [Requirement(line) for line in lines] for name, lines in PROJECT["optional-dependencies"].items()}
+CORE = [Requirement(line) for line in PROJECT["dependencies"]]
+MISSING = 'raise ModuleNotFoundError("No module named \'graphql\'", name="graphql")'
+
+
+def reach(roots: list[Requirement], left_out: set[str]) -> set[str]:
+    """Canonical names of everything that the roots ask for on this Python, by the metadata of what is installed."""
+    reached, asked = set(), set()
+    waiting = [(root, "") for root in roots]
+    while waiting:
+        requirement, extra = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if not applies or name in left_out or (name, frozenset(requirement.extras)) in asked:
+            continue
+        asked.add((name, frozenset(requirement.extras)))
+        reached.add(name)
+        for line in distribution(name).requires or ():
+            waiting += [(Requirement(line), wanted) for wanted in ("", *requirement.extras)]
+    return reached
+
+
+@pytest.mark.parametrize("market", KEYS)
+async def test_a_machine_is_rented_with_the_locked_packages_alone(market: str, tmp_path: Path) -> None:
+    config = SandboxConfig(state_dir=tmp_path, real_processes=False, enforce_rate_limits=False)
+    async with running_sandbox(config, SystemClock()) as sandbox:
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(RENT_ONCE), market, sandbox.url, KEYS[market]),
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await child.communicate()
+    assert child.returncode == 0, err.decode()
+    assert out.decode().splitlines()[-1] == "create stop destroy", out.decode()
+
+
+def test_the_lock_holds_what_is_asked_for_and_nothing_else() -> None:
+    roots = [*CORE, *EXTRAS["vast"], *EXTRAS["runpod"], *EXTRAS["postgres"], *EXTRAS["s3"]]
+    assert reach(roots, set(read_left_out())) == set(read_pins(RUN))
+
+
+def test_the_lock_for_development_holds_the_tools() -> None:
+    assert reach([*CORE, *EXTRAS["lab"], *EXTRAS["dev"]], set()) == set(read_pins(DEVELOP))
+
+
+def test_both_locks_pin_the_same_versions() -> None:
+    run, develop = read_pins(RUN), read_pins(DEVELOP)
+    assert {name: develop[name] for name in run.keys() & develop} == {name: run[name] for name in run.keys() & develop}
+
+
+def test_whatever_is_left_out_has_a_reason_and_somebody_who_declares_it() -> None:
+    declared = {
+        canonicalize_name(Requirement(line).name)
+        for package in ("vastai", "runpod", "aiohttp")
+        for line in distribution(package).requires or ()
+    }
+    left_out = read_left_out()
+    assert [name for name, reason in left_out.items() if not reason] == []
+    assert set(left_out) <= declared
+    assert left_out.keys() & read_pins(RUN) == set()
+
+
+@pytest.mark.parametrize("lock", [RUN, DEVELOP], ids=lambda lock: lock.name)
+def test_a_lock_has_a_hash_for_each_package_and_names_no_registry(lock: Path) -> None:
+    text = lock.read_text()
+    entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+    assert re.findall(r"://|^\s*-[-a-z]*(?:index|find-links|host).*", text, re.MULTILINE) == []
+
+
+def test_the_extra_all_is_what_runs() -> None:
+    assert sorted(map(str, EXTRAS["all"])) == sorted(
+        str(line) for name in ("vast", "runpod", "postgres", "s3") for line in EXTRAS[name]
+    )
+
+
+@pytest.mark.parametrize("command", ["sandbox", "demo"])
+def test_without_the_lab_extra_one_line_says_so(command: str, tmp_path: Path) -> None:
+    (tmp_path / "graphql.py").write_text(MISSING)  # what an import meets in this process and in those that it starts
+    arguments = [sys.executable, "-m", "autopilot.cli.main", command]
+    said = subprocess.run(
+        arguments, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+    )
+    assert said.returncode != 0
+    assert "Traceback" not in said.stdout + said.stderr
+    (line,) = said.stderr.splitlines()
+    assert "graphql-core" in line
+    assert "pip install '.[lab]'" in line
+
+
+def test_no_hint_and_no_page_installs_by_a_name_that_is_not_published() -> None:
+    pages = [ROOT / "README.md", ROOT / "pyproject.toml", *(ROOT / "docs").rglob("*.md"), *(ROOT / "systemd").iterdir()]
+    sources = [*pages, *(ROOT / "autopilot").rglob("*.py")]
+    assert [
+        str(file) for file in sources if re.search(r"gpu-autopilot\[|pip install \S*gpu-autopilot", file.read_text())
+    ] == []
