@@ -28,7 +28,7 @@ SEEDS      ?= 300
 SEED_START ?= 1
 
 sim: $(READY)    ## run the whole in virtual time with faults and kills: SEEDS=300 SEED_START=1 ARGS="--results FILE"
-	$(BIN)/python -m autopilot.simulation --seeds $(SEEDS) --seed-start $(SEED_START) $(ARGS)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed-start $(SEED_START) $(ARGS)
 
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py

@@ -18,12 +18,12 @@ from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events
 from autopilot.engine.observe import Reading
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
 
 D = Decimal
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)

@@ -11,11 +11,11 @@ from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, accrued, show
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.time import split_by_day
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.cost import Candidate
 from autopilot.policy.guard import Limits
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.cost import Candidate
 
 LOOKED_AHEAD = timedelta(days=62)
 """For a job without a deadline: the end of this month and all of the next."""

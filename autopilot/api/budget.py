@@ -12,12 +12,12 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import LeaseBooks
 from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
 from autopilot.policy.budget import commitment, unseen
 from autopilot.policy.guard import Exposure, Limits, allowance
-from autopilot.policy.params import Params
 from autopilot.ports.store import Store, Totals
 
 LONGEST = timedelta(days=3650)

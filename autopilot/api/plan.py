@@ -14,12 +14,12 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.cost import Candidate, best, candidates
-from autopilot.policy.deadline import Verdict, pressure
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.forecast import LEAST_PROBABILITY
-from autopilot.policy.params import Params
+from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
+from autopilot.pricing.pressure import Verdict, pressure
+from autopilot.pricing.rule.cost import Candidate, best, candidates
 
 ROWS = 8
 SHOWN = Decimal("0.0001")

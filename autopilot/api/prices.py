@@ -11,8 +11,8 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import floor_nano
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.time import known_year, parse_duration
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import Store
 
 STEPS = 60

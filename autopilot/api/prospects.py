@@ -12,16 +12,16 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Shape
+from autopilot.domain.params import Params
 from autopilot.domain.time import show_duration
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.cost import Candidate, best
-from autopilot.policy.deadline import Verdict, pressure
-from autopilot.policy.forecast import Forecast, forecast, refusal
-from autopilot.policy.hazard import hazard
-from autopilot.policy.params import Params
-from autopilot.policy.played_markets import Rule
-from autopilot.policy.prior import PHASES
-from autopilot.policy.shape import LONGEST_S, shape_of
+from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
+from autopilot.pricing.availability.played_markets import Rule
+from autopilot.pricing.availability.prior import PHASES
+from autopilot.pricing.availability.shape import LONGEST_S, shape_of
+from autopilot.pricing.hazard import hazard
+from autopilot.pricing.pressure import Verdict, pressure
+from autopilot.pricing.rule.cost import Candidate, best
 
 FINE_FROM = 0.95
 """A job less likely than this to be done in time is tight, whatever its slack."""

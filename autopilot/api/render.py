@@ -12,10 +12,10 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, cost_by_day, time_running
 from autopilot.domain.money import ZERO, accrued
 from autopilot.domain.offer import Offer
-from autopilot.policy.deadline import pressure
+from autopilot.domain.params import Params
 from autopilot.policy.eligibility import why_not
-from autopilot.policy.params import Params
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+from autopilot.pricing.pressure import pressure
 
 Json = dict[str, Any]
 

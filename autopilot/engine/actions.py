@@ -18,11 +18,12 @@ from autopilot.domain.actions import (
     Veto,
 )
 from autopilot.domain.job import Job
+from autopilot.domain.labels import label_for
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.params import Params
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.params import Params
-from autopilot.policy.traffic import largest_upload_gb, received_gb
-from autopilot.ports.ids import Ids, label_for
+from autopilot.ports.ids import Ids
+from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
 GRACE_AFTER_DEADLINE = timedelta(hours=2)
 LONGEST_LIFE = timedelta(hours=72)

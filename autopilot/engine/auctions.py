@@ -19,17 +19,16 @@ from autopilot.domain.floors import AuctionShape, FloorOutlook
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
-from autopilot.engine.history import PRICES_EVERY
-from autopilot.engine.recorded_floors import on_grid
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PRICES_EVERY, PriceObservation
 from autopilot.engine.tables import Tables
-from autopilot.policy.auction_tables import auction_tables
-from autopilot.policy.bidding import ceiling
-from autopilot.policy.cost import Candidate, best
-from autopilot.policy.deadline import pressure
-from autopilot.policy.floors import FloorFit, estimate
-from autopilot.policy.params import Params
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import Store, StoreUnavailable
+from autopilot.pricing.auction.floors import FloorFit, estimate
+from autopilot.pricing.auction.recorded import on_grid
+from autopilot.pricing.auction.tables import auction_tables
+from autopilot.pricing.pressure import pressure
+from autopilot.pricing.rule.bidding import ceiling
+from autopilot.pricing.rule.cost import Candidate, best
 
 log = structlog.get_logger(__name__)
 

@@ -16,11 +16,11 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves
-from autopilot.engine.chronicle import Chronicle, evolve_stray
-from autopilot.engine.give_back import FALLBACKS_AFTER, fall_back, is_accepted
-from autopilot.policy.params import Params
+from autopilot.engine.destroy_fallback import FALLBACKS_AFTER, fall_back, is_accepted
+from autopilot.engine.event_log import Chronicle, evolve_stray
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import CreateRequest, Done, Provider, RefusalCode, Refused, Unknown

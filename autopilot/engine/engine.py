@@ -26,31 +26,32 @@ from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.checkpoint_retention import CheckpointRetention
-from autopilot.engine.chores import Chores
-from autopilot.engine.chronicle import Chronicle
+from autopilot.engine.event_log import Chronicle
 from autopilot.engine.history import History, Retention
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
+from autopilot.engine.maintenance import Chores
 from autopilot.engine.observe import Reading, Watch
+from autopilot.engine.orphans import Strays
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events
-from autopilot.engine.strays import Strays
 from autopilot.policy.budget import burn, left, permit_ttl_s, unseen
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
-from autopilot.policy.params import Params
-from autopilot.policy.prior import PHASES
+from autopilot.policy.scene import Scene
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.provider import Provider
-from autopilot.ports.recording import Recorder, Scene
+from autopilot.ports.recording import Recorder
 from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
+from autopilot.pricing.availability.prior import PHASES
 
 log = structlog.get_logger(__name__)
 

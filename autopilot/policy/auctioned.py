@@ -18,15 +18,15 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
-from autopilot.policy.auction import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
-from autopilot.policy.auction_tables import auction_tables
-from autopilot.policy.bidding import ceiling
-from autopilot.policy.cost import Candidate, best
-from autopilot.policy.deadline import Pressure, is_at_work
-from autopilot.policy.params import Params
-from autopilot.policy.ways import is_affordable, way_note
+from autopilot.policy.options import is_affordable, way_note
+from autopilot.pricing.auction.options import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
+from autopilot.pricing.auction.tables import auction_tables
+from autopilot.pricing.pressure import Pressure, is_at_work
+from autopilot.pricing.rule.bidding import ceiling
+from autopilot.pricing.rule.cost import Candidate, best
 
 NOTED_BIDS = 3
 Answer = tuple[tuple[Action, ...], tuple[Note, ...]]

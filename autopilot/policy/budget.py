@@ -17,8 +17,8 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import UPLOADS_UNSEEN, Lease, LeaseState
 from autopilot.domain.money import ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import Offer
-from autopilot.policy.params import Params
-from autopilot.policy.traffic import largest_upload_gb, received_gb
+from autopilot.domain.params import Params
+from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
 STALE_AFTER = timedelta(minutes=15)
 """A lease of which there was no word for so long: nothing new is spent for its job or on its market."""

@@ -18,17 +18,17 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO, Number
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
-from autopilot.policy.cost import Candidate, candidates
-from autopilot.policy.deadline import Pressure, is_at_work, pressure
 from autopilot.policy.eligibility import eligible
 from autopilot.policy.loading import loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
-from autopilot.policy.params import Params
+from autopilot.policy.options import Way, Ways, is_affordable, reserve, ways
 from autopilot.policy.paused import decide_paused
-from autopilot.policy.ways import Way, Ways, is_affordable, reserve, ways
+from autopilot.pricing.pressure import Pressure, is_at_work, pressure
+from autopilot.pricing.rule.cost import Candidate, candidates
 
 
 def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:

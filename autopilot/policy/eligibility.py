@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.offer import Offer
-from autopilot.policy.params import Params
-from autopilot.policy.speed import setup_time, work_left
+from autopilot.domain.params import Params
+from autopilot.pricing.speed import setup_time, work_left
 
 
 def why_not(spec: JobSpec, offer: Offer) -> str | None:

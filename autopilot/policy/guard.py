@@ -16,10 +16,10 @@ from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
-from autopilot.policy.bidding import ceiling
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.bidding import ceiling
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.policy.bidding import raised_bid
-from autopilot.policy.cost import Candidate, best, lease_cost_to_finish
-from autopilot.policy.deadline import Pressure
-from autopilot.policy.params import Params
-from autopilot.policy.ways import waits_for_spot
+from autopilot.policy.options import waits_for_spot
+from autopilot.pricing.pressure import Pressure
+from autopilot.pricing.rule.bidding import raised_bid
+from autopilot.pricing.rule.cost import Candidate, best, lease_cost_to_finish
 
 
 def decide_paused(

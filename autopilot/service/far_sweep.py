@@ -19,12 +19,12 @@ from autopilot.config.settings import load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import ABSENCE_GAP
 from autopilot.domain.instance import Instance
+from autopilot.domain.labels import read_label
+from autopilot.domain.params import Params
 from autopilot.engine.actions import LONGEST_LIFE
-from autopilot.engine.give_back import fall_back
+from autopilot.engine.destroy_fallback import fall_back
 from autopilot.engine.sweep import MARK_AGE
-from autopilot.policy.params import Params
 from autopilot.ports.clock import Clock
-from autopilot.ports.ids import read_label
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.service.identity import open_clock
 from autopilot.service.orphans import list_all

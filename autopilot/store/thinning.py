@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.money import ZERO, floor_nano
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 
 HOUR = timedelta(hours=1)
 THINNED_UNTIL = "prices_thinned_until"

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.cli.client import Json
-from autopilot.cli.demo.theatre import Theatre
-from autopilot.ports.checkpoints import kept_manifest, verified_manifest
+from autopilot.lab.demo.theatre import Theatre
+from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
 from tests.acceptance.stage import FINAL, SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 

@@ -17,19 +17,11 @@ from typing import TypeVar
 import pytest
 
 from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.labels import is_ours, label_for
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
-from autopilot.ports.ids import is_ours, label_for
-from autopilot.ports.provider import (
-    Created,
-    CreateRequest,
-    Done,
-    MarketUnknown,
-    RefusalCode,
-    Refused,
-    Unknown,
-)
+from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from tests.contract.harness import Harness, QuickClock
 
 T = TypeVar("T")

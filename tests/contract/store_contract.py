@@ -20,7 +20,7 @@ from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
 from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import from_nano
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
 from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead

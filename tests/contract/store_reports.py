@@ -14,8 +14,8 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import ZERO, from_nano
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.spend import SpendRow, report, total_row
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, Store
 from tests.store_records import DAY, START, a_job, a_lease, an_entry, forgotten, records
 

@@ -14,10 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from autopilot.clock import ScaledClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import ScaledClock
-from autopilot.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.service.main import serve
 from autopilot.service.wiring import Daemon, daemon
 

@@ -20,7 +20,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, insert, inspect, select, text
 
 from autopilot.domain.instance import CostKind, InstanceStatus
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, EventRecord
 from autopilot.store.database import open_store
 from autopilot.store.health import examine

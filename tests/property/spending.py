@@ -23,6 +23,7 @@ from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO, ceil_nano
 from autopilot.domain.offer import Offer
+from autopilot.domain.params import Params
 from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import lease_events, unaccounted
@@ -30,7 +31,6 @@ from autopilot.engine.sweep import Sweep
 from autopilot.policy.budget import PERMIT_TAIL_S, burn, create_reserve, left, permit_ttl_s, unseen
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
-from autopilot.policy.params import Params
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
 
 TICK = timedelta(seconds=30)

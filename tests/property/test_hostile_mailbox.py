@@ -24,12 +24,12 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import ZERO, to_nano
-from autopilot.engine.chronicle import Chronicle
+from autopilot.domain.params import Params
+from autopilot.engine.event_log import Chronicle
 from autopilot.engine.mailbox import Mailbox, mail_events
+from autopilot.mailbox.formats import MAX_OBJECT_BYTES, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from autopilot.ports.blobs import MAX_READ_BYTES
-from autopilot.ports.mailbox import MAX_OBJECT_BYTES, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import a_job, a_lease, a_market, a_spec, at
 

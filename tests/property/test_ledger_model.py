@@ -21,11 +21,11 @@ from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.ledger import RESERVE_TYPES
 from autopilot.domain.money import from_nano, to_nano
+from autopilot.domain.params import Params
 from autopilot.domain.spend import report, total_row
 from autopilot.engine.accrue import accruals, hold_reserves, post_accruals
 from autopilot.engine.invoices import UNFINISHED_FOR, take_over
 from autopilot.policy.budget import commitment
-from autopilot.policy.params import Params
 from autopilot.ports.store import CommitUnknown, Store, UnitOfWork
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import an_instance, an_intent, heartbeat

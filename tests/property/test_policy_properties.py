@@ -18,14 +18,14 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import from_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events
 from autopilot.policy import budget
-from autopilot.policy.bidding import ceiling
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
-from autopilot.policy.phases import first_belief
+from autopilot.pricing.availability.phases import first_belief
+from autopilot.pricing.rule.bidding import ceiling
 from tests.builders import (
     HOUR,
     START,

@@ -19,16 +19,16 @@ from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import lease_events, unaccounted
 from autopilot.engine.sweep import Sweep
 from autopilot.policy import budget
-from autopilot.policy.bidding import ceiling
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.bidding import ceiling
 from tests.builders import START, D, a_checkpoint, a_job, a_market, an_offer, heartbeat, lease_of, play
 
 TICK = timedelta(seconds=30)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from autopilot.simulation.kills import SEED
-from autopilot.simulation.run import run
-from autopilot.simulation.stories import STORIES
+from tests.simulation.kills import SEED
+from tests.simulation.run import run
+from tests.simulation.stories import STORIES
 
 FOUND = {
     "no_sweep": ("machine from nowhere", "L1"),

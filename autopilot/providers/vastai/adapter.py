@@ -11,15 +11,7 @@ from typing import Any
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import (
-    Created,
-    CreateRequest,
-    Done,
-    MarketUnknown,
-    RefusalCode,
-    Refused,
-    Unknown,
-)
+from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
 from autopilot.providers.vastai import create, listing, mapping, outcomes, wire
 from autopilot.providers.vastai.client import READ_TRIES, VastaiClient

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from engine_world import JOB, D, World
 
-from autopilot.backtest.replay import replay
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import Offer
-from autopilot.engine.history import PRICES_EVERY, observation
-from autopilot.policy.bidding import first_bid
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PRICES_EVERY
+from autopilot.engine.history import observation
+from autopilot.lab.backtest.replay import replay
+from autopilot.pricing.rule.bidding import first_bid
 from autopilot.service.recording import FileRecorder
 
 DUE = JOB.replace('estimate = "10m"', 'estimate = "2h"\n[deadline]\nwithin = "3h"')

@@ -8,7 +8,7 @@ from engine_world import D, World
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.sandbox.market.machines import HostState
+from autopilot.lab.sandbox.market.machines import HostState
 
 
 async def test_outbid_is_answered_by_a_re_bid_and_the_machine_resumes(world: World) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from engine_world import INSTALL_ID, D, World
 
+from autopilot.clock import ManualClock
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.instance import InstanceStatus
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import UlidIds, label_for
+from autopilot.domain.labels import label_for
+from autopilot.ids import UlidIds
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.service.far_sweep import OVERDUE, sweep
 from autopilot.service.orphans import Kind, census

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from runpod_script import KEY, Http, Script, failed, one, pod, sample, serving, sweep
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider

@@ -23,7 +23,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store import care, postgres, transfer
 from autopilot.store.database import open_store, unopened_store

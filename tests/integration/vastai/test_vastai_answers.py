@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.offer import CapacityType
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.ports.clock import ScaledClock
+from autopilot.lab.sandbox.server import Sandbox
 from autopilot.ports.provider import CreateRequest, Done
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider
-from autopilot.sandbox.server import Sandbox
 
 T = TypeVar("T")
 SPEED = 600.0

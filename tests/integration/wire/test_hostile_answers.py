@@ -21,10 +21,10 @@ from hostile_server import hostile_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.money import to_nano
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.runpod import plugin as runpod
 from autopilot.providers.vastai import plugin as vastai

@@ -32,8 +32,8 @@ from hostile_server import (
     silence,
 )
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.offer import CapacityType
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.runpod import plugin as runpod
 from autopilot.providers.vastai import plugin as vastai

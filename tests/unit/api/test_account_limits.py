@@ -14,8 +14,8 @@ from autopilot.api.plan import plan
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.market import Allowance
 from autopilot.domain.offer import Offer
-from autopilot.policy.cost import candidates
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.pricing.rule.cost import candidates
 from autopilot.store.memory.store import MemoryStore
 from tests import store_records
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer, limits

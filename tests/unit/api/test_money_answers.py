@@ -13,14 +13,14 @@ from autopilot.api.budget import budget, burning, lasts
 from autopilot.api.prices import prices
 from autopilot.api.spend import spend
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import LeaseState
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine, EngineConfig
-from autopilot.policy.params import Params
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import UlidIds
-from autopilot.ports.provider import PriceObservation
+from autopilot.ids import UlidIds
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import limits

@@ -11,7 +11,7 @@ import pytest
 from autopilot.api.plan import OverBudget, plan
 from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import GpuChoice, SpotPolicy
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
 PARAMS = Params()

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from small_suites import availability_body
 
-from autopilot.backtest.availability import AvailabilityView
-from autopilot.backtest.choices import Choice
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.perturbation import Perturbation
-from autopilot.backtest.play import Conditions, play, told_job
-from autopilot.backtest.suite import Job, Suite
-from autopilot.backtest.suite_file import suite_from
+from autopilot.lab.backtest.availability import AvailabilityView
+from autopilot.lab.backtest.choices import Choice
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.perturbation import Perturbation
+from autopilot.lab.backtest.play import Conditions, play, told_job
+from autopilot.lab.backtest.suite import Job, Suite
+from autopilot.lab.backtest.suite_file import suite_from
 
 N, S, D, P = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.PARK
 

@@ -7,13 +7,13 @@ import random
 import pytest
 from small_suites import bid_body
 
-from autopilot.backtest.fit import SAMPLE_S, fit, phases_of
-from autopilot.backtest.suite import AvailabilitySuite, AvailabilityTerms
-from autopilot.backtest.suite_file import suite_from
 from autopilot.domain.errors import UserError
 from autopilot.domain.outlook import PhaseModel
-from autopilot.policy.phases import first_belief, next_belief, stationary, transition
-from autopilot.policy.prior import PHASES
+from autopilot.lab.backtest.fit import SAMPLE_S, fit, phases_of
+from autopilot.lab.backtest.suite import AvailabilitySuite, AvailabilityTerms
+from autopilot.lab.backtest.suite_file import suite_from
+from autopilot.pricing.availability.phases import first_belief, next_belief, stationary, transition
+from autopilot.pricing.availability.prior import PHASES
 
 LEAVES, RETURNS = 0.06, 0.2
 """Of the known market: each ten minutes, when on and when off."""

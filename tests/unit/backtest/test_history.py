@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.backtest.history import history_suites
-from autopilot.backtest.suite import BidSuite, ticks_until
-from autopilot.backtest.synthetic import synthetic_suite
-from autopilot.backtest.tasks import DAY, TICK_S, Task
 from autopilot.cli.main import run
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
+from autopilot.lab.backtest.history import history_suites
+from autopilot.lab.backtest.suite import BidSuite, ticks_until
+from autopilot.lab.backtest.synthetic import synthetic_suite
+from autopilot.lab.backtest.tasks import DAY, TICK_S, Task
 from autopilot.store.database import open_store
 from tests.store_records import a_job
 

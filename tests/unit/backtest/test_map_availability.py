@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autopilot.backtest.availability import AvailabilityView, play_availability
-from autopilot.backtest.choices import Choice
-from autopilot.backtest.map_availability import start_on_availability
-from autopilot.backtest.optimal import optimal_availability
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.perturbation import EXACT, Perturbation
-from autopilot.backtest.session import VANISH_RISK, physics
-from autopilot.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilityTerms, ticks_until, whole_ticks
+from autopilot.domain.params import Params
 from autopilot.engine.actions import LONGEST_LIFE
-from autopilot.policy.params import Params
-from autopilot.policy.prior import PHASES
+from autopilot.lab.backtest.availability import AvailabilityView, play_availability
+from autopilot.lab.backtest.choices import Choice
+from autopilot.lab.backtest.map_availability import start_on_availability
+from autopilot.lab.backtest.optimal import optimal_availability
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.perturbation import EXACT, Perturbation
+from autopilot.lab.backtest.session import VANISH_RISK, physics
+from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilityTerms, ticks_until, whole_ticks
+from autopilot.pricing.availability.prior import PHASES
 
 DEADLINE_S = 36_000.0
 """All runs share it: clusters are made once for ten-minute steps."""

@@ -14,8 +14,8 @@ from cyclopts import App
 from autopilot.cli.main import COMMANDS, app
 from autopilot.config.job_file import parse_job
 from autopilot.config.settings import Settings
+from autopilot.domain.params import Params
 from autopilot.policy.guard import Limits
-from autopilot.policy.params import Params
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

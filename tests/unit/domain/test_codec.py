@@ -14,9 +14,9 @@ import pytest
 from autopilot.domain.codec import Codec
 from autopilot.domain.floors import AuctionShape, FloorOutlook, Habit
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
-from autopilot.ports.recording import Scene, scene_from_json, scene_to_json
+from autopilot.policy.scene import Scene, scene_from_json, scene_to_json
 from tests.builders import START, a_job, a_market, an_offer
 
 

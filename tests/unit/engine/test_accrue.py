@@ -11,9 +11,9 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, cost_by_day
 from autopilot.domain.ledger import EntryType, LeaseBooks, LedgerEntry
 from autopilot.domain.money import NANO
+from autopilot.domain.params import Params
 from autopilot.engine.accrue import accruals, reserve_change
 from autopilot.policy.budget import commitment
-from autopilot.policy.params import Params
 from tests.builders import START, D, a_lease, an_intent, at, heartbeat
 
 COMPUTE, STORAGE = CostKind.COMPUTE, CostKind.STORAGE_RUNNING

@@ -20,10 +20,10 @@ from autopilot.domain.actions import (
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.policy.budget import create_reserve
-from autopilot.policy.params import Params
 from tests.builders import HOUR, START, D, a_job, a_lease, a_new_home, a_spec, an_offer, at, play
 
 OFFER = an_offer()

@@ -13,12 +13,13 @@ import pytest
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.job import GpuChoice, Job
 from autopilot.domain.market import Market
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PRICES_EVERY
 from autopilot.engine.auctions import LEARN_EVERY, LOOK_AGAIN, Auctions, FloorRecord, serves
-from autopilot.engine.history import PRICES_EVERY, observation
-from autopilot.policy.cost import candidates
+from autopilot.engine.history import observation
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.params import Params
 from autopilot.ports.store import StoreUnavailable
+from autopilot.pricing.rule.cost import candidates
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 

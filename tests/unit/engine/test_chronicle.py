@@ -11,7 +11,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.engine.chronicle import Chronicle, evolve_stray
+from autopilot.engine.event_log import Chronicle, evolve_stray
 from tests.builders import D, a_checkpoint, a_job, a_lease, a_paused_lease, an_intent, at, heartbeat, seen
 
 RUNNING, STOPPED = InstanceStatus.RUNNING, InstanceStatus.STOPPED

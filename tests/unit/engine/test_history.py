@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from autopilot.clock import ManualClock
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.engine.history import History, Retention, observation
-from autopilot.ports.clock import ManualClock
 from autopilot.store.memory.store import MemoryStore
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

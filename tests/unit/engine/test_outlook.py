@@ -15,11 +15,11 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Span
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Exposure, Lives, PhaseModel
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.outlook import LIVES_EVERY, SHAPE_EVERY, Outlooks, lives_of
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
-from autopilot.policy.phases import first_belief, next_belief
+from autopilot.pricing.availability.phases import first_belief, next_belief
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_intent, an_offer, at
 

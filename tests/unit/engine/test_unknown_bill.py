@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
+from autopilot.clock import ManualClock
 from autopilot.domain.instance import Charge, CostKind
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.engine.chores import Chores
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import UlidIds
+from autopilot.engine.maintenance import Chores
+from autopilot.ids import UlidIds
 from autopilot.ports.provider import Provider
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import D

@@ -16,11 +16,11 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook, PhaseModel, Shape
-from autopilot.policy.beliefs import Weights
+from autopilot.domain.params import Params
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
-from autopilot.policy.phases import first_belief
-from autopilot.policy.value import CostToGo, cost_to_go
+from autopilot.pricing.availability.beliefs import Weights
+from autopilot.pricing.availability.phases import first_belief
+from autopilot.pricing.availability.value import CostToGo, cost_to_go
 from tests.builders import START, D, a_job, a_lease, a_market, a_spec, an_offer, at
 
 STEP_S = 600.0

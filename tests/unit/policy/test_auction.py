@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import autopilot.policy.auction_tables as auction_tables_module
+import autopilot.pricing.auction.tables as auction_tables_module
 from autopilot.domain.floors import AuctionShape
-from autopilot.policy.auction import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
-from autopilot.policy.auction_tables import AuctionTables, auction_tables
-from autopilot.policy.floors import FloorFit, estimate
+from autopilot.pricing.auction.floors import FloorFit, estimate
+from autopilot.pricing.auction.options import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
+from autopilot.pricing.auction.tables import AuctionTables, auction_tables
 
 STEP_S = 300.0
 WORK_S = 40 * STEP_S

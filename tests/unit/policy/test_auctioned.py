@@ -13,12 +13,12 @@ from autopilot.domain.actions import Acquire, ChangeBid
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.auctioned import wait_share
-from autopilot.policy.deadline import pressure
 from autopilot.policy.decide import decide
-from autopilot.policy.floors import FloorFit, estimate
-from autopilot.policy.params import Params
+from autopilot.pricing.auction.floors import FloorFit, estimate
+from autopilot.pricing.pressure import pressure
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 FLOOR = D("0.2")

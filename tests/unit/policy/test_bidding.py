@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.policy.bidding import ceiling, first_bid, raised_bid
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.pricing.rule.bidding import ceiling, first_bid, raised_bid
 from tests.builders import D, a_lease, a_spec, an_offer
 
 P = Params(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3)

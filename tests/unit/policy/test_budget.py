@@ -13,8 +13,8 @@ from autopilot.domain.actions import SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState, Role, cost_by_day
+from autopilot.domain.params import Params
 from autopilot.policy import budget
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,

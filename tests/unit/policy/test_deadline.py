@@ -7,8 +7,8 @@ import pytest
 
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Role
-from autopilot.policy.deadline import Verdict, pressure
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.pricing.pressure import Verdict, pressure
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
 
 P = Params(work_error=0.1, setup_s=600, tick_lag_s=60, detect_s=60)

@@ -14,10 +14,10 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import stop_cost
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,

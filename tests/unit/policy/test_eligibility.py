@@ -10,9 +10,9 @@ import pytest
 from autopilot.domain.job import GpuChoice, Trust
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.offer import CapacityType
-from autopilot.policy.cost import candidates
+from autopilot.domain.params import Params
 from autopilot.policy.eligibility import eligible, why_not
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.cost import candidates
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, FloorOutlook, Habit, Jumps
-from autopilot.policy.floors import FloorFit, estimate
+from autopilot.pricing.auction.floors import FloorFit, estimate
 
 STEP_S = 300.0
 FIT = FloorFit(own_steps=100.0)

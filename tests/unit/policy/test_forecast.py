@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autopilot.domain.outlook import PhaseModel, Shape
-from autopilot.policy.forecast import Forecast, forecast, refusal
+from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
 
 H = 3600.0
 SOMETIMES = PhaseModel(on=(True, False), moves=((0.9, 0.1), (0.15, 0.85)))

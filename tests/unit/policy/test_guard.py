@@ -21,10 +21,10 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import create_reserve, stop_cost
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
 from tests.builders import (
     START,
     D,

@@ -14,9 +14,9 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,

@@ -11,10 +11,10 @@ import pytest
 from autopilot.domain.job import Job
 from autopilot.domain.offer import Offer
 from autopilot.domain.outlook import Exposure, Lives, Outlook, Shape
-from autopilot.policy.cost import candidates
-from autopilot.policy.params import Params
-from autopilot.policy.prior import PHASES
-from autopilot.policy.shape import shape_of, still_serves
+from autopilot.domain.params import Params
+from autopilot.pricing.availability.prior import PHASES
+from autopilot.pricing.availability.shape import shape_of, still_serves
+from autopilot.pricing.rule.cost import candidates
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
 P = Params(preemptions_per_hour=0.25)

@@ -10,11 +10,11 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.job import Checkpoint, GpuChoice
-from autopilot.policy.cost import candidates
-from autopilot.policy.deadline import pressure
-from autopilot.policy.gpu_speeds import relative_speed, speed
-from autopilot.policy.params import Params
-from autopilot.policy.speed import setup_time, work_left, work_left_anywhere
+from autopilot.domain.params import Params
+from autopilot.pricing.gpu_speeds import relative_speed, speed
+from autopilot.pricing.pressure import pressure
+from autopilot.pricing.rule.cost import candidates
+from autopilot.pricing.speed import setup_time, work_left, work_left_anywhere
 from tests.builders import HOUR, START, a_job, a_lease, a_market, a_spec, an_offer, at, play
 
 BOTH = (GpuChoice("RTX 3090"), GpuChoice("RTX 4090"))

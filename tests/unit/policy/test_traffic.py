@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+from autopilot.domain.params import Params
 from autopilot.policy.budget import traffic_cost
-from autopilot.policy.cost import candidates
-from autopilot.policy.params import Params
-from autopilot.policy.speed import setup_time
+from autopilot.pricing.rule.cost import candidates
+from autopilot.pricing.speed import setup_time
 from tests.builders import a_job, a_market, a_spec, an_offer
 
 PARAMS = Params(boot_s=100, image_gb=Decimal(10), upload_gb=Decimal(5))

@@ -9,11 +9,11 @@ import pytest
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.outlook import Outlook
-from autopilot.policy import value
-from autopilot.policy.cost import candidates
-from autopilot.policy.deadline import pressure
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.ways import Way, Ways, ways
+from autopilot.policy.options import Way, Ways, ways
+from autopilot.pricing.availability import value
+from autopilot.pricing.pressure import pressure
+from autopilot.pricing.rule.cost import candidates
 from tests.builders import START, D, a_market, an_offer
 from tests.unit.policy.table_market import (
     PHASES,

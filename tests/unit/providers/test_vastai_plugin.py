@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
+from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import ManualClock
 from autopilot.providers import registry
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.config import BASE_URL, parse_settings
@@ -16,7 +16,7 @@ WITHOUT_SDK = """
 import sys
 sys.modules["vastai"] = None  # what an import of a missing package meets
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import SystemClock
+from autopilot.clock import SystemClock
 from autopilot.providers.vastai import plugin
 try:
     plugin.connect({"api_key": "k"}, SystemClock())
