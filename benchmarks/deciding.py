@@ -18,9 +18,9 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from autopilot.providers.vastai.adapter import VastaiProvider
 
 REPEATS = 50

@@ -48,7 +48,7 @@ def a_spec(**changes: Any) -> JobSpec:
 
 
 def a_job(*leases: Lease, spec: JobSpec | None = None, **changes: Any) -> Job:
-    """A job with these leases, in the standing that they imply unless ``status`` is given."""
+    """A job with these leases, in the status that they imply unless ``status`` is given."""
     values: dict[str, Any] = {
         "status": JobStatus.PENDING,
         "reason": Reason.SUBMITTED,
@@ -213,7 +213,7 @@ def capabilities(**changes: bool) -> Capabilities:
         "bid_is_per_gpu": False,
         "reports_floor": True,
         "delivers_sigterm": False,
-        "pays_bid": True,
+        "bills_at_bid": True,
     }
     return Capabilities(**(values | changes))
 

@@ -50,8 +50,8 @@ async def _read(
     """Open jobs; the leases of theirs and of none; what each of these costs beyond what is posted; what is posted."""
     async with store.snapshot() as uow:
         jobs = await uow.open_jobs()
-        strays = await uow.stray_leases()
-        leases = [*(lease for job in jobs for lease in job.leases), *strays]
+        orphans = await uow.orphan_leases()
+        leases = [*(lease for job in jobs for lease in job.leases), *orphans]
         books = await uow.books_of([lease.id for lease in leases])
         totals = await uow.totals(now.astimezone(UTC).date())
     return jobs, leases, {lease.id: _beyond_posted(lease, books[lease.id], now, params) for lease in leases}, totals

@@ -20,7 +20,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.spend import COLUMNS, report
 from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
-from autopilot.engine.event_log import Chronicle
+from autopilot.engine.event_log import EventLog
 from autopilot.mailbox.checkpoints import kept_outputs
 from autopilot.mailbox.formats import log_key, parse_log_key
 from autopilot.mailbox.orders import URL_VALID_FOR
@@ -202,11 +202,11 @@ class Jobs:
             if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
                 hint = "only a parked job can be resumed"
                 raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
-            chronicle = Chronicle(job)
-            chronicle.apply(e.StatusSet(status, reason, self._clock.now()))
-            await uow.save(chronicle.job)
-            await uow.add_events(chronicle.records)
-            answer = await self._render(uow, chronicle.job)
+            event_log = EventLog(job)
+            event_log.apply(e.StatusSet(status, reason, self._clock.now()))
+            await uow.save(event_log.job)
+            await uow.add_events(event_log.records)
+            answer = await self._render(uow, event_log.job)
         self._wake()
         return answer
 

@@ -15,7 +15,7 @@ from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.policy.eligibility import why_not
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
-from autopilot.pricing.pressure import pressure
+from autopilot.pricing.pressure import measure_pressure
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ def plain(value: object) -> Any:
 
 
 def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
-    force = pressure(state, now, params)
+    pressure = measure_pressure(state, now, params)
     judged = not state.status.is_final
     checkpoint = state.checkpoint
     return {
@@ -43,8 +43,8 @@ def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
         "submitted_at": plain(state.submitted_at),
         "finished_at": plain(state.finished_at),
         "deadline": plain(state.spec.deadline),
-        "slack_s": plain(force.slack) if judged else None,
-        "verdict": force.verdict if judged else None,
+        "slack_s": plain(pressure.slack) if judged else None,
+        "verdict": pressure.verdict if judged else None,
         "progress": plain(state.progress),
         "step": state.step,
         "work_done_s": plain(state.work_done),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autopilot.cli import text
 from autopilot.cli.output import facts, table
-from autopilot.cli.plan_views import WAY, ways_weighed
+from autopilot.cli.plan_views import OPTION, options_weighed
 from autopilot.domain.time import show_duration
 
 if TYPE_CHECKING:
@@ -172,14 +172,14 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     for decision in decisions:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
         notes = decision.get("notes") or []
-        weighed = [note for note in notes if isinstance(note, dict) and note.get("topic") == WAY]
+        weighed = [note for note in notes if isinstance(note, dict) and note.get("topic") == OPTION]
         told = decision | {"notes": [note for note in notes if note not in weighed]}
         for kind in ("actions", "vetoes", "notes"):
             for item in told.get(kind) or []:
                 label = {"actions": "did", "vetoes": "refused", "notes": "saw"}[kind]
                 lines.append(Text(f"  {label:<8}{_topic(item)}"))
         if weighed:
-            lines.append(ways_weighed(weighed))
+            lines.append(options_weighed(weighed))
     return lines
 
 

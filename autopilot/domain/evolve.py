@@ -1,7 +1,7 @@
 """``evolve(job, event) -> job``: the only way a job or a lease changes.
 
-Two layers: ``evolve_lease`` applies what concerns one lease alone (strays without a job use it directly), then
-``evolve`` draws the consequences for the job and states its standing anew.
+Two layers: ``evolve_lease`` applies what concerns one lease alone (orphans without a job use it directly), then
+``evolve`` draws the consequences for the job and states its status anew.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def evolve(job: Job, event: e.Event) -> Job:
             job = _launches_judged(_work_counted(job, before, after, event), before, event)
             job, after = _pace_learned(job, before, after, event)
             job = _with(job, after)
-    return _standing(job, event)
+    return _restate(job, event)
 
 
 def evolve_lease(lease: Lease, event: e.Event) -> Lease:
@@ -358,7 +358,7 @@ def _launches_judged(job: Job, before: Lease, event: e.Event) -> Job:
             return job
 
 
-def _standing(job: Job, event: e.Event) -> Job:
+def _restate(job: Job, event: e.Event) -> Job:
     """The job's status as its leases imply it; final, parked and cancelling states are set by events only."""
     if job.status is JobStatus.CANCELLING and all(lease.is_over for lease in job.leases):
         return replace(job, status=JobStatus.CANCELLED, finished_at=event.at)

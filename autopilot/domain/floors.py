@@ -83,7 +83,7 @@ class AuctionShape:
     """Billed while a machine is held, running or paused."""
     ceiling: float
     """No bid is above it."""
-    pays_bid: bool
+    bills_at_bid: bool
     """Else the floor is paid."""
     migrate_s: float
     """No progress at a first run on a machine."""

@@ -34,7 +34,7 @@ class Instance:
     intended_running: bool
     """What the market means it to do. False on a stop by anybody; True while a start is queued."""
     rate: Decimal
-    """$/h of compute while it runs: the standing bid on spot, the locked price on demand."""
+    """$/h of compute while it runs: the current bid on spot, the locked price on demand."""
     storage_rate: Decimal
     """$/h of the disk."""
     gpu: str

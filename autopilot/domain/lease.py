@@ -101,7 +101,7 @@ class Lease:
     num_gpus: int
     disk_gb: Decimal
     rate: Decimal
-    """$/h of compute while running: the standing bid on spot, the price on demand."""
+    """$/h of compute while running: the current bid on spot, the price on demand."""
     storage_rate: Decimal
     on_demand_rate: Decimal | None
     """What the same machine cost on demand when this was rented; for savings reports."""

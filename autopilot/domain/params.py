@@ -22,7 +22,7 @@ class Params:
     """The same with the transfers, on a machine that is not chosen yet."""
     resume_s: float = 60
     """From a won re-bid to the user's command running again on the same disk."""
-    work_error: float = 0.15
+    estimate_error: float = 0.15
     """The user's estimate may be this much too low."""
     loading_timeout_s: float = 1500
     """A machine still loading after this is given up; slow hosts were seen loading for 25 minutes."""
@@ -60,7 +60,7 @@ class Params:
     """Waiting while there is something to rent must promise to save such a share of all that remains."""
     least_markup: Decimal = Decimal("1.02")
     """At an auction a bid is at least the floor times this: what we see of it is older than the next rival."""
-    taken_per_h: float = 0.05
+    preemptions_per_h: float = 0.05
     """At an auction: chance, an hour, to lose a machine whatever was bid, to an on-demand renter or with its host."""
     move_margin: float = 0.0
     """At an auction: another machine must promise to save so much of what a step on it costs."""
@@ -93,12 +93,12 @@ class Params:
     def __post_init__(self) -> None:
         if not Decimal(1) <= self.markup <= 10 or not Decimal(1) < self.rebid_step <= 10:
             raise ValueError("markup must be in 1..10 and rebid_step above 1, up to 10")
-        if not Decimal(1) <= self.least_markup <= 10 or not 0 <= self.taken_per_h <= 1:
-            raise ValueError("least_markup must be in 1..10 and taken_per_h in 0..1")
+        if not Decimal(1) <= self.least_markup <= 10 or not 0 <= self.preemptions_per_h <= 1:
+            raise ValueError("least_markup must be in 1..10 and preemptions_per_h in 0..1")
         if not Decimal(0) < self.ceiling_of_on_demand < 1:
             raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
-        if not 0 <= self.work_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:
-            raise ValueError("work_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
+        if not 0 <= self.estimate_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:
+            raise ValueError("estimate_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
         if self.preparing_least_s < 0 or self.preparing_mbps <= 0:
             raise ValueError("preparing_least_s must not be negative and preparing_mbps above 0")
         if self.wait_slack_h <= 0:

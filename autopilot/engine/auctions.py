@@ -26,7 +26,7 @@ from autopilot.ports.store import Store, StoreUnavailable
 from autopilot.pricing.auction.floors import FloorFit, estimate
 from autopilot.pricing.auction.recorded import on_grid
 from autopilot.pricing.auction.tables import auction_tables
-from autopilot.pricing.pressure import pressure
+from autopilot.pricing.pressure import measure_pressure
 from autopilot.pricing.rule.bidding import ceiling
 from autopilot.pricing.rule.cost import Candidate, best
 
@@ -87,18 +87,18 @@ class Auctions:
         """Ask for what this job needs, by what it may rent now."""
         spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
         params = self._params
-        force = pressure(job, now, params)
+        pressure = measure_pressure(job, now, params)
         markets = {choice.offer.provider for choice in found if choice.capacity_type is CapacityType.SPOT}
         is_one = len(markets) == 1 and len(job.spec.gpus) == 1
-        if spot is None or on_demand is None or force.slack is None or force.is_past:
+        if spot is None or on_demand is None or pressure.slack is None or pressure.is_past:
             return
-        if not is_one or not job.spec.fall_back or force.upper_work_s > LONGEST_WORK_S:
+        if not is_one or not job.spec.fall_back or pressure.upper_work_s > LONGEST_WORK_S:
             return
         able = market.providers[spot.offer.provider].capabilities
         highest = ceiling(job.spec, on_demand.offer.on_demand_rate, params)
         if not (able.reports_floor and able.can_rebid) or highest is None:
             return
-        work_s = ceil(force.upper_work_s / WORK_STEP_S) * WORK_STEP_S
+        work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
         tick_s = PRICES_EVERY.total_seconds()
         kind = Kind(
             spot.offer.provider, spot.offer.gpu, spot.offer.num_gpus, max(ceil(work_s / STEPS / tick_s), 1) * tick_s
@@ -114,13 +114,13 @@ class Auctions:
             on_demand_rate=rate,
             storage_rate=float(spot.offer.storage_rate(job.spec.disk_gb)),
             ceiling=float(highest),
-            pays_bid=able.pays_bid,
+            bills_at_bid=able.bills_at_bid,
             migrate_s=spot.setup.total_seconds(),
             resume_s=params.resume_s,
             checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
             reserve_s=kind.step_s + params.on_demand_margin_s + params.detect_s + params.tick_lag_s,
-            shows_running=able.lists_held,
-            lost_per_h=params.taken_per_h,
+            shows_running=able.shows_held_floors,
+            lost_per_h=params.preemptions_per_h,
         )
         self._tables.want(job.id, wanted)
 
@@ -204,8 +204,8 @@ def serves(shape: AuctionShape, wanted: AuctionShape) -> bool:
     return (
         shape.floors is wanted.floors
         and shape.longest_work_s >= wanted.longest_work_s
-        and (shape.pays_bid, shape.checkpoint_s, shape.resume_s, shape.reserve_s)
-        == (wanted.pays_bid, wanted.checkpoint_s, wanted.resume_s, wanted.reserve_s)
+        and (shape.bills_at_bid, shape.checkpoint_s, shape.resume_s, shape.reserve_s)
+        == (wanted.bills_at_bid, wanted.checkpoint_s, wanted.resume_s, wanted.reserve_s)
         and abs(shape.on_demand_rate - wanted.on_demand_rate) <= rate
         and abs(shape.storage_rate - wanted.storage_rate) <= rate
         and 0 <= wanted.ceiling - shape.ceiling <= rate

@@ -25,7 +25,7 @@ def is_accepted(outcome: Done[None] | Refused | Unknown) -> bool:
     return isinstance(outcome, Done) or (isinstance(outcome, Refused) and outcome.code is RefusalCode.NOT_FOUND)
 
 
-async def fall_back(provider: Provider, instance_id: str, lowest_bid: Decimal) -> None:
+async def apply_destroy_fallback(provider: Provider, instance_id: str, lowest_bid: Decimal) -> None:
     """End what costs most of a machine that cannot be got rid of: its GPUs, by a stop or by being outbid."""
     if not await _may_run(provider, instance_id):
         return

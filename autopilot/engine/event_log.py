@@ -15,7 +15,7 @@ from autopilot.ports.store import EventRecord
 Fields = tuple[tuple[str, Number], ...]
 
 
-class Chronicle:
+class EventLog:
     """One job on its way through a tick: ``job`` is its newest state, ``records`` what is to be logged."""
 
     def __init__(self, job: Job) -> None:
@@ -59,7 +59,7 @@ class Chronicle:
             self.records.append(EventRecord(at, named[0], self.job.id, lease_id, named[1]))
 
 
-def evolve_stray(lease: Lease, event: e.Event) -> tuple[Lease, list[EventRecord]]:
+def evolve_orphan(lease: Lease, event: e.Event) -> tuple[Lease, list[EventRecord]]:
     """The same for a lease without a job."""
     after = evolve_lease(lease, event)
     named = describe(event, lease, after)
@@ -113,7 +113,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
         case e.BidChanged(_, bid, _):
             return "bid.changed", (("bid", bid),)
         case e.BidRefused(_, bid, _):
-            return "bid.refused", (("standing", bid),)
+            return "bid.refused", (("current_bid", bid),)
         case e.ReleaseRequested(_, reason, _):
             return "lease.release_requested", (("reason", reason),)
         case e.InstanceFound(_, instance_id, _):

@@ -12,9 +12,9 @@ from autopilot.domain.instance import Charge
 from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
-from autopilot.engine.event_log import evolve_stray
+from autopilot.engine.event_log import evolve_orphan
 from autopilot.engine.invoices import LATEST_BILL, is_due, take_over, window
-from autopilot.engine.orphans import stray
+from autopilot.engine.orphans import make_orphan
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.provider import MarketUnknown, Provider
@@ -27,7 +27,7 @@ NIGHTLY_FROM_HOUR = 1
 NIGHTLY_NOTE = "reconciled_on"
 
 
-class Chores:
+class Maintenance:
     def __init__(
         self,
         providers: Mapping[str, Provider],
@@ -96,11 +96,11 @@ class Chores:
             lease = never_seen.pop(label, None)
             if lease is None and label in holders:
                 holder = holders[label]
-                lease = stray(holder, self._ids.new(), holder.intended_at, Reason.DUPLICATE)
+                lease = make_orphan(holder, self._ids.new(), holder.intended_at, Reason.DUPLICATE)
             if lease is None:
                 continue
             holders[label] = lease
             log.warning("charges.unknown_instance", lease=lease.id, instance=instance_id)
-            lease, records = evolve_stray(lease, e.InstanceFound(lease.id, instance_id, self._clock.now()))
+            lease, records = evolve_orphan(lease, e.InstanceFound(lease.id, instance_id, self._clock.now()))
             await uow.save_lease(lease)
             await uow.add_events(records)

@@ -13,7 +13,7 @@ from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
-from autopilot.engine.event_log import Chronicle, evolve_stray
+from autopilot.engine.event_log import EventLog, evolve_orphan
 from autopilot.engine.observe import Reading
 from autopilot.engine.reconcile import lease_events, unaccounted
 from autopilot.engine.sweep import Sweep
@@ -23,7 +23,7 @@ from autopilot.ports.store import UnitOfWork
 log = structlog.get_logger(__name__)
 
 
-class Strays:
+class Orphans:
     def __init__(self, install_id: str, ids: Ids) -> None:
         self._install_id = install_id
         self._ids = ids
@@ -37,20 +37,20 @@ class Strays:
         self,
         uow: UnitOfWork,
         readings: Mapping[str, Reading],
-        chronicles: Sequence[Chronicle],
+        event_logs: Sequence[EventLog],
         busy: Collection[str],
         now: datetime,
     ) -> tuple[Lease, ...]:
         """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
         that are over now: their last cost is yet to be posted."""
-        strays: dict[str, Lease] = {}
-        for lease in await uow.stray_leases():
+        orphans: dict[str, Lease] = {}
+        for lease in await uow.orphan_leases():
             reading = readings.get(lease.provider)
             for event in lease_events(lease, reading, busy, now) if reading else ():
-                lease, records = evolve_stray(lease, event)
+                lease, records = evolve_orphan(lease, event)
                 await uow.add_events(records)
             await uow.save_lease(lease)
-            strays[lease.id] = lease
+            orphans[lease.id] = lease
         for reading in readings.values():
             for found, holder in await self._swept(uow, reading, now):
                 log.warning(
@@ -61,8 +61,8 @@ class Strays:
                     rate=found.rate,
                     lease=holder.id if holder else None,
                 )
-                await self._take_in(uow, found, holder, chronicles, strays, now)
-        return tuple(strays.values())
+                await self._take_in(uow, found, holder, event_logs, orphans, now)
+        return tuple(orphans.values())
 
     async def _swept(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
         sweep = self._sweeps.setdefault(reading.provider, Sweep())
@@ -83,25 +83,25 @@ class Strays:
         uow: UnitOfWork,
         instance: Instance,
         holder: Lease | None,
-        chronicles: Sequence[Chronicle],
-        strays: dict[str, Lease],
+        event_logs: Sequence[EventLog],
+        orphans: dict[str, Lease],
         now: datetime,
     ) -> None:
-        """Give the instance a lease that asks for its destroy: the tombstone it belongs to, or a new stray."""
+        """Give the instance a lease that asks for its destroy: the tombstone it belongs to, or a new orphan."""
         if holder is not None and holder.is_over and holder.instance_id in (None, instance.instance_id):
             # Its job may be long finished and not be loaded, so the lease goes on as a lease, whosever it is.
             lease = holder
         else:
             reason = Reason.ORPHAN if holder is None else Reason.DUPLICATE
-            lease = stray(instance, self._ids.new(), now, reason)
-        lease, records = evolve_stray(lease, e.InstanceFound(lease.id, instance.instance_id, now))
+            lease = make_orphan(instance, self._ids.new(), now, reason)
+        lease, records = evolve_orphan(lease, e.InstanceFound(lease.id, instance.instance_id, now))
         await uow.save_lease(lease)
         await uow.add_events(records)
         if lease.job_id is None:
-            strays[lease.id] = lease
+            orphans[lease.id] = lease
 
 
-def stray(machine: Instance | Lease, lease_id: str, since: datetime, reason: Reason) -> Lease:
+def make_orphan(machine: Instance | Lease, lease_id: str, since: datetime, reason: Reason) -> Lease:
     """A lease for an instance that nobody asked for: no reserve, no job, nothing wanted but its end."""
     return Lease(
         id=lease_id,

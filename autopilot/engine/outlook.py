@@ -26,7 +26,7 @@ from autopilot.pricing.availability.shape import shape_of, still_serves
 from autopilot.pricing.availability.value import MOST_TABLES, cost_to_go
 from autopilot.pricing.hazard import hazard
 from autopilot.pricing.rule.bidding import first_bid
-from autopilot.pricing.rule.cost import candidates
+from autopilot.pricing.rule.cost import price_candidates
 
 LIVES_FROM = timedelta(days=60)
 LIVES_EVERY = timedelta(minutes=15)
@@ -107,7 +107,7 @@ class Outlooks:
         return belief
 
     def _shape(self, job: Job, market: Market, now: datetime) -> None:
-        found = candidates(job, market, eligible(job, market, now, self._params), self._params)
+        found = price_candidates(job, market, eligible(job, market, now, self._params), self._params)
         self._auctions.shape(job, found, market, now)
         wanted = shape_of(job, found, market.outlook, now, self._phases, self._params)
         if wanted is not None:

@@ -1,12 +1,12 @@
-"""The ways to go on from here, each with what the job is expected to cost from now to its end if it is taken.
+"""The options to go on from here, each with what the job is expected to cost from now to its end if it is taken.
 
-With a table of costs to go (``value``) every way is priced under uncertainty, the deadline included:
+With a table of costs to go (``value``) every option is priced under uncertainty, the deadline included:
 
     cost = on-demand $/h × hours of the table + (a held machine's $/h − the best offer's $/h) × hours expected on it
 
-Without one (no deadline, or the table is not made yet) a way costs what it takes to finish there (``cost``). Waiting
+Without one (no deadline, or the table is not made yet) a option costs what it takes to finish there (``cost``). Waiting
 has no price then, so on-demand capacity is not taken for want of spot, only when the deadline asks or spot is dearer.
-A way that the deadline guard or the budget rules out keeps its price and says why it is not taken.
+A option that the deadline guard or the budget rules out keeps its price and says why it is not taken.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from autopilot.pricing.pressure import Pressure, is_at_work
 from autopilot.pricing.rule.cost import Candidate, best, lease_cost_to_finish
 
 CENT_OF_A_CENT = Decimal("0.0001")
-"""Prices of ways are estimates: more digits would only look exact."""
+"""Prices of options are estimates: more digits would only look exact."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Option:
     name: str
     """``wait`` (nothing runs), ``stay``, ``spot``, ``on_demand``."""
     cost: float | None
@@ -49,7 +49,7 @@ class Way:
 
     def note(self, *, chosen: bool) -> Note:
         choice = self.choice
-        return way_note(
+        return option_note(
             self.name,
             self.cost,
             rate=choice.rate if choice else None,
@@ -60,7 +60,7 @@ class Way:
         )
 
 
-def way_note(
+def option_note(
     name: str,
     cost: float | None,
     *,
@@ -70,11 +70,11 @@ def way_note(
     refused: str,
     chosen: bool,
 ) -> Note:
-    """One way as a line of the decision's record: ``rate`` is the bid or the price, ``cost`` to the job's end."""
+    """One option as a line of the decision's record: ``rate`` is the bid or the price, ``cost`` to the job's end."""
     return Note(
-        "way",
+        "option",
         (
-            ("way", name),
+            ("option", name),
             ("cost", None if cost is None else Decimal(cost).quantize(CENT_OF_A_CENT)),
             ("rate", Decimal(rate).quantize(CENT_OF_A_CENT) if isinstance(rate, float) else rate),
             ("provider", provider),
@@ -86,48 +86,50 @@ def way_note(
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class Options:
     """From nothing: ``wait`` and the best offers. From a machine at work: ``stay`` and the best offers."""
 
-    idle: Way
+    idle: Option
     """Wait or stay: no action."""
-    spot: Way | None
-    on_demand: Way | None
+    spot: Option | None
+    on_demand: Option | None
     by_table: bool
 
-    def __iter__(self) -> Iterator[Way]:
-        return (way for way in (self.idle, self.spot, self.on_demand) if way is not None)
+    def __iter__(self) -> Iterator[Option]:
+        return (option for option in (self.idle, self.spot, self.on_demand) if option is not None)
 
-    def notes(self, chosen: Way | None) -> tuple[Note, ...]:
-        return tuple(way.note(chosen=way is chosen) for way in self)
+    def notes(self, chosen: Option | None) -> tuple[Note, ...]:
+        return tuple(option.note(chosen=option is chosen) for option in self)
 
 
-def ways(job: Job, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params) -> Ways:
+def price_options(
+    job: Job, candidates: list[Candidate], pressure: Pressure, market: Market, now: datetime, params: Params
+) -> Options:
     main = job.main
-    spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
-    shape = _table_shape(force, market.outlook)
+    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
+    shape = _table_shape(pressure, market.outlook)
     if shape is None:
-        return _by_cost_to_finish(job, main, spot, on_demand, force, market, now, params)
-    return _Priced(job, main, spot, on_demand, force, market, shape, now, params).ways()
+        return _by_cost_to_finish(job, main, spot, on_demand, pressure, market, now, params)
+    return _Priced(job, main, spot, on_demand, pressure, market, shape, now, params).price()
 
 
-def waits_for_spot(job: Job, force: Pressure, market: Market) -> bool:
+def waits_for_spot(job: Job, pressure: Pressure, market: Market) -> bool:
     """Whether nothing asks for on-demand capacity: no table that weighs it, no deadline that presses, no job file.
 
     Where no market has spot at all there is nothing to wait for.
     """
-    if job.spec.spot_policy is SpotPolicy.ON_DEMAND or _table_shape(force, market.outlook) is not None:
+    if job.spec.spot_policy is SpotPolicy.ON_DEMAND or _table_shape(pressure, market.outlook) is not None:
         return False
-    return not _presses(job, force) and market.may_have_spot
+    return not _presses(job, pressure) and market.may_have_spot
 
 
-def _table_shape(force: Pressure, outlook: Outlook) -> Shape | None:
-    """Of the table that prices the ways now, if one does."""
-    return None if force.slack is None or force.is_past or not outlook.belief else outlook.shape
+def _table_shape(pressure: Pressure, outlook: Outlook) -> Shape | None:
+    """Of the table that prices the options now, if one does."""
+    return None if pressure.slack is None or pressure.is_past or not outlook.belief else outlook.shape
 
 
-def _presses(job: Job, force: Pressure) -> bool:
-    return force.needs_on_demand and job.spec.fall_back
+def _presses(job: Job, pressure: Pressure) -> bool:
+    return pressure.needs_on_demand and job.spec.fall_back
 
 
 def _by_cost_to_finish(
@@ -135,25 +137,25 @@ def _by_cost_to_finish(
     main: Lease | None,
     spot: Candidate | None,
     on_demand: Candidate | None,
-    force: Pressure,
+    pressure: Pressure,
     market: Market,
     now: datetime,
     params: Params,
-) -> Ways:
-    def way(choice: Candidate | None, name: str, refused: str) -> Way | None:
+) -> Options:
+    def option(choice: Candidate | None, name: str, refused: str) -> Option | None:
         if choice is None:
             return None
-        return Way(name, float(choice.cost), choice, refused if is_affordable(job, choice, params) else "budget")
+        return Option(name, float(choice.cost), choice, refused if is_affordable(job, choice, params) else "budget")
 
-    presses = "deadline" if _presses(job, force) else ""
-    idle = Way("wait", None, refused=presses)
+    presses = "deadline" if _presses(job, pressure) else ""
+    idle = Option("wait", None, refused=presses)
     if main is not None:
         cost = lease_cost_to_finish(job, main, main.rate, 0, market.outlook, now, params)
-        idle = Way("stay", float(cost), refused=presses if main.is_spot else "")
-    bid = way(spot, "spot", presses)
+        idle = Option("stay", float(cost), refused=presses if main.is_spot else "")
+    bid = option(spot, "spot", presses)
     least = min((other.cost for other in (idle, bid) if other is not None and other.cost is not None), default=0.0)
-    is_needed = on_demand is None or float(on_demand.cost) <= least or not waits_for_spot(job, force, market)
-    return Ways(idle, bid, way(on_demand, "on_demand", "" if is_needed else "not_needed"), by_table=False)
+    is_needed = on_demand is None or float(on_demand.cost) <= least or not waits_for_spot(job, pressure, market)
+    return Options(idle, bid, option(on_demand, "on_demand", "" if is_needed else "not_needed"), by_table=False)
 
 
 def is_affordable(job: Job, choice: Candidate, params: Params) -> bool:
@@ -175,43 +177,43 @@ class _Priced:
     main: Lease | None
     spot: Candidate | None
     on_demand: Candidate | None
-    force: Pressure
+    pressure: Pressure
     market: Market
     shape: Shape
     now: datetime
     params: Params
     belief: Weights = ()
 
-    def ways(self) -> Ways:
+    def price(self) -> Options:
         table = cost_to_go(self.shape)
         is_on = self.spot is not None or (self.main is not None and self.main.is_spot)
         self.belief = table.clusters.weights(self.market.outlook.belief, is_on=is_on)
-        main, force = self.main, self.force
-        slack_s = force.left_s - force.work_s
+        main, pressure = self.main, self.pressure
+        slack_s = pressure.left_s - pressure.work_s
         dollars = self._on_demand_burn()
         if main is None:
             cost = self._hours(table, NOTHING, slack_s) * dollars
-            idle = Way("wait", cost, None, self._unsafe(0.0))
+            idle = Option("wait", cost, None, self._unsafe(0.0))
         else:
             pending_s = 0.0 if is_at_work(main) else self._pending_s(main)
             cost = self._hours(table, SPOT if main.is_spot else ON_DEMAND, slack_s - pending_s) * dollars
             if main.is_spot:
                 cost += self._premium(float(main.burn_upper))
-            refused = self._unsafe(max(force.step_s - pending_s, 0.0)) if main.is_spot else ""
-            idle = Way("stay", cost, None, refused)
+            refused = self._unsafe(max(pressure.step_s - pending_s, 0.0)) if main.is_spot else ""
+            idle = Option("stay", cost, None, refused)
         slack_s -= self.shape.restart_s
         spot = on_demand = None
         if self.spot is not None:
             cost = self._hours(table, SPOT, slack_s) * dollars
-            refused = self._unsafe(max(force.step_s - self.shape.restart_s, 0.0))
-            spot = Way("spot", cost, self.spot, self._over_budget(self.spot) or refused)
+            refused = self._unsafe(max(pressure.step_s - self.shape.restart_s, 0.0))
+            spot = Option("spot", cost, self.spot, self._over_budget(self.spot) or refused)
         if self.on_demand is not None:
             cost = self._hours(table, ON_DEMAND, slack_s) * dollars
-            on_demand = Way("on_demand", cost, self.on_demand, self._over_budget(self.on_demand))
-        return Ways(idle, spot, on_demand, by_table=True)
+            on_demand = Option("on_demand", cost, self.on_demand, self._over_budget(self.on_demand))
+        return Options(idle, spot, on_demand, by_table=True)
 
     def _hours(self, table: CostToGo, mode: int, slack_s: float) -> float:
-        return table.hours(mode, self.force.left_s, slack_s, self.belief)
+        return table.hours(mode, self.pressure.left_s, slack_s, self.belief)
 
     def _pending_s(self, main: Lease) -> float:
         """What a machine that loads still has to serve, as far as one can tell."""
@@ -240,22 +242,22 @@ class _Priced:
         if self.spot is None:
             return 0.0
         hazard = self.shape.hazard_per_h
-        hours = self.force.work_s / 3600
+        hours = self.pressure.work_s / 3600
         stay_h = min(hours, 1 / hazard) if hazard > 0 else hours
         return (burn - self._burn(self.spot)) * stay_h
 
     def _unsafe(self, progress_s: float) -> str:
         """The guard's word, where on-demand capacity for all the rest could be paid."""
-        if self.force.leaves_time(progress_s):
+        if self.pressure.leaves_time(progress_s):
             return ""
         left = budget.left(self.job, self.params)
         if left is None:
             return "deadline"
-        needed_h = (self.force.work_s + self.force.to_on_demand_s) / 3600
+        needed_h = (self.pressure.work_s + self.pressure.to_on_demand_s) / 3600
         return "" if float(left) < needed_h * self._on_demand_burn() else "deadline"
 
     def _over_budget(self, choice: Candidate) -> str:
-        """A way that leaves too little to finish even at spot prices is no way."""
+        """A option that leaves too little to finish even at spot prices is no option."""
         left = budget.left(self.job, self.params)
         if left is None:
             return ""
@@ -264,7 +266,7 @@ class _Priced:
         if choice.capacity_type is CapacityType.SPOT:
             return ""
         dollars = self._on_demand_burn()
-        step_h = self.force.step_s / 3600
-        rest_h = max(self.force.work_s / 3600 - step_h, 0.0)
+        step_h = self.pressure.step_s / 3600
+        rest_h = max(self.pressure.work_s / 3600 - step_h, 0.0)
         needed = dollars * step_h + dollars * self.shape.spot_ratio * rest_h
         return "budget" if float(left) < needed else ""

@@ -114,7 +114,7 @@ class UnitOfWork(Protocol):
         """In any state."""
         ...
 
-    async def stray_leases(self) -> tuple[Lease, ...]:
+    async def orphan_leases(self) -> tuple[Lease, ...]:
         """Leases without a job that are not over."""
         ...
 

@@ -76,7 +76,7 @@ def is_at_work(lease: Lease | None) -> bool:
     return lease.agent_state in AT_WORK
 
 
-def pressure(job: Job, now: datetime, params: Params) -> Pressure:
+def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
     remaining = work_left(job, job.main.gpu, job.main.num_gpus) if job.main else work_left_anywhere(job)
     loss = timedelta(seconds=params.tick_lag_s + params.detect_s + params.setup_s) + job.spec.checkpoint_interval
     if job.spec.deadline is None or remaining is None:
@@ -105,5 +105,5 @@ def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:
     """How much longer than ``remaining`` it may take: work done says nothing of an estimate's error, progress does."""
     estimate, left = job.spec.work_estimate, job.remaining_work
     if job.progress is not None or estimate is None or not left:
-        return (estimate if estimate and not left else remaining) * params.work_error
-    return estimate * (remaining / left) * params.work_error
+        return (estimate if estimate and not left else remaining) * params.estimate_error
+    return estimate * (remaining / left) * params.estimate_error

@@ -102,18 +102,18 @@ def _settled(theatre: Theatre, job_id: str) -> Json | None:
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_at_random_moments(theatre: Theatre, reference: Reference, seed: int) -> None:
     """Five kills in each run, at moments drawn from the seed, some of them before the new daemon's first tick."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     job_id = submit(theatre, job_text(STEPS))
     if seed % 2:
-        theatre.emu("fault", {"on": "create", "kind": luck.choice(["effect_then_reset", "effect_then_500"])})
+        theatre.emu("fault", {"on": "create", "kind": rng.choice(["effect_then_reset", "effect_then_500"])})
     kills, struck = 0, False
     while kills < 5:
-        time.sleep(luck.uniform(0.0, 3.0))
+        time.sleep(rng.uniform(0.0, 3.0))
         theatre.kill_daemon()
         kills += 1
-        if luck.random() < 0.3:
+        if rng.random() < 0.3:
             theatre.launch_daemon()
-            time.sleep(luck.uniform(0.2, 2.0))
+            time.sleep(rng.uniform(0.2, 2.0))
             theatre.kill_daemon()
             kills += 1
         theatre.start_daemon()

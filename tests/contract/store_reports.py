@@ -40,15 +40,15 @@ def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **cha
 class WhatReportsRead:
     @pytest.fixture
     async def posted(self, store: Store) -> Store:
-        """Two jobs and a stray on two markets, around two month boundaries."""
+        """Two jobs and a orphan on two markets, around two month boundaries."""
         first = a_lease("lease-1", state=LeaseState.GONE, instance_id="7001")
         second = a_lease("lease-2", state=LeaseState.GONE, instance_id="7002", gpu="H100")
         other = a_lease("lease-3", "job-000002", provider="runpod", intended_at=START)
-        stray = a_lease("lease-4", None, instance_id="7004")
+        orphan = a_lease("lease-4", None, instance_id="7004")
         async with store.transaction() as work:
             await work.save(a_job(leases=(first, second)))
             await work.save(a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10)))
-            await work.save_lease(stray)
+            await work.save_lease(orphan)
             await work.post(
                 [
                     an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
@@ -61,7 +61,7 @@ class WhatReportsRead:
                     an_entry("a4", "4", day=NOV_30, lease=second),
                     an_entry("a5", "8", day=DEC_1, lease=other),
                     an_entry("d1", "0.5", day=DEC_1, lease=other, type="adjust", kind=CostKind.BANDWIDTH),
-                    an_entry("a6", "16", day=DEC_1, lease=stray),
+                    an_entry("a6", "16", day=DEC_1, lease=orphan),
                 ]
             )
             await work.post([an_entry("a1", "999", day=OCT_31, lease=first)])
@@ -163,8 +163,8 @@ class WhatReportsRead:
 
     async def test_the_life_of_one_lease(self, posted: Store) -> None:
         async with posted.transaction() as work:
-            twin = a_lease("lease-5", None, provider="runpod", instance_id="7001", intended_at=START + HOUR)
-            await work.save_lease(replace(twin, label="twin"))
+            duplicate = a_lease("lease-5", None, provider="runpod", instance_id="7001", intended_at=START + HOUR)
+            await work.save_lease(replace(duplicate, label="duplicate"))
             await work.add_bid(BidRecord("b2", "lease-1", START + HOUR, Decimal(2), "done", None))
             await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
             await work.add_bid(BidRecord("b3", "lease-2", START, Decimal(1), "done", None))
@@ -173,7 +173,7 @@ class WhatReportsRead:
         async with posted.snapshot() as work:
             assert [lease.id for lease in await work.leases_found("lease-1")] == ["lease-1"]
             assert [lease.id for lease in await work.leases_found("7001")] == ["lease-5", "lease-1"]
-            assert [lease.id for lease in await work.leases_found("twin")] == ["lease-5"]
+            assert [lease.id for lease in await work.leases_found("duplicate")] == ["lease-5"]
             assert await work.leases_found("nothing") == ()
             assert [bid.id for bid in await work.bids_on("lease-1")] == ["b1", "b2"]
             assert [event.name for event in await work.events_about("lease-1")] == ["lease.active", "lease.gone"]

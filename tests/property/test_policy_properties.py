@@ -152,9 +152,9 @@ def test_the_same_input_gives_the_same_decision(job: Job, market: Market) -> Non
 
 
 @given(jobs(), markets(), st.randoms(use_true_random=False))
-def test_the_order_in_which_a_market_lists_its_offers_does_not_matter(job: Job, market: Market, luck: Any) -> None:
+def test_the_order_in_which_a_market_lists_its_offers_does_not_matter(job: Job, market: Market, rng: Any) -> None:
     shuffled = list(market.offers)
-    luck.shuffle(shuffled)
+    rng.shuffle(shuffled)
     assert decide(job, replace(market, offers=tuple(shuffled)), START, P) == decide(job, market, START, P)
 
 
@@ -319,7 +319,7 @@ def held(mode: str) -> tuple[Lease, ...]:
 
 def chosen_cost(job: Job, seen: Market) -> float | None:
     """Expected dollars of the way that is taken; None when none is (parked)."""
-    ways = [dict(note.numbers) for note in decide(job, seen, START, TABLE_PARAMS).notes if note.topic == "way"]
+    ways = [dict(note.numbers) for note in decide(job, seen, START, TABLE_PARAMS).notes if note.topic == "option"]
     costs = [float(Decimal(str(way["cost"]))) for way in ways if way["chosen"] and way["cost"] is not None]
     assert len(costs) <= 1
     return costs[0] if costs else None
@@ -331,11 +331,11 @@ NOISE = 2e-4
 
 @given(jobs(), markets(), st.booleans(), st.randoms(use_true_random=False))
 def test_with_a_table_too_equal_inputs_give_equal_decisions_in_any_order(
-    job: Job, market: Market, is_on: bool, luck: Any
+    job: Job, market: Market, is_on: bool, rng: Any
 ) -> None:
     outlook = Outlook(shape=SHAPE, belief=first_belief(PHASES, is_on))
     shuffled = list(market.offers)
-    luck.shuffle(shuffled)
+    rng.shuffle(shuffled)
     seen, other = replace(market, outlook=outlook), replace(market, offers=tuple(shuffled), outlook=replace(outlook))
     assert decide(replace(job), other, START, P) == decide(job, seen, START, P)
 

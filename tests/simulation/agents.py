@@ -37,7 +37,7 @@ class SimAgent:
     def __init__(self, world: World, box: Box, orders_url: str) -> None:
         self.world = world
         self.box = box
-        self.luck = world.agent_luck
+        self.rng = world.agent_luck
         self.is_on = True
         self.memory: dict[str, Any] = box.disk.memory
         if not self.memory:
@@ -57,7 +57,7 @@ class SimAgent:
         self.damaged = 0
         self.timer: Any = None
         self._read: Any = None
-        world.loop.after(self.luck.uniform(0.5, 4), self._poll)
+        world.loop.after(self.rng.uniform(0.5, 4), self._poll)
 
     # --- being there
 
@@ -148,7 +148,7 @@ class SimAgent:
         if command in ("setup", "run"):
             self._start(command)
         elif command in ("term", "kill"):
-            takes_s = self.luck.uniform(0.2, 8) if command == "term" else 0.1
+            takes_s = self.rng.uniform(0.2, 8) if command == "term" else 0.1
             self.world.loop.after(takes_s, self._ended, self.process_n, 143 if command == "term" else -9)
         elif command == "abandon":
             self.upload_n += 1
@@ -163,7 +163,7 @@ class SimAgent:
             self.world.loop.after(self._transfer_s(), getattr(self, f"_{command}"))
 
     def _transfer_s(self) -> float:
-        return self.luck.uniform(*TRANSFER_S) * self.box.slowness
+        return self.rng.uniform(*TRANSFER_S) * self.box.slowness
 
     def _start(self, kind: str) -> None:
         machine, world, box = self.machine, self.world, self.box
@@ -172,11 +172,11 @@ class SimAgent:
         self.ran_from_s = world.now_s
         if kind == "setup":
             if box.is_broken != "never ready":
-                world.loop.after(self.luck.uniform(20, 90), self._ended, self.process_n, 0)
+                world.loop.after(self.rng.uniform(20, 90), self._ended, self.process_n, 0)
             return
         world.check.run_began(box, machine.epoch, box.disk.step)
         if box.is_broken == "fails":
-            world.loop.after(self.luck.uniform(60, 1800), self._ended, self.process_n, 1)
+            world.loop.after(self.rng.uniform(60, 1800), self._ended, self.process_n, 1)
         elif not box.is_broken:
             left_s = max(self._total_s() - box.disk.step, 0)
             world.loop.after(left_s + 0.5, self._ended, self.process_n, 0)

@@ -98,14 +98,14 @@ class Objects:
 class SimulatedBlobs:
     """The daemon's way to the store (``BlobStore``)."""
 
-    def __init__(self, objects: Objects, luck: random.Random) -> None:
+    def __init__(self, objects: Objects, rng: random.Random) -> None:
         self._objects = objects
         self._world = objects.world
-        self._luck = luck
+        self._rng = rng
         self.put_headers: Mapping[str, str] = {}
 
     async def _reach(self) -> dict[str, Stored]:
-        await asyncio.sleep(self._luck.uniform(0.002, 0.03))
+        await asyncio.sleep(self._rng.uniform(0.002, 0.03))
         if self._world.faults.bursts("J1", STORE, self._world.now_s):
             raise BlobUnavailable("the store answered 503")
         return self._objects.kept

@@ -31,8 +31,8 @@ class Dead:
 
 def dead(seed: int) -> Dead:
     """``S10`` is violated by a machine that runs for longer than a permit and two minutes."""
-    luck = random.Random(f"{seed}/death")
-    dies_s = luck.uniform(0.1 * HOUR_S, 6 * HOUR_S)
+    rng = random.Random(f"{seed}/death")
+    dies_s = rng.uniform(0.1 * HOUR_S, 6 * HOUR_S)
     scenario = replace(drawn(seed), acts=((dies_s, "dies for good"),), length_s=dies_s + AFTERWARDS_S)
     ran: dict[str, float] = {}
 

@@ -1,4 +1,4 @@
-"""What docs/explanation/reliability.md takes from here: faults, invariants, and what finding the planted bugs took."""
+"""The tables of docs/research/simulator-catalogue.md: faults, invariants, and what finding the planted bugs took."""
 
 from __future__ import annotations
 

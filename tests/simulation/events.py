@@ -14,14 +14,14 @@ FLAPPING_S = 30.0
 LOOKS_EVERY_S = 30.0
 OTHERS_STAY_S = 600.0, 14_400.0
 """The shortest and the longest."""
-STRAY = "ap1.simulate.01SIM999999999999999999999"
+ORPHAN = "ap1.simulate.01SIM999999999999999999999"
 """A label of this installation that no lease has."""
 
 
 class Events:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.luck = world.event_luck
+        self.rng = world.event_luck
 
     def schedule(self, until_s: float) -> None:
         acts = {
@@ -49,12 +49,12 @@ class Events:
 
     def _one(self, state: State | None = None) -> Box | None:
         ours = [box for box in self.world.boxes() if box.job_id and state in (None, box.state)]
-        return self.luck.choice(ours) if ours else None
+        return self.rng.choice(ours) if ours else None
 
     def _show_wrongly(self, event: Burst) -> None:
         box = self._one()
         if box is not None and self._begins(event):
-            box.shown = self.luck.choice(WRONG_STATES)
+            box.shown = self.rng.choice(WRONG_STATES)
             self.world.loop.after(event.ends_s - event.begins_s, setattr, box, "shown", None)
 
     def _lose_a_host(self, event: Burst) -> None:
@@ -76,14 +76,14 @@ class Events:
             self.world.loop.after(FLAPPING_S, lambda: self._raise_floors(event, is_up=not is_up))
 
     def _jump_prices(self, event: Burst) -> None:
-        market = self.world.markets[self.luck.choice(("vastai", "runpod"))]
-        host = self.luck.choice(list(market.hosts.values()))
+        market = self.world.markets[self.rng.choice(("vastai", "runpod"))]
+        host = self.rng.choice(list(market.hosts.values()))
         if host.is_dear or host.shown_floor is not None or not self._begins(event):
             return
         before = host.floor
         host.is_dear = True
-        if self.luck.random() < 0.5:
-            host.shown_floor = self.luck.choice((float("nan"), 0.0, -1.0, 1e9))
+        if self.rng.random() < 0.5:
+            host.shown_floor = self.rng.choice((float("nan"), 0.0, -1.0, 1e9))
         else:
             market.set_floor(host, before * 10)
 
@@ -94,8 +94,8 @@ class Events:
         self.world.loop.after(event.ends_s - event.begins_s, back)
 
     def _interfere(self, event: Burst) -> None:
-        market = self.world.markets[self.luck.choice(("vastai", "runpod"))]
-        box, what = self._one(), self.luck.random()
+        market = self.world.markets[self.rng.choice(("vastai", "runpod"))]
+        box, what = self._one(), self.rng.random()
         if not self._begins(event):
             return
         if what < 0.2:
@@ -109,10 +109,10 @@ class Events:
 
     def _others_come(self, market: Market) -> None:
         """Machines of the account that are none of ours, for a while: sometimes more than fit on a page."""
-        host = self.luck.choice(list(market.hosts.values()))
-        for number in range(self.luck.choice((1, 1, 2, 30))):
+        host = self.rng.choice(list(market.hosts.values()))
+        for number in range(self.rng.choice((1, 1, 2, 30))):
             other = market.rent_to_others(host, f"others-{number}")
-            self.world.loop.after(self.luck.uniform(*OTHERS_STAY_S), self._other_goes, other)
+            self.world.loop.after(self.rng.uniform(*OTHERS_STAY_S), self._other_goes, other)
 
     def _other_goes(self, other: Box) -> None:
         if not other.is_gone:
@@ -144,7 +144,7 @@ class Events:
     def _pause(self, event: Burst) -> None:
         if self.world.is_daemon_out or not self._begins(event):
             return
-        if self.luck.random() < 0.5:
+        if self.rng.random() < 0.5:
             self.world.freeze_daemon(event.ends_s - event.begins_s)
         else:
             for number in range(12):
@@ -234,7 +234,7 @@ def _machine_from_nowhere(world: World) -> None:
     """With a label of ours and unknown to the ledger; its agent never starts, so it cannot end itself either."""
     market = world.markets["vastai"]
     host = next(iter(market.hosts.values()))
-    market.rent(host, label=STRAY, is_spot=False, rate=host.on_demand, disk_gb=20, onstart="")
+    market.rent(host, label=ORPHAN, is_spot=False, rate=host.on_demand, disk_gb=20, onstart="")
 
 
 def _die_for_an_hour(world: World) -> None:

@@ -1,7 +1,7 @@
 """The catalogue of faults, and which of them one seed injects how often.
 
-Each row has luck of its own: switching one off leaves the others' draws as they were, which is what lets a failing
-seed be shrunk. Rows are named as in docs/explanation/reliability.md.
+Each row has rng of its own: switching one off leaves the others' draws as they were, which is what lets a failing
+seed be shrunk. Rows are named as in docs/research/simulator-catalogue.md.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Faults:
 
         ``off``: rows that stay silent. ``targets``: of bursts, drawn for each one.
 
-        ``script``: instead of all luck, the opportunities of each row that are taken, counted from 0; ``bursts`` with
+        ``script``: instead of all rng, the opportunities of each row that are taken, counted from 0; ``bursts`` with
         it.
         """
         self._script = script
@@ -132,11 +132,11 @@ class Faults:
         self.counts: Counter[str] = Counter()
         self.is_quiet = False
         self._seed = seed
-        self._luck = {row.id: random.Random(f"{seed}/{row.id}") for row in CATALOGUE}
+        self._rng = {row.id: random.Random(f"{seed}/{row.id}") for row in CATALOGUE}
         self.strength: dict[str, float] = {}
         for row in CATALOGUE:
-            luck = self._luck[row.id]
-            drawn = luck.random() * row.most if luck.random() < 0.5 else 0.0
+            rng = self._rng[row.id]
+            drawn = rng.random() * row.most if rng.random() < 0.5 else 0.0
             self.strength[row.id] = 0.0 if row.id in off or script is not None else drawn
         if script is None:
             self._enough(2 * until_s / tick_s, off)
@@ -151,14 +151,14 @@ class Faults:
 
     def _enough(self, lists: float, off: Collection[str]) -> None:
         """At least so many that a run is a trial: lists are what a daemon does most."""
-        for row_id in (*self._luck["B1"].sample(ALWAYS_OF_LISTS, 2), *OF_LISTED):
+        for row_id in (*self._rng["B1"].sample(ALWAYS_OF_LISTS, 2), *OF_LISTED):
             if sum(self.strength[other] for other in ALWAYS_OF_LISTS) * lists >= FEWEST:
                 return
             if row_id not in off:
                 self.strength[row_id] = BY_ID[row_id].most
 
-    def luck(self, row_id: str) -> random.Random:
-        return self._luck[row_id]
+    def rng(self, row_id: str) -> random.Random:
+        return self._rng[row_id]
 
     def hits(self, row_id: str) -> bool:
         """Whether this opportunity is taken."""
@@ -168,7 +168,7 @@ class Faults:
             self.counts[row_id] += is_hit
             return is_hit
         strength = self.strength[row_id]
-        if self.is_quiet or not strength or self._luck[row_id].random() >= strength:
+        if self.is_quiet or not strength or self._rng[row_id].random() >= strength:
             return False
         self.counts[row_id] += 1
         return True
@@ -197,20 +197,20 @@ class Faults:
         return self._scheduled(BY_ID[row_id], until_s, ("",))
 
     def _scheduled(self, row: Row, until_s: float, targets: tuple[str, ...]) -> Iterator[Burst]:
-        strength, luck, now_s = self.strength[row.id], self._luck[row.id], 0.0
+        strength, rng, now_s = self.strength[row.id], self._rng[row.id], 0.0
         if not strength:
             return
         while True:
-            now_s += luck.expovariate(strength / 86_400)
+            now_s += rng.expovariate(strength / 86_400)
             if now_s >= until_s:
                 return
-            lasts_s = between(luck, row.shortest_s, row.longest_s)
-            target = luck.choice(("", *targets)) if luck.random() < 0.5 else luck.choice(targets or ("",))
+            lasts_s = between(rng, row.shortest_s, row.longest_s)
+            target = rng.choice(("", *targets)) if rng.random() < 0.5 else rng.choice(targets or ("",))
             yield Burst(row.id, target, now_s, min(now_s + lasts_s, until_s))
 
 
-def between(luck: random.Random, shortest: float, longest: float) -> float:
-    """Luck between the two: small ones as often as large ones."""
+def between(rng: random.Random, shortest: float, longest: float) -> float:
+    """Rng between the two: small ones as often as large ones."""
     if longest <= 0:
         return 0.0
-    return math.exp(luck.uniform(math.log(max(shortest, 1.0)), math.log(longest)))
+    return math.exp(rng.uniform(math.log(max(shortest, 1.0)), math.log(longest)))

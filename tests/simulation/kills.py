@@ -88,7 +88,7 @@ def enumerated(
 
 def pairs(story: str, steps: list[int], count: int) -> Iterator[tuple[int, int]]:
     """Sampled: the second kill is in what the first left behind, often in its recovery."""
-    luck = random.Random(f"pairs/{story}")
+    rng = random.Random(f"pairs/{story}")
     for _ in range(count):
-        first = luck.choice(steps)
-        yield first, first + luck.choice((luck.randint(1, 60), luck.randint(1, 2000)))
+        first = rng.choice(steps)
+        yield first, first + rng.choice((rng.randint(1, 60), rng.randint(1, 2000)))

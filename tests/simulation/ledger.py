@@ -21,18 +21,18 @@ LEDGER = "ledger"
 
 
 class SimulatedLedger(MemoryStore):
-    """The memory twin, which takes its time, fails as a disk does, and shows each commit to the checkers."""
+    """The memory store, which takes its time, fails as a disk does, and shows each commit to the checkers."""
 
-    def __init__(self, world: World, committed: Committed, luck: random.Random) -> None:
+    def __init__(self, world: World, committed: Committed, rng: random.Random) -> None:
         super().__init__()
         self._committed = committed
         self._world = world
-        self._luck = luck
+        self._rng = rng
 
     def reopened(self) -> SimulatedLedger:
         """What the next process finds."""
         self._is_open = False
-        return SimulatedLedger(self._world, self._committed, self._luck)
+        return SimulatedLedger(self._world, self._committed, self._rng)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[MemoryUnitOfWork]:
@@ -42,7 +42,7 @@ class SimulatedLedger(MemoryStore):
         await self._take_time()
 
     async def _take_time(self) -> None:
-        await asyncio.sleep(self._luck.uniform(0.0005, 0.01))
+        await asyncio.sleep(self._rng.uniform(0.0005, 0.01))
 
     def _commit(self, tables: Tables) -> None:
         world = self._world
@@ -53,7 +53,7 @@ class SimulatedLedger(MemoryStore):
         is_kept = True
         is_unknown = world.faults.hits("G2")
         if is_unknown:
-            is_kept = self._luck.random() < 0.5
+            is_kept = self._rng.random() < 0.5
         if is_kept:
             world.check.committing(tables)
             super()._commit(tables)

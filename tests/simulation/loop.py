@@ -1,4 +1,4 @@
-"""An event loop in virtual time: no threads, no sockets, no waiting; luck alone decides who runs first.
+"""An event loop in virtual time: no threads, no sockets, no waiting; rng alone decides who runs first.
 
 Whatever is ready at one moment runs in an order drawn from the seed, and when nothing is, time jumps to the next
 timer. Work belongs to a ``Process`` by its context: a killed process never runs again, a frozen one runs on later.
@@ -41,8 +41,8 @@ class Deadlock(RuntimeError):
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
-    def __init__(self, luck: random.Random) -> None:
-        self._luck = luck
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self._now_s = 0.0
         self._ready: list[tuple[asyncio.Handle, Process | None]] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Process | None]] = []
@@ -174,7 +174,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._pass_time()
         batch, self._ready = self._ready, []
         if len(batch) > 1:
-            self._luck.shuffle(batch)
+            self._rng.shuffle(batch)
         for handle, process in batch:
             if handle._cancelled:
                 continue

@@ -1,6 +1,6 @@
 """A market of the simulated world: hosts with moving floors, machines that load, run, are outbid and come back.
 
-What it is told over the wire is read by ``vastai`` and ``runpod``; here are its rules and its luck.
+What it is told over the wire is read by ``vastai`` and ``runpod``; here are its rules and its rng.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DAEMON_TAIL_S = 120.0
 
 
 class Market:
-    def __init__(self, world: World, provider: str, hosts: list[Host], luck: random.Random) -> None:
+    def __init__(self, world: World, provider: str, hosts: list[Host], rng: random.Random) -> None:
         self.world = world
         self.provider = provider
         self.hosts = {host.machine_id: host for host in hosts}
@@ -39,11 +39,11 @@ class Market:
         """What exists now."""
         self.past: dict[str, Box] = {}
         self.rented_last: Box | None = None
-        self.luck = luck
+        self.rng = rng
         self._given = 0
         for host in hosts:
             host.mean_floor = host.floor
-            world.loop.after(luck.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
+            world.loop.after(rng.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
 
     # --- hosts
 
@@ -59,9 +59,9 @@ class Market:
 
     def _move_floor(self, host: Host) -> None:
         if not host.is_dear:
-            pull = host.mean_floor * (Decimal(self.luck.randint(70, 135)) / 100)
+            pull = host.mean_floor * (Decimal(self.rng.randint(70, 135)) / 100)
             self.set_floor(host, ((host.floor + pull) / 2).quantize(MILLI))
-        self.world.loop.after(self.luck.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
+        self.world.loop.after(self.rng.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
 
     def set_floor(self, host: Host, floor: Decimal) -> None:
         """Those who bid less are stopped, those who bid more come back."""
@@ -122,12 +122,12 @@ class Market:
         box.permit_until_s = now_s + world.permit_ttl_s
         box.is_late = world.is_landing_late
         if world.faults.hits("B2"):
-            box.visible_from_s = now_s + self.luck.uniform(0, 60)
+            box.visible_from_s = now_s + self.rng.uniform(0, 60)
         box.stays_paused = world.faults.hits("E4")
         if world.faults.hits("E7"):
-            box.is_broken = self.luck.choice(("fails", "hangs", "crawls", "never ready"))
+            box.is_broken = self.rng.choice(("fails", "hangs", "crawls", "never ready"))
         if world.faults.hits("K2"):
-            box.slowness = between(world.faults.luck("K2"), *SLOWNESS)
+            box.slowness = between(world.faults.rng("K2"), *SLOWNESS)
         world.trace("rented", box.key, label, str(rate))
         if starts:
             self.boot(box, LOADING_S)
@@ -141,7 +141,7 @@ class Market:
         if self.world.faults.hits("E2"):
             box.up_at_s = None
             return
-        box.up_at_s = self.world.now_s + self.luck.uniform(*takes_s)
+        box.up_at_s = self.world.now_s + self.rng.uniform(*takes_s)
         self.world.loop.after(box.up_at_s - self.world.now_s, self._up, box, box.started_s)
 
     def _up(self, box: Box, started_s: float) -> None:

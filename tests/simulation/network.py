@@ -39,22 +39,22 @@ class Lost(Exception):
 class Line:
     """One client's way to one market: a daemon's, or all agents'."""
 
-    def __init__(self, world: World, provider: str, luck: random.Random) -> None:
+    def __init__(self, world: World, provider: str, rng: random.Random) -> None:
         self.world = world
         self.provider = provider
-        self._luck = luck
+        self._rng = rng
         self._answerer = world.answerers[provider]
 
     def send(self, asked: Request) -> asyncio.Future[Raw]:
         """Resolves to the answer or raises ``Lost``."""
-        world, loop, luck = self.world, self.world.loop, self._luck
+        world, loop, rng = self.world, self.world.loop, self._rng
         answer: asyncio.Future[Raw] = loop.create_future()
         world.trace("sent", self.provider, asked.kind, asked.box_id)
         world.version += asked.kind in CHANGES
         world.check.sent(asked)
         if asked.kind == "destroy":
             self._told_to_go(asked)
-        there_s = luck.uniform(0.02, 0.4) if luck.random() < 0.95 else luck.uniform(0.4, 8.0)
+        there_s = rng.uniform(0.02, 0.4) if rng.random() < 0.95 else rng.uniform(0.4, 8.0)
         spoilt = self._spoilt(asked)
         if spoilt is not None:
             self._unreadable(asked)
@@ -84,7 +84,7 @@ class Line:
         if asked.kind == "create":
             if faults.hits("A4"):
                 loop.after(TIMEOUT_S, _fail, answer, Lost("no answer in time", timed_out=True))
-                loop.after(TIMEOUT_S + faults.luck("A4").uniform(1, 900), self._arrive, asked, answer, "late")
+                loop.after(TIMEOUT_S + faults.rng("A4").uniform(1, 900), self._arrive, asked, answer, "late")
                 return
             if faults.hits("A1"):
                 loop.after(there_s, self._arrive, asked, answer, "500")
@@ -106,9 +106,9 @@ class Line:
         plain = self._answerer.answer(asked)
         rented = market.rented_last
         world.is_landing_late = False
-        back_s = self._luck.uniform(0.02, 0.4)
+        back_s = self._rng.uniform(0.02, 0.4)
         if fate == "500":
-            plain = Raw(self._luck.choice((500, 502, 504)), "<html>Internal Server Error</html>")
+            plain = Raw(self._rng.choice((500, 502, 504)), "<html>Internal Server Error</html>")
         found: Raw | Lost = plain
         if world.faults.hits("C4"):
             found = self._mangled(plain)
@@ -119,33 +119,33 @@ class Line:
             loop.after(back_s, _settle, answer, found)
             if rented is not None and found is plain and not fate:
                 rented.is_told_of = True
-        elif self._luck.random() < 0.5:
+        elif self._rng.random() < 0.5:
             loop.after(back_s, _fail, answer, Lost("connection reset"))
         else:
             loop.after(TIMEOUT_S, _fail, answer, Lost("no answer in time", timed_out=True))
 
     def _spoilt(self, asked: Request) -> Raw | Lost | None:
         """What comes of a request that never reaches what it asks for."""
-        world, luck = self.world, self._luck
+        world, rng = self.world, self._rng
         faults, now_s = world.faults, world.now_s
         if faults.bursts("C2", self.provider, now_s):
-            if luck.random() < 0.2:
+            if rng.random() < 0.2:
                 return Lost("no answer in time", timed_out=True)
-            return Raw(luck.choice((500, 502, 503, 504)), "<html>Bad gateway</html>")
+            return Raw(rng.choice((500, 502, 503, 504)), "<html>Bad gateway</html>")
         if faults.bursts("C1", self.provider, now_s):
             return Raw(429, "API requests too frequent: endpoint threshold=3.0")
         if faults.bursts("C3", self.provider, now_s):
-            status = luck.choice(UNAUTHORISED)
+            status = rng.choice(UNAUTHORISED)
             error = "insufficient_credit" if status == 402 else "auth_error"
             return Raw(status, json.dumps({"success": False, "error": error}))
         if faults.hits("C5"):
-            return Lost(luck.choice(("name not resolved", "certificate has expired")))
+            return Lost(rng.choice(("name not resolved", "certificate has expired")))
         return None
 
     def _mangled(self, found: Raw) -> Raw | Lost:
-        match self._luck.randrange(4):
+        match self._rng.randrange(4):
             case 0:
-                return Raw(found.status, torn(found.text, self._luck))
+                return Raw(found.status, torn(found.text, self._rng))
             case 1:
                 return Raw(302, "")
             case 2:

@@ -26,12 +26,12 @@ from autopilot.engine import (
     actions,
     calls,
     checkpoint_retention,
-    chores,
     engine,
     invoices,
     mailbox,
+    maintenance,
+    orphans,
     reconcile,
-    strays,
 )
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.formats import parse_exit
@@ -92,9 +92,9 @@ def _intent_not_committed() -> Patches:
     decide = engine.Engine._decide
 
     async def hasty(
-        self: Any, uow: Any, chronicle: Any, offers: Any, exposure: Any, recent: Any, outbox: Any, now: Any
+        self: Any, uow: Any, event_log: Any, offers: Any, exposure: Any, recent: Any, outbox: Any, now: Any
     ) -> Any:
-        after = await decide(self, uow, chronicle, offers, exposure, recent, outbox, now)
+        after = await decide(self, uow, event_log, offers, exposure, recent, outbox, now)
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
         outbox.creates.clear()
@@ -263,23 +263,23 @@ def _no_sweep() -> Patches:
     async def nothing(self: Any, *_: Any) -> list[Any]:
         return []
 
-    return [(strays.Strays, "_swept", nothing)]
+    return [(orphans.Orphans, "_swept", nothing)]
 
 
 @_bug("the sweep takes what is not ours")
 def _sweep_takes_all() -> Patches:
-    return [(strays, "is_ours", lambda label, install_id: True)]
+    return [(orphans, "is_ours", lambda label, install_id: True)]
 
 
 @_bug("a second instance of one create is taken for the first")
-def _twin_overlooked() -> Patches:
+def _duplicate_overlooked() -> Patches:
     def by_label(ours: Any, named: Any) -> Iterator[Any]:
         for instance, holder in unaccounted(ours, named):
             if not any(not lease.is_over for lease in named.get(instance.label, ())):
                 yield instance, holder
 
     unaccounted = reconcile.unaccounted
-    return [(strays, "unaccounted", by_label)]
+    return [(orphans, "unaccounted", by_label)]
 
 
 @_bug("requests to a market are not spaced")
@@ -289,12 +289,12 @@ def _no_pacing() -> Patches:
 
 @_bug("a cancelled job never gets to its end")
 def _cancel_never_ends() -> Patches:
-    standing = evolution._standing
+    restate = evolution._restate
 
     def stuck(job: Any, event: Any) -> Any:
-        return job if job.status is JobStatus.CANCELLING else standing(job, event)
+        return job if job.status is JobStatus.CANCELLING else restate(job, event)
 
-    return [(evolution, "_standing", stuck)]
+    return [(evolution, "_restate", stuck)]
 
 
 @_bug("a machine that never gets ready for the command is kept")
@@ -368,12 +368,12 @@ def _bill_counts_twice() -> Patches:
 
 @_bug("what an instance cost after its destroy was ignored is not posted")
 def _ignored_destroy_is_free() -> Patches:
-    return [(invoices, "take_over", _yes), (chores.Chores, "reconcile", _yes)]
+    return [(invoices, "take_over", _yes), (maintenance.Maintenance, "reconcile", _yes)]
 
 
 @_bug("an instance that only the bill tells of is left out of the ledger")
 def _unknown_on_bill_ignored() -> Patches:
-    return [(chores.Chores, "_take_in_unknown", _yes)]
+    return [(maintenance.Maintenance, "_take_in_unknown", _yes)]
 
 
 # --- permits
@@ -410,7 +410,7 @@ def _old_orders_renew() -> Patches:
 
 
 @_bug("both machines of one create go by its orders")
-def _twins_both_obey() -> Patches:
+def _duplicates_both_obey() -> Patches:
     return [(Machine, "is_surplus", lambda self: False)]
 
 

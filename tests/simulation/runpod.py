@@ -76,18 +76,18 @@ class Runpod:
         return _data({"myself": {"clientBalance": 500.0}})
 
     def _list(self, _: Request) -> Raw:
-        faults, luck = self.world.faults, self.market.luck
+        faults, rng = self.world.faults, self.market.rng
         rows = [self.row(box) for box in self.market.visible()]
         self._snapshots.keep(self.world.now_s, rows)
         if faults.hits("B1"):
             self.world.spoil(self.market.provider)
-            return Raw(200, luck.choice(NOT_A_LIST))
+            return Raw(200, rng.choice(NOT_A_LIST))
         if faults.hits("B3"):
-            rows = self._snapshots.one(faults.luck("B3"))
+            rows = self._snapshots.one(faults.rng("B3"))
         if rows and faults.hits("B4"):
             rows = rows[:-1]
         if rows and faults.hits("B6"):
-            changed = drifted(rows[0], faults.luck("B6"), _DRIFTING)
+            changed = drifted(rows[0], faults.rng("B6"), _DRIFTING)
             is_read = all(changed.get(name) == rows[0][name] for name in _NEEDED)
             rows = [changed, *rows[1:]]
             if not is_read:
@@ -193,7 +193,7 @@ class Runpod:
         terms = {"label": body["name"], "disk_gb": disk_gb, "onstart": onstart, "host": host}
         is_odd = faults.hits("A6")
         if is_odd:
-            if faults.luck("A6").random() < 0.5:
+            if faults.rng("A6").random() < 0.5:
                 is_spot, rate = not is_spot, host.on_demand
             else:
                 rate = (rate * Decimal("1.5")).quantize(Decimal("0.0001"))
@@ -244,7 +244,7 @@ class Runpod:
             return raw(500, {"errors": [{"message": "Something went wrong. Please try again later"}]})
         self.market.destroy(box)
         if self.world.faults.hits("D5"):
-            self.world.loop.after(self.market.luck.uniform(60, 600), self.market.bring_to_life, box)
+            self.world.loop.after(self.market.rng.uniform(60, 600), self.market.bring_to_life, box)
         elif self.world.faults.hits("D4"):
             self.world.loop.after(REUSED_AFTER_S, self.market.reuse, box)
         return _data({"podTerminate": None})

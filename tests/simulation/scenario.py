@@ -11,7 +11,7 @@ from decimal import Decimal
 from autopilot.domain import events as e
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus, SpotPolicy
 from autopilot.domain.reasons import Reason
-from autopilot.engine.event_log import Chronicle
+from autopilot.engine.event_log import EventLog
 from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
 from tests.simulation.clock import at
@@ -50,10 +50,10 @@ class Move:
         if self.status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
             return
         reason = Reason.SUBMITTED if self.status is JobStatus.PENDING else Reason.USER_CANCELLED
-        chronicle = Chronicle(job)
-        chronicle.apply(e.StatusSet(self.status, reason, now))
-        await uow.save(chronicle.job)
-        await uow.add_events(chronicle.records)
+        event_log = EventLog(job)
+        event_log.apply(e.StatusSet(self.status, reason, now))
+        await uow.save(event_log.job)
+        await uow.add_events(event_log.records)
 
 
 Wish = Submit | Move
@@ -72,7 +72,7 @@ class Scenario:
     acts: tuple[tuple[float, str], ...] = ()
     """(when, what befalls the world) beyond what faults do: names of ``events.ACTS``."""
     script: Mapping[str, Collection[int]] | None = None
-    """Instead of luck: which opportunities of each row of the catalogue are taken."""
+    """Instead of rng: which opportunities of each row of the catalogue are taken."""
     bursts: tuple[Burst, ...] = ()
     """With a script."""
 
@@ -96,58 +96,58 @@ def a_spec(work: timedelta, **changes: object) -> JobSpec:
 
 def drawn(seed: int) -> Scenario:
     """Three jobs over 28 hours, with limits from hardly enough to generous."""
-    luck = random.Random(f"{seed}/scenario")
+    rng = random.Random(f"{seed}/scenario")
     needs = random.Random(f"{seed}/needs")
     wishes: list[tuple[float, Wish]] = []
     begins_s = 60.0
     for number in range(3):
-        work = timedelta(minutes=luck.choice((20, 60, 180, 360, 600)))
+        work = timedelta(minutes=rng.choice((20, 60, 180, 360, 600)))
         job_id = f"01JOB{seed % 10**9:09d}{number:012d}"
-        wishes.append((begins_s, Submit(job_id, _a_job(luck, needs, work, begins_s))))
-        if luck.random() < 0.15:
-            wishes.append((begins_s + luck.uniform(60, 4 * HOUR_S), Move(job_id, JobStatus.CANCELLING)))
-        if luck.random() < 0.3:
-            wishes.append((begins_s + luck.uniform(HOUR_S, 8 * HOUR_S), Move(job_id, JobStatus.PENDING)))
-        begins_s += luck.uniform(0, 6 * HOUR_S)
-    day = luck.choice((None, D(2), D(4), D(50)))
-    month = luck.choice((None, None, D(5), D(500)))
+        wishes.append((begins_s, Submit(job_id, _a_job(rng, needs, work, begins_s))))
+        if rng.random() < 0.15:
+            wishes.append((begins_s + rng.uniform(60, 4 * HOUR_S), Move(job_id, JobStatus.CANCELLING)))
+        if rng.random() < 0.3:
+            wishes.append((begins_s + rng.uniform(HOUR_S, 8 * HOUR_S), Move(job_id, JobStatus.PENDING)))
+        begins_s += rng.uniform(0, 6 * HOUR_S)
+    day = rng.choice((None, D(2), D(4), D(50)))
+    month = rng.choice((None, None, D(5), D(500)))
     limits = Limits(day, month, D(10), 8, 3, 20)
     return Scenario(
         tuple(sorted(wishes, key=lambda pair: pair[0])),
         limits,
-        luck.choices(*zip(*TICKS_S.items(), strict=True))[0],
+        rng.choices(*zip(*TICKS_S.items(), strict=True))[0],
     )
 
 
-def _a_job(luck: random.Random, needs: random.Random, work: timedelta, begins_s: float) -> JobSpec:
+def _a_job(rng: random.Random, needs: random.Random, work: timedelta, begins_s: float) -> JobSpec:
     hours = D(round(work.total_seconds())) / 3600
-    budget = luck.choice((None, D("0.8"), hours * D("0.15") + D("0.4"), hours * D("0.6") + D(1)))
-    deadline = at(begins_s) + work * luck.choice((1.5, 3.0)) + timedelta(hours=1) if luck.random() < 0.3 else None
+    budget = rng.choice((None, D("0.8"), hours * D("0.15") + D("0.4"), hours * D("0.6") + D(1)))
+    deadline = at(begins_s) + work * rng.choice((1.5, 3.0)) + timedelta(hours=1) if rng.random() < 0.3 else None
     return a_spec(
         work,
         budget=None if budget is None else budget.quantize(D("0.01")),
         deadline=deadline,
-        spot_policy=luck.choice((SpotPolicy.AUTO, SpotPolicy.AUTO, SpotPolicy.SPOT, SpotPolicy.ON_DEMAND)),
-        checkpoint_interval=timedelta(minutes=luck.choice((5, 10, 20))),
-        work_estimate=luck.choice((work, work, None)) if deadline is None else work,
-        cancel_when_exhausted=luck.random() < 0.2,
+        spot_policy=rng.choice((SpotPolicy.AUTO, SpotPolicy.AUTO, SpotPolicy.SPOT, SpotPolicy.ON_DEMAND)),
+        checkpoint_interval=timedelta(minutes=rng.choice((5, 10, 20))),
+        work_estimate=rng.choice((work, work, None)) if deadline is None else work,
+        cancel_when_exhausted=rng.random() < 0.2,
         setup=needs.choice(("", "", "make")),
         inputs=needs.choice(((), (), (("data", "https://files.example/data"),))),
     )
 
 
-def hosts(luck: random.Random) -> tuple[list[Host], list[Host]]:
+def hosts(rng: random.Random) -> tuple[list[Host], list[Host]]:
     """Of vast.ai and of RunPod."""
-    dear_traffic = luck.random() < 0.3
+    dear_traffic = rng.random() < 0.3
     vastai = []
     for number in range(6):
-        on_demand = D(luck.randint(280, 520)) / 1000
-        floor = (on_demand * luck.randint(30, 60) / 100).quantize(D("0.001"))
+        on_demand = D(rng.randint(280, 520)) / 1000
+        floor = (on_demand * rng.randint(30, 60) / 100).quantize(D("0.001"))
         upload = D("0.004") if dear_traffic else D(0)
-        storage = D(luck.choice(("0.10", "0.15", "0.30")))
+        storage = D(rng.choice(("0.10", "0.15", "0.30")))
         vastai.append(Host(str(101 + number), str(201 + number // 2), GPU, floor, on_demand, storage, upload))
     runpod = []
     for cloud, on_demand in (("SECURE", D("0.59")), ("COMMUNITY", D("0.34"))):
-        floor = (on_demand * luck.randint(40, 60) / 100).quantize(D("0.001"))
+        floor = (on_demand * rng.randint(40, 60) / 100).quantize(D("0.001"))
         runpod.append(Host(cloud, f"host-{cloud.lower()}", GPU, floor, on_demand, D("0.10"), D(0), room=4))
     return vastai, runpod

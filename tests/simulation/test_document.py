@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.simulation.document import catalogue, checkers, stories
 from tests.simulation.planted import BUGS
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "simulator-catalogue.md"
 
 
 def test_the_page_names_every_fault_invariant_and_story() -> None:

@@ -10,7 +10,7 @@ from tests.simulation.stories import STORIES
 
 FOUND = {
     "no_sweep": ("machine from nowhere", "L1"),
-    "twin_overlooked": ("create makes two, one never starts", "S2"),
+    "duplicate_overlooked": ("create makes two, one never starts", "S2"),
     "old_orders_renew": ("dead for an hour", "S10"),
 }
 

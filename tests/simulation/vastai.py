@@ -55,18 +55,18 @@ class Vastai:
     # --- reads
 
     def _list(self, asked: Request) -> Raw:
-        faults, luck = self.world.faults, self.market.luck
+        faults, rng = self.world.faults, self.market.rng
         rows = [self.row(box) for box in self.market.visible()]
         self._snapshots.keep(self.world.now_s, rows)
         if faults.hits("B1"):
             self.world.spoil(self.market.provider, asked.page)
-            return Raw(200, luck.choice(NOT_A_LIST))
+            return Raw(200, rng.choice(NOT_A_LIST))
         if faults.hits("B3"):
-            rows = self._snapshots.one(faults.luck("B3"))
+            rows = self._snapshots.one(faults.rng("B3"))
         first = int(asked.query.get("after_token", 0))
         page, more = rows[first : first + PAGE], len(rows) > first + PAGE
         if page and faults.hits("B6"):
-            changed = drifted(page[0], faults.luck("B6"), _DRIFTING)
+            changed = drifted(page[0], faults.rng("B6"), _DRIFTING)
             is_read = all(changed.get(name) == page[0][name] for name in _NEEDED)
             page = [changed, *page[1:]]
             if not is_read:
@@ -75,7 +75,7 @@ class Vastai:
         if more:
             body["next_token"] = str(first + PAGE)
         if page and faults.hits("B4"):
-            is_cut = faults.luck("B4").random() < 0.5
+            is_cut = faults.rng("B4").random() < 0.5
             if is_cut:
                 body["instances"] = page[:-1]
             else:
@@ -89,11 +89,11 @@ class Vastai:
         if box is None:
             lately = self.market.past.get(asked.box_id)
             if lately is None or self.world.now_s - lately.gone_s > 60 or not self.world.faults.hits("B5"):
-                return raw(404, _NO_INSTANCE) if self.market.luck.random() < 0.5 else raw(200, {"instances": None})
+                return raw(404, _NO_INSTANCE) if self.market.rng.random() < 0.5 else raw(200, {"instances": None})
             return raw(200, {"instances": self.row(lately)})
         row = self.row(box)
         if self.world.faults.hits("B5"):
-            row["actual_status"] = self.world.faults.luck("B5").choice(("loading", "exited", "offline", None))
+            row["actual_status"] = self.world.faults.rng("B5").choice(("loading", "exited", "offline", None))
         return raw(200, {"instances": row})
 
     def row(self, box: Box) -> Json:
@@ -127,7 +127,7 @@ class Vastai:
         hosts = [host for host in self.market.hosts.values() if host.gpu == gpu and self.market.has_room(host)]
         rows = [_offer(host, is_bid) for host in hosts]
         if rows and self.world.faults.hits("B6"):
-            rows[0] = drifted(rows[0], self.world.faults.luck("B6"), _DRIFTING_OFFERS)
+            rows[0] = drifted(rows[0], self.world.faults.rng("B6"), _DRIFTING_OFFERS)
         return raw(200, {"offers": rows})
 
     def _charges(self, asked: Request) -> Raw:
@@ -164,7 +164,7 @@ class Vastai:
         faults, body = self.world.faults, asked.body
         host = self.market.hosts.get(str(int(asked.box_id) % 1_000_000))
         if host is None or not self.market.has_room(host) or faults.hits("A7"):
-            return raw(410, _GONE) if self.market.luck.random() < 0.7 else raw(404, {**_GONE, "error": "invalid_args"})
+            return raw(410, _GONE) if self.market.rng.random() < 0.7 else raw(404, {**_GONE, "error": "invalid_args"})
         price = body.get("price")
         is_spot = price is not None
         rate = Decimal(str(price)) if is_spot else host.on_demand
@@ -176,7 +176,7 @@ class Vastai:
             return raw(200, {"success": False, "new_contract": int(box.id)})
         is_odd = faults.hits("A6")
         if is_odd:
-            if faults.luck("A6").random() < 0.5:
+            if faults.rng("A6").random() < 0.5:
                 is_spot, rate = not is_spot, host.on_demand
             else:
                 rate = (rate * Decimal("1.5")).quantize(Decimal("0.0001"))
@@ -217,7 +217,7 @@ class Vastai:
             return raw(500, {"success": False, "msg": "try again in 60 s"})
         self.market.destroy(box)
         if self.world.faults.hits("D5"):
-            self.world.loop.after(self.market.luck.uniform(60, 600), self.market.bring_to_life, box)
+            self.world.loop.after(self.market.rng.uniform(60, 600), self.market.bring_to_life, box)
         elif self.world.faults.hits("D4"):
             self.world.loop.after(REUSED_AFTER_S, self.market.reuse, box)
         return raw(200, {"success": True})

@@ -56,8 +56,8 @@ class Snapshots:
         while self._kept[0][0] < now_s - STALE_S:
             self._kept.popleft()
 
-    def one(self, luck: random.Random) -> list[Json]:
-        return luck.choice(self._kept)[1]
+    def one(self, rng: random.Random) -> list[Json]:
+        return rng.choice(self._kept)[1]
 
 
 NOT_A_LIST = (
@@ -71,12 +71,12 @@ NOT_A_LIST = (
 UNAUTHORISED = (401, 402, 403)
 
 
-def drifted(row: Json, luck: random.Random, fields: tuple[str, ...]) -> Json:
+def drifted(row: Json, rng: random.Random, fields: tuple[str, ...]) -> Json:
     """With one field missing, null, renamed, of another type or out of all bounds."""
-    field = luck.choice(fields)
+    field = rng.choice(fields)
     changed = dict(row)
     value = changed.pop(field)
-    match luck.randrange(6):
+    match rng.randrange(6):
         case 0:
             pass
         case 1:
@@ -92,5 +92,5 @@ def drifted(row: Json, luck: random.Random, fields: tuple[str, ...]) -> Json:
     return changed
 
 
-def torn(text: str, luck: random.Random) -> str:
-    return text[: luck.randrange(max(len(text), 1))]
+def torn(text: str, rng: random.Random) -> str:
+    return text[: rng.randrange(max(len(text), 1))]

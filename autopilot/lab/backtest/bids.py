@@ -101,7 +101,7 @@ def play_bids(
     tick_s, checkpoint_s = terms.tick_s, terms.checkpoint_s
     tick_h = tick_s / HOUR_S
     storage = terms.storage_rate * tick_h
-    pays_bid = run.pays == "bid"
+    bills_at_bid = run.pays == "bid"
     ticks_to_deadline = ticks_until(run.deadline_s, tick_s)
     ticks = min(ticks_to_deadline + TICKS_AFTER_DEADLINE, len(floors[0]) - 1 - run.start)
     refused = refused_on_demand(perturbation, run.block, ticks)
@@ -143,7 +143,7 @@ def play_bids(
             if bid >= floor:
                 if before is not SPOT:
                     pending_s = terms.resume_s if is_set_up else terms.migrate_s
-                running, rate, is_set_up = SPOT, bid if pays_bid else floor, True
+                running, rate, is_set_up = SPOT, bid if bills_at_bid else floor, True
             else:
                 # A machine that was won by today's floor is set up even where it is lost before it runs.
                 running, is_set_up = KEEP, is_set_up or bid >= floors[machine][run.start + tick]

@@ -46,7 +46,7 @@ def backtest(
     fit: Path | None = None,
     runs: str | None = None,
     budget_share: float | None = None,
-    work_error: float = 0.0,
+    estimate_error: float = 0.0,
     floor_lag: int = 0,
     vanish: float = 0.0,
     jobs: int | None = None,
@@ -85,7 +85,7 @@ def backtest(
         every-N takes each Nth run of each deadline and setting; a number takes that many, spread evenly.
     budget_share
         Give each run a budget of this share of what it costs on demand.
-    work_error
+    estimate_error
         Tell policies a work estimate that is off by this share, either way.
     floor_lag
         Show policies the market this many ticks late.
@@ -118,7 +118,7 @@ def backtest(
     from autopilot.lab.backtest.trials import Trial, pooled, run_trials
 
     _check_share("--budget-share", budget_share, 0.0, float("inf"))
-    _check_share("--work-error", work_error, 0.0, 0.9)
+    _check_share("--estimate-error", estimate_error, 0.0, 0.9)
     _check_share("--vanish", vanish, 0.0, 0.9)
     if floor_lag < 0 or (jobs is not None and jobs < 1):
         raise UserError("--floor-lag is 0 or more ticks, --jobs 1 or more processes")
@@ -133,7 +133,7 @@ def backtest(
     market = pooled(trials)
     policies = parse_policies(policy) if policy is not None else default_policies(market.terms.kind)
     models = fit_models(policies, None if fit is None else read_suite(fit))
-    plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(work_error, floor_lag, vanish)))
+    plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(estimate_error, floor_lag, vanish)))
     chosen = select_runs(market, runs)
     with _progress(len(chosen)) as advance:
         results = run_trials(trials, plan, chosen, jobs or len(os.sched_getaffinity(0)), on, advance)

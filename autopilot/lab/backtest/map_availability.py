@@ -27,7 +27,7 @@ ABLE = Capabilities(
     bid_is_per_gpu=False,
     reports_floor=True,
     delivers_sigterm=False,
-    pays_bid=False,
+    bills_at_bid=False,
 )
 
 
@@ -107,7 +107,7 @@ class AvailabilityMapping:
             on_demand_burn=self._on_demand_rate,
             budget=budget,
             is_on=view.spot_available,
-            work_error=told.work_error,
+            estimate_error=told.estimate_error,
         )
 
 

@@ -51,8 +51,8 @@ def _views(pays: str) -> dict[str, ProviderView]:
         bid_is_per_gpu=False,
         reports_floor=True,
         delivers_sigterm=False,
-        pays_bid=pays == "bid",
-        lists_held=True,
+        bills_at_bid=pays == "bid",
+        shows_held_floors=True,
     )
     return {MARKET: ProviderView(able, known=True, credit=None)}
 
@@ -159,14 +159,14 @@ class BidMapping:
             on_demand_rate=terms.on_demand_rate,
             storage_rate=terms.storage_rate,
             ceiling=float(params.ceiling_of_on_demand) * terms.on_demand_rate,
-            pays_bid=told.pays == "bid",
+            bills_at_bid=told.pays == "bid",
             migrate_s=terms.migrate_s,
             resume_s=terms.resume_s,
             checkpoint_s=terms.checkpoint_s,
             reserve_s=reserve_ticks * terms.tick_s,
             shows_running=view.shows_running,
             # Where the floors of machines that run are known, nobody rents them on demand.
-            lost_per_h=0.0 if view.shows_running else params.taken_per_h,
+            lost_per_h=0.0 if view.shows_running else params.preemptions_per_h,
         )
         auction_tables(shape)
         return shape

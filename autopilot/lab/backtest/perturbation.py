@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Perturbation:
-    work_error: float = 0.0
+    estimate_error: float = 0.0
     """The true work is the told one times 1 + this or 1 - this."""
     lag_ticks: int = 0
     """The market's state is seen that late."""
@@ -17,10 +17,10 @@ class Perturbation:
 
     def told_work_s(self, work_s: float, block: str) -> float:
         """What the policy takes the work for."""
-        if not self.work_error:
+        if not self.estimate_error:
             return work_s
         sign = random.Random(f"work {block}").choice((-1.0, 1.0))  # noqa: S311
-        return work_s / (1.0 + sign * self.work_error)
+        return work_s / (1.0 + sign * self.estimate_error)
 
     def delayed(self, trace: bytes, start: int, ticks: int) -> bytes:
         """The states as seen; before a trace's first tick its first state is."""
@@ -35,5 +35,5 @@ def refused_on_demand(perturbation: Perturbation, block: str, ticks: int) -> fro
     """The ticks of a run in which on-demand cannot be started."""
     if not perturbation.vanish:
         return frozenset()
-    luck = random.Random(f"vanish {block}")  # noqa: S311
-    return frozenset(tick for tick in range(ticks) if luck.random() < perturbation.vanish)
+    rng = random.Random(f"vanish {block}")  # noqa: S311
+    return frozenset(tick for tick in range(ticks) if rng.random() < perturbation.vanish)

@@ -44,7 +44,7 @@ def told_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
     """What the policy is told of a run under these conditions."""
     perturbed, budget = conditions.perturbation, budget_of(suite, run, conditions)
     work_s = perturbed.told_work_s(run.work_s, run.block)
-    known = (budget, perturbed.work_error, perturbed.lag_ticks, perturbed.vanish)
+    known = (budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
     if isinstance(run, BidRun):
         return BidJob(work_s, run.deadline_s, run.pays, *known)
     return AvailabilityJob(work_s, run.deadline_s, run.restart_s, *known)

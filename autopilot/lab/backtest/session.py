@@ -53,7 +53,7 @@ def physics(told: Told, given: Given, tick_s: float, restart_s: float, **own: ob
         boot_s=restart_s,
         image_gb=ZERO,
         upload_gb=ZERO,
-        work_error=told.work_error,
+        estimate_error=told.estimate_error,
         detect_s=(told.lag_ticks + 1) * tick_s if told.lag_ticks else 0.0,
         save_timeout_s=0.0,
         destroy_s=tick_s,

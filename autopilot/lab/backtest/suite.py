@@ -125,12 +125,12 @@ class AvailabilityJob:
     """What a policy is told of a run."""
 
     work_s: float
-    """An estimate: the truth lies within ``work_error`` of it."""
+    """An estimate: the truth lies within ``estimate_error`` of it."""
     deadline_s: float
     restart_s: float
     budget: float | None = None
     """Dollars never to be exceeded; none: no limit."""
-    work_error: float = 0.0
+    estimate_error: float = 0.0
     lag_ticks: int = 0
     """How old the market's state is when it is seen."""
     vanish: float = 0.0
@@ -145,7 +145,7 @@ class BidJob:
     deadline_s: float
     pays: Pays
     budget: float | None = None
-    work_error: float = 0.0
+    estimate_error: float = 0.0
     lag_ticks: int = 0
     vanish: float = 0.0
 

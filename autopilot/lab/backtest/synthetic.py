@@ -36,11 +36,11 @@ def synthetic_suite(
 
     ``stretches``: deadlines as multiples of the work, in place of the task's own.
     """
-    luck = random.Random(f"{kind} {seed}")  # noqa: S311
+    rng = random.Random(f"{kind} {seed}")  # noqa: S311
     deadlines_s = [round(stretch * task.work_s, 3) for stretch in stretches] or task.deadlines_s
     hours = WARM_UP_H + starts * apart_h + max(deadlines_s) / HOUR_S + 1
     ticks = int(hours * TICKS_PER_H) + 2
-    floors, listing, on_demand_rate = (_vast if kind == "vast" else _three_machines)(luck, ticks)
+    floors, listing, on_demand_rate = (_vast if kind == "vast" else _three_machines)(rng, ticks)
     terms = BidTerms(
         tick_s=TICK_S,
         on_demand_rate=on_demand_rate,
@@ -82,80 +82,80 @@ class _Spells:
     median_h: float
     spread: float
 
-    def draw(self, luck: random.Random, ticks: int, pace: Sequence[float] | None = None) -> list[tuple[int, int]]:
+    def draw(self, rng: random.Random, ticks: int, pace: Sequence[float] | None = None) -> list[tuple[int, int]]:
         spells: list[tuple[int, int]] = []
         at = 0.0
         while True:
             hurry = 1.0 if pace is None else pace[min(int(at), ticks - 1)]
-            at += luck.expovariate(hurry / (self.gap_h * TICKS_PER_H))
+            at += rng.expovariate(hurry / (self.gap_h * TICKS_PER_H))
             if at >= ticks:
                 return spells
-            length = max(self.median_h * luck.lognormvariate(0.0, self.spread) * TICKS_PER_H, 1.0)
+            length = max(self.median_h * rng.lognormvariate(0.0, self.spread) * TICKS_PER_H, 1.0)
             spells.append((int(at), min(int(at + length), ticks)))
             if pace is None:
                 at += length
 
 
-def _vast(luck: random.Random, ticks: int) -> _Market:
-    pace = _demand(luck, ticks)
+def _vast(rng: random.Random, ticks: int) -> _Market:
+    pace = _demand(rng, ticks)
     floors: list[array[float]] = []
     shown: list[array[float]] = []
     hosts: list[int] = []
     host = 0
     while len(floors) < MACHINES:
-        chunks = min(luck.choice((1, 1, 2, 3, 4)), MACHINES - len(floors))
-        rows = _host(luck, ticks, chunks, pace)
+        chunks = min(rng.choice((1, 1, 2, 3, 4)), MACHINES - len(floors))
+        rows = _host(rng, ticks, chunks, pace)
         floors += rows
-        shown += [_listed(luck, row) for row in rows]
+        shown += [_listed(rng, row) for row in rows]
         hosts += [host] * chunks
         host += 1
     return _Market(tuple(floors), Listing(tuple(shown), tuple(hosts)), MEDIAN_FLOOR * ON_DEMAND_SPREAD)
 
 
-def _demand(luck: random.Random, ticks: int) -> list[float]:
+def _demand(rng: random.Random, ticks: int) -> list[float]:
     """How fast renters come, around 1: a slow random walk that is drawn back, and the hours of the day."""
     pace, level = [], 0.0
     for tick in range(ticks):
         if tick % TICKS_PER_H == 0:
-            level = 0.985 * level + luck.gauss(0.0, 0.09)
+            level = 0.985 * level + rng.gauss(0.0, 0.09)
         busy = 0.25 if 8 <= tick // TICKS_PER_H % 24 < 20 else -0.25
         pace.append(exp(level + busy))
     return pace
 
 
-def _host(luck: random.Random, ticks: int, chunks: int, pace: Sequence[float]) -> list[array[float]]:
-    base = MEDIAN_FLOOR * luck.lognormvariate(0.0, FLOOR_SPREAD)
-    popularity = luck.lognormvariate(0.0, 0.5)
+def _host(rng: random.Random, ticks: int, chunks: int, pace: Sequence[float]) -> list[array[float]]:
+    base = MEDIAN_FLOOR * rng.lognormvariate(0.0, FLOOR_SPREAD)
+    popularity = rng.lognormvariate(0.0, 0.5)
     rows = [array("d", [base]) * ticks for _ in range(chunks)]
     for row in rows:
         # A rival's bid must be outbid; where several bid, the highest.
-        for first, last in _Spells(9.0 / popularity, 2.5, 1.1).draw(luck, ticks, pace):
-            bid = base * (1.0 + luck.expovariate(1 / 0.22))
+        for first, last in _Spells(9.0 / popularity, 2.5, 1.1).draw(rng, ticks, pace):
+            bid = base * (1.0 + rng.expovariate(1 / 0.22))
             for tick in range(first, last):
                 row[tick] = max(row[tick], bid)
     # Rents on demand, of one chunk or all of them, and the host's own absences: no bid runs then.
-    for first, last in _Spells(16.0 / popularity, 7.0, 1.2).draw(luck, ticks, pace):
-        taken = rows if luck.random() < 0.4 else [luck.choice(rows)]
+    for first, last in _Spells(16.0 / popularity, 7.0, 1.2).draw(rng, ticks, pace):
+        taken = rows if rng.random() < 0.4 else [rng.choice(rows)]
         for row in taken:
             row[first:last] = array("d", [inf]) * (last - first)
-    for first, last in _Spells(96.0, 10.0, 1.0).draw(luck, ticks):
-        again = luck.lognormvariate(0.0, 0.06)
+    for first, last in _Spells(96.0, 10.0, 1.0).draw(rng, ticks):
+        again = rng.lognormvariate(0.0, 0.06)
         for row in rows:
             row[first:last] = array("d", [inf]) * (last - first)
             row[last:] = array("d", [floor * again for floor in row[last:]])
     return rows
 
 
-def _listed(luck: random.Random, floors: array[float]) -> array[float]:
+def _listed(rng: random.Random, floors: array[float]) -> array[float]:
     """What a search shows: stints of a machine that can be had, each floor a scrape or two old."""
-    share = min(max(SEEN_SHARE * luck.lognormvariate(0.0, 0.4), 0.05), 0.98)
-    shown, is_listed = array("d"), luck.random() < share
+    share = min(max(SEEN_SHARE * rng.lognormvariate(0.0, 0.4), 0.05), 0.98)
+    shown, is_listed = array("d"), rng.random() < share
     stint_ticks = 1.5 * TICKS_PER_H
     for tick in range(len(floors)):
         leaves, comes = 1 / stint_ticks, share / (1 - share) / stint_ticks
-        if luck.random() < (leaves if is_listed else comes):
+        if rng.random() < (leaves if is_listed else comes):
             is_listed = not is_listed
-        age = luck.choice((0, 0, 1, 2))
+        age = rng.choice((0, 0, 1, 2))
         shown.append(floors[max(tick - age, 0)] if is_listed else inf)
     return shown
 
@@ -185,30 +185,30 @@ MOODS = (
 )
 
 
-def _three_machines(luck: random.Random, ticks: int) -> _Market:
+def _three_machines(rng: random.Random, ticks: int) -> _Market:
     base = 0.065
-    return _Market(tuple(_moody(luck, ticks, base * luck.uniform(1.0, 1.06)) for _ in range(3)), None, 10 * base)
+    return _Market(tuple(_moody(rng, ticks, base * rng.uniform(1.0, 1.06)) for _ in range(3)), None, 10 * base)
 
 
-def _moody(luck: random.Random, ticks: int, base: float) -> array[float]:
-    floors, mood, mood_ends = array("d"), luck.choice(MOODS), 0.0
+def _moody(rng: random.Random, ticks: int, base: float) -> array[float]:
+    floors, mood, mood_ends = array("d"), rng.choice(MOODS), 0.0
     small, spike, spike_ends = 0.0, 0.0, 0.0
     floor = base
     for tick in range(ticks):
         if tick >= mood_ends:
-            mood = luck.choice(MOODS)
-            mood_ends = tick + mood.median_h * luck.lognormvariate(0.0, 0.8) * TICKS_PER_H
-        if luck.random() < mood.spikes_per_day / (24 * TICKS_PER_H):
-            spike = mood.height * luck.lognormvariate(0.0, 0.9)
-            spike_ends = tick + max(mood.spike_h * luck.lognormvariate(0.0, 1.0) * TICKS_PER_H, 1.0)
+            mood = rng.choice(MOODS)
+            mood_ends = tick + mood.median_h * rng.lognormvariate(0.0, 0.8) * TICKS_PER_H
+        if rng.random() < mood.spikes_per_day / (24 * TICKS_PER_H):
+            spike = mood.height * rng.lognormvariate(0.0, 0.9)
+            spike_ends = tick + max(mood.spike_h * rng.lognormvariate(0.0, 1.0) * TICKS_PER_H, 1.0)
             floor = base * exp(max(small, 0.0) + spike)
         elif spike and tick >= spike_ends:
             spike = 0.0
             floor = base * exp(max(small, 0.0))
-        elif luck.random() < mood.changes_per_h / TICKS_PER_H:
+        elif rng.random() < mood.changes_per_h / TICKS_PER_H:
             # What presses a floor up is drawn back; the calm floor is its least.
-            small = 0.9 * small + luck.gauss(0.0, mood.jitter)
-            spike *= luck.uniform(0.7, 1.15)
+            small = 0.9 * small + rng.gauss(0.0, mood.jitter)
+            spike *= rng.uniform(0.7, 1.15)
             floor = base * exp(max(small, 0.0) + spike)
         floors.append(round(floor, 4))
     return floors

@@ -33,7 +33,7 @@ class PlainView:
         self._write(line)
 
     def show(self, body: Json, winning_bid: Decimal | None) -> None:
-        """Events are said as they come; the standing between them is for the live view."""
+        """Events are said as they come; the status between them is for the live view."""
 
     def close(self) -> None:
         pass
@@ -44,7 +44,7 @@ class LiveView:
         from rich.live import Live
 
         self._lines: deque[str] = deque(maxlen=LINES)
-        self._standing: RenderableType = ""
+        self._status: RenderableType = ""
         self._live = Live(console=console, refresh_per_second=8, transient=True)
         self._live.start()
 
@@ -53,7 +53,7 @@ class LiveView:
         self._refresh()
 
     def show(self, body: Json, winning_bid: Decimal | None) -> None:
-        self._standing = standing(body, winning_bid)
+        self._status = render_status(body, winning_bid)
         self._refresh()
 
     def close(self) -> None:
@@ -65,10 +65,10 @@ class LiveView:
         from rich.text import Text
 
         log = Text("\n".join(self._lines), no_wrap=True, overflow="ellipsis")
-        self._live.update(Group(Panel(self._standing, title="job demo"), Panel(log, title="what happens")))
+        self._live.update(Group(Panel(self._status, title="job demo"), Panel(log, title="what happens")))
 
 
-def standing(body: Json, winning_bid: Decimal | None) -> RenderableType:
+def render_status(body: Json, winning_bid: Decimal | None) -> RenderableType:
     job, main = body["job"], body["job"]["main"]
     rows = [("state", f"{job['status']} ({text.plain(job['reason']).replace('_', ' ')})")]
     if main is None:

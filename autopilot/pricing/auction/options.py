@@ -42,7 +42,7 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Position:
     """How a job stands. Seconds, dollars."""
 
     left_s: float
@@ -113,24 +113,24 @@ class Margins:
     """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
 
 
-def quotes(tables: AuctionTables, standing: Standing, spots: Sequence[Spot], least_markup: float = 1.0) -> Quotes:
+def quotes(tables: AuctionTables, position: Position, spots: Sequence[Spot], least_markup: float = 1.0) -> Quotes:
     """The price of each way from here; pure, some microseconds for each machine.
 
     ``spots`` are those that may be rented and, first or anywhere among them, the one that is held. A lower bid on that
     is at least ``least_markup`` times its calm floor.
     """
-    return _Pricing(tables, standing, spots).quotes(least_markup)
+    return _Pricing(tables, position, spots).quotes(least_markup)
 
 
-def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) -> Quote:
+def choice(quoted: Quotes, position: Position, margins: Margins, step_s: float) -> Quote:
     """The way to take: the cheapest, but for the margins by which it must be cheaper."""
     if quoted.is_forced:
         return quoted.on_demand
     step_h = step_s / 3600
-    is_held = standing.held is not Held.NOTHING
+    is_held = position.held is not Held.NOTHING
     best, least = quoted.on_demand, quoted.on_demand.cost
-    own = [quote for quote in quoted.bids if quote.machine == standing.machine and quote.machine]
-    if quoted.stay is not None and standing.held is Held.RUNNING:
+    own = [quote for quote in quoted.bids if quote.machine == position.machine and quote.machine]
+    if quoted.stay is not None and position.held is Held.RUNNING:
         best, least = _lower(best, least, quoted.stay, 0.0)
         own_margin = margins.rebid * quoted.stay.price * step_h
     else:
@@ -138,7 +138,7 @@ def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) 
     for quote in own:
         best, least = _lower(best, least, quote, own_margin)
     for quote in quoted.bids:
-        if quote.machine != standing.machine:
+        if quote.machine != position.machine:
             best, least = _lower(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
     if quoted.lower is not None:
         best, least = _lower(best, least, quoted.lower, own_margin + margins.wait * quoted.lower.risk * least)
@@ -147,7 +147,7 @@ def choice(quoted: Quotes, standing: Standing, margins: Margins, step_s: float) 
         idle.append(quoted.patient)
     waiting = min(idle, key=lambda quote: quote.cost)
     margin = 0.0
-    if best is not quoted.on_demand or standing.held is Held.ON_DEMAND:
+    if best is not quoted.on_demand or position.held is Held.ON_DEMAND:
         margin = margins.wait * least
     return waiting if waiting.cost < least - margin else best
 
@@ -157,19 +157,19 @@ def _lower(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quot
 
 
 class _Pricing:
-    def __init__(self, tables: AuctionTables, standing: Standing, spots: Sequence[Spot]) -> None:
-        self.tables, self.standing, self.spots = tables, standing, spots
+    def __init__(self, tables: AuctionTables, position: Position, spots: Sequence[Spot]) -> None:
+        self.tables, self.position, self.spots = tables, position, spots
         shape, step_s = tables.shape, tables.step_s
         self.step_h = step_s / 3600
         self.storage = shape.storage_rate * self.step_h
         self.migrate, self.resume = shape.migrate_s / step_s, shape.resume_s / step_s
         # Time for work that there may be beyond the estimate is not there to be waited in: as the guard has it.
-        self.next = int((standing.left_s - standing.worst_extra_s) / step_s + 1e-6) - 1
+        self.next = int((position.left_s - position.worst_extra_s) / step_s + 1e-6) - 1
         """Whole steps left after this one."""
-        self.work = max(standing.work_s / step_s, 1e-3)
-        self.thrown_back = standing.thrown_back_s / step_s
-        self.pending = standing.pending_s / step_s
-        self.is_on_demand = standing.held is Held.ON_DEMAND
+        self.work = max(position.work_s / step_s, 1e-3)
+        self.thrown_back = position.thrown_back_s / step_s
+        self.pending = position.pending_s / step_s
+        self.is_on_demand = position.held is Held.ON_DEMAND
         self._afters: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
         floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor)
         first = floors[0] if floors else (inf, "")
@@ -177,15 +177,15 @@ class _Pricing:
         self.second = tables.elsewhere(floors[1][0] if len(floors) > 1 else inf)
 
     def quotes(self, least_markup: float) -> Quotes:
-        standing = self.standing
+        position = self.position
         bids: list[Quote] = []
         keep = stay = patient = lower = None
         for spot in self.spots:
-            mine = spot.machine == standing.machine and standing.held in (Held.PAUSED, Held.RUNNING)
+            mine = spot.machine == position.machine and position.held in (Held.PAUSED, Held.RUNNING)
             floor = spot.floor
-            is_echo = mine and standing.held is Held.RUNNING and not floor
+            is_echo = mine and position.held is Held.RUNNING and not floor
             if is_echo:
-                floor = standing.bid / UNSEEN_MARKUP
+                floor = position.bid / UNSEEN_MARKUP
             if not floor:
                 if mine:
                     keep = Quote(self._gone(spot.machine) + self.storage)
@@ -206,9 +206,9 @@ class _Pricing:
         return Quotes(on_demand, release, keep, stay, tuple(bids), patient, lower, self._forced())
 
     def _forced(self) -> bool:
-        standing, step_s = self.standing, self.tables.step_s
-        start_s = standing.pending_s if self.is_on_demand else standing.thrown_back_s + self.tables.shape.migrate_s
-        return self.next * step_s < standing.work_s + start_s + self.tables.shape.reserve_s - 1e-6
+        position, step_s = self.position, self.tables.step_s
+        start_s = position.pending_s if self.is_on_demand else position.thrown_back_s + self.tables.shape.migrate_s
+        return self.next * step_s < position.work_s + start_s + self.tables.shape.reserve_s - 1e-6
 
     def _elsewhere(self, machine: str) -> int:
         """The class of the cheapest floor but for this machine's."""
@@ -242,10 +242,10 @@ class _Pricing:
         after = self._afters.get(key)
         if after is not None:
             return after
-        work, standing = self.work, self.standing
-        if mine and standing.held is Held.RUNNING:
+        work, position = self.work, self.position
+        if mine and position.held is Held.RUNNING:
             left_to_run, left_to_pause = work + self.pending - 1, work + self.thrown_back
-        elif mine and standing.is_set_up:
+        elif mine and position.is_set_up:
             left_to_run, left_to_pause = work + self.resume - 1, work
         else:
             left_to_run, left_to_pause = work + self.migrate - 1, work + self.migrate - self.resume
@@ -274,15 +274,15 @@ class _Pricing:
         return Quote(float(costs[at]) + once, machine, floor * RATIO_EDGES[at], price)
 
     def _staying(self, floor: float, costs: Any, idle: float, odds: Odds) -> Quote:
-        bid = self.standing.bid
+        bid = self.position.bid
         price = floor + self.tables.shape.storage_rate
         reached = bisect_right(RATIO_EDGES, bid / floor * (1 + 1e-9))
         if not reached:
-            return Quote(idle, self.standing.machine, bid, price)
+            return Quote(idle, self.position.machine, bid, price)
         cost = float(costs[reached - 1])
-        if self.tables.shape.pays_bid:  # the bid itself, and not the edge below it
+        if self.tables.shape.bills_at_bid:  # the bid itself, and not the edge below it
             cost += float(odds.won[reached - 1].sum()) * (bid - floor * RATIO_EDGES[reached - 1]) * self.step_h
-        return Quote(cost, self.standing.machine, bid, price)
+        return Quote(cost, self.position.machine, bid, price)
 
     def _lowered(self, machine: str, floor: float, idle: float, least_markup: float) -> Quote | None:
         """The best bid on its calm floor: it runs on for less if whoever bid it up has left, and is paused if not.
@@ -297,10 +297,10 @@ class _Pricing:
         if above is None:
             return None
         bid = max(above.bid, calm * least_markup)
-        fallen = self.tables.fallen(machine, floor, bid, int(self.standing.bid_age_s / self.tables.step_s) + 1)
+        fallen = self.tables.fallen(machine, floor, bid, int(self.position.bid_age_s / self.tables.step_s) + 1)
         if not fallen:
             return None
-        more = (bid - above.bid) * self.step_h if self.tables.shape.pays_bid else 0.0
+        more = (bid - above.bid) * self.step_h if self.tables.shape.bills_at_bid else 0.0
         return Quote(fallen * (above.cost + more) + (1 - fallen) * idle, machine, bid, above.price, 1 - fallen)
 
     def _gone(self, machine: str) -> float:

@@ -220,7 +220,7 @@ def _odds(leads: Any, sizes: Sequence[float], level: int, shape: AuctionShape) -
     kernel = leads * np.array(sizes)[:, None] * (1.0 - taken)
     kernel[-1, -1] += taken
     mass = kernel.sum(1)
-    if shape.pays_bid:
+    if shape.bills_at_bid:
         paid = np.cumsum(mass) * (*RATIO_EDGES[:-1], NEVER)
     else:
         paid = np.cumsum(mass * np.array(shape.floors.ratios[level]))
@@ -299,7 +299,7 @@ class _Machine:
         self._moves = kernel.sum(1).T.astype(np.float32)
         bids = typical * np.array(RATIO_EDGES)
         usable = bids < shape.ceiling
-        if shape.pays_bid:
+        if shape.bills_at_bid:
             rates = np.where(usable, bids, 0.0) * np.cumsum(kernel.sum(2), 1)
         else:
             rates = np.cumsum(kernel.sum(2) * np.array(shape.floors.ratios), 1) * typical

@@ -61,11 +61,11 @@ def clusters(model: PhaseModel, step_s: float) -> Clusters:
     """The clusters for looks ``step_s`` apart; the same on every machine. Takes a second or so."""
     import numpy as np
 
-    luck = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     promises = _promises(model, step_s)
-    on, features = _simulated(model, step_s, np.array(promises), luck)
+    on, features = _simulated(model, step_s, np.array(promises), rng)
     flat, flat_on = features.reshape(-1, len(HORIZONS_H)), on.ravel()
-    centres = [_centres(flat[flat_on == sign], luck) for sign in (True, False)]
+    centres = [_centres(flat[flat_on == sign], rng) for sign in (True, False)]
     numbers, shares = np.empty((len(flat), NEAREST), int), np.empty((len(flat), NEAREST))
     for sign, own, first in ((True, centres[0], 0), (False, centres[1], PER_SIGN)):
         chosen = flat_on == sign
@@ -101,19 +101,19 @@ def _promises(model: PhaseModel, step_s: float) -> tuple[tuple[float, ...], ...]
     return tuple(found[step] for step in steps)
 
 
-def _simulated(model: PhaseModel, step_s: float, promises: Any, luck: Any) -> tuple[Any, Any]:
+def _simulated(model: PhaseModel, step_s: float, promises: Any, rng: Any) -> tuple[Any, Any]:
     """Whether spot was on, [look, chain], and what the filter's belief promised, [look, chain, horizon]."""
     import numpy as np
 
     moves, start = np.array(transition(model, step_s)), np.array(stationary(model))
     phase_on, last = np.array(model.on), len(start) - 1
     reached = np.cumsum(moves, axis=1)
-    phase = np.minimum((luck.random(CHAINS)[:, None] > np.cumsum(start)).sum(axis=1), last)
+    phase = np.minimum((rng.random(CHAINS)[:, None] > np.cumsum(start)).sum(axis=1), last)
     belief = np.tile(start, (CHAINS, 1))
     on, features = np.empty((CHAINS, CHAINS), bool), np.empty((CHAINS, CHAINS, len(promises)))
     for look in range(CHAINS):
         if look:
-            phase = np.minimum((luck.random(CHAINS)[:, None] > reached[phase]).sum(axis=1), last)
+            phase = np.minimum((rng.random(CHAINS)[:, None] > reached[phase]).sum(axis=1), last)
             belief = _times(belief, moves)
         belief = belief * (phase_on[None] == phase_on[phase][:, None])
         belief = belief / _summed(belief)[:, None]
@@ -121,13 +121,13 @@ def _simulated(model: PhaseModel, step_s: float, promises: Any, luck: Any) -> tu
     return on, features
 
 
-def _centres(features: Any, luck: Any) -> Any:
+def _centres(features: Any, rng: Any) -> Any:
     """k-means (Lloyd 1982) over a sample; an empty cluster keeps its centre."""
     import numpy as np
 
     if not len(features):
         return np.zeros((PER_SIGN, len(HORIZONS_H)))  # a market that is never so
-    sample = features[luck.permutation(len(features))[:SAMPLE]]
+    sample = features[rng.permutation(len(features))[:SAMPLE]]
     centres = np.resize(sample[:PER_SIGN], (PER_SIGN, sample.shape[1]))
     for _ in range(ROUNDS):
         nearest = np.argmin(_distances(sample, centres), axis=1)

@@ -70,7 +70,7 @@ def forecast(
     budget: float | None,
     is_on: bool,
     belief: Belief = (),
-    work_error: float = 0.0,
+    estimate_error: float = 0.0,
     spot_burn: float | None = None,
     rule: Rule = "table",
     runs: int = RUNS,
@@ -81,15 +81,15 @@ def forecast(
     ``belief``: of the phases, where the market was seen before; empty: this is the first look.
 
     ``on_demand_burn``: $/h of on-demand capacity, disk included. ``budget``: dollars that may still be spent.
-    ``work_error``: the true work lies evenly within this share of the estimate, either way. ``spot_burn``: $/h of spot
-    where it is known better than by the shape's ratio. The same arguments give the same answer; it takes up to a
+    ``estimate_error``: the true work lies evenly within this share of the estimate, either way. ``spot_burn``: $/h of
+    spot where it is known better than by the shape's ratio. The same arguments give the same answer; it takes up to a
     second, and making the table, which only the rule "table" needs, another.
     """
     spot = shape.spot_ratio * on_demand_burn if spot_burn is None else spot_burn
     burn = (0.0, spot, on_demand_burn)
     table = cost_to_go(shape) if rule == "table" else None
     first = belief or first_belief(shape.phases, is_on)
-    played = PlayedMarkets(shape, table, rule, left_s, work_s, burn, budget, first, work_error, runs, seed)
+    played = PlayedMarkets(shape, table, rule, left_s, work_s, burn, budget, first, estimate_error, runs, seed)
     played.play()
     return _summary(played, (work_s + shape.restart_s) / 3600 * on_demand_burn)
 

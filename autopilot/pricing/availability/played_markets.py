@@ -32,18 +32,18 @@ class PlayedMarkets:
         burn: tuple[float, float, float],
         budget: float | None,
         belief: Belief,
-        work_error: float,
+        estimate_error: float,
         runs: int,
         seed: int,
     ) -> None:
         import numpy as np
 
         model = shape.phases
-        self._luck = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(seed)
         self._shape, self._rule = shape, rule
         self._step_s = table.step_s if table is not None else table_step_s(left_s)
         self._costs = None if table is None else _Costs(table)
-        self._left_s, self._work_s, self._work_error = left_s, work_s, work_error
+        self._left_s, self._work_s, self._work_error = left_s, work_s, estimate_error
         self.burn = np.array(burn)
         self._phase_on = np.array(model.on)
         self._moves = np.array(transition(model, self._step_s))
@@ -52,7 +52,7 @@ class PlayedMarkets:
         self._phase = self._drawn(np.tile(np.cumsum(first), (runs, 1)))
         self._belief = np.tile(first, (runs, 1))
         self._usual = np.array(stationary(model))
-        self.true_s = work_s * (1.0 + work_error * self._luck.uniform(-1.0, 1.0, runs))
+        self.true_s = work_s * (1.0 + estimate_error * self._rng.uniform(-1.0, 1.0, runs))
         self.done_s, self._pending_s, self.spent = np.zeros(runs), np.zeros(runs), np.zeros(runs)
         self.money = np.full(runs, np.inf if budget is None else budget)
         self._mode = np.full(runs, NOTHING)
@@ -72,7 +72,7 @@ class PlayedMarkets:
     def _drawn(self, reached: Any) -> Any:
         import numpy as np
 
-        drawn = self._luck.random(len(reached))[:, None] > reached
+        drawn = self._rng.random(len(reached))[:, None] > reached
         return np.minimum(drawn.sum(axis=1), len(self._phase_on) - 1)
 
     def _next_look(self) -> None:
@@ -84,7 +84,7 @@ class PlayedMarkets:
         lost = self.going & (self._mode == SPOT) & ~on
         if self._shape.hazard_per_h:
             chance = -np.expm1(-self._shape.hazard_per_h * self._step_s / 3600)
-            lost |= self.going & (self._mode == SPOT) & (self._luck.random(len(on)) < chance)
+            lost |= self.going & (self._mode == SPOT) & (self._rng.random(len(on)) < chance)
         self.preempted += lost
         self.done_s = np.where(lost, np.maximum(self.done_s - self._shape.lost_s, 0.0), self.done_s)
         self._mode = np.where(lost, NOTHING, self._mode)

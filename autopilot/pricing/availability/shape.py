@@ -10,7 +10,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook, PhaseModel, Shape
 from autopilot.domain.params import Params
 from autopilot.pricing.hazard import hazard
-from autopilot.pricing.pressure import pressure
+from autopilot.pricing.pressure import measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best
 
 HOUR_S = 3600.0
@@ -24,25 +24,25 @@ LONGEST_S = 30 * 24 * HOUR_S
 
 
 def shape_of(
-    job: Job, found: list[Candidate], outlook: Outlook, now: datetime, phases: PhaseModel, params: Params
+    job: Job, candidates: list[Candidate], outlook: Outlook, now: datetime, phases: PhaseModel, params: Params
 ) -> Shape | None:
     """From the best offers of each kind; None without a deadline or an estimate, or when a kind is not to be had.
 
     None as well for a job that would rather be late than fall back: what waiting costs it no table says.
     """
-    force = pressure(job, now, params)
+    pressure = measure_pressure(job, now, params)
     if not job.spec.fall_back:
         return None
-    spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
-    if force.slack is None or force.is_past or spot is None or on_demand is None or force.left_s > LONGEST_S:
+    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
+    if pressure.slack is None or pressure.is_past or spot is None or on_demand is None or pressure.left_s > LONGEST_S:
         return None
     burns = [float(choice.price + choice.offer.storage_rate(job.spec.disk_gb)) for choice in (spot, on_demand)]
     offer = spot.offer
     losses = hazard(outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
-    slack_s = max(force.left_s - force.work_s, 0.0)
+    slack_s = max(pressure.left_s - pressure.work_s, 0.0)
     return Shape(
         phases,
-        longest_s=_up(force.left_s, SPAN_STEP_S),
+        longest_s=_up(pressure.left_s, SPAN_STEP_S),
         most_slack_s=_up(slack_s, SPAN_STEP_S),
         restart_s=_up(max(spot.setup, on_demand.setup).total_seconds(), RESTART_STEP_S),
         spot_ratio=min(max(round(burns[0] / burns[1] / RATIO_STEP), 1) * RATIO_STEP, 1.0),

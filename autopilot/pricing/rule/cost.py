@@ -80,9 +80,9 @@ def _work(left: timedelta | None, params: Params) -> timedelta:
     return timedelta(seconds=params.waiting_horizon_s) if left is None else left
 
 
-def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
+def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
     """All ways to rent these offers that the job file allows, cheapest to the end first."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     spec = job.spec
     received, sent = received_gb(job, params), sent_gb(job, params)
     work: dict[tuple[str, int], timedelta | None] = {}
@@ -96,7 +96,7 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
         if able.spot and spec.spot_policy is not SpotPolicy.ON_DEMAND:
             bid = first_bid(spec, offer, params)
             if bid is not None:
-                rates.append((CapacityType.SPOT, bid, bid if able.pays_bid else offer.floor or bid))
+                rates.append((CapacityType.SPOT, bid, bid if able.bills_at_bid else offer.floor or bid))
         on_demand = offer.on_demand_rate
         if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
             rates.append((CapacityType.ON_DEMAND, on_demand, on_demand))
@@ -114,8 +114,8 @@ def candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params
             if capacity_type is CapacityType.SPOT:
                 losses = _losses(offer, (setup + _work(work[gpus], params)).total_seconds() / 3600, market, params)
             cost = cost_to_finish(job, losses, price + storage, work[gpus], setup, params) + traffic
-            found.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus], traffic))
-    return sorted(found, key=lambda c: c.sort_key)
+            candidates.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus], traffic))
+    return sorted(candidates, key=lambda c: c.sort_key)
 
 
 def _losses(offer: Offer, hours: float, market: Market, params: Params) -> float:
@@ -123,5 +123,5 @@ def _losses(offer: Offer, hours: float, market: Market, params: Params) -> float
     return losses_expected(market.outlook, offer.provider, offer.gpu, per_h, 0.0, hours, params)
 
 
-def best(found: Iterable[Candidate], capacity_type: CapacityType | None = None) -> Candidate | None:
-    return next((c for c in found if capacity_type is None or c.capacity_type is capacity_type), None)
+def best(candidates: Iterable[Candidate], capacity_type: CapacityType | None = None) -> Candidate | None:
+    return next((c for c in candidates if capacity_type is None or c.capacity_type is capacity_type), None)

@@ -117,7 +117,7 @@ class PaperProvider:
         return account
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
-        """To the second, at the standing bid; a destroyed instance's for a hundred days."""
+        """To the second, at the current bid; a destroyed instance's for a hundred days."""
         self._pass_time()
         now = self._clock.now()
         return tuple(

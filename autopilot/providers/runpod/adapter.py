@@ -44,8 +44,8 @@ def capabilities(spot: bool, spot_note: str = "", *, is_known: bool = True) -> C
         reports_floor=spot,
         delivers_sigterm=True,
         # Not verified against the market; what a pod costs is read back after every rental.
-        pays_bid=True,
-        sells_pools=True,
+        bills_at_bid=True,
+        is_pooled=True,
         spot_note=spot_note,
     )
 

@@ -34,7 +34,7 @@ class VastaiProvider:
         bid_is_per_gpu=False,
         reports_floor=True,
         delivers_sigterm=False,
-        pays_bid=True,
+        bills_at_bid=True,
     )
 
     def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
@@ -57,8 +57,8 @@ class VastaiProvider:
         self._held_machines = frozenset(instance.machine_id for instance in listed)
         self._gpus = {instance.instance_id: instance.num_gpus for instance in listed if instance.num_gpus}
         # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
-        standing = {instance.instance_id: instance.rate for instance in listed}
-        self._bids = {known: bid for known, bid in self._bids.items() if standing.get(known) == bid}
+        current_bid = {instance.instance_id: instance.rate for instance in listed}
+        self._bids = {known: bid for known, bid in self._bids.items() if current_bid.get(known) == bid}
         return listed
 
     async def _confirm_lost(self, missing: Iterable[str]) -> None:

@@ -179,7 +179,7 @@ class World:
             await self.tick()
             async with self.store.snapshot() as uow:
                 open_leases = [lease for job in await uow.open_jobs() for lease in job.leases]
-                if not (open_leases or await uow.stray_leases() or await uow.unsettled_leases()):
+                if not (open_leases or await uow.orphan_leases() or await uow.unsettled_leases()):
                     break
         await self.check_books()
 

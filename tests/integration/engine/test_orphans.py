@@ -53,14 +53,14 @@ async def test_what_is_wanted_unwanted_unknown_and_not_ours_with_prices(world: W
     empty = await census(settings, world.clock)
     assert (empty.wanted, empty.found, empty.ours, empty.unreadable) == (1, [], False, {})
 
-    twin = await world.rent_by_hand(wanted.label)
+    duplicate = await world.rent_by_hand(wanted.label)
     unknown = await world.rent_by_hand(a_label(world, timedelta(hours=1)))
     strange, own = await world.rent_by_hand(STRANGE), await world.rent_by_hand("my own training")
     world.clock.advance(300)
     world.sandbox.synchronise()
     found = {each.instance.instance_id: each for each in (await census(settings, world.clock)).found}
     assert {key: each.kind for key, each in found.items()} == {
-        str(twin.id): Kind.UNWANTED,
+        str(duplicate.id): Kind.UNWANTED,
         str(unknown.id): Kind.UNKNOWN,
         str(strange.id): Kind.FOREIGN,
         str(own.id): Kind.FOREIGN,

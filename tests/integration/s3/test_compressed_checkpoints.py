@@ -43,8 +43,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def machine(s3: S3Server, tmp_path: Path) -> Machine:
     machine = Machine(s3.store(), tmp_path / "disk", "a")
     machine.files.mkdir()
-    luck = random.Random(1)
-    (machine.files / "weights").write_bytes(b"".join(luck.randbytes(6) + b"\0\0" for _ in range(PART // 4)))
+    rng = random.Random(1)
+    (machine.files / "weights").write_bytes(b"".join(rng.randbytes(6) + b"\0\0" for _ in range(PART // 4)))
     (machine.files / "noise").write_bytes(os.urandom(PART))
     return machine
 

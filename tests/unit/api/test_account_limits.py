@@ -15,7 +15,7 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.market import Allowance
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
-from autopilot.pricing.rule.cost import candidates
+from autopilot.pricing.rule.cost import price_candidates
 from autopilot.store.memory.store import MemoryStore
 from tests import store_records
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer, limits
@@ -40,7 +40,7 @@ def notes(
 ) -> str:
     job = a_job(spec=a_spec(**spec))
     market = a_market(*(offers or (dear(),)), credit=credit)
-    found = candidates(job, market, market.offers, PARAMS)
+    found = price_candidates(job, market, market.offers, PARAMS)
     return "\n".join(account_notes(job, found, market, account, None if expected is None else D(expected), now, PARAMS))
 
 
@@ -58,7 +58,7 @@ def test_without_limits_there_is_nothing_to_say() -> None:
 def test_a_rate_above_the_account_s_limit_rents_nothing() -> None:
     said = notes(an_account(max_hourly=D(4)))
     assert said == (
-        "nothing can be rented: the cheapest way costs $5.000/h, disk included, and the account's limit of $4.00/h is"
+        "nothing can be rented: the cheapest offer costs $5.000/h, disk included, and the account's limit of $4.00/h is"
         " lower; raise [limits] max_hourly, or ask for less in [resources]"
     )
     assert notes(an_account(max_hourly=D(5))) == ""

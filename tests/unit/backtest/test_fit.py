@@ -20,14 +20,14 @@ LEAVES, RETURNS = 0.06, 0.2
 
 
 def recorded(seed: int, markets: int, looks: int) -> list[list[int]]:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     series: list[list[int]] = []
     for _ in range(markets):
-        on = luck.random() < RETURNS / (LEAVES + RETURNS)
+        on = rng.random() < RETURNS / (LEAVES + RETURNS)
         series.append([])
         for _ in range(looks):
             series[-1].append(int(on))
-            on = luck.random() >= LEAVES if on else luck.random() < RETURNS
+            on = rng.random() >= LEAVES if on else rng.random() < RETURNS
     return series
 
 

@@ -61,8 +61,8 @@ def test_the_scenes_are_worth_replaying() -> None:
     actions = [type(action).__name__ for scene in scenes() for action in scene.decision.actions]
     assert {"Acquire", "Release"} <= set(actions)
     topics = [{note.topic for note in scene.decision.notes} for scene in scenes()]
-    assert "way" in topics[0]
-    assert "way" in topics[1]
+    assert "option" in topics[0]
+    assert "option" in topics[1]
 
 
 def recorded(path: Path, taken: list[Scene]) -> Path:

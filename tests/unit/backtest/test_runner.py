@@ -14,7 +14,7 @@ from autopilot.lab.backtest.runner import Plan, Result, run_plan
 from autopilot.lab.backtest.selection import select_runs
 from autopilot.lab.backtest.suite_file import suite_from
 
-HARD = Conditions(0.5, Perturbation(work_error=0.2, lag_ticks=1, vanish=0.1))
+HARD = Conditions(0.5, Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1))
 
 
 def plan_of(body: dict[str, object], conditions: Conditions = HARD) -> Plan:

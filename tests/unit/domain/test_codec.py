@@ -125,7 +125,7 @@ def test_a_scene_with_tables_for_bids_comes_back() -> None:
         on_demand_rate=1.0,
         storage_rate=0.1,
         ceiling=0.9,
-        pays_bid=True,
+        bills_at_bid=True,
         migrate_s=600.0,
         resume_s=60.0,
         checkpoint_s=600.0,

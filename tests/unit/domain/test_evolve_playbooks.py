@@ -1,4 +1,4 @@
-"""Playbooks: events go in, the job's standing comes out. ``play`` checks the invariants after each event."""
+"""Playbooks: events go in, the job's status comes out. ``play`` checks the invariants after each event."""
 
 from __future__ import annotations
 
@@ -221,8 +221,12 @@ def test_a_no_that_names_a_contract_has_it_destroyed() -> None:
     job = play(
         a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseRefused("lease-1", Reason.OUTBID, "too low", "99", at(2))
     )
-    stray = lease_of(job)
-    assert (stray.state, stray.instance_id, stray.destroy_requested_at) == (LeaseState.DESTROY_REQUESTED, "99", at(2))
+    orphan = lease_of(job)
+    assert (orphan.state, orphan.instance_id, orphan.destroy_requested_at) == (
+        LeaseState.DESTROY_REQUESTED,
+        "99",
+        at(2),
+    )
     assert job.main is None, "the slot is free again"
     assert (job.status, job.reason) == (JobStatus.PENDING, Reason.WAITING_FOR_OFFER)
 

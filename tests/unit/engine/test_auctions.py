@@ -19,7 +19,7 @@ from autopilot.engine.auctions import LEARN_EVERY, LOOK_AGAIN, Auctions, FloorRe
 from autopilot.engine.history import observation
 from autopilot.policy.eligibility import eligible
 from autopilot.ports.store import StoreUnavailable
-from autopilot.pricing.rule.cost import candidates
+from autopilot.pricing.rule.cost import price_candidates
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
@@ -44,7 +44,7 @@ async def recorded(store: MemoryStore, lasting: timedelta, *, every: timedelta =
 
 async def shape(auctions: Auctions, job: Job, market: Market = MARKET, now: datetime = START) -> AuctionShape | None:
     """Asked for, learnt, asked for again, made."""
-    found = candidates(job, market, eligible(job, market, now, P), P)
+    found = price_candidates(job, market, eligible(job, market, now, P), P)
     for _ in range(2):
         auctions.shape(job, found, market, now)
         auctions.learn(now)

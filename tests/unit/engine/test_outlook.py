@@ -47,13 +47,13 @@ async def test_the_first_decisions_go_without_a_table_and_later_ones_with_it(out
     assert first.shape is None
     assert first.belief == first_belief(MODEL, True)
     without = decide(job_due(), replace(ON, outlook=first), START, P)
-    assert next(dict(note.numbers)["cost"] for note in without.notes if note.topic == "way") is None, "waiting"
+    assert next(dict(note.numbers)["cost"] for note in without.notes if note.topic == "option") is None, "waiting"
     await outlooks.close()
     second = outlooks.of(job_due(), ON, at(20))
     assert second.shape is not None
     assert second.shape.phases is MODEL
     with_table = decide(job_due(), replace(ON, outlook=second), at(20), P)
-    assert all(dict(note.numbers)["cost"] is not None for note in with_table.notes if note.topic == "way")
+    assert all(dict(note.numbers)["cost"] is not None for note in with_table.notes if note.topic == "option")
 
 
 async def test_the_loop_goes_on_while_a_table_is_made(outlooks: Outlooks) -> None:

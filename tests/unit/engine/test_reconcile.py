@@ -239,12 +239,12 @@ def test_reading_the_same_list_again_changes_nothing_more() -> None:
         pytest.param([], None, True, id="no lease of that label"),
         pytest.param([a_lease(state=LeaseState.GONE, instance_id="77")], 0, True, id="thought gone"),
         pytest.param([an_intent(state=LeaseState.ABANDONED)], 0, True, id="landed late"),
-        pytest.param([a_lease(instance_id="76")], 0, True, id="a twin of one create"),
+        pytest.param([a_lease(instance_id="76")], 0, True, id="a duplicate of one create"),
         pytest.param(
-            [a_lease(instance_id="76"), a_lease("twin", instance_id="77", state=LeaseState.DESTROY_SENT)],
+            [a_lease(instance_id="76"), a_lease("duplicate", instance_id="77", state=LeaseState.DESTROY_SENT)],
             None,
             False,
-            id="a twin already taken in",
+            id="a duplicate already taken in",
         ),
     ],
 )

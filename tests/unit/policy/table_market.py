@@ -34,7 +34,7 @@ P = Params(
     image_gb=D(0),
     upload_gb=D(0),
     markup=D(1),
-    work_error=0.0,
+    estimate_error=0.0,
     preemptions_per_hour=0.0,
     on_demand_margin_s=0.0,
     detect_s=0.0,
@@ -97,11 +97,11 @@ def taken(job: Job, market: Market) -> list[CapacityType]:
 
 
 def notes_of_ways(decision: Decision) -> dict[str, dict[str, Any]]:
-    return {str(dict(note.numbers)["way"]): dict(note.numbers) for note in decision.notes if _is_way(note)}
+    return {str(dict(note.numbers)["option"]): dict(note.numbers) for note in decision.notes if _is_option(note)}
 
 
-def _is_way(note: Note) -> bool:
-    return note.topic == "way"
+def _is_option(note: Note) -> bool:
+    return note.topic == "option"
 
 
 def table() -> CostToGo:

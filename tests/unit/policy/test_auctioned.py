@@ -18,7 +18,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy.auctioned import wait_share
 from autopilot.policy.decide import decide
 from autopilot.pricing.auction.floors import FloorFit, estimate
-from autopilot.pricing.pressure import pressure
+from autopilot.pricing.pressure import measure_pressure
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 FLOOR = D("0.2")
@@ -29,7 +29,7 @@ SHAPE = AuctionShape(
     on_demand_rate=1.0,
     storage_rate=0.002,
     ceiling=0.9,
-    pays_bid=True,
+    bills_at_bid=True,
     migrate_s=420,
     resume_s=60,
     checkpoint_s=600,
@@ -73,7 +73,7 @@ def test_the_less_slack_is_left_the_more_must_waiting_promise(is_shown: bool, wa
         spec = a_spec(work_estimate=6 * HOUR, deadline=START + (6 + slack_h) * HOUR)
         job = replace(a_job(spec=spec), submitted_at=START - (5 - slack_h) * HOUR)
         shape = replace(SHAPE, shows_running=is_shown)
-        shares.append(wait_share(job, pressure(job, START, params), shape, params))
+        shares.append(wait_share(job, measure_pressure(job, START, params), shape, params))
     assert shares == pytest.approx(waited)
 
 

@@ -78,7 +78,7 @@ def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: 
         {"rebid_step": D(1)},
         {"ceiling_of_on_demand": D(1)},
         {"ceiling_of_on_demand": D(0)},
-        {"work_error": -0.1},
+        {"estimate_error": -0.1},
         {"preemptions_per_hour": -1},
         {"max_rebids": -1},
         {"setup_s": -1},

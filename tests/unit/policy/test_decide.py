@@ -211,8 +211,8 @@ def test_for_want_of_spot_on_demand_is_taken_only_when_something_asks_for_it(
     market = a_market(DEDICATED, **able)
     decision = decide(a_job(spec=a_spec(**changes)), market, START, P)
     assert [type(action) for action in decision.actions] == [Acquire] * taken
-    notes = [dict(note.numbers) for note in decision.notes if note.topic == "way"]
-    assert {note["way"]: note["refused"] for note in notes}["on_demand"] == (None if taken else "not_needed")
+    notes = [dict(note.numbers) for note in decision.notes if note.topic == "option"]
+    assert {note["option"]: note["refused"] for note in notes}["on_demand"] == (None if taken else "not_needed")
 
 
 def test_an_account_without_credit_on_one_market_rents_on_another() -> None:
@@ -326,7 +326,7 @@ def test_spot_is_taken_when_the_budget_does_not_reach_for_on_demand() -> None:
 def test_each_decision_says_when_to_look_again_and_why_it_stands_so() -> None:
     decision = decide(a_job(), MARKET, START, P)
     assert decision.wake_at == START + timedelta(seconds=P.tick_lag_s)
-    assert {note.topic for note in decision.notes} == {"standing", "way"}
+    assert {note.topic for note in decision.notes} == {"status", "option"}
 
 
 def test_a_move_for_the_deadline_is_carried_through() -> None:

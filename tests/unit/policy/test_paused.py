@@ -149,9 +149,9 @@ def test_a_raise_that_is_refused_again_and_again_does_not_hold_the_job_for_ever(
         for action in actions:
             assert isinstance(action, ChangeBid)
             asked += 1
-            standing = job.leases[0].rate
+            current_bid = job.leases[0].rate
             job = play(
-                job, e.BidIntended("lease-1", action.bid, at(now)), e.BidRefused("lease-1", standing, at(now + 1))
+                job, e.BidIntended("lease-1", action.bid, at(now)), e.BidRefused("lease-1", current_bid, at(now + 1))
             )
     else:
         pytest.fail("the paused machine was never left")

@@ -70,7 +70,7 @@ class Instance:
     order: RentOrder
     label: str | None
     price: Decimal
-    """$/h in force: the standing bid, or the locked on-demand price."""
+    """$/h in force: the current bid, or the locked on-demand price."""
     auction_bid: Decimal
     """What the auction sees: follows ``price`` at once upwards, after a delay downwards."""
     storage_rate: Fraction

@@ -106,7 +106,7 @@ class Market(Exchange):
         self.settle(machine)
 
     def change_bid(self, instance_id: int, price: Decimal | None) -> None:
-        """Set the standing bid, billed from now on; ``None`` takes the price that wins now.
+        """Set the current bid, billed from now on; ``None`` takes the price that wins now.
 
         Raises ``NoSuchInstance`` and ``Refused`` (not a bid).
         """

@@ -97,7 +97,7 @@ class Exchange:
         self.network_volumes = {volume.id: replace(volume, meter=Meter()) for volume in network_volumes}
         self.balance = Balance(balance, self._meters)
         self._seed = seed
-        self._luck = random.Random(f"outbid:{seed}")  # noqa: S311 - reproducible, no secret
+        self._rng = random.Random(f"outbid:{seed}")  # noqa: S311 - reproducible, no secret
         self._arrivals = itertools.count(1)
         self._stranger_ids = itertools.count(1)
         self._balance_plan = 0
@@ -154,7 +154,7 @@ class Exchange:
             self.record("stranger.outbid", stranger=tenant.key, machine_id=machine.spec.machine_id)
             return
         pod = next(pod for pod in self.live() if pod.key == tenant.key)
-        if self._luck.random() < self.terms.vanish_probability:
+        if self._rng.random() < self.terms.vanish_probability:
             self.lifecycle.vanish(pod, cause)
         else:
             self.lifecycle.stop(pod, cause)

@@ -11,7 +11,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.engine.event_log import Chronicle, evolve_stray
+from autopilot.engine.event_log import EventLog, evolve_orphan
 from tests.builders import D, a_checkpoint, a_job, a_lease, a_paused_lease, an_intent, at, heartbeat, seen
 
 RUNNING, STOPPED = InstanceStatus.RUNNING, InstanceStatus.STOPPED
@@ -21,10 +21,10 @@ SENT = a_lease(state=LeaseState.DESTROY_SENT).unbilled(at(0))
 
 
 def logged(job: Job, *events: e.Event) -> list[str]:
-    chronicle = Chronicle(job)
+    event_log = EventLog(job)
     for event in events:
-        chronicle.apply(event)
-    return [record.name for record in chronicle.records]
+        event_log.apply(event)
+    return [record.name for record in event_log.records]
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_each_event_has_its_lines(job: Job, event: e.Event, names: list[str]) ->
 
 
 def test_lines_tell_time_job_lease_and_numbers() -> None:
-    chronicle = Chronicle(a_job(LEASE))
-    chronicle.apply(seen(LEASE, STOPPED, at(30)))
-    paused, job = chronicle.records
+    event_log = EventLog(a_job(LEASE))
+    event_log.apply(seen(LEASE, STOPPED, at(30)))
+    paused, job = event_log.records
     assert (paused.at, paused.job_id, paused.lease_id) == (at(30), "job-1", "lease-1")
     assert dict(paused.fields) == {"cause": Reason.OUTBID, "rate": D("0.300")}
     assert (job.lease_id, dict(job.fields)) == (None, {"reason": Reason.OUTBID, "from": JobStatus.RUNNING})
@@ -109,16 +109,16 @@ def test_nor_is_it_when_the_market_rounds_its_disk_price_otherwise() -> None:
 
 
 def test_changed_says_whether_there_is_anything_to_save() -> None:
-    chronicle = Chronicle(a_job(LEASE))
-    assert not chronicle.changed
-    chronicle.apply(e.StatusSet(chronicle.job.status, chronicle.job.reason, at(0)))
-    assert not chronicle.changed
-    chronicle.apply(e.PermitRenewed("lease-1", 1, at(0)))
-    assert chronicle.changed
+    event_log = EventLog(a_job(LEASE))
+    assert not event_log.changed
+    event_log.apply(e.StatusSet(event_log.job.status, event_log.job.reason, at(0)))
+    assert not event_log.changed
+    event_log.apply(e.PermitRenewed("lease-1", 1, at(0)))
+    assert event_log.changed
 
 
 def test_a_stray_has_lines_without_a_job() -> None:
-    lease, records = evolve_stray(
+    lease, records = evolve_orphan(
         an_intent(job_id=None, state=LeaseState.ABANDONED), e.InstanceFound("lease-1", "7", at(0))
     )
     assert lease.state is LeaseState.DESTROY_REQUESTED
@@ -130,9 +130,9 @@ def test_a_stray_has_lines_without_a_job() -> None:
 def test_work_that_a_loss_throws_away_is_recorded() -> None:
     checkpoint = a_checkpoint(LEASE, 0, work_done=timedelta(minutes=30))
     job = a_job(LEASE, checkpoint=checkpoint, work_done=timedelta(minutes=41))
-    chronicle = Chronicle(job)
-    chronicle.apply(seen(LEASE, STOPPED, at(30)))
-    lost = next(record for record in chronicle.records if record.name == "work.lost")
+    event_log = EventLog(job)
+    event_log.apply(seen(LEASE, STOPPED, at(30)))
+    lost = next(record for record in event_log.records if record.name == "work.lost")
     assert (lost.lease_id, lost.fields) == (LEASE.id, (("seconds", 660),))
 
 

@@ -10,10 +10,10 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.outlook import Outlook
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.options import Way, Ways, ways
+from autopilot.policy.options import Option, Options, price_options
 from autopilot.pricing.availability import value
-from autopilot.pricing.pressure import pressure
-from autopilot.pricing.rule.cost import candidates
+from autopilot.pricing.pressure import measure_pressure
+from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import START, D, a_market, an_offer
 from tests.unit.policy.table_market import (
     PHASES,
@@ -35,12 +35,12 @@ DUE = 42
 SLACK = DUE - WORK
 
 
-def priced(job: Job, seen: Market) -> Ways:
-    found = candidates(job, seen, eligible(job, seen, START, P), P)
-    return ways(job, found, pressure(job, START, P), seen, START, P)
+def priced(job: Job, seen: Market) -> Options:
+    found = price_candidates(job, seen, eligible(job, seen, START, P), P)
+    return price_options(job, found, measure_pressure(job, START, P), seen, START, P)
 
 
-def cost(way: Way | None) -> float:
+def cost(way: Option | None) -> float:
     assert way is not None
     assert way.cost is not None
     return way.cost
@@ -156,12 +156,14 @@ def test_the_guard_counts_an_error_of_the_estimate_what_a_loss_costs_and_offers_
         job_refused = []
         for due in range(WORK, 60):
             job, seen = job_due(due), market(is_on=True)
-            found = candidates(job, seen, eligible(job, seen, START, params), params)
-            job_refused.append(ways(job, found, pressure(job, START, params), seen, START, params).idle.refused)
+            found = price_candidates(job, seen, eligible(job, seen, START, params), params)
+            job_refused.append(
+                price_options(job, found, measure_pressure(job, START, params), seen, START, params).idle.refused
+            )
         return WORK + job_refused.index("")
 
     assert least_due() == WORK + 2
-    assert least_due(work_error=0.25) == WORK + 2 + 6
+    assert least_due(estimate_error=0.25) == WORK + 2 + 6
     assert least_due(detect_s=1800) == WORK + 2 + 3
     assert least_due(on_demand_margin_s=601) == WORK + 2 + 2, "whole steps"
 
@@ -194,8 +196,8 @@ def test_the_guard_gives_way_where_on_demand_for_the_rest_could_not_be_paid(budg
 def test_a_reserve_that_the_budget_does_not_cover_closes_a_way() -> None:
     params = replace(P, settle_s=3600.0)
     job, seen = job_due(DUE, budget=D("0.19")), market(is_on=True)
-    found = candidates(job, seen, eligible(job, seen, START, params), params)
-    made = ways(job, found, pressure(job, START, params), seen, START, params)
+    found = price_candidates(job, seen, eligible(job, seen, START, params), params)
+    made = price_options(job, found, measure_pressure(job, START, params), seen, START, params)
     assert [way.refused for way in made] == ["", "budget", "budget"]
 
 
