@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test lint check sim bench lock clean
+.PHONY: help demo test lint check sim bench previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -32,6 +32,9 @@ sim: $(READY)    ## run the whole in virtual time with faults and kills: SEEDS=3
 
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py
+
+previous: $(READY)    ## keep REVISION as the version before, which the takeover test upgrades from
+	$(BIN)/python -m tests.previous $(REVISION)
 
 lock:    ## resolve the dependencies anew (needs uv)
 	uv pip compile -q pyproject.toml --extra dev --universal -p 3.11 --generate-hashes --no-emit-index-url -o requirements.lock
