@@ -125,7 +125,7 @@ def _over_caps(
                 f"nothing can be rented: a start sets {show(needed)} aside, more than the account's limit of"
                 f" {show(cap)} a {name}; raise [limits] {name}"
             ]
-    burn = candidates[0].price + candidates[0].offer.storage_rate(job.spec.disk_gb)
+    burn = candidates[0].expected_rate + candidates[0].offer.storage_rate(job.spec.disk_gb)
     until = job.spec.deadline or now + (LEAST_LENGTH if expected is None else LOOKED_AHEAD)
     if burn <= ZERO or until <= now:
         return []
@@ -165,9 +165,9 @@ def _day_note(cap: Decimal, left: Decimal | None, burn: Decimal) -> str:
 
 
 def _lowest_rate(job: Job, candidates: Iterable[Candidate]) -> Decimal:
-    return min(candidate.rate + candidate.offer.storage_rate(job.spec.disk_gb) for candidate in candidates)
+    return min(candidate.bid + candidate.offer.storage_rate(job.spec.disk_gb) for candidate in candidates)
 
 
 def _reserve(job: Job, candidate: Candidate, params: Params) -> Decimal:
     storage, traffic = candidate.offer.storage_rate(job.spec.disk_gb), traffic_cost(candidate.offer, job, params)
-    return create_reserve(candidate.rate, storage, params, traffic)
+    return create_reserve(candidate.bid, storage, params, traffic)

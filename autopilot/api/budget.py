@@ -60,7 +60,7 @@ async def _read(
 def burning(leases: Iterable[Lease]) -> Decimal:
     """$/h that is being billed now, as the market last said."""
     open_spans = (lease.spans[-1] for lease in leases if lease.spans and lease.spans[-1].ended_at is None)
-    return sum((span.rate + span.storage_rate for span in open_spans), ZERO)
+    return sum((span.billed_rate + span.storage_rate for span in open_spans), ZERO)
 
 
 def lasts(left: Decimal | None, rate: Decimal) -> timedelta | None:

@@ -47,7 +47,7 @@ def plan(
     choice = best(candidates)
     on_demand = best(candidates, CapacityType.ON_DEMAND)
     if choice is not None and job.spec.budget is not None:
-        _check_budget(job, min(candidates, key=lambda c: c.rate), job.spec.budget, params)
+        _check_budget(job, min(candidates, key=lambda c: c.bid), job.spec.budget, params)
     if measure_pressure(job, now, params).verdict is Verdict.WILL_MISS:
         raise Unlikely(
             "the work does not fit before the deadline, not even on demand from now on",
@@ -120,7 +120,7 @@ def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]
         per_hour = (candidate.cost / hours).quantize(SHOWN) if candidate else None
         row |= {
             "capacity_type": candidate.capacity_type if candidate else None,
-            "rate": render.plain(candidate.rate) if candidate else None,
+            "bid": render.plain(candidate.bid) if candidate else None,
             "setup_s": render.plain(candidate.setup) if candidate else None,
             "cost_per_work_h": render.plain(per_hour),
         }
@@ -130,8 +130,8 @@ def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]
 
 def _check_budget(job: Job, cheapest: Candidate, budget: Decimal, params: Params) -> None:
     storage = cheapest.offer.storage_rate(job.spec.disk_gb)
-    hour = cheapest.rate + storage
-    reserve = create_reserve(cheapest.rate, storage, params, traffic_cost(cheapest.offer, job, params))
+    hour = cheapest.bid + storage
+    reserve = create_reserve(cheapest.bid, storage, params, traffic_cost(cheapest.offer, job, params))
     needed = max(hour, reserve)
     if budget < needed:
         raise OverBudget(
@@ -145,6 +145,6 @@ def _row(candidate: Candidate, job: Job) -> render.Json:
     row = render.offer(candidate.offer, job, job.spec.disk_gb)
     return row | {
         "capacity_type": candidate.capacity_type,
-        "rate": render.plain(candidate.rate),
+        "bid": render.plain(candidate.bid),
         "cost": render.plain(candidate.cost),
     }

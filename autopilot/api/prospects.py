@@ -174,13 +174,13 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
 
 
 def _burn(job: Job, choice: Candidate) -> float:
-    return float(choice.price + choice.offer.storage_rate(job.spec.disk_gb))
+    return float(choice.expected_rate + choice.offer.storage_rate(job.spec.disk_gb))
 
 
 def _set_aside(job: Job, choice: Candidate, params: Params) -> Decimal:
     """What of a budget is never spent on work: stopping safely, and traffic."""
     storage, traffic = choice.offer.storage_rate(job.spec.disk_gb), traffic_cost(choice.offer, job, params)
-    return create_reserve(choice.rate, storage, params, traffic)
+    return create_reserve(choice.bid, storage, params, traffic)
 
 
 def _ways_out(job: Job, asked: _Question, unlimited: Forecast, least_probability: float) -> tuple[str, ...]:

@@ -79,10 +79,10 @@ def lease(held: Lease, now: datetime) -> Json:
         "gpu": held.gpu,
         "num_gpus": held.num_gpus,
         "capacity_type": held.capacity_type,
-        "rate": plain(held.rate),
+        "bid": plain(held.bid),
         "storage_rate": plain(held.storage_rate),
         "floor": None,
-        "on_demand_rate": plain(held.on_demand_rate),
+        "on_demand_price": plain(held.on_demand_price),
         "reason": held.reason,
         "pause_cause": held.pause_cause,
         "intended_at": plain(held.intended_at),
@@ -108,9 +108,9 @@ def on_demand_equivalent(leases: Iterable[Lease], now: datetime) -> Decimal | No
         running = time_running(held, now)
         if not running:
             continue
-        if held.on_demand_rate is None:
+        if held.on_demand_price is None:
             return None
-        total += accrued(held.on_demand_rate, running)
+        total += accrued(held.on_demand_price, running)
     return total
 
 
@@ -157,7 +157,7 @@ def offer(found: Offer, state: Job | None, disk_gb: Decimal) -> Json:
         "gpu": found.gpu,
         "num_gpus": found.num_gpus,
         "floor": plain(found.floor),
-        "on_demand_rate": plain(found.on_demand_rate),
+        "on_demand_price": plain(found.on_demand_price),
         "storage_rate": plain(found.storage_rate(disk_gb)),
         "reliability": plain(found.reliability),
         "location": found.location,

@@ -78,7 +78,7 @@ class AuctionShape:
 
     floors: FloorOutlook
     longest_work_s: float
-    on_demand_rate: float
+    on_demand_price: float
     storage_rate: float
     """Billed while a machine is held, running or paused."""
     ceiling: float

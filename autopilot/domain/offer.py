@@ -58,7 +58,7 @@ class Offer:
     """Per GPU."""
     floor: Decimal | None
     """Lowest bid that wins now ($/h), or None when it is unknown or spot is not offered."""
-    on_demand_rate: Decimal | None
+    on_demand_price: Decimal | None
     """Compute price on demand ($/h), or None when not offered."""
     storage_price: Decimal
     """$/GB-month."""

@@ -12,7 +12,7 @@ PRICES_EVERY = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class PriceObservation:
-    """What an offer cost at one moment, or over one hour: then ``floor`` and ``on_demand_rate`` are means over its
+    """What an offer cost at one moment, or over one hour: then ``floor`` and ``on_demand_price`` are means over its
     ``samples``, ``floor_low`` and ``floor_high`` the extremes, and the rest is as last seen. All prices are for the
     whole machine's chunk; None: the market does not say.
     """
@@ -23,7 +23,7 @@ class PriceObservation:
     num_gpus: int
     floor: Decimal | None
     """$/h."""
-    on_demand_rate: Decimal | None
+    on_demand_price: Decimal | None
     """$/h."""
     observed_at: datetime
     """The beginning of the hour where ``samples`` is more than one."""

@@ -95,7 +95,7 @@ class Auctions:
         if not is_one or not job.spec.fall_back or pressure.upper_work_s > LONGEST_WORK_S:
             return
         able = market.providers[spot.offer.provider].capabilities
-        highest = ceiling(job.spec, on_demand.offer.on_demand_rate, params)
+        highest = ceiling(job.spec, on_demand.offer.on_demand_price, params)
         if not (able.reports_floor and able.can_rebid) or highest is None:
             return
         work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
@@ -103,7 +103,7 @@ class Auctions:
         kind = Kind(
             spot.offer.provider, spot.offer.gpu, spot.offer.num_gpus, max(ceil(work_s / STEPS / tick_s), 1) * tick_s
         )
-        rate = float(on_demand.price)
+        rate = float(on_demand.expected_rate)
         self._asked[job.id] = kind, rate
         learnt = self._learnt.get(kind)
         if learnt is None or learnt.floors is None:
@@ -111,7 +111,7 @@ class Auctions:
         wanted = AuctionShape(
             learnt.floors,
             longest_work_s=work_s,
-            on_demand_rate=rate,
+            on_demand_price=rate,
             storage_rate=float(spot.offer.storage_rate(job.spec.disk_gb)),
             ceiling=float(highest),
             bills_at_bid=able.bills_at_bid,
@@ -200,13 +200,13 @@ class FloorRecord:
 
 def serves(shape: AuctionShape, wanted: AuctionShape) -> bool:
     """Whether tables made for ``shape`` will do where ``wanted`` would be made."""
-    rate = NEAR * wanted.on_demand_rate
+    rate = NEAR * wanted.on_demand_price
     return (
         shape.floors is wanted.floors
         and shape.longest_work_s >= wanted.longest_work_s
         and (shape.bills_at_bid, shape.checkpoint_s, shape.resume_s, shape.reserve_s)
         == (wanted.bills_at_bid, wanted.checkpoint_s, wanted.resume_s, wanted.reserve_s)
-        and abs(shape.on_demand_rate - wanted.on_demand_rate) <= rate
+        and abs(shape.on_demand_price - wanted.on_demand_price) <= rate
         and abs(shape.storage_rate - wanted.storage_rate) <= rate
         and 0 <= wanted.ceiling - shape.ceiling <= rate
         and abs(shape.migrate_s - wanted.migrate_s) <= NEAR_S

@@ -112,7 +112,7 @@ class Calls:
             offer_id=lease.offer_id,
             machine_id=lease.machine_id,
             capacity_type=lease.capacity_type,
-            rate=lease.rate,
+            bid=lease.bid,
             image=spec.image,
             disk_gb=lease.disk_gb,
             env={},

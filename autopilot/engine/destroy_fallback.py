@@ -39,7 +39,7 @@ async def apply_destroy_fallback(provider: Provider, instance_id: str, lowest_bi
     except MarketUnknown:
         return
     is_running = shown is not None and shown.status is InstanceStatus.RUNNING
-    if shown is None or not is_running or shown.capacity_type is not CapacityType.SPOT or shown.rate <= lowest_bid:
+    if shown is None or not is_running or shown.capacity_type is not CapacityType.SPOT or shown.bid <= lowest_bid:
         return
     lowered = await provider.change_bid(instance_id, lowest_bid)
     log.warning("instance.bid_lowered", provider=provider.name, instance=instance_id, outcome=repr(lowered))

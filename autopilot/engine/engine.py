@@ -333,7 +333,7 @@ class Engine:
                     bid_record = BidRecord(decision_id, lease_id, now, bid, "intended", decision_id)
                     await uow.add_bid(bid_record)
                     lease = next(held for held in event_log.job.leases if held.id == lease_id)
-                    outbox.bids.append((lease, bid_record, before[lease_id].rate))
+                    outbox.bids.append((lease, bid_record, before[lease_id].bid))
                     others = tuple(held for held in exposure.leases if held.id != lease_id)
                     exposure = replace(exposure, leases=(*others, lease))
                 case Release(lease_id, reason):

@@ -93,7 +93,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
                 ("machine_id", lease.machine_id),
                 ("gpu", lease.gpu),
                 ("capacity_type", lease.capacity_type),
-                ("rate", lease.rate),
+                ("bid", lease.bid),
                 ("reserved", lease.reserved),
                 ("slot", lease.slot),
                 ("reason", lease.reason),
@@ -109,7 +109,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
         case e.LeaseGone():
             return "lease.gone", (("reason", new.reason if new else None),)
         case e.BidIntended(_, bid, _):
-            return "bid.intended", (("bid", bid), ("from", old.rate if old else None))
+            return "bid.intended", (("bid", bid), ("from", old.bid if old else None))
         case e.BidChanged(_, bid, _):
             return "bid.changed", (("bid", bid),)
         case e.BidRefused(_, bid, _):
@@ -148,13 +148,13 @@ def _observation(old: Lease | None, new: Lease | None) -> tuple[str, Fields] | N
     if old is None or new is None:
         return None
     if new.state is LeaseState.PAUSED and old.state is not LeaseState.PAUSED:
-        return "lease.paused", (("cause", new.pause_cause), ("rate", new.rate))
+        return "lease.paused", (("cause", new.pause_cause), ("bid", new.bid))
     if new.offline_since and not old.offline_since:
         return "lease.offline", ()
     if new.running_since and not old.running_since:
         ran_before = any(span.status is InstanceStatus.RUNNING for span in old.spans)
         name = "lease.resumed" if ran_before or old.state is LeaseState.PAUSED else "lease.running"
-        return name, (("rate", new.rate),)
+        return name, (("bid", new.bid),)
     if old.state is LeaseState.DESTROY_SENT and new.state is LeaseState.DESTROY_REQUESTED:
         return "lease.destroy_ignored", ()
     return None

@@ -71,7 +71,7 @@ def observation(offer: Offer, now: datetime) -> PriceObservation:
         gpu=offer.gpu,
         num_gpus=offer.num_gpus,
         floor=offer.floor,
-        on_demand_rate=offer.on_demand_rate,
+        on_demand_price=offer.on_demand_price,
         observed_at=now,
         host_id=offer.host_id,
         storage_price=offer.storage_price,

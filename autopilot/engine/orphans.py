@@ -58,7 +58,7 @@ class Orphans:
                     provider=found.provider,
                     instance=found.instance_id,
                     label=found.label,
-                    rate=found.rate,
+                    rate=found.bid,
                     lease=holder.id if holder else None,
                 )
                 await self._take_in(uow, found, holder, event_logs, orphans, now)
@@ -117,9 +117,9 @@ def make_orphan(machine: Instance | Lease, lease_id: str, since: datetime, reaso
         gpu=machine.gpu,
         num_gpus=machine.num_gpus,
         disk_gb=ZERO,
-        rate=machine.rate,
+        bid=machine.bid,
         storage_rate=machine.storage_rate,
-        on_demand_rate=None,
+        on_demand_price=None,
         reserved=ZERO,
         intended_at=since,
         not_after=since + timedelta(hours=1),

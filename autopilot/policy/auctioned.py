@@ -115,7 +115,7 @@ class _Auctioned:
             machine=main.machine_id if main is not None and main.is_spot else "",
             is_set_up=main is not None and main.agent_boot > 0,
             pending_s=pending_s,
-            bid=float(main.rate) if main is not None and main.is_spot else 0.0,
+            bid=float(main.bid) if main is not None and main.is_spot else 0.0,
             bid_age_s=self._bid_age_s(main) if held is Held.RUNNING else 0.0,
         )
 
@@ -129,7 +129,7 @@ class _Auctioned:
         assert candidate.offer.floor is not None, "no bid is made without a floor"
         storage = float(candidate.offer.storage_rate(self.job.spec.disk_gb)) - self.shape.storage_rate
         slower_s = max(candidate.setup.total_seconds() - self.shape.migrate_s, 0.0)
-        rate = float(candidate.price) + self.shape.storage_rate + storage
+        rate = float(candidate.expected_rate) + self.shape.storage_rate + storage
         more = (storage * (self.pressure.work_s + self.shape.migrate_s) + slower_s * rate) / 3600
         return Spot(machine, float(candidate.offer.floor), float(candidate.traffic) + more)
 
@@ -168,7 +168,7 @@ class _Auctioned:
         if self.job.spec.budget is None:
             return True
         candidate = bids[quote.machine]
-        return is_affordable(self.job, replace(candidate, rate=self._first_bid(quote, candidate)), self.params)
+        return is_affordable(self.job, replace(candidate, bid=self._first_bid(quote, candidate)), self.params)
 
     def _can_pay(self, on_demand: Candidate) -> bool:
         """A start and a stop of it; and, when it would be for good, all the rest."""
@@ -177,7 +177,7 @@ class _Auctioned:
             return True
         if not is_affordable(self.job, on_demand, self.params):
             return False
-        burn = float(on_demand.price + on_demand.offer.storage_rate(self.job.spec.disk_gb))
+        burn = float(on_demand.expected_rate + on_demand.offer.storage_rate(self.job.spec.disk_gb))
         return float(left) >= burn * (self.pressure.work_s + self.pressure.to_on_demand_s) / 3600
 
     def _actions(
@@ -192,7 +192,7 @@ class _Auctioned:
             if on_demand is None or (main is not None and not main.is_spot):
                 return ()
             reason = Reason.DEADLINE if quoted.is_forced else Reason.CHEAPEST
-            return self._take(main, on_demand, on_demand.rate, reason)
+            return self._take(main, on_demand, on_demand.bid, reason)
         if main is not None and main.is_spot and chosen.machine == main.machine_id:
             return self._rebid(main, Decimal(chosen.bid).quantize(self.params.bid_unit, ROUND_CEILING))
         reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
@@ -205,7 +205,7 @@ class _Auctioned:
         spec, unit = self.job.spec, self.params.bid_unit
         least = (candidate.offer.floor * self.params.least_markup).quantize(unit, ROUND_CEILING)
         bid = max(Decimal(quote.bid).quantize(unit, ROUND_CEILING), least)
-        highest = ceiling(spec, candidate.offer.on_demand_rate, self.params)
+        highest = ceiling(spec, candidate.offer.on_demand_price, self.params)
         if highest is not None:
             bid = min(bid, highest)
         if spec.max_rate is not None:
@@ -239,13 +239,13 @@ class _Auctioned:
 
     def _rebid(self, main: Lease, bid: Decimal) -> tuple[Action, ...]:
         view = self.market.providers.get(main.provider)
-        highest = ceiling(self.job.spec, main.on_demand_rate, self.params)
+        highest = ceiling(self.job.spec, main.on_demand_price, self.params)
         if view is None or not view.capabilities.can_rebid or highest is None:
             return ()
         bid = min(bid, highest)
         since = main.bid_changed_at
         too_soon = since is not None and self.now - since < timedelta(seconds=self.params.rebid_gap_s)
-        if bid == main.rate or too_soon:
+        if bid == main.bid or too_soon:
             return ()
         return (ChangeBid(main.id, bid, Reason.OUTBID if main.state is LeaseState.PAUSED else Reason.FLOOR_MOVED),)
 
@@ -260,7 +260,7 @@ class _Auctioned:
             option_note(
                 name,
                 None if quote.cost == inf else quote.cost,
-                rate=quote.bid or None,
+                bid=quote.bid or None,
                 provider=provider,
                 machine=quote.machine or None,
                 refused="deadline" if quoted.is_forced and quote is not quoted.on_demand else "",

@@ -124,12 +124,12 @@ def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> A
         return action
     assert main is not None, "the next machine stands beside one"
     room, storage = market.allowance, action.offer.storage_rate(job.spec.disk_gb)
-    more = action.rate + storage
+    more = action.bid + storage
     hourly = [room.hourly] if room.hourly is not None else []
     hourly += [job.spec.max_rate - budget.burn(job.leases)] if job.spec.max_rate is not None else []
     has_room = all(more <= left for left in hourly) and (room.instances is None or room.instances > 0)
     soon = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
-    needed = budget.create_reserve(action.rate, storage, params, budget.traffic_cost(action.offer, job, params))
+    needed = budget.create_reserve(action.bid, storage, params, budget.traffic_cost(action.offer, job, params))
     is_refused = any(more > left + main.burn_upper for left in hourly) or any(
         cap is not None and cap < needed for cap in (room.day, room.month)
     )
@@ -156,7 +156,7 @@ def _dearest_reserve(job: Job, candidates: list[Candidate], params: Params) -> D
         upload_price=max(each.upload_price for each in offers),
         download_price=max(each.download_price for each in offers),
     )
-    return reserve(job, replace(candidates[0], offer=offer, rate=max(choice.rate for choice in candidates)), params)
+    return reserve(job, replace(candidates[0], offer=offer, bid=max(choice.bid for choice in candidates)), params)
 
 
 def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
@@ -177,7 +177,7 @@ def _acquire(
     chosen, reason = _cheapest(possible, params)
     if chosen is not None and chosen.choice is not None:
         choice = chosen.choice
-        take = Acquire(Slot.MAIN, choice.offer, choice.capacity_type, choice.rate, reason)
+        take = Acquire(Slot.MAIN, choice.offer, choice.capacity_type, choice.bid, reason)
         return (take,), possible.notes(chosen)
     if any(is_affordable(job, choice, params) for choice in candidates):
         return (), possible.notes(possible.idle)
@@ -222,7 +222,7 @@ def _while_held(
     if move is None or move.choice is None:
         return (), possible.notes(possible.idle)
     choice = move.choice
-    return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.rate, reason),), possible.notes(move)
+    return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.bid, reason),), possible.notes(move)
 
 
 def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params: Params) -> Option | None:

@@ -52,7 +52,7 @@ class Option:
         return option_note(
             self.name,
             self.cost,
-            rate=choice.rate if choice else None,
+            bid=choice.bid if choice else None,
             provider=choice.offer.provider if choice else None,
             machine=choice.offer.machine_id if choice else None,
             refused=self.refused,
@@ -64,19 +64,19 @@ def option_note(
     name: str,
     cost: float | None,
     *,
-    rate: Decimal | float | None,
+    bid: Decimal | float | None,
     provider: str | None,
     machine: str | None,
     refused: str,
     chosen: bool,
 ) -> Note:
-    """One option as a line of the decision's record: ``rate`` is the bid or the price, ``cost`` to the job's end."""
+    """One option as a line of the decision's record: ``bid`` in $/h, ``cost`` to the job's end."""
     return Note(
         "option",
         (
             ("option", name),
             ("cost", None if cost is None else Decimal(cost).quantize(CENT_OF_A_CENT)),
-            ("rate", Decimal(rate).quantize(CENT_OF_A_CENT) if isinstance(rate, float) else rate),
+            ("bid", Decimal(bid).quantize(CENT_OF_A_CENT) if isinstance(bid, float) else bid),
             ("provider", provider),
             ("machine_id", machine),
             ("refused", refused or None),
@@ -150,7 +150,7 @@ def _by_cost_to_finish(
     presses = "deadline" if _presses(job, pressure) else ""
     idle = Option("wait", None, refused=presses)
     if main is not None:
-        cost = lease_cost_to_finish(job, main, main.rate, 0, market.outlook, now, params)
+        cost = lease_cost_to_finish(job, main, main.bid, 0, market.outlook, now, params)
         idle = Option("stay", float(cost), refused=presses if main.is_spot else "")
     bid = option(spot, "spot", presses)
     least = min((other.cost for other in (idle, bid) if other is not None and other.cost is not None), default=0.0)
@@ -166,7 +166,7 @@ def is_affordable(job: Job, choice: Candidate, params: Params) -> bool:
 
 def reserve(job: Job, choice: Candidate, params: Params) -> Decimal:
     storage, traffic = choice.offer.storage_rate(job.spec.disk_gb), budget.traffic_cost(choice.offer, job, params)
-    return budget.create_reserve(choice.rate, storage, params, traffic)
+    return budget.create_reserve(choice.bid, storage, params, traffic)
 
 
 @dataclass(slots=True)
@@ -227,12 +227,12 @@ class _Priced:
         if self.main is not None:
             if not self.main.is_spot:
                 return float(self.main.burn_upper)
-            if self.main.on_demand_rate is not None:
-                return float(self.main.on_demand_rate + self.main.storage_rate)
+            if self.main.on_demand_price is not None:
+                return float(self.main.on_demand_price + self.main.storage_rate)
         return self._burn(self.spot) / self.shape.spot_ratio if self.spot is not None else 1.0
 
     def _burn(self, choice: Candidate) -> float:
-        return float(choice.price + choice.offer.storage_rate(self.job.spec.disk_gb))
+        return float(choice.expected_rate + choice.offer.storage_rate(self.job.spec.disk_gb))
 
     def _premium(self, burn: float) -> float:
         """What this spot machine costs beyond the best that is offered now, while the job is on it.

@@ -78,7 +78,7 @@ class CreateRequest:
     offer_id: str
     machine_id: str
     capacity_type: CapacityType
-    rate: Decimal
+    bid: Decimal
     """The bid on spot; on demand the price that was seen, against which the read-back is checked."""
     image: str
     disk_gb: Decimal

@@ -30,7 +30,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0005"
+REVISION = "0006"
 
 metadata = MetaData(
     naming_convention={

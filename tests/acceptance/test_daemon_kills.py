@@ -55,7 +55,7 @@ def at_work_with_a_checkpoint(theatre: Theatre, job_id: str) -> Json:
 
 
 def outbid(theatre: Theatre, lease: Json) -> None:
-    bid = (Decimal(lease["rate"]) * Decimal("1.05")).quantize(Decimal("0.001"))
+    bid = (Decimal(lease["bid"]) * Decimal("1.05")).quantize(Decimal("0.001"))
     theatre.emu("rival", {"instance_id": int(lease["instance_id"]), "bid": str(bid)})
 
 

@@ -126,7 +126,7 @@ class WhatReportsRead:
 
     async def test_hours_and_what_they_would_have_cost_on_demand(self, store: Store) -> None:
         rate = {"rate": Decimal("0.30"), "storage_rate": ZERO}
-        ran = a_lease("lease-1", on_demand_rate=Decimal("0.80"), instance_id="1")
+        ran = a_lease("lease-1", on_demand_price=Decimal("0.80"), instance_id="1")
         ran = ran.billed_as(InstanceStatus.PROVISIONING, at=START - HOUR, **rate)
         ran = ran.billed_as(InstanceStatus.RUNNING, at=START, **rate)
         ran = ran.billed_as(InstanceStatus.STOPPED, at=START + 2 * HOUR, **rate).unbilled(START + 5 * HOUR)
@@ -140,10 +140,10 @@ class WhatReportsRead:
             dear, cheap = Decimal("0.90"), Decimal("0.70")
             await work.add_prices(
                 [
-                    a_price(START, on_demand_rate=dear, machine="m1"),
-                    a_price(START, on_demand_rate=cheap, machine="m2"),
-                    a_price(START, on_demand_rate=Decimal("0.01"), num_gpus=2),
-                    a_price(START + 2 * HOUR, on_demand_rate=Decimal("0.01"), machine="m3"),
+                    a_price(START, on_demand_price=dear, machine="m1"),
+                    a_price(START, on_demand_price=cheap, machine="m2"),
+                    a_price(START, on_demand_price=Decimal("0.01"), num_gpus=2),
+                    a_price(START + 2 * HOUR, on_demand_price=Decimal("0.01"), machine="m3"),
                 ]
             )
             await work.post(an_entry(f"e-{lease.id}", "0.60", lease=lease) for lease in (ran, seen, unseen))
@@ -204,7 +204,7 @@ class WhatAStoreKeepsOfPrices:
         async with store.transaction() as work:
             await work.add_prices(
                 [
-                    a_price(nine, "0.20", on_demand_rate=Decimal("0.50")),
+                    a_price(nine, "0.20", on_demand_price=Decimal("0.50")),
                     a_price(nine + 20 * timedelta(minutes=1), "0.50"),
                     a_price(nine + 40 * timedelta(minutes=1), None, reliability=Decimal("0.99")),
                     a_price(nine + 59 * timedelta(minutes=1), "0.20", machine="m2"),
@@ -223,7 +223,7 @@ class WhatAStoreKeepsOfPrices:
                 at_nine, other, at_ten, at_eleven = await work.price_history("RTX 4090", nine, until)
         assert (at_nine.observed_at, at_nine.samples, at_nine.floor) == (nine, 3, Decimal("0.35"))
         assert (at_nine.floor_low, at_nine.floor_high) == (Decimal("0.20"), Decimal("0.50"))
-        assert (at_nine.on_demand_rate, at_nine.reliability) == (Decimal("0.50"), Decimal("0.99"))
+        assert (at_nine.on_demand_price, at_nine.reliability) == (Decimal("0.50"), Decimal("0.99"))
         assert (other.machine_id, other.observed_at, other.samples) == ("m2", nine, 1)
         assert (at_ten.observed_at, at_ten.floor_low) == (nine + HOUR, Decimal("0.30"))
         assert at_eleven == a_price(nine + 2 * HOUR, "0.40")

@@ -175,10 +175,10 @@ class Spending:
         hours = Decimal(STEP // timedelta(seconds=1)) / 3600
         for machine in self.machines.values():
             shown = machine.instance
-            cost = (shown.rate if shown.status is RUNNING else ZERO) + (
+            cost = (shown.bid if shown.status is RUNNING else ZERO) + (
                 shown.storage_rate if shown.status is not OFFLINE else ZERO
             )
-            unasked = max(shown.rate - machine.asked, ZERO) if shown.status is RUNNING and self.dead_until else ZERO
+            unasked = max(shown.bid - machine.asked, ZERO) if shown.status is RUNNING and self.dead_until else ZERO
             self._charge(machine, (cost - unasked) * hours)
             self.books.charge(machine.job_id, self.now.date(), unasked * hours, is_excused=True)
         for machine in self.machines.values():
@@ -439,7 +439,7 @@ class Spending:
             yield an_offer(
                 f"m{n}",
                 floor=floor,
-                on_demand_rate=floor * 3,
+                on_demand_price=floor * 3,
                 storage_price=self.disk_price,
                 upload_price=self.traffic_prices[0],
                 download_price=self.traffic_prices[1],
@@ -450,7 +450,7 @@ class Spending:
     def _create(self, job_id: str, lease_id: str, *, is_recorded: bool) -> None:
         self.created += 1
         lease = lease_of(self.jobs[job_id], lease_id)
-        rate = lease.rate * 2 if self._is(self.trouble.wrong_terms) else lease.rate
+        rate = lease.bid * 2 if self._is(self.trouble.wrong_terms) else lease.bid
         instance = Instance(
             provider="vastai",
             instance_id=str(1000 + self.created),
@@ -460,14 +460,14 @@ class Spending:
             capacity_type=lease.capacity_type,
             status=PROVISIONING,
             intended_running=True,
-            rate=rate,
+            bid=rate,
             storage_rate=lease.storage_rate,
             gpu=lease.gpu,
             num_gpus=1,
             ends_at=None,
             message="",
         )
-        machine = Machine(instance, job_id, lease_id, lease.upload_price, instance, lease.rate)
+        machine = Machine(instance, job_id, lease_id, lease.upload_price, instance, lease.bid)
         if self._is(self.trouble.create_lost):
             self.late.append((self.now + timedelta(seconds=self.rng.randint(0, 180)), machine))
             is_answered = False
@@ -484,9 +484,9 @@ class Spending:
         machine = self.machines.get(lease.instance_id or "")
         if machine is None or self._is(0.1):
             if is_recorded and machine is not None:
-                self._apply(job_id, e.BidRefused(lease_id, machine.instance.rate, self.now))
+                self._apply(job_id, e.BidRefused(lease_id, machine.instance.bid, self.now))
             return
-        machine.instance = replace(machine.instance, rate=bid, status=PROVISIONING)
+        machine.instance = replace(machine.instance, bid=bid, status=PROVISIONING)
         machine.permit_until, machine.asked = None, bid
         if is_recorded and not self._is(self.trouble.bid_lost):
             self._apply(job_id, e.BidChanged(lease_id, bid, self.now))

@@ -156,7 +156,7 @@ class World:
     def _offers(self) -> Iterator[Offer]:
         for n in range(5):
             floor = D(self.rng.randint(50, 500)) / 1000
-            yield an_offer(f"m{n}", floor=floor, on_demand_rate=floor * self.rng.randint(1, 4))
+            yield an_offer(f"m{n}", floor=floor, on_demand_price=floor * self.rng.randint(1, 4))
 
     def spent(self) -> Decimal:
         leases = (*self.job.leases, *self.past.values())
@@ -186,7 +186,7 @@ class World:
             if isinstance(action, Acquire):
                 self._create(lease_of(self.job, f"lease-{self.given_ids}"))
             elif isinstance(action, ChangeBid):
-                limit = ceiling(self.spec, bids[action.lease_id].on_demand_rate, params)
+                limit = ceiling(self.spec, bids[action.lease_id].on_demand_price, params)
                 assert limit is not None
                 assert action.bid <= limit
                 self._change_bid(bids[action.lease_id], action.bid)
@@ -219,7 +219,7 @@ class World:
             capacity_type=CapacityType.SPOT if wrong else lease.capacity_type,
             status=STATUSES.PROVISIONING,
             intended_running=True,
-            rate=lease.rate,
+            bid=lease.bid,
             storage_rate=lease.storage_rate,
             gpu=lease.gpu,
             num_gpus=1,
@@ -229,11 +229,11 @@ class World:
 
     def _change_bid(self, before: Lease, bid: Decimal) -> None:
         if self._goes_wrong("bid refused"):
-            self._apply(e.BidRefused(before.id, before.rate, self.now))
+            self._apply(e.BidRefused(before.id, before.bid, self.now))
             return
         machine = self.machines.get(before.instance_id or "")
         if machine is not None:
-            self.machines[machine.instance_id] = replace(machine, rate=bid, status=STATUSES.PROVISIONING)
+            self.machines[machine.instance_id] = replace(machine, bid=bid, status=STATUSES.PROVISIONING)
         if not self._goes_wrong("bid answered by silence"):
             self._apply(e.BidChanged(before.id, bid, self.now))
 

@@ -104,7 +104,7 @@ class _Record(NamedTuple):
 
 
 def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation], task: Task) -> BidSuite:
-    rates = [each.on_demand_rate for each in seen if each.on_demand_rate is not None]
+    rates = [each.on_demand_price for each in seen if each.on_demand_price is not None]
     if not rates:
         raise UserError(f"{_named(gpu)}: no on-demand price was recorded", hint="backtests compare with it")
     storage = [each.storage_price for each in seen if each.storage_price is not None]

@@ -101,7 +101,7 @@ class BidMapping:
                     session.rent(action, now)
                     is_spot = action.capacity_type is CapacityType.SPOT
                     machine = action.offer.machine_id
-                    answer = SpotAt(self._numbers[machine], float(action.rate)) if is_spot else Choice.ON_DEMAND
+                    answer = SpotAt(self._numbers[machine], float(action.bid)) if is_spot else Choice.ON_DEMAND
                 case ChangeBid(_, bid):
                     assert view.machine is not None
                     session.rebid(action, now)
@@ -156,7 +156,7 @@ class BidMapping:
         shape = AuctionShape(
             outlook,
             longest_work_s=told.work_s,
-            on_demand_rate=terms.on_demand_rate,
+            on_demand_price=terms.on_demand_rate,
             storage_rate=terms.storage_rate,
             ceiling=float(params.ceiling_of_on_demand) * terms.on_demand_rate,
             bills_at_bid=told.pays == "bid",

@@ -138,7 +138,7 @@ class Session:
         since: datetime | None = None,
     ) -> None:
         """What its market and its agent tell of the machine in this tick; what is new is so ``since`` then."""
-        if lease.status is status and lease.rate == billed and lease.agent_state == agent_state:
+        if lease.status is status and lease.bid == billed and lease.agent_state == agent_state:
             # As they told before: only the time of it is new.
             self.job = replace(self.job, leases=(replace(lease, last_seen_at=now, agent_seen_at=now),))
             return
@@ -173,7 +173,7 @@ def _instance(lease: Lease, status: InstanceStatus, billed: Decimal) -> Instance
         capacity_type=lease.capacity_type,
         status=status,
         intended_running=True,
-        rate=billed,
+        bid=billed,
         storage_rate=lease.storage_rate,
         gpu=lease.gpu,
         num_gpus=1,
@@ -192,7 +192,7 @@ def offer(machine: str, floor: Decimal | None, on_demand_rate: Decimal | None, s
         num_gpus=1,
         vram_gb=ZERO,
         floor=floor,
-        on_demand_rate=on_demand_rate,
+        on_demand_price=on_demand_rate,
         storage_price=storage_rate,
         upload_price=ZERO,
         download_price=ZERO,

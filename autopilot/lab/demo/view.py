@@ -79,8 +79,8 @@ def render_status(body: Json, winning_bid: Decimal | None) -> RenderableType:
         machine = f"{main['gpu']} on machine {main['machine_id']}, {main['status']}, agent {agent}"
         rows.append(("machine", machine))
         against = f", against {text.rate(str(winning_bid))} to win" if winning_bid is not None else ""
-        kind = "bid" if main["capacity_type"] == "spot" else "rate"
-        rows.append((kind, f"{text.rate(main['rate'])}{against}; on demand {text.rate(main['on_demand_rate'])}"))
+        kind = "bid" if main["capacity_type"] == "spot" else "price"
+        rows.append((kind, f"{text.rate(main['bid'])}{against}; on demand {text.rate(main['on_demand_price'])}"))
     share = float(job["progress"] or 0) if job["status"] != "succeeded" else 1.0
     rows.append(("progress", f"{bar(share)} step {job['step']:,}, {text.percent(share)}"))
     spent, budget = Decimal(job["spent"]), Decimal(job["budget"])

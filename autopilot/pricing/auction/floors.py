@@ -71,7 +71,7 @@ TUNABLE = tuple(field.name for field in fields(FloorFit))
 
 
 def estimate(
-    floors: Mapping[str, Sequence[float]], step_s: float, on_demand_rate: float, fit: FloorFit
+    floors: Mapping[str, Sequence[float]], step_s: float, on_demand_price: float, fit: FloorFit
 ) -> FloorOutlook:
     """The outlook from machine → floors ``step_s`` apart, of equal length, oldest first, NaN where none was seen.
 
@@ -85,10 +85,10 @@ def estimate(
     if not pair.any():
         raise ValueError("no floor was seen twice in a row")
     lowest, calm, common = np.quantile(seen[known], (LOWEST_QUANTILE, CALM_QUANTILE, COMMON_QUANTILE)).tolist()
-    edges = _edges(lowest, calm, common, on_demand_rate)
+    edges = _edges(lowest, calm, common, on_demand_price)
     levels = len(edges) + 1
     level = np.searchsorted(edges, np.where(known, seen, 0.0))
-    typical = _typical(seen, level, known, edges, on_demand_rate)
+    typical = _typical(seen, level, known, edges, on_demand_price)
     steps = seen.shape[1]
     weight = 0.5 ** ((steps - np.arange(steps - 1)) * step_s / 3600 / fit.half_life_h)
     counts = np.zeros((len(seen), levels, BINS, levels))
@@ -117,7 +117,7 @@ def estimate(
         if weights[number] >= fit.own_steps and len(names) > 1
     ]
     habits, usual = _habits(dict(zip(names, seen, strict=True)), weight, sizes, step_s, fit)
-    classes, cheapest, moves, others = _elsewhere(np.where(known, seen, np.inf), weight, on_demand_rate)
+    classes, cheapest, moves, others = _elsewhere(np.where(known, seen, np.inf), weight, on_demand_price)
     return FloorOutlook(
         step_s,
         tuple(edges),
@@ -134,7 +134,7 @@ def estimate(
     )
 
 
-def _edges(lowest: float, calm: float, common: float, on_demand_rate: float) -> list[float]:
+def _edges(lowest: float, calm: float, common: float, on_demand_price: float) -> list[float]:
     """Upper edges of the levels but the last, given three quantiles of the floors."""
     growth = max(1 + COMMON_LEVEL, (common / lowest) ** (1 / MOST_COMMON))
     edges, low = list[float](), calm / growth
@@ -142,19 +142,19 @@ def _edges(lowest: float, calm: float, common: float, on_demand_rate: float) -> 
         edges.insert(0, low)
         low /= growth
     reach = FIRST_LEVEL
-    while calm * (1 + reach) < HIGHEST_EDGE * on_demand_rate:
+    while calm * (1 + reach) < HIGHEST_EDGE * on_demand_price:
         edges.append(calm * (1 + reach))
         most = (1 + reach) * growth - 1 if edges[-1] < common else inf
         reach = min(reach * LEVEL_GROWTH, most)
-    return [*edges, on_demand_rate]
+    return [*edges, on_demand_price]
 
 
-def _typical(seen: Any, level: Any, known: Any, edges: Sequence[float], on_demand_rate: float) -> Any:
+def _typical(seen: Any, level: Any, known: Any, edges: Sequence[float], on_demand_price: float) -> Any:
     """The median floor of each level; of one that was not seen its middle, and far above on-demand of the last."""
     import numpy as np
 
     below = (edges[0] / (1 + FIRST_LEVEL), *edges[:-1])
-    typical = [(low * high) ** 0.5 for low, high in zip(below, edges, strict=True)] + [2 * on_demand_rate]
+    typical = [(low * high) ** 0.5 for low, high in zip(below, edges, strict=True)] + [2 * on_demand_price]
     for number in range(len(typical) - 1):
         own = known & (level == number)
         if own.any():
@@ -215,7 +215,7 @@ def _jumps(kernel: Any) -> Jumps:
 Row = tuple[float, ...]
 
 
-def _elsewhere(shown: Any, weight: Any, on_demand_rate: float) -> tuple[Row, Row, tuple[Row, ...], tuple[Row, ...]]:
+def _elsewhere(shown: Any, weight: Any, on_demand_price: float) -> tuple[Row, Row, tuple[Row, ...], tuple[Row, ...]]:
     """Edges of the classes of the cheapest floor, what stands for each, its moves, and the second cheapest by it.
 
     ``shown``: [machine, step], infinite where none was seen.
@@ -223,11 +223,11 @@ def _elsewhere(shown: Any, weight: Any, on_demand_rate: float) -> tuple[Row, Row
     import numpy as np
 
     none = np.full((2, shown.shape[1]), np.inf)
-    first, second = np.minimum(np.sort(np.vstack((shown, none)), axis=0)[:2], 2 * on_demand_rate)
-    there = first[first <= on_demand_rate]
+    first, second = np.minimum(np.sort(np.vstack((shown, none)), axis=0)[:2], 2 * on_demand_price)
+    there = first[first <= on_demand_price]
     edges = np.unique(np.quantile(there, np.arange(1, CLASSES) / CLASSES)) if len(there) else np.array(())
     if len(there) < len(first):
-        edges = np.append(edges, on_demand_rate)
+        edges = np.append(edges, on_demand_price)
     count = len(edges) + 1
     of_first, of_second = np.searchsorted(edges, first), np.searchsorted(edges, second)
     members = [first[of_first == number] for number in range(count)]

@@ -310,7 +310,7 @@ class _Pricing:
 
     def _on_demand(self) -> Quote:
         shape = self.tables.shape
-        rate = shape.on_demand_rate + shape.storage_rate
+        rate = shape.on_demand_price + shape.storage_rate
         start = self.pending if self.is_on_demand else self.migrate
         after = self.tables.cost(self.tables.on_demand, self.next, self.work + start - 1, self.cheapest)
         return Quote(rate * self.step_h + after, price=rate)

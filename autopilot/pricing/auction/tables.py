@@ -71,7 +71,7 @@ class AuctionTables:
         self.levels = len(shape.floors.typical)
         self.work_steps = _work_steps(shape)
         self._migrate = shape.migrate_s / self.step_s
-        self._on_demand_step = (shape.on_demand_rate + shape.storage_rate) * self.step_s / 3600
+        self._on_demand_step = (shape.on_demand_price + shape.storage_rate) * self.step_s / 3600
         self.classes = len(shape.floors.cheapest)
         start, on_demand, machines = _induced(shape)
         self.start, self.on_demand = _flat(start), _flat(on_demand)
@@ -239,7 +239,7 @@ def _induced(shape: AuctionShape) -> tuple[Any, Any, list[tuple[Jumps, Any, Any]
 
     floors, step_s = shape.floors, shape.floors.step_s
     step_h, classes, work_steps = step_s / 3600, len(floors.cheapest), _work_steps(shape)
-    storage, on_demand_step = shape.storage_rate * step_h, (shape.on_demand_rate + shape.storage_rate) * step_h
+    storage, on_demand_step = shape.storage_rate * step_h, (shape.on_demand_price + shape.storage_rate) * step_h
     migrate, resume = shape.migrate_s / step_s, shape.resume_s / step_s
     loss = max((shape.checkpoint_s / step_s - 1) / 2, 0.0)
     least_slack = 1 + loss + migrate + shape.reserve_s / step_s

@@ -36,7 +36,7 @@ def shape_of(
     spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
     if pressure.slack is None or pressure.is_past or spot is None or on_demand is None or pressure.left_s > LONGEST_S:
         return None
-    burns = [float(choice.price + choice.offer.storage_rate(job.spec.disk_gb)) for choice in (spot, on_demand)]
+    burns = [float(choice.expected_rate + choice.offer.storage_rate(job.spec.disk_gb)) for choice in (spot, on_demand)]
     offer = spot.offer
     losses = hazard(outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
     slack_s = max(pressure.left_s - pressure.work_s, 0.0)

@@ -14,12 +14,12 @@ from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 
 
-def ceiling(spec: JobSpec, on_demand_rate: Decimal | None, params: Params) -> Decimal | None:
+def ceiling(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> Decimal | None:
     """The highest bid that makes sense ($/h), or None when nothing bounds it (then no bid is made)."""
     bounds = [limit for limit in (spec.max_bid, spec.max_hourly) if limit is not None]
-    if on_demand_rate is not None:
+    if on_demand_price is not None:
         # Below that share, not at it.
-        bounds.append((on_demand_rate * params.ceiling_of_on_demand).next_minus())
+        bounds.append((on_demand_price * params.ceiling_of_on_demand).next_minus())
     if not bounds:
         return None
     return min(bounds).quantize(params.bid_unit, ROUND_FLOOR)
@@ -27,7 +27,7 @@ def ceiling(spec: JobSpec, on_demand_rate: Decimal | None, params: Params) -> De
 
 def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
     """A bid that wins now with some room, below the ceiling; None when the floor leaves no room."""
-    limit = ceiling(spec, offer.on_demand_rate, params)
+    limit = ceiling(spec, offer.on_demand_price, params)
     if offer.floor is None or limit is None:
         return None
     lowest = max(offer.floor.quantize(params.bid_unit, ROUND_CEILING), params.least_bid)
@@ -41,9 +41,9 @@ def raised_bid(spec: JobSpec, lease: Lease, params: Params) -> Decimal | None:
 
     A bid that had been lowered goes back to the highest that was made: that one ran.
     """
-    limit = ceiling(spec, lease.on_demand_rate, params)
+    limit = ceiling(spec, lease.on_demand_price, params)
     if limit is None or lease.rebids >= params.max_rebids:
         return None
-    step = max(lease.rate * params.rebid_step, lease.rate + params.bid_unit, lease.highest_bid or lease.rate)
+    step = max(lease.bid * params.rebid_step, lease.bid + params.bid_unit, lease.highest_bid or lease.bid)
     bid = min(step.quantize(params.bid_unit, ROUND_CEILING), limit)
-    return bid if bid > lease.rate else None
+    return bid if bid > lease.bid else None

@@ -33,9 +33,9 @@ class Candidate:
 
     offer: Offer
     capacity_type: CapacityType
-    rate: Decimal
+    bid: Decimal
     """The bid, or the on-demand price: the most that an hour of compute can cost."""
-    price: Decimal
+    expected_rate: Decimal
     """What an hour of compute is expected to cost: the bid where bids are paid, else the floor."""
     cost: Decimal
     setup: timedelta
@@ -97,7 +97,7 @@ def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: 
             bid = first_bid(spec, offer, params)
             if bid is not None:
                 rates.append((CapacityType.SPOT, bid, bid if able.bills_at_bid else offer.floor or bid))
-        on_demand = offer.on_demand_rate
+        on_demand = offer.on_demand_price
         if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
             rates.append((CapacityType.ON_DEMAND, on_demand, on_demand))
         storage = offer.storage_rate(spec.disk_gb)

@@ -57,7 +57,7 @@ class VastaiProvider:
         self._held_machines = frozenset(instance.machine_id for instance in listed)
         self._gpus = {instance.instance_id: instance.num_gpus for instance in listed if instance.num_gpus}
         # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
-        current_bid = {instance.instance_id: instance.rate for instance in listed}
+        current_bid = {instance.instance_id: instance.bid for instance in listed}
         self._bids = {known: bid for known, bid in self._bids.items() if current_bid.get(known) == bid}
         return listed
 
@@ -112,7 +112,7 @@ class VastaiProvider:
 
     async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
         """Cancelling this while it waits for its turn sends nothing; after that the request runs to its end."""
-        bid = mapping.bid_for(request.rate, None) if request.capacity_type is CapacityType.SPOT else None
+        bid = mapping.bid_for(request.bid, None) if request.capacity_type is CapacityType.SPOT else None
         try:
             body = create.body(request, bid, self._settings)
         except ValueError as error:

@@ -71,7 +71,7 @@ class Market:
             offer_id=offer.offer_id,
             machine_id=offer.machine_id,
             capacity_type=CapacityType.SPOT,
-            rate=BID,
+            bid=BID,
             image="autopilot/demo:1",
             disk_gb=Decimal(20),
             env={},

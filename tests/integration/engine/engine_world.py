@@ -242,7 +242,7 @@ class World:
             "label": label,
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,
-            "rate": (offer.floor or ZERO) + D("0.05"),
+            "bid": (offer.floor or ZERO) + D("0.05"),
             "capacity_type": CapacityType.SPOT,
             "image": "some/image:1",
             "disk_gb": D(20),

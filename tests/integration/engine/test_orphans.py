@@ -68,7 +68,7 @@ async def test_what_is_wanted_unwanted_unknown_and_not_ours_with_prices(world: W
     assert "another8" in found[str(strange.id)].why
     for each in found.values():
         assert each.instance.status is InstanceStatus.RUNNING
-        assert each.instance.bills == each.instance.rate + each.instance.storage_rate > D("0.05")
+        assert each.instance.bills == each.instance.bid + each.instance.storage_rate > D("0.05")
 
     # A lease on its way out is unwanted until its machine is gone.
     await world.fault("destroy", "http_500", times=None)

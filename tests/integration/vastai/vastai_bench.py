@@ -73,7 +73,7 @@ class Bench:
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,
             "capacity_type": CapacityType.SPOT,
-            "rate": offer.floor + Decimal("0.01"),
+            "bid": offer.floor + Decimal("0.01"),
             "image": "some/image:1",
             "disk_gb": Decimal(40),
             "env": {"A": "b"},

@@ -83,7 +83,7 @@ def a_request(market: str) -> CreateRequest:
         offer_id=MARKETS[market][2],
         machine_id="1",
         capacity_type=CapacityType.ON_DEMAND,
-        rate=Decimal("0.4"),
+        bid=Decimal("0.4"),
         image="some/image:1",
         disk_gb=Decimal(20),
         env={},

@@ -34,7 +34,7 @@ NOW = START + timedelta(days=3)
 async def store() -> MemoryStore:
     """Ten hours of four RTX 4090 for $3, and one of an H100 whose price on demand nobody knows."""
     rate = {"rate": Decimal("0.30"), "storage_rate": Decimal(0)}
-    many = a_lease(state=LeaseState.GONE, num_gpus=4, on_demand_rate=Decimal("1.60"), instance_id="1")
+    many = a_lease(state=LeaseState.GONE, num_gpus=4, on_demand_price=Decimal("1.60"), instance_id="1")
     many = many.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + 10 * HOUR)
     one = a_lease("lease-2", None, gpu="H100 SXM", state=LeaseState.GONE, label="x", instance_id="2")
     one = one.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
@@ -86,7 +86,7 @@ async def test_prices_are_per_gpu_in_steps() -> None:
         await work.add_prices(
             [
                 seen,
-                replace(seen, machine_id="m2", num_gpus=1, floor=Decimal("0.30"), on_demand_rate=None),
+                replace(seen, machine_id="m2", num_gpus=1, floor=Decimal("0.30"), on_demand_price=None),
                 replace(seen, observed_at=NOW - HOUR, floor=None),
                 replace(
                     seen,

@@ -76,7 +76,7 @@ def test_a_probability_is_one(daemon: Daemon, capsys: Capture, file: str, share:
 OPTION = {
     "option": "wait",
     "cost": "0.4800",
-    "rate": None,
+    "bid": None,
     "provider": None,
     "machine_id": None,
     "refused": None,
@@ -85,12 +85,12 @@ OPTION = {
 OPTIONS = [
     OPTION | {"refused": "deadline"},
     OPTION
-    | {"option": "spot", "cost": "0.3912", "rate": "0.311", "provider": "vastai", "machine_id": "4711", "chosen": 1},
+    | {"option": "spot", "cost": "0.3912", "bid": "0.311", "provider": "vastai", "machine_id": "4711", "chosen": 1},
     OPTION
     | {
         "option": "on_demand",
         "cost": None,
-        "rate": "0.52",
+        "bid": "0.52",
         "provider": "vastai",
         "machine_id": "9",
         "refused": "budget",

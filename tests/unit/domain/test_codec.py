@@ -122,7 +122,7 @@ def test_a_scene_with_tables_for_bids_comes_back() -> None:
     auction = AuctionShape(
         floors,
         longest_work_s=3600.0,
-        on_demand_rate=1.0,
+        on_demand_price=1.0,
         storage_rate=0.1,
         ceiling=0.9,
         bills_at_bid=True,

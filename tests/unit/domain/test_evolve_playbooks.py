@@ -98,13 +98,13 @@ def test_outbid_raised_and_resumed() -> None:
     assert lease_of(job).paused_at == at(60), "the pause began when it was first seen"
     job = play(job, e.BidIntended(lease.id, D("0.360"), at(91)), e.BidChanged(lease.id, D("0.360"), at(92)))
     assert (lease_of(job).rebids, lease_of(job).bid_changed_at) == (1, at(92))
-    job = play(job, seen(lease, PROVISIONING, at(100), rate=D("0.360")))
+    job = play(job, seen(lease, PROVISIONING, at(100), bid=D("0.360")))
     assert (lease_of(job).state, lease_of(job).rebids) == (LeaseState.ACTIVE, 1)
     assert job.status is JobStatus.STARTING
-    job = play(job, seen(lease, RUNNING, at(120), rate=D("0.360")))
+    job = play(job, seen(lease, RUNNING, at(120), bid=D("0.360")))
     resumed = lease_of(job)
     assert (resumed.state, resumed.paused_at, resumed.pause_cause) == (LeaseState.ACTIVE, None, None)
-    assert (resumed.rate, resumed.rebids, resumed.running_since) == (D("0.360"), 0, at(120))
+    assert (resumed.bid, resumed.rebids, resumed.running_since) == (D("0.360"), 0, at(120))
 
 
 def test_a_machine_that_wakes_up_by_itself_works_again() -> None:

@@ -150,7 +150,7 @@ def test_what_is_set_aside_follows_what_the_lease_commits_to() -> None:
     books, posted = LeaseBooks(), list[LedgerEntry]()
     intent = an_intent(reserved=D("0.50"))
     live = a_lease()
-    raised, gone = replace(live, rate=D("0.6")), replace(live, state=LeaseState.GONE)
+    raised, gone = replace(live, bid=D("0.6")), replace(live, state=LeaseState.GONE)
     for lease in (intent, intent, live, live, raised, live, gone, gone):
         entry = reserve_change(lease, books, Params(), at(len(posted)))
         if entry is not None:

@@ -25,8 +25,8 @@ from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_
 
 P = Params()
 MODEL = PhaseModel((True, False), ((0.95, 0.05), (0.3, 0.7)), 600.0)
-SPOT = an_offer("spare", floor=D("0.2"), on_demand_rate=None)
-DEDICATED = an_offer("dedicated", floor=None, on_demand_rate=D(1))
+SPOT = an_offer("spare", floor=D("0.2"), on_demand_price=None)
+DEDICATED = an_offer("dedicated", floor=None, on_demand_price=D(1))
 ON, OFF = a_market(SPOT, DEDICATED), a_market(DEDICATED)
 
 

@@ -48,8 +48,8 @@ P = Params(
 PHASES = PhaseModel((True, False), ((0.98, 0.02), (0.5, 0.5)), STEP_S)
 """Off, it comes back soon; on, it stays for hours: worth waiting for."""
 SHAPE = Shape(PHASES, longest_s=60 * STEP_S, most_slack_s=60 * STEP_S, restart_s=STEP_S, spot_ratio=0.2)
-ON_DEMAND = an_offer("dedicated", floor=None, on_demand_rate=D(1), storage_price=D(0))
-SPOT = an_offer("spare", floor=D("0.2"), on_demand_rate=None, storage_price=D(0))
+ON_DEMAND = an_offer("dedicated", floor=None, on_demand_price=D(1), storage_price=D(0))
+SPOT = an_offer("spare", floor=D("0.2"), on_demand_price=None, storage_price=D(0))
 
 
 def market(*, is_on: bool, shape: Shape | None = SHAPE) -> Market:
@@ -71,7 +71,7 @@ def job_due(steps: float, *leases: Lease, work: float = WORK, **changes: Any) ->
 def on_spot(**changes: Any) -> Lease:
     """At work on spot for long."""
     since = START - timedelta(hours=5)
-    values: dict[str, Any] = {"rate": D("0.2"), "storage_rate": D(0), "on_demand_rate": D(1), "running_since": since}
+    values: dict[str, Any] = {"bid": D("0.2"), "storage_rate": D(0), "on_demand_price": D(1), "running_since": since}
     return a_lease(**(values | {"acquired_at": since, "intended_at": since} | changes))
 
 
@@ -82,7 +82,7 @@ def loading_on_spot(steps_ago: float) -> Lease:
 
 
 def on_demand(**changes: Any) -> Lease:
-    return on_spot(capacity_type=CapacityType.ON_DEMAND, rate=D(1), **changes)
+    return on_spot(capacity_type=CapacityType.ON_DEMAND, bid=D(1), **changes)
 
 
 def decision(job: Job, market: Market) -> Decision:

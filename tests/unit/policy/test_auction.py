@@ -38,7 +38,7 @@ def shape() -> AuctionShape:
     return AuctionShape(
         outlook,
         longest_work_s=WORK_S,
-        on_demand_rate=ON_DEMAND,
+        on_demand_price=ON_DEMAND,
         storage_rate=0.01,
         ceiling=0.9 * ON_DEMAND,
         bills_at_bid=True,
@@ -54,9 +54,9 @@ def priced(shape: AuctionShape, left_steps: float, work_steps: float, *spots: Sp
     return quotes(auction_tables(shape), standing_now, spots or (Spot("a", 0.2), Spot("b", 0.2)))
 
 
-def seen_in_part(shape: AuctionShape, on_demand_rate: float = 0.4) -> AuctionShape:
+def seen_in_part(shape: AuctionShape, on_demand_price: float = 0.4) -> AuctionShape:
     """A market that does not show the floors of machines that run."""
-    return replace(shape, on_demand_rate=on_demand_rate, ceiling=0.9 * on_demand_rate, shows_running=False)
+    return replace(shape, on_demand_price=on_demand_price, ceiling=0.9 * on_demand_price, shows_running=False)
 
 
 def least(quoted: Quotes) -> float:
@@ -286,6 +286,6 @@ def test_scarce_slack_counts_for_less_where_a_market_is_seen_in_part(
     of_slack = discounts(seen_in_part(shape))
     assert of_slack[1] == 0, "on-demand capacity is forced: there is nothing to be mistaken about"
     assert 0.02 > of_slack[14] > 2 * of_slack[40] > 0
-    dear = discounts(seen_in_part(shape, on_demand_rate=1.6))
+    dear = discounts(seen_in_part(shape, on_demand_price=1.6))
     assert 0 < dear[14] < of_slack[14] / 2
     assert set(discounts(shape).values()) == {0.0}

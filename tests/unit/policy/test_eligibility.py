@@ -59,7 +59,7 @@ def test_machines_that_this_job_holds_or_avoids_are_left_out() -> None:
 
 
 def test_of_a_pool_there_are_other_machines_and_other_capacity() -> None:
-    pool = an_offer("RTX 4090/COMMUNITY", floor=D("0.300"), on_demand_rate=D("0.600"))
+    pool = an_offer("RTX 4090/COMMUNITY", floor=D("0.300"), on_demand_price=D("0.600"))
     market, params = a_market(pool, is_pooled=True), Params()
 
     def to_be_had(*leases: Lease) -> list[CapacityType]:

@@ -77,7 +77,7 @@ def test_a_machine_that_loads_still_has_its_start_to_serve(steps_ago: float, pen
 
 
 def test_prices_scale_with_on_demand() -> None:
-    twice = an_offer("dedicated", floor=None, on_demand_rate=D(2), storage_price=D(0))
+    twice = an_offer("dedicated", floor=None, on_demand_price=D(2), storage_price=D(0))
     found = priced(job_due(DUE), replace(market(is_on=True), offers=(replace(SPOT, floor=D("0.4")), twice)))
     assert cost(found.idle) == pytest.approx(2 * hours(value.NOTHING, DUE, SLACK, is_on=True))
     assert cost(found.spot) == pytest.approx(2 * hours(value.SPOT, DUE, SLACK - 1, is_on=True))
@@ -86,7 +86,7 @@ def test_prices_scale_with_on_demand() -> None:
 
 @pytest.mark.parametrize(("rate", "premium"), [("0.2", 0.0), ("0.3", 0.1), ("0.15", -0.05)])
 def test_a_machine_dearer_than_the_best_offer_costs_its_premium_for_all_the_work(rate: str, premium: float) -> None:
-    found = priced(job_due(DUE, on_spot(rate=D(rate))), market(is_on=True))
+    found = priced(job_due(DUE, on_spot(bid=D(rate))), market(is_on=True))
     assert cost(found.idle) == pytest.approx(hours(value.SPOT, DUE, SLACK, is_on=True) + premium * 4)
 
 
@@ -96,11 +96,11 @@ def test_the_premium_is_paid_until_the_machine_is_lost() -> None:
     table = value.cost_to_go(shape)
     weights = table.clusters.weights(seen.outlook.belief, is_on=True)
     expected = table.hours(value.SPOT, DUE * 600, SLACK * 600, weights) + 0.3 * 2
-    assert cost(priced(job_due(DUE, on_spot(rate=D("0.5"))), seen).idle) == pytest.approx(expected)
+    assert cost(priced(job_due(DUE, on_spot(bid=D("0.5"))), seen).idle) == pytest.approx(expected)
 
 
 def test_with_nothing_to_compare_there_is_no_premium() -> None:
-    found = priced(job_due(DUE, on_spot(rate=D("0.5"))), market(is_on=False))
+    found = priced(job_due(DUE, on_spot(bid=D("0.5"))), market(is_on=False))
     assert cost(found.idle) == pytest.approx(hours(value.SPOT, DUE, SLACK, is_on=True))
 
 
@@ -213,8 +213,8 @@ def test_the_notes_hold_what_each_way_would_have_cost() -> None:
         assert float(told[way.name]["cost"]) == pytest.approx(cost(way), abs=5e-5)
         assert told[way.name]["refused"] == (way.refused or None)
     assert [told[name]["chosen"] for name in ("wait", "spot", "on_demand")] == [0, 0, 1]
-    assert (told["spot"]["rate"], told["spot"]["machine_id"]) == (D("0.2"), "spare")
-    assert (told["on_demand"]["rate"], told["on_demand"]["machine_id"]) == (D(1), "dedicated")
+    assert (told["spot"]["bid"], told["spot"]["machine_id"]) == (D("0.2"), "spare")
+    assert (told["on_demand"]["bid"], told["on_demand"]["machine_id"]) == (D(1), "dedicated")
     assert told["wait"]["machine_id"] is None
 
 

@@ -18,8 +18,8 @@ from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
 P = Params(preemptions_per_hour=0.25)
-SPOT = an_offer("spare", floor=D("0.200"), on_demand_rate=None, storage_price=D(0), download_mbps=D(800))
-DEDICATED = an_offer("dedicated", floor=None, on_demand_rate=D(1), storage_price=D(0), download_mbps=D(800))
+SPOT = an_offer("spare", floor=D("0.200"), on_demand_price=None, storage_price=D(0), download_mbps=D(800))
+DEDICATED = an_offer("dedicated", floor=None, on_demand_price=D(1), storage_price=D(0), download_mbps=D(800))
 BOTH = (SPOT, DEDICATED)
 
 
