@@ -35,9 +35,10 @@ from tests.previous import (
 )
 
 RENAMED: dict[str, tuple[str, ...]] = {
-    "rate": ("bid", "billed_rate"),
+    "rate": ("bid", "billed_rate", "burn"),
     "on_demand_rate": ("on_demand_price",),
     "way": ("option",),
+    "standing": ("status", "current_bid"),
 }
 """Words of the version before, as keys or values, and what this version may say in their place."""
 RENAMED_BY = "0006"
