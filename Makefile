@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test lint check sim bench lock clean
+.PHONY: help demo test lint check sim bench previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,10 +28,13 @@ SEEDS      ?= 300
 SEED_START ?= 1
 
 sim: $(READY)    ## run the whole in virtual time with faults and kills: SEEDS=300 SEED_START=1 ARGS="--results FILE"
-	$(BIN)/python -m autopilot.simulation --seeds $(SEEDS) --seed-start $(SEED_START) $(ARGS)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed-start $(SEED_START) $(ARGS)
 
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py
+
+previous: $(READY)    ## keep REVISION as the version before, which the takeover test upgrades from
+	$(BIN)/python -m tests.previous $(REVISION)
 
 COMPILE := uv pip compile -q pyproject.toml --universal -p 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"

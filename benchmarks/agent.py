@@ -23,9 +23,9 @@ from typing import Any
 from figures import Figure
 
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
-from autopilot.ports.checkpoints import keep_verified, verified_manifest
-from autopilot.ports.mailbox import Heartbeat, Work, verified_key
-from autopilot.ports.orders import CheckpointRef, build_orders
+from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
+from autopilot.mailbox.formats import Heartbeat, Work, verified_key
+from autopilot.mailbox.orders import CheckpointRef, build_orders
 
 MACHINE = Path(__file__).with_name("agent_machine.py")
 FILES, FILE_BYTES = 8, 64 << 20

@@ -17,13 +17,13 @@ from figures import Figure
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_file import parse_job
 from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine, EngineConfig
+from autopilot.ids import UlidIds
+from autopilot.mailbox.formats import Heartbeat, heartbeat_key
 from autopilot.policy.guard import Limits
-from autopilot.policy.params import Params
 from autopilot.ports.clock import Clock
-from autopilot.ports.ids import UlidIds
-from autopilot.ports.mailbox import Heartbeat, heartbeat_key
 from autopilot.ports.provider import Provider
 from autopilot.ports.store import Store, UnitOfWork
 from autopilot.providers import registry
@@ -131,8 +131,8 @@ class Bench:
             if all(job.status is JobStatus.RUNNING for job in await self.open_jobs()):
                 return
             await self.clock.sleep(15)
-        standing = Counter(f"{job.status}: {job.reason}" for job in await self.open_jobs())
-        raise RuntimeError(f"the jobs do not come to run: {standing}")
+        by_status = Counter(f"{job.status}: {job.reason}" for job in await self.open_jobs())
+        raise RuntimeError(f"the jobs do not come to run: {by_status}")
 
     async def _submit(self, job_id: str, number: int) -> None:
         now = self.clock.now()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from figures import Figure
 
-from autopilot.cli.demo.theatre import Theatre
+from autopilot.lab.demo.theatre import Theatre
 
 REPEATS = 15
 TICK_S = 2.0

@@ -18,9 +18,9 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from autopilot.providers.vastai.adapter import VastaiProvider
 
 REPEATS = 50
@@ -48,7 +48,7 @@ def _market() -> Market:
             num_gpus=1,
             vram_gb=Decimal(24),
             floor=spec.floor,
-            on_demand_rate=spec.on_demand,
+            on_demand_price=spec.on_demand,
             storage_price=spec.storage_cost,
             upload_price=spec.inet_up_cost,
             download_price=spec.inet_down_cost,
@@ -84,9 +84,9 @@ def _running_job() -> Job:
         gpu="RTX 4090",
         num_gpus=1,
         disk_gb=Decimal(20),
-        rate=Decimal("0.25"),
+        bid=Decimal("0.25"),
         storage_rate=Decimal("0.004"),
-        on_demand_rate=Decimal("0.42"),
+        on_demand_price=Decimal("0.42"),
         reserved=Decimal("0.1"),
         intended_at=began,
         not_after=NOW + timedelta(days=2),
@@ -101,7 +101,7 @@ def _running_job() -> Job:
         capacity_type=CapacityType.SPOT,
         status=InstanceStatus.RUNNING,
         intended_running=True,
-        rate=Decimal("0.25"),
+        bid=Decimal("0.25"),
         storage_rate=Decimal("0.004"),
         gpu="RTX 4090",
         num_gpus=1,

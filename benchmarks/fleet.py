@@ -20,10 +20,10 @@ from decimal import Decimal
 from pathlib import Path
 from random import Random
 
-from autopilot.ports.clock import ScaledClock
-from autopilot.sandbox.catalogue import default_catalogue
-from autopilot.sandbox.market.machines import MachineSpec
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.clock import ScaledClock
+from autopilot.lab.sandbox.catalogue import default_catalogue
+from autopilot.lab.sandbox.market.machines import MachineSpec
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 
 MACHINES = 500
 SPEED = 30.0

@@ -98,27 +98,27 @@ async def _post_as_a_tick(store: object, number: int) -> float:
 
 
 def _leases() -> Iterator[Lease]:
-    luck = random.Random(1)  # noqa: S311
+    rng = random.Random(1)  # noqa: S311
     for number in range(LEASES):
-        start = BEGIN + timedelta(minutes=luck.randrange(28 * 24 * 60))
-        rate, storage = Decimal(luck.randrange(200, 900)) / 1000, Decimal("0.003")
+        start = BEGIN + timedelta(minutes=rng.randrange(28 * 24 * 60))
+        rate, storage = Decimal(rng.randrange(200, 900)) / 1000, Decimal("0.003")
         lease = Lease(
             id=f"lease-{number:05}",
             job_id=f"job-{number % JOBS:05}",
             slot=Slot.MAIN,
             state=LeaseState.GONE,
-            provider=luck.choice(("vastai", "runpod")),
+            provider=rng.choice(("vastai", "runpod")),
             label=f"ap1.bench.{number}",
             capacity_type=CapacityType.SPOT,
             offer_id="o",
             machine_id=f"m{number % 300}",
             host_id="h",
-            gpu=luck.choice(GPUS),
+            gpu=rng.choice(GPUS),
             num_gpus=1,
             disk_gb=Decimal(40),
-            rate=rate,
+            bid=rate,
             storage_rate=storage,
-            on_demand_rate=rate * 2,
+            on_demand_price=rate * 2,
             reserved=Decimal(1),
             intended_at=start,
             not_after=start + timedelta(days=2),

@@ -92,7 +92,7 @@ async def _one_answer(under_test: Bench, control: _Control, lists: _ListWatch, j
     lease = job.main
     assert lease is not None, "a running job has a lease"
     assert lease.instance_id is not None, "a running lease has an instance"
-    bid = (lease.rate * RIVAL).quantize(Decimal("0.0001"))
+    bid = (lease.bid * RIVAL).quantize(Decimal("0.0001"))
     await control.call("POST", "rival", instance_id=int(lease.instance_id), bid=str(bid))
     before = await control.bid_arrivals(lease.instance_id)
     for _ in range(10):

@@ -18,12 +18,12 @@ from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events
 from autopilot.engine.observe import Reading
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
 
 D = Decimal
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
@@ -48,7 +48,7 @@ def a_spec(**changes: Any) -> JobSpec:
 
 
 def a_job(*leases: Lease, spec: JobSpec | None = None, **changes: Any) -> Job:
-    """A job with these leases, in the standing that they imply unless ``status`` is given."""
+    """A job with these leases, in the status that they imply unless ``status`` is given."""
     values: dict[str, Any] = {
         "status": JobStatus.PENDING,
         "reason": Reason.SUBMITTED,
@@ -74,9 +74,9 @@ def an_intent(id: str = "lease-1", **changes: Any) -> Lease:
         "gpu": "RTX 4090",
         "num_gpus": 1,
         "disk_gb": D(20),
-        "rate": D("0.300"),
+        "bid": D("0.300"),
         "storage_rate": D("0.004"),
-        "on_demand_rate": D("0.600"),
+        "on_demand_price": D("0.600"),
         "reserved": D("0.15"),
         "intended_at": START,
         "not_after": START + timedelta(hours=72),
@@ -102,7 +102,7 @@ def a_lease(id: str = "lease-1", **changes: Any) -> Lease:
     }
     lease = an_intent(id, **(values | changes))
     running = lease.status if lease.is_wanted else InstanceStatus.STOPPED
-    return lease if lease.spans or lease.is_over else lease.billed_as(running, lease.rate, lease.storage_rate, START)
+    return lease if lease.spans or lease.is_over else lease.billed_as(running, lease.bid, lease.storage_rate, START)
 
 
 def a_paused_lease(id: str = "lease-1", **changes: Any) -> Lease:
@@ -134,7 +134,7 @@ def an_instance(lease: Lease | None = None, **changes: Any) -> Instance:
         "capacity_type": lease.capacity_type,
         "status": InstanceStatus.RUNNING,
         "intended_running": True,
-        "rate": lease.rate,
+        "bid": lease.bid,
         "storage_rate": lease.storage_rate,
         "gpu": lease.gpu,
         "num_gpus": lease.num_gpus,
@@ -188,7 +188,7 @@ def an_offer(machine_id: str = "machine-a", **changes: Any) -> Offer:
         "num_gpus": 1,
         "vram_gb": D(24),
         "floor": D("0.200"),
-        "on_demand_rate": D("0.600"),
+        "on_demand_price": D("0.600"),
         "storage_price": D("0.15"),
         "upload_price": D(0),
         "download_price": D(0),
@@ -213,7 +213,7 @@ def capabilities(**changes: bool) -> Capabilities:
         "bid_is_per_gpu": False,
         "reports_floor": True,
         "delivers_sigterm": False,
-        "pays_bid": True,
+        "bills_at_bid": True,
     }
     return Capabilities(**(values | changes))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import IO
 
 from autopilot.agent.shipped.chunks import PartWriter, read_index
+from autopilot.agent.shipped.compress import MOST_BYTES, copy_decompressed
 from autopilot.agent.shipped.download import MAX_INDEX_BYTES
-from autopilot.agent.shipped.squeeze import MOST_BYTES, copy_unsqueezed
 from autopilot.agent.shipped.tree import Corrupt, checked, finish, lay_out
-from autopilot.ports.mailbox import Part
+from autopilot.mailbox.formats import Part
 
 _BLOCK_BYTES = 1 << 20
 
@@ -35,7 +35,7 @@ def unpack(parts: Sequence[Part], open_part: Callable[[int], IO[bytes]], directo
         writer = PartWriter(str(directory), entries, slices[i])
         with open_part(i + 1) as source:
             if part.content_sha256 is not None:
-                copy_unsqueezed(source.read(MOST_BYTES), writer)
+                copy_decompressed(source.read(MOST_BYTES), writer)
             while block := source.read(_BLOCK_BYTES):
                 writer.write(block)
         if (writer.size, writer.sha256.hexdigest()) != contents[i]:

@@ -11,11 +11,11 @@ from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, accrued, show
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.time import split_by_day
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.cost import Candidate
 from autopilot.policy.guard import Limits
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.cost import Candidate
 
 LOOKED_AHEAD = timedelta(days=62)
 """For a job without a deadline: the end of this month and all of the next."""
@@ -42,7 +42,7 @@ class Paid:
 
 def account_notes(
     job: Job,
-    found: list[Candidate],
+    candidates: list[Candidate],
     market: Market,
     account: Account,
     expected: Decimal | None,
@@ -50,12 +50,12 @@ def account_notes(
     params: Params,
 ) -> list[str]:
     """``found``: the ways to rent, cheapest to the end first. ``expected``: the cost to the end, where it is known."""
-    if not found:
+    if not candidates:
         return []
     return [
-        *_over_rate(job, found, account.limits),
-        *_short_of_credit(job, found, market, params),
-        *_over_caps(job, found, account, expected, now, params),
+        *_over_rate(job, candidates, account.limits),
+        *_short_of_credit(job, candidates, market, params),
+        *_over_caps(job, candidates, account, expected, now, params),
     ]
 
 
@@ -81,17 +81,17 @@ def paid_until(until: datetime, burn: Decimal, expected: Decimal, account: Accou
     return Paid(paid, day_held, month_held)
 
 
-def _over_rate(job: Job, found: list[Candidate], limits: Limits) -> list[str]:
+def _over_rate(job: Job, candidates: list[Candidate], limits: Limits) -> list[str]:
     if limits.max_hourly is None:
         return []
     limit = f"the account's limit of {show(limits.max_hourly)}/h"
-    lowest = _lowest_rate(job, found)
+    lowest = _lowest_rate(job, candidates)
     if lowest > limits.max_hourly:
         return [
-            f"nothing can be rented: the cheapest way costs {show(lowest, 3)}/h, disk included, and {limit} is lower;"
-            " raise [limits] max_hourly, or ask for less in [resources]"
+            f"nothing can be rented: the cheapest offer costs {show(lowest, 3)}/h, disk included,"
+            f" and {limit} is lower; raise [limits] max_hourly, or ask for less in [resources]"
         ]
-    on_demand = [way for way in found if way.capacity_type is CapacityType.ON_DEMAND]
+    on_demand = [candidate for candidate in candidates if candidate.capacity_type is CapacityType.ON_DEMAND]
     may_fall_back = job.spec.deadline is not None and job.spec.fall_back and job.spec.spot_policy is SpotPolicy.AUTO
     if on_demand and may_fall_back and (lowest := _lowest_rate(job, on_demand)) > limits.max_hourly:
         return [
@@ -101,11 +101,11 @@ def _over_rate(job: Job, found: list[Candidate], limits: Limits) -> list[str]:
     return []
 
 
-def _short_of_credit(job: Job, found: list[Candidate], market: Market, params: Params) -> list[str]:
+def _short_of_credit(job: Job, candidates: list[Candidate], market: Market, params: Params) -> list[str]:
     notes: list[str] = []
-    for name in sorted({way.offer.provider for way in found}):
+    for name in sorted({candidate.offer.provider for candidate in candidates}):
         credit = market.providers[name].credit
-        needed = min(_reserve(job, way, params) for way in found if way.offer.provider == name)
+        needed = min(_reserve(job, candidate, params) for candidate in candidates if candidate.offer.provider == name)
         if credit is not None and credit < needed:
             notes.append(
                 f"{name} can rent nothing to this job: a start sets {show(needed)} aside, and the account there has"
@@ -115,17 +115,17 @@ def _short_of_credit(job: Job, found: list[Candidate], market: Market, params: P
 
 
 def _over_caps(
-    job: Job, found: list[Candidate], account: Account, expected: Decimal | None, now: datetime, params: Params
+    job: Job, candidates: list[Candidate], account: Account, expected: Decimal | None, now: datetime, params: Params
 ) -> list[str]:
     limits, left = account.limits, account.left
-    needed = min(_reserve(job, way, params) for way in found)
+    needed = min(_reserve(job, candidate, params) for candidate in candidates)
     for name, cap in (("day", limits.day), ("month", limits.month)):
         if cap is not None and cap < needed:
             return [
                 f"nothing can be rented: a start sets {show(needed)} aside, more than the account's limit of"
                 f" {show(cap)} a {name}; raise [limits] {name}"
             ]
-    burn = found[0].price + found[0].offer.storage_rate(job.spec.disk_gb)
+    burn = candidates[0].expected_rate + candidates[0].offer.storage_rate(job.spec.disk_gb)
     until = job.spec.deadline or now + (LEAST_LENGTH if expected is None else LOOKED_AHEAD)
     if burn <= ZERO or until <= now:
         return []
@@ -164,10 +164,10 @@ def _day_note(cap: Decimal, left: Decimal | None, burn: Decimal) -> str:
     )
 
 
-def _lowest_rate(job: Job, ways: Iterable[Candidate]) -> Decimal:
-    return min(way.rate + way.offer.storage_rate(job.spec.disk_gb) for way in ways)
+def _lowest_rate(job: Job, candidates: Iterable[Candidate]) -> Decimal:
+    return min(candidate.bid + candidate.offer.storage_rate(job.spec.disk_gb) for candidate in candidates)
 
 
-def _reserve(job: Job, way: Candidate, params: Params) -> Decimal:
-    storage, traffic = way.offer.storage_rate(job.spec.disk_gb), traffic_cost(way.offer, job, params)
-    return create_reserve(way.rate, storage, params, traffic)
+def _reserve(job: Job, candidate: Candidate, params: Params) -> Decimal:
+    storage, traffic = candidate.offer.storage_rate(job.spec.disk_gb), traffic_cost(candidate.offer, job, params)
+    return create_reserve(candidate.bid, storage, params, traffic)

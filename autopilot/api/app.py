@@ -29,10 +29,10 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine
-from autopilot.policy.forecast import LEAST_PROBABILITY
 from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, StoreUnavailable
+from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 log = structlog.get_logger(__name__)
 

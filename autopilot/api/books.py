@@ -81,7 +81,7 @@ async def _life(uow: UnitOfWork, lease: Lease, now: datetime) -> render.Json:
         "spans": [
             {
                 "status": span.status,
-                "rate": render.plain(span.rate),
+                "billed_rate": render.plain(span.billed_rate),
                 "storage_rate": render.plain(span.storage_rate),
                 "started_at": render.plain(span.started_at),
                 "ended_at": render.plain(span.ended_at),

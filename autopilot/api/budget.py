@@ -12,12 +12,12 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import LeaseBooks
 from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
 from autopilot.policy.budget import commitment, unseen
 from autopilot.policy.guard import Exposure, Limits, allowance
-from autopilot.policy.params import Params
 from autopilot.ports.store import Store, Totals
 
 LONGEST = timedelta(days=3650)
@@ -50,8 +50,8 @@ async def _read(
     """Open jobs; the leases of theirs and of none; what each of these costs beyond what is posted; what is posted."""
     async with store.snapshot() as uow:
         jobs = await uow.open_jobs()
-        strays = await uow.stray_leases()
-        leases = [*(lease for job in jobs for lease in job.leases), *strays]
+        orphans = await uow.orphan_leases()
+        leases = [*(lease for job in jobs for lease in job.leases), *orphans]
         books = await uow.books_of([lease.id for lease in leases])
         totals = await uow.totals(now.astimezone(UTC).date())
     return jobs, leases, {lease.id: _beyond_posted(lease, books[lease.id], now, params) for lease in leases}, totals
@@ -60,7 +60,7 @@ async def _read(
 def burning(leases: Iterable[Lease]) -> Decimal:
     """$/h that is being billed now, as the market last said."""
     open_spans = (lease.spans[-1] for lease in leases if lease.spans and lease.spans[-1].ended_at is None)
-    return sum((span.rate + span.storage_rate for span in open_spans), ZERO)
+    return sum((span.billed_rate + span.storage_rate for span in open_spans), ZERO)
 
 
 def lasts(left: Decimal | None, rate: Decimal) -> timedelta | None:

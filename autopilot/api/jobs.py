@@ -19,16 +19,16 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.spend import COLUMNS, report
 from autopilot.engine.accrue import accruals
-from autopilot.engine.chronicle import Chronicle
 from autopilot.engine.engine import Engine
-from autopilot.policy.forecast import LEAST_PROBABILITY
+from autopilot.engine.event_log import EventLog
+from autopilot.mailbox.checkpoints import kept_outputs
+from autopilot.mailbox.formats import log_key, parse_log_key
+from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
-from autopilot.ports.checkpoints import kept_outputs
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
-from autopilot.ports.mailbox import log_key, parse_log_key
-from autopilot.ports.orders import URL_VALID_FOR
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
+from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 ParseJob = Callable[[str, str, datetime], JobSpec]
 """(text, source, now) → spec; raises ``UserError``."""
@@ -202,11 +202,11 @@ class Jobs:
             if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
                 hint = "only a parked job can be resumed"
                 raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
-            chronicle = Chronicle(job)
-            chronicle.apply(e.StatusSet(status, reason, self._clock.now()))
-            await uow.save(chronicle.job)
-            await uow.add_events(chronicle.records)
-            answer = await self._render(uow, chronicle.job)
+            event_log = EventLog(job)
+            event_log.apply(e.StatusSet(status, reason, self._clock.now()))
+            await uow.save(event_log.job)
+            await uow.add_events(event_log.records)
+            answer = await self._render(uow, event_log.job)
         self._wake()
         return answer
 

@@ -14,12 +14,12 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.cost import Candidate, best, candidates
-from autopilot.policy.deadline import Verdict, pressure
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.forecast import LEAST_PROBABILITY
-from autopilot.policy.params import Params
+from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
+from autopilot.pricing.pressure import Verdict, measure_pressure
+from autopilot.pricing.rule.cost import Candidate, best, price_candidates
 
 ROWS = 8
 SHOWN = Decimal("0.0001")
@@ -43,18 +43,18 @@ def plan(
     does not fit before the deadline, and ``OverBudget`` for a budget with which the job could not even start: less than
     one hour on the cheapest offer, or less than a safe start and stop there.
     """
-    found = candidates(job, market, eligible(job, market, now, params), params)
-    choice = best(found)
-    on_demand = best(found, CapacityType.ON_DEMAND)
+    candidates = price_candidates(job, market, eligible(job, market, now, params), params)
+    choice = best(candidates)
+    on_demand = best(candidates, CapacityType.ON_DEMAND)
     if choice is not None and job.spec.budget is not None:
-        _check_budget(job, min(found, key=lambda c: c.rate), job.spec.budget, params)
-    if pressure(job, now, params).verdict is Verdict.WILL_MISS:
+        _check_budget(job, min(candidates, key=lambda c: c.bid), job.spec.budget, params)
+    if measure_pressure(job, now, params).verdict is Verdict.WILL_MISS:
         raise Unlikely(
             "the work does not fit before the deadline, not even on demand from now on",
             hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
         )
-    likely = prospects(job, found, market, now, params, least_probability)
-    notes = [f"{len(found)} ways to rent, from {len(market.offers)} offers that the markets showed", *likely.notes]
+    likely = prospects(job, candidates, market, now, params, least_probability)
+    notes = [f"{len(candidates)} ways to rent, from {len(market.offers)} offers that the markets showed", *likely.notes]
     if choice is None:
         notes.append("nothing fits at the moment: the job would wait")
     expected = choice.cost if choice else None
@@ -62,9 +62,9 @@ def plan(
         expected = _dollars(likely.forecast.mean)
     if account is not None:
         known = expected if job.remaining_work is not None else None  # else it is only the cost of a guessed length
-        notes += account_notes(job, found, market, account, known, now, params)
+        notes += account_notes(job, candidates, market, account, known, now, params)
     return {
-        "offers": [_row(c, job) for c in found[:ROWS]],
+        "offers": [_row(c, job) for c in candidates[:ROWS]],
         "expected_cost": render.plain(expected),
         "on_demand_cost": render.plain(on_demand.cost) if on_demand else None,
         **_list_price(job, choice),
@@ -80,15 +80,15 @@ def plan(
 
 
 def _forecast(job: Job, likely: Prospects) -> render.Json | None:
-    found = likely.forecast
-    if found is None:
+    candidates = likely.forecast
+    if candidates is None:
         return None
-    dollars = {name: render.plain(_dollars(getattr(found, name))) for name in ("mean", "p10", "p50", "p90")}
+    dollars = {name: render.plain(_dollars(getattr(candidates, name))) for name in ("mean", "p10", "p50", "p90")}
     return dollars | {
-        "on_time": None if job.spec.deadline is None else round(found.on_time, 3),
-        "finished": round(found.finished, 3),
-        "parked": round(found.parked, 3),
-        "preemptions": round(found.preemptions, 1),
+        "on_time": None if job.spec.deadline is None else round(candidates.on_time, 3),
+        "finished": round(candidates.finished, 3),
+        "parked": round(candidates.parked, 3),
+        "preemptions": round(candidates.preemptions, 1),
     }
 
 
@@ -116,12 +116,12 @@ def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]
     rows: list[tuple[Decimal, render.Json]] = []
     for offer in market.offers:
         row = render.offer(offer, job, job.spec.disk_gb)
-        way = best(candidates(job, market, (offer,), params)) if row["eligible"] else None
-        per_hour = (way.cost / hours).quantize(SHOWN) if way else None
+        candidate = best(price_candidates(job, market, (offer,), params)) if row["eligible"] else None
+        per_hour = (candidate.cost / hours).quantize(SHOWN) if candidate else None
         row |= {
-            "capacity_type": way.capacity_type if way else None,
-            "rate": render.plain(way.rate) if way else None,
-            "setup_s": render.plain(way.setup) if way else None,
+            "capacity_type": candidate.capacity_type if candidate else None,
+            "bid": render.plain(candidate.bid) if candidate else None,
+            "setup_s": render.plain(candidate.setup) if candidate else None,
             "cost_per_work_h": render.plain(per_hour),
         }
         rows.append((Decimal("Infinity") if per_hour is None else per_hour, row))
@@ -130,8 +130,8 @@ def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]
 
 def _check_budget(job: Job, cheapest: Candidate, budget: Decimal, params: Params) -> None:
     storage = cheapest.offer.storage_rate(job.spec.disk_gb)
-    hour = cheapest.rate + storage
-    reserve = create_reserve(cheapest.rate, storage, params, traffic_cost(cheapest.offer, job, params))
+    hour = cheapest.bid + storage
+    reserve = create_reserve(cheapest.bid, storage, params, traffic_cost(cheapest.offer, job, params))
     needed = max(hour, reserve)
     if budget < needed:
         raise OverBudget(
@@ -145,6 +145,6 @@ def _row(candidate: Candidate, job: Job) -> render.Json:
     row = render.offer(candidate.offer, job, job.spec.disk_gb)
     return row | {
         "capacity_type": candidate.capacity_type,
-        "rate": render.plain(candidate.rate),
+        "bid": render.plain(candidate.bid),
         "cost": render.plain(candidate.cost),
     }

@@ -11,8 +11,8 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import floor_nano
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.time import known_year, parse_duration
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import Store
 
 STEPS = 60
@@ -35,8 +35,8 @@ class _Step:
             self.floors.append((seen.floor / seen.num_gpus, seen.samples))
             self.lows.append((seen.floor if seen.floor_low is None else seen.floor_low) / seen.num_gpus)
             self.highs.append((seen.floor if seen.floor_high is None else seen.floor_high) / seen.num_gpus)
-        if seen.on_demand_rate is not None:
-            self.on_demand.append(seen.on_demand_rate / seen.num_gpus)
+        if seen.on_demand_price is not None:
+            self.on_demand.append(seen.on_demand_price / seen.num_gpus)
 
     def as_json(self, at: datetime) -> render.Json:
         samples = sum(weight for _, weight in self.floors)

@@ -12,16 +12,16 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Shape
+from autopilot.domain.params import Params
 from autopilot.domain.time import show_duration
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.cost import Candidate, best
-from autopilot.policy.deadline import Verdict, pressure
-from autopilot.policy.forecast import Forecast, forecast, refusal
-from autopilot.policy.hazard import hazard
-from autopilot.policy.params import Params
-from autopilot.policy.played_markets import Rule
-from autopilot.policy.prior import PHASES
-from autopilot.policy.shape import LONGEST_S, shape_of
+from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
+from autopilot.pricing.availability.played_markets import Rule
+from autopilot.pricing.availability.prior import PHASES
+from autopilot.pricing.availability.shape import LONGEST_S, shape_of
+from autopilot.pricing.hazard import hazard
+from autopilot.pricing.pressure import Verdict, measure_pressure
+from autopilot.pricing.rule.cost import Candidate, best
 
 FINE_FROM = 0.95
 """A job less likely than this to be done in time is tight, whatever its slack."""
@@ -58,7 +58,7 @@ class _Question:
     budget: float | None
     is_on: bool
     belief: tuple[float, ...]
-    work_error: float
+    estimate_error: float
     rule: Rule
 
     def answer(self) -> Forecast:
@@ -70,19 +70,19 @@ class _Question:
             budget=self.budget,
             is_on=self.is_on,
             belief=self.belief,
-            work_error=self.work_error,
+            estimate_error=self.estimate_error,
             spot_burn=self.spot_burn,
             rule=self.rule,
         )
 
 
 def prospects(
-    job: Job, found: list[Candidate], market: Market, now: datetime, params: Params, least_probability: float
+    job: Job, candidates: list[Candidate], market: Market, now: datetime, params: Params, least_probability: float
 ) -> Prospects:
     """``found``: the ways to rent, cheapest first. Takes a second or two: not on the event loop, please."""
-    verdict = pressure(job, now, params).verdict
-    notes = _unknowns(job, found, market)
-    asked = _question(job, found, market, now, params)
+    verdict = measure_pressure(job, now, params).verdict
+    notes = _unknowns(job, candidates, market)
+    asked = _question(job, candidates, market, now, params)
     if asked is None:
         return Prospects(None, verdict, notes=notes)
     likely = asked.answer()
@@ -101,13 +101,13 @@ def prospects(
     return Prospects(likely, Verdict.FINE if is_fine else Verdict.TIGHT, notes=notes)
 
 
-def _unknowns(job: Job, found: list[Candidate], market: Market) -> tuple[str, ...]:
+def _unknowns(job: Job, candidates: list[Candidate], market: Market) -> tuple[str, ...]:
     notes: list[str] = []
     if job.spec.work_estimate is None:
         notes.append("without [work] estimate nothing can be said of its whole cost, nor of when it is done")
     elif job.spec.deadline is None:
         notes.append("without a [deadline] nothing can be said of being in time")
-    if found and best(found, CapacityType.SPOT) is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND:
+    if candidates and best(candidates, CapacityType.SPOT) is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND:
         if _falls_back(job):
             notes.append(
                 "no spot that fits can be had now: planned on demand, as if none came before the deadline asks"
@@ -126,9 +126,9 @@ def _falls_back(job: Job) -> bool:
     return job.spec.deadline is not None and job.spec.fall_back
 
 
-def _question(job: Job, found: list[Candidate], market: Market, now: datetime, params: Params) -> _Question | None:
+def _question(job: Job, candidates: list[Candidate], market: Market, now: datetime, params: Params) -> _Question | None:
     """None where nothing that it would take fits, or nothing is known of the job's length."""
-    spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
+    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
     any_way = spot or on_demand
     if any_way is None or any_way.work is None:
         return None
@@ -138,7 +138,7 @@ def _question(job: Job, found: list[Candidate], market: Market, now: datetime, p
     work_s = any_way.work.total_seconds()
     on_demand_burn = _burn(job, on_demand or any_way)
     spot_burn = _burn(job, any_way)
-    shape = shape_of(job, found, market.outlook, now, PHASES, params)
+    shape = shape_of(job, candidates, market.outlook, now, PHASES, params)
     rule: Rule = "table"
     if shape is None:
         rule = "deadline" if on_demand and _falls_back(job) else "spot"
@@ -168,19 +168,19 @@ def _question(job: Job, found: list[Candidate], market: Market, now: datetime, p
         budget,
         is_on=spot is not None,
         belief=belief,
-        work_error=params.work_error,
+        estimate_error=params.estimate_error,
         rule=rule,
     )
 
 
 def _burn(job: Job, choice: Candidate) -> float:
-    return float(choice.price + choice.offer.storage_rate(job.spec.disk_gb))
+    return float(choice.expected_rate + choice.offer.storage_rate(job.spec.disk_gb))
 
 
 def _set_aside(job: Job, choice: Candidate, params: Params) -> Decimal:
     """What of a budget is never spent on work: stopping safely, and traffic."""
     storage, traffic = choice.offer.storage_rate(job.spec.disk_gb), traffic_cost(choice.offer, job, params)
-    return create_reserve(choice.rate, storage, params, traffic)
+    return create_reserve(choice.bid, storage, params, traffic)
 
 
 def _ways_out(job: Job, asked: _Question, unlimited: Forecast, least_probability: float) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, cost_by_day, time_running
 from autopilot.domain.money import ZERO, accrued
 from autopilot.domain.offer import Offer
-from autopilot.policy.deadline import pressure
+from autopilot.domain.params import Params
 from autopilot.policy.eligibility import why_not
-from autopilot.policy.params import Params
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+from autopilot.pricing.pressure import measure_pressure
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ def plain(value: object) -> Any:
 
 
 def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
-    force = pressure(state, now, params)
+    pressure = measure_pressure(state, now, params)
     judged = not state.status.is_final
     checkpoint = state.checkpoint
     return {
@@ -43,8 +43,8 @@ def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
         "submitted_at": plain(state.submitted_at),
         "finished_at": plain(state.finished_at),
         "deadline": plain(state.spec.deadline),
-        "slack_s": plain(force.slack) if judged else None,
-        "verdict": force.verdict if judged else None,
+        "slack_s": plain(pressure.slack) if judged else None,
+        "verdict": pressure.verdict if judged else None,
         "progress": plain(state.progress),
         "step": state.step,
         "work_done_s": plain(state.work_done),
@@ -79,10 +79,10 @@ def lease(held: Lease, now: datetime) -> Json:
         "gpu": held.gpu,
         "num_gpus": held.num_gpus,
         "capacity_type": held.capacity_type,
-        "rate": plain(held.rate),
+        "bid": plain(held.bid),
         "storage_rate": plain(held.storage_rate),
         "floor": None,
-        "on_demand_rate": plain(held.on_demand_rate),
+        "on_demand_price": plain(held.on_demand_price),
         "reason": held.reason,
         "pause_cause": held.pause_cause,
         "intended_at": plain(held.intended_at),
@@ -108,9 +108,9 @@ def on_demand_equivalent(leases: Iterable[Lease], now: datetime) -> Decimal | No
         running = time_running(held, now)
         if not running:
             continue
-        if held.on_demand_rate is None:
+        if held.on_demand_price is None:
             return None
-        total += accrued(held.on_demand_rate, running)
+        total += accrued(held.on_demand_price, running)
     return total
 
 
@@ -157,7 +157,7 @@ def offer(found: Offer, state: Job | None, disk_gb: Decimal) -> Json:
         "gpu": found.gpu,
         "num_gpus": found.num_gpus,
         "floor": plain(found.floor),
-        "on_demand_rate": plain(found.on_demand_rate),
+        "on_demand_price": plain(found.on_demand_price),
         "storage_rate": plain(found.storage_rate(disk_gb)),
         "reliability": plain(found.reliability),
         "location": found.location,

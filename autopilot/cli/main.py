@@ -40,12 +40,12 @@ COMMANDS = (
     Command("reconcile", "autopilot.cli.reconcile:reconcile", "Compare the ledger with the markets' bills"),
     Command("orphans", "autopilot.cli.orphans:orphans", "List machines that no job wants, with their prices"),
     Command("sweep", "autopilot.cli.orphans:sweep", "On a second host: find, or destroy, what was left"),
-    Command("backtest", "autopilot.cli.backtest:backtest", "Score policies on a recorded market"),
+    Command("backtest", "autopilot.lab.backtest.command:backtest", "Score policies on a recorded market"),
     Command("secret", "autopilot.cli.secrets:secret", "Keep secrets for jobs, by name"),
     Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),
     Command("db", "autopilot.cli.db:db", "Check, upgrade, back up, export or move the ledger"),
-    Command("sandbox", "autopilot.cli.service:sandbox", "Run a local market that costs nothing"),
-    Command("demo", "autopilot.cli.service:demo", "Watch a job survive the sandbox market"),
+    Command("sandbox", "autopilot.lab.sandbox.command:sandbox", "Run a local market that costs nothing"),
+    Command("demo", "autopilot.lab.demo.command:demo", "Watch a job survive the sandbox market"),
     Command("version", "autopilot.cli.service:version", "Print the version"),
 )
 

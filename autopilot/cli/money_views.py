@@ -174,7 +174,7 @@ def _spans(spans: list[Row]) -> RenderableType | None:
             text.clock_time(span["started_at"]),
             text.clock_time(span["ended_at"]) if span["ended_at"] else "now",
             text.plain(span["status"]),
-            text.rate(span["rate"]),
+            text.rate(span["billed_rate"]),
             text.rate(span["storage_rate"]),
         )
         for span in spans

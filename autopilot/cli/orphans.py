@@ -133,7 +133,7 @@ def _row(instance: Instance) -> dict[str, Any]:
         "gpu": instance.gpu,
         "num_gpus": instance.num_gpus,
         "dollars_per_hour": str(instance.bills),
-        "rate": str(instance.rate),
+        "bid": str(instance.bid),
         "storage_rate": str(instance.storage_rate),
     }
 

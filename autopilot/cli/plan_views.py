@@ -1,4 +1,4 @@
-"""What a plan looks like on a terminal, and the ways that a decision weighed."""
+"""What a plan looks like on a terminal, and the options that a decision weighed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-WAY = "way"
-"""Topic of the notes that weigh one way to go on."""
+OPTION = "option"
+"""Topic of the notes that weigh one option."""
 
 
 def plan(body: Row, now: datetime) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    if ways := body.get("offers"):
-        parts += [_ways_to_rent(ways), ""]
+    if rows := body.get("offers"):
+        parts += [_offers_to_rent(rows), ""]
     parts.append(
         facts(
             [
@@ -71,36 +71,36 @@ def _time_left(body: Row, now: datetime) -> str:
     return text.NONE if deadline is None else show_duration(deadline - now)
 
 
-def _ways_to_rent(ways: list[Row]) -> RenderableType:
+def _offers_to_rent(offers: list[Row]) -> RenderableType:
     columns = ("MARKET", "MACHINE", "GPU", "TYPE", "RATE", "DISK", "COST", "WHERE")
     rows = [
         (
-            text.plain(way["provider"]),
-            text.plain(way["machine_id"]),
-            text.gpu(way),
-            text.plain(way["capacity_type"]).replace("_", " "),
-            text.rate(way["rate"]),
-            text.rate(way.get("storage_rate")),
-            text.money(way.get("cost")),
-            text.plain(way.get("location")),
+            text.plain(offer["provider"]),
+            text.plain(offer["machine_id"]),
+            text.gpu(offer),
+            text.plain(offer["capacity_type"]).replace("_", " "),
+            text.rate(offer["bid"]),
+            text.rate(offer.get("storage_rate")),
+            text.money(offer.get("cost")),
+            text.plain(offer.get("location")),
         )
-        for way in ways
+        for offer in offers
     ]
     return table(columns, rows, right=("RATE", "DISK", "COST"))
 
 
-def ways_weighed(notes: list[Row]) -> RenderableType:
-    """The notes with topic ``way`` of one decision: what each way would have cost, and why it was or was not taken."""
-    columns = ("  WAY", "EXPECTED COST", "AT", "WHERE", "")
-    return table(columns, [_way(note["numbers"]) for note in notes], right=("EXPECTED COST", "AT"))
+def options_weighed(notes: list[Row]) -> RenderableType:
+    """The notes with topic ``option`` of one decision: the cost of each, and why it was or was not taken."""
+    columns = ("  OPTION", "EXPECTED COST", "AT", "WHERE", "")
+    return table(columns, [_option(note["numbers"]) for note in notes], right=("EXPECTED COST", "AT"))
 
 
-def _way(way: Row) -> tuple[str, ...]:
-    answer = f"refused: {text.plain(way['refused'])}" if way.get("refused") else ""
+def _option(option: Row) -> tuple[str, ...]:
+    answer = f"refused: {text.plain(option['refused'])}" if option.get("refused") else ""
     return (
-        f"  {text.plain(way['way']).replace('_', ' ')}",
-        text.money(way.get("cost"), 4),
-        text.rate(way.get("rate")),
-        f"{text.plain(way['provider'])} {text.plain(way['machine_id'])}" if way.get("provider") else text.NONE,
-        "chosen" if way.get("chosen") else answer,
+        f"  {text.plain(option['option']).replace('_', ' ')}",
+        text.money(option.get("cost"), 4),
+        text.rate(option.get("bid")),
+        f"{text.plain(option['provider'])} {text.plain(option['machine_id'])}" if option.get("provider") else text.NONE,
+        "chosen" if option.get("chosen") else answer,
     )

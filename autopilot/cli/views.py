@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autopilot.cli import text
 from autopilot.cli.output import facts, table
-from autopilot.cli.plan_views import WAY, ways_weighed
+from autopilot.cli.plan_views import OPTION, options_weighed
 from autopilot.domain.time import show_duration
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
         text.plain(job["name"]),
         text.plain(job["status"]),
         text.gpu(main) if main else text.NONE,
-        text.rate(main["rate"]) if main else text.NONE,
+        text.rate(main["bid"]) if main else text.NONE,
         text.money(job["spent"]),
         text.percent(job.get("progress")),
         _time_left(job, now),
@@ -140,7 +140,7 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
             f"{text.plain(lease['provider'])} {text.plain(lease.get('instance_id'))}",
             text.gpu(lease),
             _words(lease["capacity_type"]),
-            text.rate(lease["rate"]),
+            text.rate(lease["bid"]),
             text.money(lease.get("cost"), 4),
             text.age(lease.get("intended_at"), now),
         )
@@ -172,14 +172,14 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     for decision in decisions:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
         notes = decision.get("notes") or []
-        weighed = [note for note in notes if isinstance(note, dict) and note.get("topic") == WAY]
+        weighed = [note for note in notes if isinstance(note, dict) and note.get("topic") == OPTION]
         told = decision | {"notes": [note for note in notes if note not in weighed]}
         for kind in ("actions", "vetoes", "notes"):
             for item in told.get(kind) or []:
                 label = {"actions": "did", "vetoes": "refused", "notes": "saw"}[kind]
                 lines.append(Text(f"  {label:<8}{_topic(item)}"))
         if weighed:
-            lines.append(ways_weighed(weighed))
+            lines.append(options_weighed(weighed))
     return lines
 
 
@@ -198,7 +198,7 @@ def offer_list(offers: list[Row]) -> RenderableType:
             text.plain(offer["machine_id"]),
             text.gpu(offer),
             text.rate(offer.get("floor")),
-            text.rate(offer.get("on_demand_rate")),
+            text.rate(offer.get("on_demand_price")),
             text.money(offer.get("cost_per_work_h"), 3),
             text.percent(offer.get("reliability")),
             text.plain(offer.get("location")) if offer["eligible"] else f"no: {_words(offer.get('why_not'))}",

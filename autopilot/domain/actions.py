@@ -28,7 +28,7 @@ class Acquire:
     slot: Slot
     offer: Offer
     capacity_type: CapacityType
-    rate: Decimal
+    bid: Decimal
     reason: Reason
 
 

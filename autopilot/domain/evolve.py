@@ -1,7 +1,7 @@
 """``evolve(job, event) -> job``: the only way a job or a lease changes.
 
-Two layers: ``evolve_lease`` applies what concerns one lease alone (strays without a job use it directly), then
-``evolve`` draws the consequences for the job and states its standing anew.
+Two layers: ``evolve_lease`` applies what concerns one lease alone (orphans without a job use it directly), then
+``evolve`` draws the consequences for the job and states its status anew.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def evolve(job: Job, event: e.Event) -> Job:
             job = _launches_judged(_work_counted(job, before, after, event), before, event)
             job, after = _pace_learned(job, before, after, event)
             job = _with(job, after)
-    return _standing(job, event)
+    return _restate(job, event)
 
 
 def evolve_lease(lease: Lease, event: e.Event) -> Lease:
@@ -83,7 +83,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
                 create_unknown=False,
                 last_seen_at=at,
                 absent_at=None,
-            ).billed_as(InstanceStatus.PROVISIONING, lease.rate, lease.storage_rate, lease.intended_at)
+            ).billed_as(InstanceStatus.PROVISIONING, lease.bid, lease.storage_rate, lease.intended_at)
             lease = _billed_unseen(lease, before.observed_at, at)
             if lease.role is Role.LEAVE:
                 return lease.moved(LeaseState.DESTROY_REQUESTED, destroy_requested_at=at)
@@ -91,7 +91,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
         case e.LeaseRefused(_, reason, _, None, _):
             return lease.moved(LeaseState.ABANDONED, reason=reason, create_unknown=False)
         case e.LeaseRefused(_, reason, _, instance_id, at):
-            lease = lease.billed_as(InstanceStatus.STOPPED, lease.rate, lease.storage_rate, lease.intended_at)
+            lease = lease.billed_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, lease.intended_at)
             return lease.moved(
                 LeaseState.DESTROY_REQUESTED,
                 reason=reason,
@@ -121,10 +121,10 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
             reason = Reason.TAKEN_OVER if taken_over else reason
             return lease.unbilled(end).moved(LeaseState.GONE, gone_at=at, reason=reason)
         case e.BidIntended(_, bid, at):
-            rungs = lease.rebids + 1 if bid > lease.rate else lease.rebids
-            highest = max(bid, lease.rate, lease.highest_bid or bid)
+            rungs = lease.rebids + 1 if bid > lease.bid else lease.rebids
+            highest = max(bid, lease.bid, lease.highest_bid or bid)
             lease = replace(lease, rebids=rungs, bid_changed_at=at, highest_bid=highest)
-            return _with_bid(lease, max(bid, lease.rate), at)
+            return _with_bid(lease, max(bid, lease.bid), at)
         case e.BidChanged(_, bid, at):
             return _with_bid(replace(lease, bid_changed_at=at), bid, at)
         case e.BidRefused(_, bid, at):
@@ -151,7 +151,7 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
                 reason=Reason.VANISHED if lease.reason is Reason.TAKEN_OVER else lease.reason,
             )
             start = lease.intended_at if not lease.spans else at
-            return lease.billed_as(InstanceStatus.STOPPED, lease.rate, lease.storage_rate, start)
+            return lease.billed_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, start)
         case e.DestroySent(_, accepted, at):
             lease = replace(lease, destroy_attempts=lease.destroy_attempts + 1)
             # The bill is taken to end here; if the market still shows the instance later, a new span opens.
@@ -190,7 +190,7 @@ def _preparing_since(lease: Lease, event: e.HeartbeatSeen) -> datetime | None:
 
 def _billed_unseen(lease: Lease, since: datetime, at: datetime) -> Lease:
     """Nobody saw it for long: until the bill tells, it is taken to have computed all the time at its highest rate."""
-    return _billed_at_least(lease, since, lease.rate, lease.storage_rate) if at - since > UNSEEN_LASTS else lease
+    return _billed_at_least(lease, since, lease.bid, lease.storage_rate) if at - since > UNSEEN_LASTS else lease
 
 
 def _billed_at_least(lease: Lease, since: datetime, rate: Decimal, storage_rate: Decimal) -> Lease:
@@ -198,11 +198,14 @@ def _billed_at_least(lease: Lease, since: datetime, rate: Decimal, storage_rate:
     if not lease.spans or lease.spans[-1].ended_at is not None:
         return lease
     last = lease.spans[-1]
-    if rate <= last.rate and storage_rate <= last.storage_rate:
+    if rate <= last.billed_rate and storage_rate <= last.storage_rate:
         return lease
     since = max(since, last.started_at)
     dearer = replace(
-        last, rate=max(rate, last.rate), storage_rate=max(storage_rate, last.storage_rate), started_at=since
+        last,
+        billed_rate=max(rate, last.billed_rate),
+        storage_rate=max(storage_rate, last.storage_rate),
+        started_at=since,
     )
     return replace(lease, spans=(*lease.spans[:-1], replace(last, ended_at=since), dearer))
 
@@ -239,7 +242,7 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
     else:
         seen_at = lease.observed_at
         lease = _billed_unseen(lease, seen_at, at)
-        computes_at = instance.rate if status is InstanceStatus.RUNNING else ZERO
+        computes_at = instance.bid if status is InstanceStatus.RUNNING else ZERO
         # It may have begun right after the last sight: between two sights the dearer one counts.
         lease = _billed_at_least(lease, seen_at, computes_at, ZERO)
     lease = replace(
@@ -251,12 +254,12 @@ def _observed(lease: Lease, instance: Instance, at: datetime, out_of_credit: boo
         storage_rate=instance.storage_rate,
         host_id=instance.host_id or lease.host_id,
         offline_since=(lease.offline_since or at) if status is InstanceStatus.OFFLINE else None,
-    ).billed_as(status, instance.rate, instance.storage_rate, billed_from)
+    ).billed_as(status, instance.bid, instance.storage_rate, billed_from)
     if not lease.is_wanted:
         if lease.state is LeaseState.DESTROY_SENT:
             lease = lease.moved(LeaseState.DESTROY_REQUESTED)
         return lease
-    lease = replace(lease, rate=instance.rate)
+    lease = replace(lease, bid=instance.bid)
     if status is not InstanceStatus.RUNNING:
         # Whatever the agent said last, it is not at work now; when it is back it says so itself.
         lease = replace(lease, agent_state="", preparing_since=None)
@@ -285,7 +288,7 @@ def _pause_cause(lease: Lease, instance: Instance, at: datetime, out_of_credit: 
 
 
 def _with_bid(lease: Lease, bid: Decimal, at: datetime) -> Lease:
-    lease = replace(lease, rate=bid)
+    lease = replace(lease, bid=bid)
     return lease.billed_as(lease.status, bid, lease.storage_rate, at) if lease.running_since else lease
 
 
@@ -358,7 +361,7 @@ def _launches_judged(job: Job, before: Lease, event: e.Event) -> Job:
             return job
 
 
-def _standing(job: Job, event: e.Event) -> Job:
+def _restate(job: Job, event: e.Event) -> Job:
     """The job's status as its leases imply it; final, parked and cancelling states are set by events only."""
     if job.status is JobStatus.CANCELLING and all(lease.is_over for lease in job.leases):
         return replace(job, status=JobStatus.CANCELLED, finished_at=event.at)

@@ -78,12 +78,12 @@ class AuctionShape:
 
     floors: FloorOutlook
     longest_work_s: float
-    on_demand_rate: float
+    on_demand_price: float
     storage_rate: float
     """Billed while a machine is held, running or paused."""
     ceiling: float
     """No bid is above it."""
-    pays_bid: bool
+    bills_at_bid: bool
     """Else the floor is paid."""
     migrate_s: float
     """No progress at a first run on a machine."""

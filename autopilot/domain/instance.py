@@ -33,8 +33,8 @@ class Instance:
     status: InstanceStatus
     intended_running: bool
     """What the market means it to do. False on a stop by anybody; True while a start is queued."""
-    rate: Decimal
-    """$/h of compute while it runs: the standing bid on spot, the locked price on demand."""
+    bid: Decimal
+    """$/h of compute while it runs: the current bid on spot, the locked price on demand."""
     storage_rate: Decimal
     """$/h of the disk."""
     gpu: str
@@ -50,7 +50,7 @@ class Instance:
     def bills(self) -> Decimal:
         """$/h at this moment: the GPUs while it runs, and the disk wherever its host answers."""
         storage = ZERO if self.status is InstanceStatus.OFFLINE else self.storage_rate
-        return storage + (self.rate if self.status is InstanceStatus.RUNNING else ZERO)
+        return storage + (self.bid if self.status is InstanceStatus.RUNNING else ZERO)
 
 
 @dataclass(frozen=True, slots=True)

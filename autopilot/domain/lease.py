@@ -77,7 +77,7 @@ class Span:
     """A stretch of a lease's life in which its rates did not change. ``ended_at`` None: it still runs."""
 
     status: InstanceStatus
-    rate: Decimal
+    billed_rate: Decimal
     """$/h of compute billed in this span (zero unless running)."""
     storage_rate: Decimal
     started_at: datetime
@@ -100,10 +100,10 @@ class Lease:
     gpu: str
     num_gpus: int
     disk_gb: Decimal
-    rate: Decimal
-    """$/h of compute while running: the standing bid on spot, the price on demand."""
+    bid: Decimal
+    """$/h of compute while running: the current bid on spot, the price on demand."""
     storage_rate: Decimal
-    on_demand_rate: Decimal | None
+    on_demand_price: Decimal | None
     """What the same machine cost on demand when this was rented; for savings reports."""
     reserved: Decimal
     """Set aside with the intent: the most that it can cost before it is seen, and the way out of it."""
@@ -219,7 +219,7 @@ class Lease:
     @property
     def burn_upper(self) -> Decimal:
         """$/h that this lease may bill at worst, running or about to."""
-        return self.rate + self.storage_rate
+        return self.bid + self.storage_rate
 
     def moved(self, state: LeaseState, **changes: object) -> Self:
         """This lease in another state; raises ``InvalidTransition`` where the table has no such arrow."""
@@ -234,7 +234,7 @@ class Lease:
         new = Span(status, rate if running else ZERO, storage_rate if stored else ZERO, at)
         if self.spans and self.spans[-1].ended_at is None:
             last = self.spans[-1]
-            if (last.status, last.rate, last.storage_rate) == (new.status, new.rate, new.storage_rate):
+            if (last.status, last.billed_rate, last.storage_rate) == (new.status, new.billed_rate, new.storage_rate):
                 return self
             at = max(at, last.started_at)
             return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=at), replace(new, started_at=at)))
@@ -268,7 +268,7 @@ def metered_by_day(spans: Iterable[Span], now: datetime) -> dict[tuple[CostKind,
         stopped = span.status is InstanceStatus.STOPPED
         disk = CostKind.STORAGE_STOPPED if stopped else CostKind.STORAGE_RUNNING
         for day, start, end in split_by_day(span.started_at, span.ended_at or now):
-            for kind, rate in ((CostKind.COMPUTE, span.rate), (disk, span.storage_rate)):
+            for kind, rate in ((CostKind.COMPUTE, span.billed_rate), (disk, span.storage_rate)):
                 if rate:
                     totals[kind, day] = totals.get((kind, day), ZERO) + accrued(rate, end - start)
     return totals

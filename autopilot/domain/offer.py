@@ -27,11 +27,11 @@ class Capabilities:
     bid_is_per_gpu: bool
     reports_floor: bool
     delivers_sigterm: bool
-    pays_bid: bool
+    bills_at_bid: bool
     """True: a running spot instance pays its own bid. False: it pays the clearing price."""
-    lists_held: bool = False
+    shows_held_floors: bool = False
     """Whether offers show the machines that we hold, too, each with a floor that does not echo our own bid."""
-    sells_pools: bool = False
+    is_pooled: bool = False
     """An offer stands for any number of machines of a kind, and ``machine_id`` for the kind, not for one machine."""
     spot_is_unknown: bool = False
     """Nobody has said yet whether spot is to be had."""
@@ -58,7 +58,7 @@ class Offer:
     """Per GPU."""
     floor: Decimal | None
     """Lowest bid that wins now ($/h), or None when it is unknown or spot is not offered."""
-    on_demand_rate: Decimal | None
+    on_demand_price: Decimal | None
     """Compute price on demand ($/h), or None when not offered."""
     storage_price: Decimal
     """$/GB-month."""

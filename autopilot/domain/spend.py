@@ -49,7 +49,7 @@ class LeaseFacts:
     instance_id: str | None
     gpu: str
     num_gpus: int
-    on_demand_rate: Decimal | None
+    on_demand_price: Decimal | None
     """$/h on demand: of the same machine when it was rented, else the lowest that its market showed meanwhile."""
 
 
@@ -162,15 +162,15 @@ class _Sum:
         if kind in _SPENT_FOR_SPOT:
             hours, spent = self.gpu_hours.get(lease.gpu, (timedelta(0), ZERO))
             self.gpu_hours[lease.gpu] = hours, spent + amount
-            if lease.on_demand_rate is not None:
+            if lease.on_demand_price is not None:
                 self.compared += amount
 
     def add_hours(self, lease: LeaseFacts, ran: timedelta) -> None:
         self.running += ran
         hours, spent = self.gpu_hours.get(lease.gpu, (timedelta(0), ZERO))
         self.gpu_hours[lease.gpu] = hours + ran * lease.num_gpus, spent
-        if lease.on_demand_rate is not None:
-            self.on_demand = (self.on_demand or ZERO) + accrued(lease.on_demand_rate, ran)
+        if lease.on_demand_price is not None:
+            self.on_demand = (self.on_demand or ZERO) + accrued(lease.on_demand_price, ran)
 
     def add_row(self, row: SpendRow) -> None:
         for column in self.columns:
@@ -248,7 +248,7 @@ def _weight(spans: Sequence[Span], kind: CostKind | None, since: datetime, until
         if overlap <= timedelta(0):
             continue
         if kind is CostKind.COMPUTE:
-            factor = to_nano(span.rate)
+            factor = to_nano(span.billed_rate)
         elif kind is not None and kind.is_storage:
             is_stopped = span.status is InstanceStatus.STOPPED
             factor = to_nano(span.storage_rate) if is_stopped is (kind is CostKind.STORAGE_STOPPED) else 0

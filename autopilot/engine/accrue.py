@@ -10,8 +10,8 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import Lease, cost_by_day
 from autopilot.domain.ledger import EntryType, KindAndDay, LeaseBooks, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
+from autopilot.domain.params import Params
 from autopilot.policy.budget import commitment
-from autopilot.policy.params import Params
 from autopilot.ports.store import UnitOfWork
 
 

@@ -18,11 +18,12 @@ from autopilot.domain.actions import (
     Veto,
 )
 from autopilot.domain.job import Job
+from autopilot.domain.labels import label_for
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.params import Params
 from autopilot.policy.budget import create_reserve, traffic_cost
-from autopilot.policy.params import Params
-from autopilot.policy.traffic import largest_upload_gb, received_gb
-from autopilot.ports.ids import Ids, label_for
+from autopilot.ports.ids import Ids
+from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
 GRACE_AFTER_DEADLINE = timedelta(hours=2)
 LONGEST_LIFE = timedelta(hours=72)
@@ -54,10 +55,10 @@ def intended_lease(
         gpu=offer.gpu,
         num_gpus=offer.num_gpus,
         disk_gb=spec.disk_gb,
-        rate=action.rate,
+        bid=action.bid,
         storage_rate=storage_rate,
-        on_demand_rate=offer.on_demand_rate,
-        reserved=create_reserve(action.rate, storage_rate, params, traffic_cost(offer, job, params)),
+        on_demand_price=offer.on_demand_price,
+        reserved=create_reserve(action.bid, storage_rate, params, traffic_cost(offer, job, params)),
         intended_at=now,
         not_after=min(ends),
         reason=action.reason,
@@ -101,9 +102,9 @@ def action_note(action: Action) -> Note:
                     ("provider", offer.provider),
                     ("machine_id", offer.machine_id),
                     ("capacity_type", capacity_type),
-                    ("rate", rate),
+                    ("bid", rate),
                     ("floor", offer.floor),
-                    ("on_demand_rate", offer.on_demand_rate),
+                    ("on_demand_price", offer.on_demand_price),
                 ),
             )
         case ChangeBid(lease_id, bid, reason):

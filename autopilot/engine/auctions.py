@@ -19,17 +19,16 @@ from autopilot.domain.floors import AuctionShape, FloorOutlook
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
-from autopilot.engine.history import PRICES_EVERY
-from autopilot.engine.recorded_floors import on_grid
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PRICES_EVERY, PriceObservation
 from autopilot.engine.tables import Tables
-from autopilot.policy.auction_tables import auction_tables
-from autopilot.policy.bidding import ceiling
-from autopilot.policy.cost import Candidate, best
-from autopilot.policy.deadline import pressure
-from autopilot.policy.floors import FloorFit, estimate
-from autopilot.policy.params import Params
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import Store, StoreUnavailable
+from autopilot.pricing.auction.floors import FloorFit, estimate
+from autopilot.pricing.auction.recorded import on_grid
+from autopilot.pricing.auction.tables import auction_tables
+from autopilot.pricing.pressure import measure_pressure
+from autopilot.pricing.rule.bidding import ceiling
+from autopilot.pricing.rule.cost import Candidate, best
 
 log = structlog.get_logger(__name__)
 
@@ -88,23 +87,23 @@ class Auctions:
         """Ask for what this job needs, by what it may rent now."""
         spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
         params = self._params
-        force = pressure(job, now, params)
+        pressure = measure_pressure(job, now, params)
         markets = {choice.offer.provider for choice in found if choice.capacity_type is CapacityType.SPOT}
         is_one = len(markets) == 1 and len(job.spec.gpus) == 1
-        if spot is None or on_demand is None or force.slack is None or force.is_past:
+        if spot is None or on_demand is None or pressure.slack is None or pressure.is_past:
             return
-        if not is_one or not job.spec.fall_back or force.upper_work_s > LONGEST_WORK_S:
+        if not is_one or not job.spec.fall_back or pressure.upper_work_s > LONGEST_WORK_S:
             return
         able = market.providers[spot.offer.provider].capabilities
-        highest = ceiling(job.spec, on_demand.offer.on_demand_rate, params)
+        highest = ceiling(job.spec, on_demand.offer.on_demand_price, params)
         if not (able.reports_floor and able.can_rebid) or highest is None:
             return
-        work_s = ceil(force.upper_work_s / WORK_STEP_S) * WORK_STEP_S
+        work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
         tick_s = PRICES_EVERY.total_seconds()
         kind = Kind(
             spot.offer.provider, spot.offer.gpu, spot.offer.num_gpus, max(ceil(work_s / STEPS / tick_s), 1) * tick_s
         )
-        rate = float(on_demand.price)
+        rate = float(on_demand.expected_rate)
         self._asked[job.id] = kind, rate
         learnt = self._learnt.get(kind)
         if learnt is None or learnt.floors is None:
@@ -112,16 +111,16 @@ class Auctions:
         wanted = AuctionShape(
             learnt.floors,
             longest_work_s=work_s,
-            on_demand_rate=rate,
+            on_demand_price=rate,
             storage_rate=float(spot.offer.storage_rate(job.spec.disk_gb)),
             ceiling=float(highest),
-            pays_bid=able.pays_bid,
+            bills_at_bid=able.bills_at_bid,
             migrate_s=spot.setup.total_seconds(),
             resume_s=params.resume_s,
             checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
             reserve_s=kind.step_s + params.on_demand_margin_s + params.detect_s + params.tick_lag_s,
-            shows_running=able.lists_held,
-            lost_per_h=params.taken_per_h,
+            shows_running=able.shows_held_floors,
+            lost_per_h=params.preemptions_per_h,
         )
         self._tables.want(job.id, wanted)
 
@@ -201,13 +200,13 @@ class FloorRecord:
 
 def serves(shape: AuctionShape, wanted: AuctionShape) -> bool:
     """Whether tables made for ``shape`` will do where ``wanted`` would be made."""
-    rate = NEAR * wanted.on_demand_rate
+    rate = NEAR * wanted.on_demand_price
     return (
         shape.floors is wanted.floors
         and shape.longest_work_s >= wanted.longest_work_s
-        and (shape.pays_bid, shape.checkpoint_s, shape.resume_s, shape.reserve_s)
-        == (wanted.pays_bid, wanted.checkpoint_s, wanted.resume_s, wanted.reserve_s)
-        and abs(shape.on_demand_rate - wanted.on_demand_rate) <= rate
+        and (shape.bills_at_bid, shape.checkpoint_s, shape.resume_s, shape.reserve_s)
+        == (wanted.bills_at_bid, wanted.checkpoint_s, wanted.resume_s, wanted.reserve_s)
+        and abs(shape.on_demand_price - wanted.on_demand_price) <= rate
         and abs(shape.storage_rate - wanted.storage_rate) <= rate
         and 0 <= wanted.ceiling - shape.ceiling <= rate
         and abs(shape.migrate_s - wanted.migrate_s) <= NEAR_S

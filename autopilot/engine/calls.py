@@ -16,11 +16,11 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves
-from autopilot.engine.chronicle import Chronicle, evolve_stray
-from autopilot.engine.give_back import FALLBACKS_AFTER, fall_back, is_accepted
-from autopilot.policy.params import Params
+from autopilot.engine.destroy_fallback import FALLBACKS_AFTER, apply_destroy_fallback, is_accepted
+from autopilot.engine.event_log import EventLog, evolve_orphan
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import CreateRequest, Done, Provider, RefusalCode, Refused, Unknown
@@ -60,9 +60,9 @@ class Calls:
     def create(self, spec: JobSpec, lease: Lease) -> None:
         self._begin(lease, self._create(spec, lease))
 
-    def change_bid(self, lease: Lease, record: BidRecord, standing: Decimal) -> None:
-        """``standing``: the bid before this one, which counts again if the market refuses."""
-        self._begin(lease, self._change_bid(lease, record, standing))
+    def change_bid(self, lease: Lease, record: BidRecord, current_bid: Decimal) -> None:
+        """``current_bid``: the bid before this one, which counts again if the market refuses."""
+        self._begin(lease, self._change_bid(lease, record, current_bid))
 
     def destroy(self, lease: Lease) -> None:
         """Ask again, unless the last request is too young: 5 s, then doubling up to 5 minutes, for ever."""
@@ -112,7 +112,7 @@ class Calls:
             offer_id=lease.offer_id,
             machine_id=lease.machine_id,
             capacity_type=lease.capacity_type,
-            rate=lease.rate,
+            bid=lease.bid,
             image=spec.image,
             disk_gb=lease.disk_gb,
             env={},
@@ -139,7 +139,7 @@ class Calls:
             job is not None and job.status.wants_capacity and now_held is not None and now_held.role is not Role.LEAVE
         )
 
-    async def _change_bid(self, lease: Lease, record: BidRecord, standing: Decimal) -> None:
+    async def _change_bid(self, lease: Lease, record: BidRecord, current_bid: Decimal) -> None:
         assert lease.instance_id is not None, "only rented leases have a bid to change"
         provider = self._providers[lease.provider]
         outcome = await provider.change_bid(lease.instance_id, record.bid)
@@ -152,7 +152,7 @@ class Calls:
                     await provider.start(lease.instance_id)
             case Refused(_, message):
                 log.warning("bid.refused", lease=lease.id, bid=record.bid, message=message)
-                await self._record(lease, e.BidRefused(lease.id, standing, now), bid=(record, "refused"))
+                await self._record(lease, e.BidRefused(lease.id, current_bid, now), bid=(record, "refused"))
             case Unknown(message):
                 log.warning("bid.unknown", lease=lease.id, bid=record.bid, message=message)
                 await self._record(lease, bid=(record, "unknown"))
@@ -166,27 +166,27 @@ class Calls:
             log.warning("lease.destroy_failed", lease=lease.id, instance=lease.instance_id, outcome=repr(outcome))
         await self._record(lease, e.DestroySent(lease.id, accepted, self._clock.now()))
         if lease.destroy_attempts >= FALLBACKS_AFTER:
-            await fall_back(provider, lease.instance_id, self._params.least_bid)
+            await apply_destroy_fallback(provider, lease.instance_id, self._params.least_bid)
 
     async def _record(self, lease: Lease, *events: e.Event, bid: tuple[BidRecord, str] | None = None) -> None:
         """Commit what a call brought. If that fails, nothing is lost: the market's list tells it again."""
         try:
             async with self._store.transaction() as uow:
                 if lease.job_id is None:
-                    stray = await uow.lease(lease.id) or lease
+                    orphan = await uow.lease(lease.id) or lease
                     for event in events:
-                        stray, records = evolve_stray(stray, event)
+                        orphan, records = evolve_orphan(orphan, event)
                         await uow.add_events(records)
-                    await uow.save_lease(stray)
+                    await uow.save_lease(orphan)
                     return
                 job = await uow.job(lease.job_id)
                 assert job is not None, "jobs are never deleted"
-                chronicle = Chronicle(job)
+                event_log = EventLog(job)
                 for event in events:
-                    chronicle.apply(event)
-                await uow.save(chronicle.job)
-                await uow.add_events(chronicle.records)
-                await hold_reserves(uow, chronicle.job.leases, self._params, self._clock.now())
+                    event_log.apply(event)
+                await uow.save(event_log.job)
+                await uow.add_events(event_log.records)
+                await hold_reserves(uow, event_log.job.leases, self._params, self._clock.now())
                 if bid is not None:
                     record, outcome = bid
                     await uow.add_bid(
@@ -206,7 +206,7 @@ class Avoid:
     def add(self, lease: Lease, now: datetime, span: timedelta) -> None:
         """Of a pool the next machine is another one: what is wrong with this one says little of it."""
         provider = self._providers.get(lease.provider)
-        if provider is not None and provider.capabilities.sells_pools:
+        if provider is not None and provider.capabilities.is_pooled:
             span = min(span, POOL_AVOIDED)
         if lease.job_id is not None:
             self._until[lease.job_id, lease.provider, lease.machine_id] = now + span

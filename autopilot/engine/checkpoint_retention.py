@@ -11,10 +11,10 @@ from typing import NamedTuple
 import structlog
 
 from autopilot.domain.job import Checkpoint, Job
-from autopilot.engine.chronicle import checkpoint_lost
+from autopilot.engine.event_log import checkpoint_lost
+from autopilot.mailbox.checkpoints import is_still_whole, kept_manifest
+from autopilot.mailbox.formats import verified_key
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
-from autopilot.ports.checkpoints import is_still_whole, kept_manifest
-from autopilot.ports.mailbox import verified_key
 from autopilot.ports.store import Store
 
 log = structlog.get_logger(__name__)

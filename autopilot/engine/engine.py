@@ -26,31 +26,32 @@ from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.checkpoint_retention import CheckpointRetention
-from autopilot.engine.chores import Chores
-from autopilot.engine.chronicle import Chronicle
+from autopilot.engine.event_log import EventLog
 from autopilot.engine.history import History, Retention
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
+from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch
+from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events
-from autopilot.engine.strays import Strays
 from autopilot.policy.budget import burn, left, permit_ttl_s, unseen
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
-from autopilot.policy.params import Params
-from autopilot.policy.prior import PHASES
+from autopilot.policy.scene import Scene
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.provider import Provider
-from autopilot.ports.recording import Recorder, Scene
+from autopilot.ports.recording import Recorder
 from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
+from autopilot.pricing.availability.prior import PHASES
 
 log = structlog.get_logger(__name__)
 
@@ -115,9 +116,9 @@ class Engine:
         self.calls = Calls(providers, store, bootstrap, clock, self._avoid, config.params)
         self.outlooks = Outlooks(store, PHASES, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret)
-        self._strays = Strays(config.install_id, ids)
+        self._orphans = Orphans(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
-        self._chores = Chores(providers, store, clock, config.settle_delay, config.install_id, ids)
+        self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._history = History(store, clock, config.retention)
         self._checkpoints = CheckpointRetention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
@@ -127,12 +128,12 @@ class Engine:
         try:
             async with self._store.snapshot() as uow:
                 self._known_jobs = await uow.open_jobs()
-                strays = await uow.stray_leases()
-            leases = [lease for job in self._known_jobs for lease in job.leases] + list(strays)
+                orphans = await uow.orphan_leases()
+            leases = [lease for job in self._known_jobs for lease in job.leases] + list(orphans)
             readings = await self._read_markets(leases)
             mail = await self._read_mail(self._known_jobs)
             offers = await self._read_offers(self._known_jobs)
-            jobs, outbox, strays = await self._commit(readings, mail, offers)
+            jobs, outbox, orphans = await self._commit(readings, mail, offers)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.
             self._destroy_due(self._known_jobs, ())
@@ -142,15 +143,15 @@ class Engine:
         await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)
-        for lease, record, standing in outbox.bids:
-            self.calls.change_bid(lease, record, standing)
-        self._destroy_due(jobs, strays)
+        for lease, record, current_bid in outbox.bids:
+            self.calls.change_bid(lease, record, current_bid)
+        self._destroy_due(jobs, orphans)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
         self._mailbox.forget(
             frozenset(lease.id for job in jobs for lease in job.leases if not lease.is_over),
             frozenset(job.id for job in jobs),
         )
-        await self._chores.reconcile()
+        await self._maintenance.reconcile()
         await self._checkpoints.reconsider(self._mailbox.doubts(jobs), self._clock.now())
         await self._checkpoints.delete_surplus(jobs)
         await self._history.tidy()
@@ -163,7 +164,7 @@ class Engine:
         views = {
             name: ProviderView(
                 watch.provider.capabilities,
-                known=watch.last.known and not self._strays.is_quarantined(name, now),
+                known=watch.last.known and not self._orphans.is_quarantined(name, now),
                 credit=watch.last.credit,
             )
             for name, watch in self.watches.items()
@@ -205,58 +206,58 @@ class Engine:
         outbox = _Outbox([], [])
         async with self._store.transaction() as uow:
             now = self._clock.now()
-            chronicles = [Chronicle(job) for job in await uow.open_jobs()]
-            for chronicle in chronicles:
-                with _contained(chronicle):
-                    self._evolve(chronicle, readings, mail, now)
-                newest = chronicle.job.checkpoint
-                if newest is not None and newest is not chronicle.original.checkpoint:
+            event_logs = [EventLog(job) for job in await uow.open_jobs()]
+            for event_log in event_logs:
+                with _contained(event_log):
+                    self._evolve(event_log, readings, mail, now)
+                newest = event_log.job.checkpoint
+                if newest is not None and newest is not event_log.original.checkpoint:
                     await uow.add_checkpoint(newest)
-            strays = await self._strays.pass_over(uow, readings, chronicles, self.calls.busy, now)
-            exposure = await self._accrue(uow, chronicles, strays, now)
+            orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
+            exposure = await self._accrue(uow, event_logs, orphans, now)
             recent = await uow.launches_since(now - timedelta(minutes=10))
-            for chronicle in chronicles:
-                if not chronicle.is_broken:
-                    exposure = await self._decide(uow, chronicle, offers, exposure, recent, outbox, now)
-                _end_outlived(chronicle, now)
-                if not chronicle.is_broken:
-                    self._renew_permits(chronicle, exposure, now)
-                if chronicle.changed:
-                    await uow.save(replace(chronicle.job, spent=chronicle.original.spent))
-                await uow.add_events(chronicle.records)
-            leases = [*(lease for c in chronicles for lease in c.job.leases), *strays]
+            for event_log in event_logs:
+                if not event_log.is_broken:
+                    exposure = await self._decide(uow, event_log, offers, exposure, recent, outbox, now)
+                _end_outlived(event_log, now)
+                if not event_log.is_broken:
+                    self._renew_permits(event_log, exposure, now)
+                if event_log.changed:
+                    await uow.save(replace(event_log.job, spent=event_log.original.spent))
+                await uow.add_events(event_log.records)
+            leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, offers, now)
-        return tuple(chronicle.job for chronicle in chronicles), outbox, strays
+        return tuple(event_log.job for event_log in event_logs), outbox, orphans
 
     def _evolve(
-        self, chronicle: Chronicle, readings: Mapping[str, Reading], mail: Mapping[str, Mail], now: datetime
+        self, event_log: EventLog, readings: Mapping[str, Reading], mail: Mapping[str, Mail], now: datetime
     ) -> None:
-        for lease in chronicle.job.leases:
+        for lease in event_log.job.leases:
             reading = readings.get(lease.provider)
             if reading is not None:
                 for event in lease_events(lease, reading, self.calls.busy, now):
-                    chronicle.apply(event)
-        for lease in chronicle.job.leases:
+                    event_log.apply(event)
+        for lease in event_log.job.leases:
             if lease.id in mail and lease.is_wanted:
-                for event in mail_events(chronicle.job, lease, mail[lease.id], now):
-                    chronicle.apply(event)
-        for lease in failed_starts(chronicle.job, self.calls.busy):
+                for event in mail_events(event_log.job, lease, mail[lease.id], now):
+                    event_log.apply(event)
+        for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
-            chronicle.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))
+            event_log.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))
 
     async def _accrue(
-        self, uow: UnitOfWork, chronicles: Sequence[Chronicle], strays: Sequence[Lease], now: datetime
+        self, uow: UnitOfWork, event_logs: Sequence[EventLog], orphans: Sequence[Lease], now: datetime
     ) -> Exposure:
         """Post what is due, give each job its spend to the moment, and sum up where the account stands."""
         params = self.config.params
-        leases = [*(lease for c in chronicles for lease in c.job.leases), *strays]
+        leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
         accrued = await post_accruals(uow, leases, now)
         upper = {lease.id: accrued[lease.id][1] + unseen(lease, now, params) for lease in leases}
-        for chronicle in chronicles:
-            job = chronicle.job
+        for event_log in event_logs:
+            job = event_log.job
             more = sum((accrued[lease.id][0] + upper[lease.id] for lease in job.leases), ZERO)
-            chronicle.job = replace(job, spent=job.spent + more)
+            event_log.job = replace(job, spent=job.spent + more)
         unposted_all = sum(upper.values(), ZERO)
         totals = await uow.totals(now.date())
         return Exposure(
@@ -270,7 +271,7 @@ class Engine:
     async def _decide(
         self,
         uow: UnitOfWork,
-        chronicle: Chronicle,
+        event_log: EventLog,
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
         exposure: Exposure,
         recent: Mapping[str | None, int],
@@ -278,18 +279,18 @@ class Engine:
         now: datetime,
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
-        job, params, limits = chronicle.job, self.config.params, self.config.limits
+        job, params, limits = event_log.job, self.config.params, self.config.limits
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, 0))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
         # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
         taken = {
             (lease.provider, lease.machine_id)
             for lease in exposure.leases
-            if lease.intended_at == now and not market.providers[lease.provider].capabilities.sells_pools
+            if lease.intended_at == now and not market.providers[lease.provider].capabilities.is_pooled
         }
         market = replace(market, avoid=market.avoid | taken, allowance=allowance(exposure, limits, params))
         allowed: tuple[Action, ...] = ()
-        with _contained(chronicle):
+        with _contained(event_log):
             market = replace(market, outlook=self.outlooks.of(job, market, now))
             decision = decide(job, market, now, params)
             if self._recorder is not None:
@@ -297,8 +298,8 @@ class Engine:
             wanted = tuple(a for a in decision.actions if getattr(a, "lease_id", None) not in self.calls.busy)
             allowed, vetoes = guard(job, replace(decision, actions=wanted), market, exposure, limits, now, params)
             for event in action_events(allowed, now):
-                chronicle.apply(event)
-        if chronicle.is_broken:
+                event_log.apply(event)
+        if event_log.is_broken:
             return exposure
         decision_id = f"{job.id}-{job.decisions + 1}"
         if is_worth_recording(allowed, vetoes, self._vetoes.get(job.id, ())):
@@ -310,7 +311,7 @@ class Engine:
                 tuple(veto_note(v) for v in vetoes),
                 decision.notes,
             )
-            chronicle.job = replace(chronicle.job, decisions=job.decisions + 1)
+            event_log.job = replace(event_log.job, decisions=job.decisions + 1)
             await uow.add_decision(record)
         self._vetoes[job.id] = vetoes
         before = {lease.id: lease for lease in job.leases}
@@ -318,10 +319,10 @@ class Engine:
             match action:
                 case Acquire():
                     lease = intended_lease(
-                        chronicle.job, action, decision_id, self.config.install_id, self._ids, now, params
+                        event_log.job, action, decision_id, self.config.install_id, self._ids, now, params
                     )
-                    chronicle.apply(e.LeaseIntended(lease, now))
-                    lease = next(held for held in chronicle.job.leases if held.id == lease.id)
+                    event_log.apply(e.LeaseIntended(lease, now))
+                    lease = next(held for held in event_log.job.leases if held.id == lease.id)
                     outbox.creates.append((job.spec, lease))
                     exposure = replace(
                         exposure,
@@ -331,8 +332,8 @@ class Engine:
                 case ChangeBid(lease_id, bid, _):
                     bid_record = BidRecord(decision_id, lease_id, now, bid, "intended", decision_id)
                     await uow.add_bid(bid_record)
-                    lease = next(held for held in chronicle.job.leases if held.id == lease_id)
-                    outbox.bids.append((lease, bid_record, before[lease_id].rate))
+                    lease = next(held for held in event_log.job.leases if held.id == lease_id)
+                    outbox.bids.append((lease, bid_record, before[lease_id].bid))
                     others = tuple(held for held in exposure.leases if held.id != lease_id)
                     exposure = replace(exposure, leases=(*others, lease))
                 case Release(lease_id, reason):
@@ -341,13 +342,13 @@ class Engine:
                     pass
         return exposure
 
-    def _renew_permits(self, chronicle: Chronicle, exposure: Exposure, now: datetime) -> None:
+    def _renew_permits(self, event_log: EventLog, exposure: Exposure, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
         One that was told to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
         one that no list has shown yet, beyond its first: nobody knows what the market bills for it.
         """
-        for lease in chronicle.job.leases:
+        for lease in event_log.job.leases:
             watch = self.watches.get(lease.provider)
             in_sight = watch is not None and watch.known_at is not None and now - watch.known_at < SIGHT_LASTS
             if not lease.is_wanted or not in_sight:
@@ -358,8 +359,8 @@ class Engine:
             # One renewed in the future is due as well: the clock was wrong then.
             is_due = renewed is None or (may_go_on and not timedelta(0) <= now - renewed < PERMIT_EVERY)
             if is_due or told_to_stop:
-                ttl_s = self._permit_ttl_s(chronicle.job, exposure)
-                chronicle.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
+                ttl_s = self._permit_ttl_s(event_log.job, exposure)
+                event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
 
     def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
         params = self.config.params
@@ -368,25 +369,25 @@ class Engine:
         lefts = ((left(job, params), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn))
         return permit_ttl_s(lefts, self.config.permit_ttl_s, params)
 
-    def _destroy_due(self, jobs: Sequence[Job], strays: Sequence[Lease]) -> None:
-        for lease in [*(lease for job in jobs for lease in job.leases), *strays]:
+    def _destroy_due(self, jobs: Sequence[Job], orphans: Sequence[Lease]) -> None:
+        for lease in [*(lease for job in jobs for lease in job.leases), *orphans]:
             if lease.state is LeaseState.DESTROY_REQUESTED and lease.instance_id and lease.provider in self.watches:
                 self.calls.destroy(lease)
 
 
-def _end_outlived(chronicle: Chronicle, now: datetime) -> None:
+def _end_outlived(event_log: EventLog, now: datetime) -> None:
     """The absolute lifetime holds whatever the policy says, and for a job that cannot be decided upon as well."""
-    with _contained(chronicle):
-        for lease in chronicle.job.leases:
+    with _contained(event_log):
+        for lease in event_log.job.leases:
             if lease.is_wanted and lease.role is not Role.LEAVE and now >= lease.not_after:
-                chronicle.apply(e.ReleaseRequested(lease.id, Reason.EXPIRING, now))
+                event_log.apply(e.ReleaseRequested(lease.id, Reason.EXPIRING, now))
 
 
 @contextmanager
-def _contained(chronicle: Chronicle) -> Iterator[None]:
+def _contained(event_log: EventLog) -> Iterator[None]:
     """One job's trouble is that job's alone: its changes of this tick are dropped, the others go on."""
     try:
         yield
     except Exception:
-        log.exception("job.tick_failed", job=chronicle.job.id)
-        chronicle.give_up()
+        log.exception("job.tick_failed", job=event_log.job.id)
+        event_log.give_up()

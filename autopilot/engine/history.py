@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 import structlog
 
 from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.prices import PRICES_EVERY, PriceObservation
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
 
-PRICES_EVERY = timedelta(minutes=5)
 TIDY_EVERY = timedelta(hours=1)
 HOURS_AT_ONCE = 6
 """So many hours of prices are put together in one transaction: others wait for it."""
@@ -72,7 +71,7 @@ def observation(offer: Offer, now: datetime) -> PriceObservation:
         gpu=offer.gpu,
         num_gpus=offer.num_gpus,
         floor=offer.floor,
-        on_demand_rate=offer.on_demand_rate,
+        on_demand_price=offer.on_demand_price,
         observed_at=now,
         host_id=offer.host_id,
         storage_price=offer.storage_price,

@@ -221,7 +221,7 @@ def _doubtful(spans: Sequence[Span], last_seen_at: datetime, *, is_billed: bool)
 
     Only of the last: a minute for each of many pauses would let a bill pass that lacks a whole stretch.
     """
-    drops = [span for span, following in pairwise(spans) if following.rate < span.rate]
+    drops = [span for span, following in pairwise(spans) if following.billed_rate < span.billed_rate]
     for span in spans:
         since = last_seen_at - VISIBLE_AFTER
         if is_billed and drops and span is drops[-1] and span.ended_at is not None:

@@ -17,10 +17,8 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.engine.checkpoint_retention import Doubt
-from autopilot.policy.checkpointing import checkpoint_interval
-from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
-from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
-from autopilot.ports.mailbox import (
+from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
+from autopilot.mailbox.formats import (
     ExitRecord,
     Heartbeat,
     Manifest,
@@ -34,7 +32,9 @@ from autopilot.ports.mailbox import (
     parse_heartbeat,
     verified_key,
 )
-from autopilot.ports.orders import CheckpointRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.policy.checkpointing import checkpoint_interval
+from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
 
 log = structlog.get_logger(__name__)
 

@@ -15,18 +15,18 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.outlook import Belief, Lives, LivesKey, Outlook, PhaseModel, Shape
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.auctions import Auctions
 from autopilot.engine.tables import Tables
-from autopilot.policy.bidding import first_bid
-from autopilot.policy.cost import candidates
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.hazard import hazard
-from autopilot.policy.params import Params
-from autopilot.policy.phases import first_belief, next_belief
-from autopilot.policy.shape import shape_of, still_serves
-from autopilot.policy.value import MOST_TABLES, cost_to_go
 from autopilot.ports.store import Store
+from autopilot.pricing.availability.phases import first_belief, next_belief
+from autopilot.pricing.availability.shape import shape_of, still_serves
+from autopilot.pricing.availability.value import MOST_TABLES, cost_to_go
+from autopilot.pricing.hazard import hazard
+from autopilot.pricing.rule.bidding import first_bid
+from autopilot.pricing.rule.cost import price_candidates
 
 LIVES_FROM = timedelta(days=60)
 LIVES_EVERY = timedelta(minutes=15)
@@ -107,7 +107,7 @@ class Outlooks:
         return belief
 
     def _shape(self, job: Job, market: Market, now: datetime) -> None:
-        found = candidates(job, market, eligible(job, market, now, self._params), self._params)
+        found = price_candidates(job, market, eligible(job, market, now, self._params), self._params)
         self._auctions.shape(job, found, market, now)
         wanted = shape_of(job, found, market.outlook, now, self._phases, self._params)
         if wanted is not None:

@@ -58,8 +58,8 @@ def failed_starts(job: Job, busy: Collection[str]) -> Iterator[Lease]:
 
 def _terms_hold(lease: Lease, instance: Instance) -> bool:
     """Rented as asked: of that capacity type, and not dearer than any rate that was committed to."""
-    committed = max(lease.rate, lease.highest_bid or lease.rate)
-    return instance.capacity_type is lease.capacity_type and instance.rate <= committed + PRICE_ROUNDING
+    committed = max(lease.bid, lease.highest_bid or lease.bid)
+    return instance.capacity_type is lease.capacity_type and instance.bid <= committed + PRICE_ROUNDING
 
 
 def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e.Event]:

@@ -1,6 +1,6 @@
-"""The decision core: pure functions from (job, market, time, parameters) to actions. No I/O, no clock, no luck.
+"""The decision core: pure functions from (job, market, time, parameters) to actions. No I/O, no clock, no randomness.
 
-Room by room: ``decide`` composes · ``deadline`` says how pressing time is · ``budget`` what may still be spent ·
-``eligibility`` which offers will do · ``bidding`` at what price · ``cost`` what each would cost to the end ·
-``migration`` the steps of a planned move · ``paused`` wait, re-bid or leave · ``guard`` the second reading.
+Module by module: ``decide`` composes · ``options`` are the ways to go on, priced by ``pricing`` · ``budget`` says what
+may still be spent · ``eligibility`` which offers will do · ``auctioned`` decides where machines are auctioned ·
+``migration`` takes the steps of a planned move · ``paused`` waits, re-bids or leaves · ``guard`` is the second reading.
 """

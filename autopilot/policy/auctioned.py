@@ -18,40 +18,45 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
-from autopilot.policy.auction import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
-from autopilot.policy.auction_tables import auction_tables
-from autopilot.policy.bidding import ceiling
-from autopilot.policy.cost import Candidate, best
-from autopilot.policy.deadline import Pressure, is_at_work
-from autopilot.policy.params import Params
-from autopilot.policy.ways import is_affordable, way_note
+from autopilot.policy.options import is_affordable, option_note
+from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, Spot, choice, quotes
+from autopilot.pricing.auction.tables import auction_tables
+from autopilot.pricing.pressure import Pressure, is_at_work
+from autopilot.pricing.rule.bidding import ceiling
+from autopilot.pricing.rule.cost import Candidate, best
 
 NOTED_BIDS = 3
 Answer = tuple[tuple[Action, ...], tuple[Note, ...]]
 
 
-def is_auctioned(job: Job, force: Pressure, market: Market) -> bool:
+def is_auctioned(job: Job, pressure: Pressure, market: Market) -> bool:
     """Whether this job's ways can be priced as an auction now."""
-    return market.outlook.auction is not None and force.slack is not None and not force.is_past and job.spec.fall_back
+    return (
+        market.outlook.auction is not None
+        and pressure.slack is not None
+        and not pressure.is_past
+        and job.spec.fall_back
+    )
 
 
 def by_auction(
-    job: Job, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params
+    job: Job, candidates: list[Candidate], pressure: Pressure, market: Market, now: datetime, params: Params
 ) -> Answer:
     """The cheapest way from where the job stands: nothing, a machine that works or loads, or one that is paused."""
     shape = market.outlook.auction
     assert shape is not None
-    return _Auctioned(job, found, force, market, shape, now, params).answer()
+    return _Auctioned(job, candidates, pressure, market, shape, now, params).answer()
 
 
-def wait_share(job: Job, force: Pressure, shape: AuctionShape, params: Params) -> float:
+def wait_share(job: Job, pressure: Pressure, shape: AuctionShape, params: Params) -> float:
     """The share of all that remains which waiting must promise to save: the more, the scarcer slack is.
 
     A market that does not calm down as expected takes the slack with it, a step after the other.
     """
-    slack_s = force.left_s - force.work_s
+    slack_s = pressure.left_s - pressure.work_s
     if not shape.shows_running:
         return params.wait_margin * max(1.0 - slack_s / 3600 / params.wait_slack_h, 0.0)
     assert job.spec.deadline is not None
@@ -65,8 +70,8 @@ def wait_share(job: Job, force: Pressure, shape: AuctionShape, params: Params) -
 @dataclass(slots=True)
 class _Auctioned:
     job: Job
-    found: list[Candidate]
-    force: Pressure
+    candidates: list[Candidate]
+    pressure: Pressure
     market: Market
     shape: AuctionShape
     now: datetime
@@ -74,20 +79,24 @@ class _Auctioned:
 
     def answer(self) -> Answer:
         tables, main = auction_tables(self.shape), self.job.main
-        bids = {way.offer.machine_id: way for way in self.found if way.capacity_type is CapacityType.SPOT}
-        spots = [self._spot(machine, way) for machine, way in bids.items()]
+        bids = {
+            candidate.offer.machine_id: candidate
+            for candidate in self.candidates
+            if candidate.capacity_type is CapacityType.SPOT
+        }
+        spots = [self._spot(machine, candidate) for machine, candidate in bids.items()]
         if main is not None and main.is_spot:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
-        standing = self._standing(main)
+        position = self._position(main)
         least_markup = float(self.params.least_markup)
-        quoted = self._possible(quotes(tables, standing, spots, least_markup), main, bids)
-        waiting = wait_share(self.job, self.force, self.shape, self.params)
+        quoted = self._possible(quotes(tables, position, spots, least_markup), main, bids)
+        waiting = wait_share(self.job, self.pressure, self.shape, self.params)
         margins = Margins(self.params.move_margin, waiting, self.params.rebid_margin)
-        chosen = choice(quoted, standing, margins, tables.step_s)
+        chosen = choice(quoted, position, margins, tables.step_s)
         return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
 
-    def _standing(self, main: Lease | None) -> Standing:
-        job, force = self.job, self.force
+    def _position(self, main: Lease | None) -> Position:
+        job, pressure = self.job, self.pressure
         saved = job.checkpoint.work_done if job.checkpoint else timedelta(0)
         held, pending_s = Held.NOTHING, 0.0
         if main is not None:
@@ -97,16 +106,16 @@ class _Auctioned:
                 started = main.running_since or main.acquired_at or main.intended_at
                 whole = self.shape.resume_s if main.agent_boot > 1 else self.shape.migrate_s
                 pending_s = max(whole - (self.now - started).total_seconds(), 0.0)
-        return Standing(
-            left_s=force.left_s,
-            work_s=force.work_s,
+        return Position(
+            left_s=pressure.left_s,
+            work_s=pressure.work_s,
             thrown_back_s=max((job.work_done - saved).total_seconds(), 0.0) if held is Held.RUNNING else 0.0,
-            worst_extra_s=force.upper_work_s - force.work_s,
+            worst_extra_s=pressure.upper_work_s - pressure.work_s,
             held=held,
             machine=main.machine_id if main is not None and main.is_spot else "",
             is_set_up=main is not None and main.agent_boot > 0,
             pending_s=pending_s,
-            bid=float(main.rate) if main is not None and main.is_spot else 0.0,
+            bid=float(main.bid) if main is not None and main.is_spot else 0.0,
             bid_age_s=self._bid_age_s(main) if held is Held.RUNNING else 0.0,
         )
 
@@ -116,13 +125,13 @@ class _Auctioned:
         since = max(main.running_since, main.bid_changed_at or main.running_since)
         return (self.now - since).total_seconds()
 
-    def _spot(self, machine: str, way: Candidate) -> Spot:
-        assert way.offer.floor is not None, "no bid is made without a floor"
-        storage = float(way.offer.storage_rate(self.job.spec.disk_gb)) - self.shape.storage_rate
-        slower_s = max(way.setup.total_seconds() - self.shape.migrate_s, 0.0)
-        rate = float(way.price) + self.shape.storage_rate + storage
-        more = (storage * (self.force.work_s + self.shape.migrate_s) + slower_s * rate) / 3600
-        return Spot(machine, float(way.offer.floor), float(way.traffic) + more)
+    def _spot(self, machine: str, candidate: Candidate) -> Spot:
+        assert candidate.offer.floor is not None, "no bid is made without a floor"
+        storage = float(candidate.offer.storage_rate(self.job.spec.disk_gb)) - self.shape.storage_rate
+        slower_s = max(candidate.setup.total_seconds() - self.shape.migrate_s, 0.0)
+        rate = float(candidate.expected_rate) + self.shape.storage_rate + storage
+        more = (storage * (self.pressure.work_s + self.shape.migrate_s) + slower_s * rate) / 3600
+        return Spot(machine, float(candidate.offer.floor), float(candidate.traffic) + more)
 
     def _own_floor(self, main: Lease) -> float | None:
         """Of the machine that we hold, where the market's floor of it does not echo our own bid."""
@@ -138,11 +147,11 @@ class _Auctioned:
         keep = quoted.keep if main is None or main.state is LeaseState.PAUSED else None
         on_demand, is_forced = quoted.on_demand, quoted.is_forced
         if main is None or main.is_spot:
-            way = best(self.found, CapacityType.ON_DEMAND)
-            if way is None or not self._can_pay(way):
+            candidate = best(self.candidates, CapacityType.ON_DEMAND)
+            if candidate is None or not self._can_pay(candidate):
                 on_demand, is_forced = Quote(inf), False
-            elif way.traffic:
-                on_demand = replace(on_demand, cost=on_demand.cost + float(way.traffic))
+            elif candidate.traffic:
+                on_demand = replace(on_demand, cost=on_demand.cost + float(candidate.traffic))
         return Quotes(
             on_demand,
             quoted.release,
@@ -158,8 +167,8 @@ class _Auctioned:
         """Whether the budget covers a start and a stop of it at that bid."""
         if self.job.spec.budget is None:
             return True
-        way = bids[quote.machine]
-        return is_affordable(self.job, replace(way, rate=self._first_bid(quote, way)), self.params)
+        candidate = bids[quote.machine]
+        return is_affordable(self.job, replace(candidate, bid=self._first_bid(quote, candidate)), self.params)
 
     def _can_pay(self, on_demand: Candidate) -> bool:
         """A start and a stop of it; and, when it would be for good, all the rest."""
@@ -168,8 +177,8 @@ class _Auctioned:
             return True
         if not is_affordable(self.job, on_demand, self.params):
             return False
-        burn = float(on_demand.price + on_demand.offer.storage_rate(self.job.spec.disk_gb))
-        return float(left) >= burn * (self.force.work_s + self.force.to_on_demand_s) / 3600
+        burn = float(on_demand.expected_rate + on_demand.offer.storage_rate(self.job.spec.disk_gb))
+        return float(left) >= burn * (self.pressure.work_s + self.pressure.to_on_demand_s) / 3600
 
     def _actions(
         self, quoted: Quotes, chosen: Quote, main: Lease | None, bids: dict[str, Candidate]
@@ -179,38 +188,38 @@ class _Auctioned:
         if chosen is quoted.release:
             return () if main is None else self._leave(main, Reason.WAITING_FOR_PRICE)
         if chosen is quoted.on_demand:
-            on_demand = best(self.found, CapacityType.ON_DEMAND)
+            on_demand = best(self.candidates, CapacityType.ON_DEMAND)
             if on_demand is None or (main is not None and not main.is_spot):
                 return ()
             reason = Reason.DEADLINE if quoted.is_forced else Reason.CHEAPEST
-            return self._take(main, on_demand, on_demand.rate, reason)
+            return self._take(main, on_demand, on_demand.bid, reason)
         if main is not None and main.is_spot and chosen.machine == main.machine_id:
             return self._rebid(main, Decimal(chosen.bid).quantize(self.params.bid_unit, ROUND_CEILING))
         reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
-        way = bids[chosen.machine]
-        return self._take(main, way, self._first_bid(chosen, way), reason)
+        candidate = bids[chosen.machine]
+        return self._take(main, candidate, self._first_bid(chosen, candidate), reason)
 
-    def _first_bid(self, quote: Quote, way: Candidate) -> Decimal:
+    def _first_bid(self, quote: Quote, candidate: Candidate) -> Decimal:
         """What is really bid on a machine that is not held: not too near its floor, and within the job's limits."""
-        assert way.offer.floor is not None, "no bid is made without a floor"
+        assert candidate.offer.floor is not None, "no bid is made without a floor"
         spec, unit = self.job.spec, self.params.bid_unit
-        least = (way.offer.floor * self.params.least_markup).quantize(unit, ROUND_CEILING)
+        least = (candidate.offer.floor * self.params.least_markup).quantize(unit, ROUND_CEILING)
         bid = max(Decimal(quote.bid).quantize(unit, ROUND_CEILING), least)
-        highest = ceiling(spec, way.offer.on_demand_rate, self.params)
+        highest = ceiling(spec, candidate.offer.on_demand_price, self.params)
         if highest is not None:
             bid = min(bid, highest)
         if spec.max_rate is not None:
-            bid = min(bid, (spec.max_rate - way.offer.storage_rate(spec.disk_gb)).quantize(unit, ROUND_FLOOR))
+            bid = min(bid, (spec.max_rate - candidate.offer.storage_rate(spec.disk_gb)).quantize(unit, ROUND_FLOOR))
         return bid
 
-    def _take(self, main: Lease | None, way: Candidate, rate: Decimal, reason: Reason) -> tuple[Action, ...]:
+    def _take(self, main: Lease | None, candidate: Candidate, rate: Decimal, reason: Reason) -> tuple[Action, ...]:
         """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one."""
         if main is None:
-            return (Acquire(Slot.MAIN, way.offer, way.capacity_type, rate, reason),)
+            return (Acquire(Slot.MAIN, candidate.offer, candidate.capacity_type, rate, reason),)
         if main.state is LeaseState.PAUSED:
-            take = Acquire(Slot.MAIN, way.offer, way.capacity_type, rate, reason)
+            take = Acquire(Slot.MAIN, candidate.offer, candidate.capacity_type, rate, reason)
             return (Release(main.id, main.pause_cause or Reason.UNKNOWN), take)
-        return (Acquire(Slot.NEXT, way.offer, way.capacity_type, rate, reason),)
+        return (Acquire(Slot.NEXT, candidate.offer, candidate.capacity_type, rate, reason),)
 
     def _may_go(self, chosen: Quote, main: Lease | None) -> bool:
         """A machine that loads or has just begun is not left for a price alone.
@@ -230,13 +239,13 @@ class _Auctioned:
 
     def _rebid(self, main: Lease, bid: Decimal) -> tuple[Action, ...]:
         view = self.market.providers.get(main.provider)
-        highest = ceiling(self.job.spec, main.on_demand_rate, self.params)
+        highest = ceiling(self.job.spec, main.on_demand_price, self.params)
         if view is None or not view.capabilities.can_rebid or highest is None:
             return ()
         bid = min(bid, highest)
         since = main.bid_changed_at
         too_soon = since is not None and self.now - since < timedelta(seconds=self.params.rebid_gap_s)
-        if bid == main.rate or too_soon:
+        if bid == main.bid or too_soon:
             return ()
         return (ChangeBid(main.id, bid, Reason.OUTBID if main.state is LeaseState.PAUSED else Reason.FLOOR_MOVED),)
 
@@ -248,10 +257,10 @@ class _Auctioned:
         if chosen not in [quote for _, quote in rows]:
             rows.append(("spot", chosen))
         return tuple(
-            way_note(
+            option_note(
                 name,
                 None if quote.cost == inf else quote.cost,
-                rate=quote.bid or None,
+                bid=quote.bid or None,
                 provider=provider,
                 machine=quote.machine or None,
                 refused="deadline" if quoted.is_forced and quote is not quoted.on_demand else "",

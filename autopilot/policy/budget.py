@@ -17,8 +17,8 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import UPLOADS_UNSEEN, Lease, LeaseState
 from autopilot.domain.money import ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import Offer
-from autopilot.policy.params import Params
-from autopilot.policy.traffic import largest_upload_gb, received_gb
+from autopilot.domain.params import Params
+from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
 STALE_AFTER = timedelta(minutes=15)
 """A lease of which there was no word for so long: nothing new is spent for its job or on its market."""
@@ -55,7 +55,7 @@ def commitment(lease: Lease, params: Params) -> Decimal:
         return ZERO
     if lease.state is LeaseState.INTENT:
         return lease.reserved
-    committed = stop_cost(lease.rate, lease.storage_rate, params)
+    committed = stop_cost(lease.bid, lease.storage_rate, params)
     if lease.upload_price:
         committed += ceil_nano(lease.upload_price * lease.upload_gb * UPLOADS_UNSEEN)
     return committed
@@ -74,7 +74,7 @@ def unseen(lease: Lease, now: datetime, params: Params) -> Decimal:
     elif lease.spans:
         last = lease.spans[-1]
         since = max(since, last.ended_at or last.started_at)
-        counted = last.rate + last.storage_rate if last.ended_at is None else ZERO
+        counted = last.billed_rate + last.storage_rate if last.ended_at is None else ZERO
     more = lease.burn_upper - counted
     return worst_case(more, now - since) if more > ZERO and now > since else ZERO
 

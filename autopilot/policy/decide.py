@@ -3,7 +3,7 @@
 1. Does the job still want capacity? If not, everything is released.
 2. Is there money for more than a safe stop? If not: save, stop, park.
 3. Is a move under way? Then its next step (``migration``).
-4. No machine → the cheapest way to finish, or on-demand when the deadline asks for it.
+4. No machine → the cheapest option to finish, or on-demand when the deadline asks for it.
 5. A machine that loads, works, is offline or paused → hold, give up, move, wait, re-bid or leave.
 """
 
@@ -18,17 +18,17 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO, Number
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
-from autopilot.policy.cost import Candidate, candidates
-from autopilot.policy.deadline import Pressure, is_at_work, pressure
 from autopilot.policy.eligibility import eligible
 from autopilot.policy.loading import loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
-from autopilot.policy.params import Params
+from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused
-from autopilot.policy.ways import Way, Ways, is_affordable, reserve, ways
+from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
+from autopilot.pricing.rule.cost import Candidate, price_candidates
 
 
 def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
@@ -42,8 +42,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         note = Note("never_started", (("launches", job.fruitless),))
         failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
         return _answer((*_release_all(job, Reason.NEVER_STARTED), failed), now, params, note)
-    force = pressure(job, now, params)
-    notes = [_pressure_note(job, force, params)]
+    pressure = measure_pressure(job, now, params)
+    notes = [_pressure_note(job, pressure, params)]
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
         note = Note("budget", (("left", left),))
@@ -53,10 +53,12 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
         parked = SetStatus(JobStatus.PARKED, over)
         return _answer(_park(job, parked, now, params), now, params, *notes, Note("limits", allowance))
-    found = _payable(candidates(job, market, eligible(job, market, now, params), params), job, market, params)
+    candidates = _payable(
+        price_candidates(job, market, eligible(job, market, now, params), params), job, market, params
+    )
     if job.next is not None:
         return _answer(continue_move(job, now, params), now, params, *notes)
-    actions, why = _for_main(job, job.main, found, force, market, now, params)
+    actions, why = _for_main(job, job.main, candidates, pressure, market, now, params)
     actions = tuple(_in_its_place(job, action, market, params) for action in actions)
     return _answer(actions, now, params, *notes, *why)
 
@@ -64,17 +66,17 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
 def _for_main(
     job: Job,
     main: Lease | None,
-    found: list[Candidate],
-    force: Pressure,
+    candidates: list[Candidate],
+    pressure: Pressure,
     market: Market,
     now: datetime,
     params: Params,
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    auctioned = is_auctioned(job, force, market)
+    auctioned = is_auctioned(job, pressure, market)
     if main is None:
-        is_payable = any(is_affordable(job, choice, params) for choice in found)
+        is_payable = any(is_affordable(job, choice, params) for choice in candidates)
         answer = by_auction if auctioned and is_payable else _acquire
-        return answer(job, found, force, market, now, params)
+        return answer(job, candidates, pressure, market, now, params)
     if main.exit_code is not None:
         return (Release(main.id, Reason.RETRY),), ()
     if main.instance_id is None:
@@ -88,16 +90,16 @@ def _for_main(
     if main.state is LeaseState.PAUSED:
         # Where its floor is not shown, a raise is tried by the rule.
         view = market.providers.get(main.provider)
-        is_shown = view is not None and view.capabilities.lists_held
+        is_shown = view is not None and view.capabilities.shows_held_floors
         if auctioned and is_shown and main.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
-            return by_auction(job, found, force, market, now, params)
-        return decide_paused(job, main, found, force, market, now, params)
+            return by_auction(job, candidates, pressure, market, now, params)
+        return decide_paused(job, main, candidates, pressure, market, now, params)
     if main.running_since is None or not main.agent_state:
         if loads_too_long(main, now, params):
             return (Release(main.id, Reason.STUCK_LOADING),), ()
         if main.running_since is not None and is_given_up(main, now, params):
             return (Release(main.id, Reason.AGENT_SILENT),), ()
-        return _while_held(job, main, found, force, market, now, params)
+        return _while_held(job, main, candidates, pressure, market, now, params)
     if is_given_up(main, now, params):
         return (Release(main.id, Reason.AGENT_SILENT),), ()
     if main.role is Role.RUN and prepares_too_long(main, now, params):
@@ -109,7 +111,7 @@ def _for_main(
         # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
         reason = Reason.EXPIRING if now >= expires else Reason.MOVING
         return ((Release(main.id, reason),) if was_saved(job, main, now, params) else ()), ()
-    return _while_held(job, main, found, force, market, now, params)
+    return _while_held(job, main, candidates, pressure, market, now, params)
 
 
 def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> Action:
@@ -122,12 +124,12 @@ def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> A
         return action
     assert main is not None, "the next machine stands beside one"
     room, storage = market.allowance, action.offer.storage_rate(job.spec.disk_gb)
-    more = action.rate + storage
+    more = action.bid + storage
     hourly = [room.hourly] if room.hourly is not None else []
     hourly += [job.spec.max_rate - budget.burn(job.leases)] if job.spec.max_rate is not None else []
     has_room = all(more <= left for left in hourly) and (room.instances is None or room.instances > 0)
     soon = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
-    needed = budget.create_reserve(action.rate, storage, params, budget.traffic_cost(action.offer, job, params))
+    needed = budget.create_reserve(action.bid, storage, params, budget.traffic_cost(action.offer, job, params))
     is_refused = any(more > left + main.burn_upper for left in hourly) or any(
         cap is not None and cap < needed for cap in (room.day, room.month)
     )
@@ -136,25 +138,25 @@ def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> A
     return SaveAndStop(main.id, Reason.DEADLINE) if is_at_work(main) else Release(main.id, Reason.DEADLINE)
 
 
-def _payable(found: list[Candidate], job: Job, market: Market, params: Params) -> list[Candidate]:
+def _payable(candidates: list[Candidate], job: Job, market: Market, params: Params) -> list[Candidate]:
     """Those that the account can pay the start of; where it can pay none, all: the guard says what is missing."""
     credit = {name: view.credit for name, view in market.providers.items() if view.credit is not None}
-    if not found or not credit or min(credit.values()) >= _dearest_reserve(job, found, params):
-        return found
-    paid = [c for c in found if credit.get(c.offer.provider, Decimal("inf")) >= reserve(job, c, params)]
-    return paid or found
+    if not candidates or not credit or min(credit.values()) >= _dearest_reserve(job, candidates, params):
+        return candidates
+    paid = [c for c in candidates if credit.get(c.offer.provider, Decimal("inf")) >= reserve(job, c, params)]
+    return paid or candidates
 
 
-def _dearest_reserve(job: Job, found: list[Candidate], params: Params) -> Decimal:
+def _dearest_reserve(job: Job, candidates: list[Candidate], params: Params) -> Decimal:
     """No less than the reserve of any of them, and much sooner known: of one that is in all the dearest."""
-    offers = [choice.offer for choice in found]
+    offers = [choice.offer for choice in candidates]
     offer = replace(
         offers[0],
         storage_price=max(each.storage_price for each in offers),
         upload_price=max(each.upload_price for each in offers),
         download_price=max(each.download_price for each in offers),
     )
-    return reserve(job, replace(found[0], offer=offer, rate=max(choice.rate for choice in found)), params)
+    return reserve(job, replace(candidates[0], offer=offer, bid=max(choice.bid for choice in candidates)), params)
 
 
 def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
@@ -167,77 +169,87 @@ def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
 
 
 def _acquire(
-    job: Job, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params
+    job: Job, candidates: list[Candidate], pressure: Pressure, market: Market, now: datetime, params: Params
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    if not found:
+    if not candidates:
         return (), (Note("acquire", (("eligible_offers", 0),)),)
-    possible = ways(job, found, force, market, now, params)
+    possible = price_options(job, candidates, pressure, market, now, params)
     chosen, reason = _cheapest(possible, params)
     if chosen is not None and chosen.choice is not None:
         choice = chosen.choice
-        take = Acquire(Slot.MAIN, choice.offer, choice.capacity_type, choice.rate, reason)
+        take = Acquire(Slot.MAIN, choice.offer, choice.capacity_type, choice.bid, reason)
         return (take,), possible.notes(chosen)
-    if any(is_affordable(job, choice, params) for choice in found):
+    if any(is_affordable(job, choice, params) for choice in candidates):
         return (), possible.notes(possible.idle)
-    numbers = (("left", budget.left(job, params)), ("reserve", min(reserve(job, c, params) for c in found)))
+    numbers = (("left", budget.left(job, params)), ("reserve", min(reserve(job, c, params) for c in candidates)))
     return (_exhausted(job),), (*possible.notes(None), Note("budget", numbers))
 
 
-def _cheapest(possible: Ways, params: Params) -> tuple[Way | None, Reason]:
+def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]:
     """From nothing: the cheapest way that is open; where the deadline closes all, on-demand or else anything."""
-    priced = [way for way in possible if way.is_open and way.cost is not None]
-    presses = any(way.refused == "deadline" for way in possible)
+    priced = [option for option in possible if option.is_open and option.cost is not None]
+    presses = any(option.refused == "deadline" for option in possible)
     if priced:
         # Of equals the one that works: waiting must be worth something.
-        chosen = min(priced, key=lambda way: (way.cost or 0.0) * (1 + params.idle_margin * (way is possible.idle)))
+        chosen = min(
+            priced, key=lambda option: (option.cost or 0.0) * (1 + params.idle_margin * (option is possible.idle))
+        )
         return chosen, Reason.DEADLINE if presses and chosen is possible.on_demand else Reason.CHEAPEST
     # Late is worse than risky.
-    affordable = (way for way in (possible.on_demand, possible.spot) if way and way.refused in ("", "deadline"))
+    affordable = (
+        option for option in (possible.on_demand, possible.spot) if option and option.refused in ("", "deadline")
+    )
     return next(affordable, None), Reason.DEADLINE
 
 
 def _while_held(
-    job: Job, main: Lease, found: list[Candidate], force: Pressure, market: Market, now: datetime, params: Params
+    job: Job,
+    main: Lease,
+    candidates: list[Candidate],
+    pressure: Pressure,
+    market: Market,
+    now: datetime,
+    params: Params,
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    if is_auctioned(job, force, market):
-        return by_auction(job, found, force, market, now, params)
-    possible = ways(job, found, force, market, now, params)
+    if is_auctioned(job, pressure, market):
+        return by_auction(job, candidates, pressure, market, now, params)
+    possible = price_options(job, candidates, pressure, market, now, params)
     move, reason = None, Reason.DEADLINE
     if possible.idle.refused:
         move = possible.on_demand if possible.on_demand and possible.on_demand.is_open else None
     elif is_at_work(main) and main.running_since and now - main.running_since >= timedelta(seconds=params.move_least_s):
-        move, reason = _better(possible, job, main, force, params), Reason.CHEAPER_ELSEWHERE
+        move, reason = _better(possible, job, main, pressure, params), Reason.CHEAPER_ELSEWHERE
     if move is None or move.choice is None:
         return (), possible.notes(possible.idle)
     choice = move.choice
-    return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.rate, reason),), possible.notes(move)
+    return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.bid, reason),), possible.notes(move)
 
 
-def _better(possible: Ways, job: Job, main: Lease, force: Pressure, params: Params) -> Way | None:
+def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params: Params) -> Option | None:
     """The cheapest way that saves enough to leave a machine that works; None to stay."""
     stay = possible.idle.cost
     if stay is None or job.remaining_work is None:
         return None
-    is_calm = force.slack is None or force.slack >= 2 * force.one_more_loss
-    better: list[tuple[float, Way]] = []
-    for way in (possible.spot, possible.on_demand):
-        if way is None or way.choice is None or way.cost is None or not way.is_open:
+    is_calm = pressure.slack is None or pressure.slack >= 2 * pressure.one_more_loss
+    better: list[tuple[float, Option]] = []
+    for option in (possible.spot, possible.on_demand):
+        if option is None or option.choice is None or option.cost is None or not option.is_open:
             continue
         # The table has weighed a change of capacity type against the deadline; the rest are moves for price alone.
-        is_weighed = possible.by_table and way.choice.capacity_type is not main.capacity_type
-        if way.cost < stay if is_weighed else is_calm and way.cost <= stay * (1 - float(params.move_saving)):
-            better.append((way.cost, way))
+        is_weighed = possible.by_table and option.choice.capacity_type is not main.capacity_type
+        if option.cost < stay if is_weighed else is_calm and option.cost <= stay * (1 - float(params.move_saving)):
+            better.append((option.cost, option))
     return min(better, key=lambda pair: pair[0])[1] if better else None
 
 
-def _park(job: Job, standing: SetStatus, now: datetime, params: Params) -> tuple[Action, ...]:
+def _park(job: Job, status: SetStatus, now: datetime, params: Params) -> tuple[Action, ...]:
     """Save, then stop paying: never a destroy of unsaved work while the money for the save was set aside."""
     main = job.main
     if main is not None and main.running_since is not None and main.role is Role.RUN and main.instance_id is not None:
-        return (SaveAndStop(main.id, standing.reason), *_releases(job, Slot.NEXT, standing.reason))
+        return (SaveAndStop(main.id, status.reason), *_releases(job, Slot.NEXT, status.reason))
     if main is not None and main.role is Role.SAVE_AND_STOP and not was_saved(job, main, now, params):
         return ()
-    return (*_release_all(job, standing.reason), standing)
+    return (*_release_all(job, status.reason), status)
 
 
 def _exhausted(job: Job) -> SetStatus:
@@ -263,12 +275,12 @@ def _answer(actions: tuple[Action, ...], now: datetime, params: Params, *notes: 
     return Decision(actions, now + timedelta(seconds=params.tick_lag_s), notes)
 
 
-def _pressure_note(job: Job, force: Pressure, params: Params) -> Note:
+def _pressure_note(job: Job, pressure: Pressure, params: Params) -> Note:
     numbers: tuple[tuple[str, Number], ...] = (
-        ("slack_s", None if force.slack is None else round(force.slack.total_seconds())),
-        ("one_more_loss_s", round(force.one_more_loss.total_seconds())),
-        ("verdict", force.verdict),
+        ("slack_s", None if pressure.slack is None else round(pressure.slack.total_seconds())),
+        ("one_more_loss_s", round(pressure.one_more_loss.total_seconds())),
+        ("verdict", pressure.verdict),
         ("committed", budget.committed(job, params)),
         ("budget", job.spec.budget),
     )
-    return Note("standing", numbers)
+    return Note("status", numbers)

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.offer import Offer
-from autopilot.policy.params import Params
-from autopilot.policy.speed import setup_time, work_left
+from autopilot.domain.params import Params
+from autopilot.pricing.speed import setup_time, work_left
 
 
 def why_not(spec: JobSpec, offer: Offer) -> str | None:
@@ -33,7 +33,7 @@ def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[O
     A machine that the job holds, or is giving back, is not rented once more; of a pool there are others (``candidates``
     leaves out what would be the same again).
     """
-    pools = {name for name, view in market.providers.items() if view.capabilities.sells_pools}
+    pools = {name for name, view in market.providers.items() if view.capabilities.is_pooled}
     held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
     return tuple(
         offer
@@ -48,5 +48,5 @@ def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[O
 
 def _needed(job: Job, offer: Offer, params: Params) -> timedelta:
     left = work_left(job, offer.gpu, offer.num_gpus)
-    work = timedelta(seconds=params.waiting_horizon_s) if left is None else left * (1 + params.work_error)
+    work = timedelta(seconds=params.waiting_horizon_s) if left is None else left * (1 + params.estimate_error)
     return work + setup_time(job, offer, params)

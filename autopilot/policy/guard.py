@@ -16,10 +16,10 @@ from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
-from autopilot.policy.bidding import ceiling
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.bidding import ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]
             return budget.create_reserve(rate, storage, params, traffic), rate + storage
         case ChangeBid(lease_id, bid):
             lease = _lease(job, lease_id)
-            if lease is not None and bid > lease.rate:
-                grown = budget.commitment(replace(lease, rate=bid), params) - budget.commitment(lease, params)
-                return grown, bid - lease.rate
+            if lease is not None and bid > lease.bid:
+                grown = budget.commitment(replace(lease, bid=bid), params) - budget.commitment(lease, params)
+                return grown, bid - lease.bid
     return ZERO, ZERO
 
 
@@ -116,9 +116,9 @@ def _refusal(
             return _acquire_refusal(job, action, reserve, market, exposure, limits, params)
         case ChangeBid(lease_id, bid):
             lease = _lease(job, lease_id)
-            if lease is None or bid <= lease.rate:
+            if lease is None or bid <= lease.bid:
                 return None
-            limit = ceiling(job.spec, lease.on_demand_rate, params)
+            limit = ceiling(job.spec, lease.on_demand_price, params)
             return None if limit is not None and bid <= limit else _above_ceiling(bid, limit)
         case Promote():
             freed = _is_free(job, Slot.MAIN, allowed)
@@ -171,11 +171,11 @@ def _acquire_refusal(
     if exposure.launches_hour >= limits.launches_per_hour:
         return Reason.TOO_MANY_LAUNCHES, (("in_1_hour", exposure.launches_hour),)
     if action.capacity_type is CapacityType.SPOT:
-        limit = ceiling(job.spec, action.offer.on_demand_rate, params)
-        if limit is None or action.rate > limit:
-            return _above_ceiling(action.rate, limit)
-    elif job.spec.max_hourly is not None and action.rate > job.spec.max_hourly:
-        return Reason.OVER_RATE_LIMIT, (("rate", action.rate), ("limit", job.spec.max_hourly))
+        limit = ceiling(job.spec, action.offer.on_demand_price, params)
+        if limit is None or action.bid > limit:
+            return _above_ceiling(action.bid, limit)
+    elif job.spec.max_hourly is not None and action.bid > job.spec.max_hourly:
+        return Reason.OVER_RATE_LIMIT, (("bid", action.bid), ("limit", job.spec.max_hourly))
     credit = market.providers[action.offer.provider].credit
     if credit is not None and credit < reserve:
         return Reason.LOW_CREDIT, (("credit", credit), ("reserve", reserve))
@@ -201,7 +201,7 @@ def _over_caps(
     if job.spec.max_rate is not None:
         rate = budget.burn(job.leases) + more_per_hour
         if rate > job.spec.max_rate:
-            return Reason.OVER_RATE_LIMIT, (("rate", rate), ("limit", job.spec.max_rate))
+            return Reason.OVER_RATE_LIMIT, (("burn", rate), ("limit", job.spec.max_rate))
     open_commitments = sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
     for reason, spent, limit in (
         (Reason.OVER_DAY_LIMIT, exposure.spent_day, limits.day),
@@ -212,5 +212,5 @@ def _over_caps(
     if limits.max_hourly is not None:
         rate = budget.burn(exposure.leases) + more_per_hour
         if rate > limits.max_hourly:
-            return Reason.OVER_RATE_LIMIT, (("rate", rate), ("limit", limits.max_hourly))
+            return Reason.OVER_RATE_LIMIT, (("burn", rate), ("limit", limits.max_hourly))
     return None

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
 
 
 def loads_too_long(lease: Lease, now: datetime, params: Params) -> bool:

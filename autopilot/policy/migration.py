@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from autopilot.domain.actions import Action, Promote, Release, SaveAndStop
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.loading import loads_too_long, prepares_too_long
-from autopilot.policy.params import Params
 
 READY = ("waiting",)
 """Agent states in which a new home may be promoted."""

@@ -15,19 +15,19 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.policy.bidding import raised_bid
-from autopilot.policy.cost import Candidate, best, lease_cost_to_finish
-from autopilot.policy.deadline import Pressure
-from autopilot.policy.params import Params
-from autopilot.policy.ways import waits_for_spot
+from autopilot.policy.options import waits_for_spot
+from autopilot.pricing.pressure import Pressure
+from autopilot.pricing.rule.bidding import raised_bid
+from autopilot.pricing.rule.cost import Candidate, best, lease_cost_to_finish
 
 
 def decide_paused(
     job: Job,
     lease: Lease,
-    found: list[Candidate],
-    force: Pressure,
+    candidates: list[Candidate],
+    pressure: Pressure,
     market: Market,
     now: datetime,
     params: Params,
@@ -43,7 +43,7 @@ def decide_paused(
     rebid = None
     if rung is not None:
         rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, market.outlook, now, params)
-    other = best(found, CapacityType.SPOT if waits_for_spot(job, force, market) else None)
+    other = best(candidates, CapacityType.SPOT if waits_for_spot(job, pressure, market) else None)
     note = Note(
         "paused",
         (
@@ -67,6 +67,6 @@ def decide_paused(
         return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
     is_displaced = lease.rebids >= params.max_rebids > 0
     cause = Reason.DISPLACED if is_displaced else lease.pause_cause or Reason.UNKNOWN
-    if other is not None or force.needs_on_demand or waited_out:
+    if other is not None or pressure.needs_on_demand or waited_out:
         return (Release(lease.id, cause),), (note,)
     return (), (note,)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -78,7 +78,7 @@ class CreateRequest:
     offer_id: str
     machine_id: str
     capacity_type: CapacityType
-    rate: Decimal
+    bid: Decimal
     """The bid on spot; on demand the price that was seen, against which the read-back is checked."""
     image: str
     disk_gb: Decimal
@@ -140,36 +140,3 @@ class Plugin(Protocol):
     def connect(self, settings: Mapping[str, Any], clock: Clock) -> Provider:
         """``settings``: base_url, api_key and the plug-in's own keys. Raises ``UserError``."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class PriceObservation:
-    """What an offer cost at one moment, or over one hour: then ``floor`` and ``on_demand_rate`` are means over its
-    ``samples``, ``floor_low`` and ``floor_high`` the extremes, and the rest is as last seen. All prices are for the
-    whole machine's chunk; None: the market does not say.
-    """
-
-    provider: str
-    machine_id: str
-    gpu: str
-    num_gpus: int
-    floor: Decimal | None
-    """$/h."""
-    on_demand_rate: Decimal | None
-    """$/h."""
-    observed_at: datetime
-    """The beginning of the hour where ``samples`` is more than one."""
-    host_id: str | None = None
-    storage_price: Decimal | None = None
-    """$/GB-month."""
-    upload_price: Decimal | None = None
-    """$/GB."""
-    download_price: Decimal | None = None
-    """$/GB."""
-    reliability: Decimal | None = None
-    """0..1."""
-    verified: bool | None = None
-    ends_at: datetime | None = None
-    floor_low: Decimal | None = None
-    floor_high: Decimal | None = None
-    samples: int = 1

@@ -20,9 +20,9 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.money import Number
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reconciliation import ReconciliationRow
 from autopilot.domain.spend import SpendPart, SpendSource
-from autopilot.ports.provider import PriceObservation
 
 
 class StoreUnavailable(Exception):
@@ -114,7 +114,7 @@ class UnitOfWork(Protocol):
         """In any state."""
         ...
 
-    async def stray_leases(self) -> tuple[Lease, ...]:
+    async def orphan_leases(self) -> tuple[Lease, ...]:
         """Leases without a job that are not over."""
         ...
 

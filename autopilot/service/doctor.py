@@ -12,11 +12,11 @@ from pathlib import Path
 
 from autopilot.api.key_hint import replace_keys
 from autopilot.blobs.probe import ProbeFailed, probe
+from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import show
-from autopilot.ports.clock import SystemClock
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.service.identity import prepare_state_dir
 from autopilot.service.wiring import bucket, connect_markets

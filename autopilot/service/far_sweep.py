@@ -19,12 +19,12 @@ from autopilot.config.settings import load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import ABSENCE_GAP
 from autopilot.domain.instance import Instance
+from autopilot.domain.labels import read_label
+from autopilot.domain.params import Params
 from autopilot.engine.actions import LONGEST_LIFE
-from autopilot.engine.give_back import fall_back
+from autopilot.engine.destroy_fallback import apply_destroy_fallback
 from autopilot.engine.sweep import MARK_AGE
-from autopilot.policy.params import Params
 from autopilot.ports.clock import Clock
-from autopilot.ports.ids import read_label
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.service.identity import open_clock
 from autopilot.service.orphans import list_all
@@ -121,7 +121,7 @@ async def _end(provider: Provider, instance: Instance, clock: Clock) -> bool:
             outcome = await provider.destroy(instance.instance_id)
             log.info("instance.destroy_asked", instance=instance.instance_id, outcome=repr(outcome))
             if asked >= 1:
-                await fall_back(provider, instance.instance_id, Params().least_bid)
+                await apply_destroy_fallback(provider, instance.instance_id, Params().least_bid)
         await clock.sleep(ABSENCE_GAP.total_seconds())
         try:
             is_absent = all(one.instance_id != instance.instance_id for one in await provider.instances())

@@ -15,9 +15,10 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from autopilot.clock import ScaledClock, SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import Clock, ScaledClock, SystemClock
+from autopilot.ports.clock import Clock
 
 _ALPHABET = "abcdefghjkmnpqrstvwxyz23456789"
 _LENGTH = 8

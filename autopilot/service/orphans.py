@@ -13,10 +13,10 @@ from pathlib import Path
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import Instance
+from autopilot.domain.labels import is_ours, read_label
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.ports.clock import Clock
-from autopilot.ports.ids import is_ours, read_label
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.identity import known_install_id, open_clock

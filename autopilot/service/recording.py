@@ -9,7 +9,7 @@ from typing import TextIO, cast
 import structlog
 
 from autopilot.domain.errors import UserError
-from autopilot.ports.recording import Scene, scene_to_json
+from autopilot.policy.scene import Scene, scene_to_json
 
 log = structlog.get_logger(__name__)
 

@@ -28,15 +28,15 @@ from autopilot.config.secret_files import read_secret
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
+from autopilot.domain.params import Params
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.history import Retention
+from autopilot.ids import UlidIds
+from autopilot.mailbox.formats import orders_key
+from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.policy.guard import Limits
-from autopilot.policy.params import Params
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
-from autopilot.ports.ids import UlidIds
-from autopilot.ports.mailbox import orders_key
-from autopilot.ports.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.provider import Provider
 from autopilot.ports.store import Store, StoreUnavailable
 from autopilot.providers import registry
@@ -127,7 +127,7 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
 async def _check_markets_held(store: Store, settings: Settings) -> None:
     """A market on which we still rent cannot be left out: nobody would see, or end, what bills there."""
     async with store.snapshot() as uow:
-        leases = [lease for job in await uow.open_jobs() for lease in job.leases] + list(await uow.stray_leases())
+        leases = [lease for job in await uow.open_jobs() for lease in job.leases] + list(await uow.orphan_leases())
     missing = sorted({lease.provider for lease in leases if not lease.is_over} - settings.markets.keys())
     if missing:
         raise UserError(

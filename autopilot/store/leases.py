@@ -31,7 +31,7 @@ class LeaseStatements(Statements):
     async def leases_labelled(self, labels: Collection[str]) -> tuple[Lease, ...]:
         return await self._leases(leases.c.label.in_(labels)) if labels else ()
 
-    async def stray_leases(self) -> tuple[Lease, ...]:
+    async def orphan_leases(self) -> tuple[Lease, ...]:
         return await self._leases(leases.c.job_id.is_(None), leases.c.state.in_(LIVE))
 
     async def unsettled_leases(self) -> tuple[Lease, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Select, delete, func, insert, or_, select, true
 
 from autopilot.domain.job import JobStatus
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import decisions, events, jobs, notes, price_observations
 from autopilot.store.statements import Statements

@@ -69,15 +69,15 @@ class ReportStatements(LeaseStatements):
     async def _facts(self, concerned: Any) -> dict[str, LeaseFacts]:
         lease = leases.c
         columns = (lease.id, lease.job_id, jobs.c.name, lease.provider, lease.instance_id, lease.gpu, lease.num_gpus)
-        joined = select(*columns, lease.on_demand_rate).outerjoin(jobs, jobs.c.id == lease.job_id)
+        joined = select(*columns, lease.on_demand_price).outerjoin(jobs, jobs.c.id == lease.job_id)
         rows = await self._all(joined.where(lease.id.in_(concerned)))
         facts = {row[0]: LeaseFacts(*row) for row in rows}
-        unknown = [lease_id for lease_id, fact in facts.items() if fact.on_demand_rate is None]
+        unknown = [lease_id for lease_id, fact in facts.items() if fact.on_demand_price is None]
         if not unknown:
             return facts
         lowest = await self._lowest_on_demand(concerned)
         return facts | {
-            lease_id: replace(facts[lease_id], on_demand_rate=lowest[lease_id])
+            lease_id: replace(facts[lease_id], on_demand_price=lowest[lease_id])
             for lease_id in unknown
             if lease_id in lowest
         }
@@ -92,10 +92,10 @@ class ReportStatements(LeaseStatements):
             & (_price.observed_at >= lease.intended_at)
             & or_(lease.gone_at.is_(None), _price.observed_at <= lease.gone_at)
         )
-        lowest = select(lease.id, func.min(_price.on_demand_rate, type_=_price.on_demand_rate.type))
+        lowest = select(lease.id, func.min(_price.on_demand_price, type_=_price.on_demand_price.type))
         lowest = lowest.join(price_observations, alike).group_by(lease.id)
         rows = await self._all(
-            lowest.where(lease.id.in_(concerned), lease.on_demand_rate.is_(None), _price.on_demand_rate.is_not(None))
+            lowest.where(lease.id.in_(concerned), lease.on_demand_price.is_(None), _price.on_demand_price.is_not(None))
         )
         return {lease_id: rate for lease_id, rate in rows}
 

@@ -25,12 +25,12 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0005"
+REVISION = "0006"
 
 metadata = MetaData(
     naming_convention={

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.money import ZERO, floor_nano
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 
 HOUR = timedelta(hours=1)
 THINNED_UNTIL = "prices_thinned_until"
@@ -35,7 +35,7 @@ def _put_together(hour: datetime, group: Sequence[PriceObservation]) -> PriceObs
         group[-1],
         observed_at=hour,
         floor=_mean([(each.floor, each.samples) for each in group]),
-        on_demand_rate=_mean([(each.on_demand_rate, each.samples) for each in group]),
+        on_demand_price=_mean([(each.on_demand_price, each.samples) for each in group]),
         floor_low=min(lows, default=None),
         floor_high=max(highs, default=None),
         samples=sum(each.samples for each in group),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from autopilot.cli.client import Json, job_path
-from autopilot.cli.demo.theatre import Theatre
+from autopilot.lab.demo.theatre import Theatre
 
 SPEED = 60.0
 FINAL = ("succeeded", "failed", "cancelled")

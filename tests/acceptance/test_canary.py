@@ -19,8 +19,8 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
 
-from autopilot.cli.demo.theatre import Theatre
 from autopilot.cli.exits import CommandError
+from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.recording_proxy import RecordingProxy
 from tests.acceptance.stage import command, job_text, show, submit, until, without_settings
 

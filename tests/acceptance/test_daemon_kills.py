@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.cli.client import Json
-from autopilot.cli.demo.theatre import Theatre
-from autopilot.cli.demo.verdict import Reference, checks
+from autopilot.lab.demo.theatre import Theatre
+from autopilot.lab.demo.verdict import Reference, checks
 from tests.acceptance.stage import a_theatre, is_settled, job_text, market_events, show, submit, until
 
 STEPS = 6000
@@ -55,7 +55,7 @@ def at_work_with_a_checkpoint(theatre: Theatre, job_id: str) -> Json:
 
 
 def outbid(theatre: Theatre, lease: Json) -> None:
-    bid = (Decimal(lease["rate"]) * Decimal("1.05")).quantize(Decimal("0.001"))
+    bid = (Decimal(lease["bid"]) * Decimal("1.05")).quantize(Decimal("0.001"))
     theatre.emu("rival", {"instance_id": int(lease["instance_id"]), "bid": str(bid)})
 
 
@@ -102,18 +102,18 @@ def _settled(theatre: Theatre, job_id: str) -> Json | None:
 @pytest.mark.parametrize("seed", range(5))
 def test_killed_at_random_moments(theatre: Theatre, reference: Reference, seed: int) -> None:
     """Five kills in each run, at moments drawn from the seed, some of them before the new daemon's first tick."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     job_id = submit(theatre, job_text(STEPS))
     if seed % 2:
-        theatre.emu("fault", {"on": "create", "kind": luck.choice(["effect_then_reset", "effect_then_500"])})
+        theatre.emu("fault", {"on": "create", "kind": rng.choice(["effect_then_reset", "effect_then_500"])})
     kills, struck = 0, False
     while kills < 5:
-        time.sleep(luck.uniform(0.0, 3.0))
+        time.sleep(rng.uniform(0.0, 3.0))
         theatre.kill_daemon()
         kills += 1
-        if luck.random() < 0.3:
+        if rng.random() < 0.3:
             theatre.launch_daemon()
-            time.sleep(luck.uniform(0.2, 2.0))
+            time.sleep(rng.uniform(0.2, 2.0))
             theatre.kill_daemon()
             kills += 1
         theatre.start_daemon()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.request import Request, urlopen
 
-from autopilot.cli.demo.theatre import Theatre
+from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import SPEED, a_theatre, is_settled, job_text, show, submit, until
 
 LISTS = ("myself", "v2.list")

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from autopilot.cli.client import Json
-from autopilot.cli.demo.theatre import Theatre
-from autopilot.ports.checkpoints import kept_manifest, verified_manifest
+from autopilot.lab.demo.theatre import Theatre
+from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
 from tests.acceptance.stage import FINAL, SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 
@@ -226,6 +226,6 @@ async def test_so_does_a_training_with_pytorch() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1700)
 async def test_preempted_fifty_times_at_random_it_ends_with_the_same_weights() -> None:
-    luck = random.Random(50)
-    moments = sorted(luck.sample(range(60, 4000), 50))
+    rng = random.Random(50)
+    moments = sorted(rng.sample(range(60, 4000), 50))
     assert await run(4060, moments) == {"vastai", "runpod"}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli.demo.theatre import Theatre
-from autopilot.cli.demo.verdict import Reference, checks
+from autopilot.lab.demo.theatre import Theatre
+from autopilot.lab.demo.verdict import Reference, checks
 from tests.acceptance.stage import SPEED, command, is_settled, job_text, show, submit, until
 
 STEPS = 2500

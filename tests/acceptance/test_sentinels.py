@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli.demo.theatre import KEYS, Theatre
 from autopilot.config.keys import store_private
+from autopilot.lab.demo.theatre import KEYS, Theatre
 from tests.acceptance.stage import SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
 from typing import Protocol
 
+from autopilot.clock import ManualClock
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.ports.clock import ManualClock
 from autopilot.ports.provider import Provider
 
 

@@ -41,7 +41,7 @@ class PaperHarness:
         return PaperProvider(NAME, self.real, PaperSettings(self._state_file), self.market.clock)
 
     async def make_offer_available(self) -> Offer:
-        return min(await self.provider.offers(self.query), key=lambda offer: offer.on_demand_rate or 99)
+        return min(await self.provider.offers(self.query), key=lambda offer: offer.on_demand_price or 99)
 
     async def advance(self, seconds: float) -> None:
         await self.market.advance(seconds)
@@ -49,10 +49,10 @@ class PaperHarness:
     async def outbid(self, instance_id: str) -> Decimal:
         instance = await self.provider.instance(instance_id)
         assert instance is not None
-        price = instance.rate + Decimal("0.050")
+        price = instance.bid + Decimal("0.050")
         await self.market.control("floor", machine_id=int(instance.machine_id), price=str(price))
         await self.advance(120)  # a search is good for a minute
-        return instance.rate + Decimal("0.060")
+        return instance.bid + Decimal("0.060")
 
     @asynccontextmanager
     async def lost_create_answers(self) -> AsyncIterator[None]:
@@ -79,7 +79,10 @@ class PaperHarness:
         for span in json.loads(self._state_file.read_text())[instance_id]["spans"]:
             start, end = (datetime.fromisoformat(span[key]) for key in ("started_at", "ended_at"))
             assert utc_day(start) == utc_day(end), "the test is to be kept within one day"
-            for kind, rate in ((CostKind.COMPUTE, span["rate"]), (CostKind.STORAGE_RUNNING, span["storage_rate"])):
+            for kind, rate in (
+                (CostKind.COMPUTE, span["billed_rate"]),
+                (CostKind.STORAGE_RUNNING, span["storage_rate"]),
+            ):
                 key = kind, utc_day(start)
                 totals[key] = totals.get(key, ZERO) + accrued(Decimal(rate), end - start)
         return sum(totals.values(), ZERO)

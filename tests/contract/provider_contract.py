@@ -17,19 +17,11 @@ from typing import TypeVar
 import pytest
 
 from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.labels import is_ours, label_for
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
-from autopilot.ports.ids import is_ours, label_for
-from autopilot.ports.provider import (
-    Created,
-    CreateRequest,
-    Done,
-    MarketUnknown,
-    RefusalCode,
-    Refused,
-    Unknown,
-)
+from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from tests.contract.harness import Harness, QuickClock
 
 T = TypeVar("T")
@@ -58,14 +50,14 @@ class ProviderContract:
             assert offer.provider == harness.provider.name
             assert (offer.gpu, offer.num_gpus) in harness.query.gpus
             assert offer.disk_gb >= harness.query.disk_gb
-            assert offer.floor is not None or offer.on_demand_rate is not None
-            for price in (offer.floor, offer.on_demand_rate):
+            assert offer.floor is not None or offer.on_demand_price is not None
+            for price in (offer.floor, offer.on_demand_price):
                 assert price is None or (to_nano(price) > 0 and isinstance(price, Decimal))
             for price in (offer.storage_price, offer.upload_price, offer.download_price):
                 assert to_nano(price) >= 0
         rents = harness.provider.capabilities
         assert rents.spot or all(offer.floor is None for offer in offers)
-        assert rents.on_demand or all(offer.on_demand_rate is None for offer in offers)
+        assert rents.on_demand or all(offer.on_demand_price is None for offer in offers)
 
     async def test_the_account_has_an_exact_credit_or_none_to_tell(self, harness: Harness) -> None:
         credit = (await harness.provider.account()).credit
@@ -109,7 +101,7 @@ class ProviderContract:
         # A market may list under its full name ("NVIDIA GeForce …") what it offers under a shorter one.
         assert offer.gpu in instance.gpu
         assert instance.num_gpus == offer.num_gpus
-        assert instance.rate == asked.rate
+        assert instance.bid == asked.bid
         assert abs(instance.storage_rate - offer.storage_rate(DISK_GB)) <= Decimal("0.000001")
         assert instance.intended_running
         running = await seen(harness, instance.instance_id, InstanceStatus.RUNNING)
@@ -175,7 +167,7 @@ class ProviderContract:
         bid = await harness.outbid(instance_id)
         await seen(harness, instance_id, InstanceStatus.STOPPED)
         assert await harness.provider.change_bid(instance_id, bid) == Done(bid)
-        assert (await seen(harness, instance_id, InstanceStatus.RUNNING)).rate == bid
+        assert (await seen(harness, instance_id, InstanceStatus.RUNNING)).bid == bid
 
     async def test_a_bid_that_cannot_be_changed_says_so(self, harness: Harness) -> None:
         needs_spot(harness)
@@ -183,10 +175,10 @@ class ProviderContract:
         needs(not harness.provider.capabilities.can_rebid, "bids can be changed")
         before = await harness.provider.instance(instance_id)
         assert before is not None
-        assert isinstance(await harness.provider.change_bid(instance_id, before.rate * 2), Refused)
+        assert isinstance(await harness.provider.change_bid(instance_id, before.bid * 2), Refused)
         after = await harness.provider.instance(instance_id)
         assert after is not None
-        assert after.rate == before.rate
+        assert after.bid == before.bid
 
     async def test_stop_and_start(self, harness: Harness) -> None:
         instance_id = await running(harness)
@@ -242,7 +234,7 @@ class ProviderContract:
 
 
 def request(harness: Harness, offer: Offer, label: str = LABEL, rate: Decimal | None = None) -> CreateRequest:
-    price = offer.floor if harness.capacity_type is CapacityType.SPOT else offer.on_demand_rate
+    price = offer.floor if harness.capacity_type is CapacityType.SPOT else offer.on_demand_price
     assert price is not None, "the harness found an offer that cannot be rented as it says"
     if harness.capacity_type is CapacityType.SPOT:
         price = price.quantize(Decimal("0.001"), ROUND_CEILING) + Decimal("0.010")
@@ -251,7 +243,7 @@ def request(harness: Harness, offer: Offer, label: str = LABEL, rate: Decimal | 
         offer_id=offer.offer_id,
         machine_id=offer.machine_id,
         capacity_type=harness.capacity_type,
-        rate=rate or price,
+        bid=rate or price,
         image=harness.image,
         disk_gb=DISK_GB,
         env={"GREETING": "it's $HOME"},

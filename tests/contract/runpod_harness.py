@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.runpod import plugin
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
 from tests.contract.harness import QuickClock
 
 KEY = "runpod-sandbox-key"
@@ -52,8 +52,8 @@ class RunpodHarness:
     async def outbid(self, instance_id: str) -> Decimal:
         instance = await self.provider.instance(instance_id)
         assert instance is not None
-        await self.control("rival", pod_id=instance_id, bid=str(instance.rate + Decimal("0.050")))
-        return instance.rate + Decimal("0.060")
+        await self.control("rival", pod_id=instance_id, bid=str(instance.bid + Decimal("0.050")))
+        return instance.bid + Decimal("0.060")
 
     @asynccontextmanager
     async def lost_create_answers(self) -> AsyncIterator[None]:

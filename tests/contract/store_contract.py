@@ -1,4 +1,4 @@
-"""What every store does: the cases that SQLite, PostgreSQL and the twin in memory are held to, word for word.
+"""What every store does: the cases that SQLite, PostgreSQL and the duplicate in memory are held to, word for word.
 
 Each method of ``UnitOfWork`` has its case here or in one of the modules that add to this class.
 """
@@ -20,7 +20,7 @@ from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
 from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import from_nano
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
 from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
@@ -182,7 +182,7 @@ class WhatAStoreAnswers:
             assert [job.id for job in await work.open_jobs()] == ["parked"]
 
     async def test_leases_by_label_stray_and_unsettled(self, store: Store) -> None:
-        stray = a_lease("stray", None, state=LeaseState.DESTROY_REQUESTED)
+        orphan = a_lease("orphan", None, state=LeaseState.DESTROY_REQUESTED)
         leases = (
             a_lease("gone", instance_id="7", state=LeaseState.GONE),
             a_lease("gone-settled", instance_id="8", state=LeaseState.GONE, settled_at=START),
@@ -191,22 +191,22 @@ class WhatAStoreAnswers:
         )
         async with store.transaction() as work:
             await work.save(a_job(leases=leases))
-            await work.save_lease(stray)
-            await work.save_lease(a_lease("stray-over", None, state=LeaseState.GONE))
+            await work.save_lease(orphan)
+            await work.save_lease(a_lease("orphan-over", None, state=LeaseState.GONE))
         async with store.snapshot() as work:
             assert [lease.id for lease in await work.unsettled_leases()] == ["gone"]
-            assert await work.stray_leases() == (stray,)
+            assert await work.orphan_leases() == (orphan,)
             assert [lease.id for lease in await work.spot_leases_since(START)] == ["abandoned", "gone", "gone-settled"]
             assert await work.spot_leases_since(START + timedelta(seconds=1)) == ()
-            labels = {"ap1.install.stray", "ap1.install.abandoned", "ap1.install.nobody"}
-            assert {lease.id for lease in await work.leases_labelled(labels)} == {"stray", "abandoned"}
+            labels = {"ap1.install.orphan", "ap1.install.abandoned", "ap1.install.nobody"}
+            assert {lease.id for lease in await work.leases_labelled(labels)} == {"orphan", "abandoned"}
             assert await work.leases_labelled(()) == ()
             assert await work.lease("nobody") is None
         async with store.transaction() as work:
-            await work.save_lease(replace(stray, state=LeaseState.GONE, label="ap1.install.other"))
-            assert await work.stray_leases() == ()
-            assert [lease.id for lease in await work.leases_labelled(["ap1.install.stray", "ap1.install.other"])] == [
-                "stray"
+            await work.save_lease(replace(orphan, state=LeaseState.GONE, label="ap1.install.other"))
+            assert await work.orphan_leases() == ()
+            assert [lease.id for lease in await work.leases_labelled(["ap1.install.orphan", "ap1.install.other"])] == [
+                "orphan"
             ]
 
     async def test_launches_are_counted_by_job_from_an_instant_on(self, store: Store) -> None:
@@ -214,7 +214,7 @@ class WhatAStoreAnswers:
             await work.save(a_job())
             for number, at in enumerate((START - timedelta(microseconds=1), START, START + HOUR)):
                 await work.save_lease(a_lease(f"l{number}", state=LeaseState.GONE, intended_at=at))
-            await work.save_lease(a_lease("stray", None))
+            await work.save_lease(a_lease("orphan", None))
             assert await work.launches_since(START) == {"job-000001": 2, None: 1}
             assert await work.launches_since(START + 2 * HOUR) == {}
 
@@ -356,8 +356,8 @@ class WhatAStoreRefuses:
     async def test_two_wanted_leases_in_a_slot(self, store: Store) -> None:
         async with store.transaction() as work:
             await work.save(a_job(leases=(a_lease("l1"), a_lease("l2", slot=Slot.NEXT))))
-            await work.save_lease(a_lease("stray-1", None))
-            await work.save_lease(a_lease("stray-2", None))  # strays hold no slot
+            await work.save_lease(a_lease("orphan-1", None))
+            await work.save_lease(a_lease("orphan-2", None))  # orphans hold no slot
         for state in (LeaseState.INTENT, LeaseState.ACTIVE, LeaseState.PAUSED):
             with pytest.raises(ConstraintViolated):
                 async with store.transaction() as work:

@@ -14,8 +14,8 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import ZERO, from_nano
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.spend import SpendRow, report, total_row
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, Store
 from tests.store_records import DAY, START, a_job, a_lease, an_entry, forgotten, records
 
@@ -40,15 +40,15 @@ def a_price(at: datetime, floor: str | None = "0.20", machine: str = "m1", **cha
 class WhatReportsRead:
     @pytest.fixture
     async def posted(self, store: Store) -> Store:
-        """Two jobs and a stray on two markets, around two month boundaries."""
+        """Two jobs and a orphan on two markets, around two month boundaries."""
         first = a_lease("lease-1", state=LeaseState.GONE, instance_id="7001")
         second = a_lease("lease-2", state=LeaseState.GONE, instance_id="7002", gpu="H100")
         other = a_lease("lease-3", "job-000002", provider="runpod", intended_at=START)
-        stray = a_lease("lease-4", None, instance_id="7004")
+        orphan = a_lease("lease-4", None, instance_id="7004")
         async with store.transaction() as work:
             await work.save(a_job(leases=(first, second)))
             await work.save(a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10)))
-            await work.save_lease(stray)
+            await work.save_lease(orphan)
             await work.post(
                 [
                     an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
@@ -61,7 +61,7 @@ class WhatReportsRead:
                     an_entry("a4", "4", day=NOV_30, lease=second),
                     an_entry("a5", "8", day=DEC_1, lease=other),
                     an_entry("d1", "0.5", day=DEC_1, lease=other, type="adjust", kind=CostKind.BANDWIDTH),
-                    an_entry("a6", "16", day=DEC_1, lease=stray),
+                    an_entry("a6", "16", day=DEC_1, lease=orphan),
                 ]
             )
             await work.post([an_entry("a1", "999", day=OCT_31, lease=first)])
@@ -126,7 +126,7 @@ class WhatReportsRead:
 
     async def test_hours_and_what_they_would_have_cost_on_demand(self, store: Store) -> None:
         rate = {"rate": Decimal("0.30"), "storage_rate": ZERO}
-        ran = a_lease("lease-1", on_demand_rate=Decimal("0.80"), instance_id="1")
+        ran = a_lease("lease-1", on_demand_price=Decimal("0.80"), instance_id="1")
         ran = ran.billed_as(InstanceStatus.PROVISIONING, at=START - HOUR, **rate)
         ran = ran.billed_as(InstanceStatus.RUNNING, at=START, **rate)
         ran = ran.billed_as(InstanceStatus.STOPPED, at=START + 2 * HOUR, **rate).unbilled(START + 5 * HOUR)
@@ -140,10 +140,10 @@ class WhatReportsRead:
             dear, cheap = Decimal("0.90"), Decimal("0.70")
             await work.add_prices(
                 [
-                    a_price(START, on_demand_rate=dear, machine="m1"),
-                    a_price(START, on_demand_rate=cheap, machine="m2"),
-                    a_price(START, on_demand_rate=Decimal("0.01"), num_gpus=2),
-                    a_price(START + 2 * HOUR, on_demand_rate=Decimal("0.01"), machine="m3"),
+                    a_price(START, on_demand_price=dear, machine="m1"),
+                    a_price(START, on_demand_price=cheap, machine="m2"),
+                    a_price(START, on_demand_price=Decimal("0.01"), num_gpus=2),
+                    a_price(START + 2 * HOUR, on_demand_price=Decimal("0.01"), machine="m3"),
                 ]
             )
             await work.post(an_entry(f"e-{lease.id}", "0.60", lease=lease) for lease in (ran, seen, unseen))
@@ -163,8 +163,8 @@ class WhatReportsRead:
 
     async def test_the_life_of_one_lease(self, posted: Store) -> None:
         async with posted.transaction() as work:
-            twin = a_lease("lease-5", None, provider="runpod", instance_id="7001", intended_at=START + HOUR)
-            await work.save_lease(replace(twin, label="twin"))
+            duplicate = a_lease("lease-5", None, provider="runpod", instance_id="7001", intended_at=START + HOUR)
+            await work.save_lease(replace(duplicate, label="duplicate"))
             await work.add_bid(BidRecord("b2", "lease-1", START + HOUR, Decimal(2), "done", None))
             await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
             await work.add_bid(BidRecord("b3", "lease-2", START, Decimal(1), "done", None))
@@ -173,7 +173,7 @@ class WhatReportsRead:
         async with posted.snapshot() as work:
             assert [lease.id for lease in await work.leases_found("lease-1")] == ["lease-1"]
             assert [lease.id for lease in await work.leases_found("7001")] == ["lease-5", "lease-1"]
-            assert [lease.id for lease in await work.leases_found("twin")] == ["lease-5"]
+            assert [lease.id for lease in await work.leases_found("duplicate")] == ["lease-5"]
             assert await work.leases_found("nothing") == ()
             assert [bid.id for bid in await work.bids_on("lease-1")] == ["b1", "b2"]
             assert [event.name for event in await work.events_about("lease-1")] == ["lease.active", "lease.gone"]
@@ -204,7 +204,7 @@ class WhatAStoreKeepsOfPrices:
         async with store.transaction() as work:
             await work.add_prices(
                 [
-                    a_price(nine, "0.20", on_demand_rate=Decimal("0.50")),
+                    a_price(nine, "0.20", on_demand_price=Decimal("0.50")),
                     a_price(nine + 20 * timedelta(minutes=1), "0.50"),
                     a_price(nine + 40 * timedelta(minutes=1), None, reliability=Decimal("0.99")),
                     a_price(nine + 59 * timedelta(minutes=1), "0.20", machine="m2"),
@@ -223,7 +223,7 @@ class WhatAStoreKeepsOfPrices:
                 at_nine, other, at_ten, at_eleven = await work.price_history("RTX 4090", nine, until)
         assert (at_nine.observed_at, at_nine.samples, at_nine.floor) == (nine, 3, Decimal("0.35"))
         assert (at_nine.floor_low, at_nine.floor_high) == (Decimal("0.20"), Decimal("0.50"))
-        assert (at_nine.on_demand_rate, at_nine.reliability) == (Decimal("0.50"), Decimal("0.99"))
+        assert (at_nine.on_demand_price, at_nine.reliability) == (Decimal("0.50"), Decimal("0.99"))
         assert (other.machine_id, other.observed_at, other.samples) == ("m2", nine, 1)
         assert (at_ten.observed_at, at_ten.floor_low) == (nine + HOUR, Decimal("0.30"))
         assert at_eleven == a_price(nine + 2 * HOUR, "0.40")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.clock import ManualClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import ManualClock
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service import doctor
 from autopilot.service.wiring import connect_markets
 from tests.contract.harness import QuickClock
@@ -49,7 +49,7 @@ def test_a_missing_sdk_names_the_extra_that_brings_it(market: str) -> None:
 import sys
 sys.modules[{market!r}] = None  # what an import of a missing package meets
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import SystemClock
+from autopilot.clock import SystemClock
 from autopilot.providers import registry
 try:
     registry.connect({market!r}, {{"api_key": "k"}}, SystemClock())

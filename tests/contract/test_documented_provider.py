@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from autopilot.clock import ManualClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import accrued
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
-from autopilot.ports.clock import ManualClock
 from autopilot.ports.provider import Provider, RefusalCode
 from autopilot.providers import registry
 from autopilot.service.wiring import connect_markets

@@ -14,10 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from autopilot.clock import ScaledClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import ScaledClock
-from autopilot.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.service.main import serve
 from autopilot.service.wiring import Daemon, daemon
 
@@ -112,7 +112,7 @@ async def test_a_job_runs_to_its_end_on_paper(sandbox: Sandbox, tmp_path: Path) 
     async with daemon(settings) as running:
         (found,) = await running.engine.watches["paper-vastai"].provider.instances()
         assert found.instance_id == first["instance_id"]
-        bid = Decimal(first["rate"])
+        bid = Decimal(first["bid"])
         sandbox.market.set_floor(int(first["machine_id"]), bid + Decimal("0.005"))
         await tick_until(running, has_paused)
         await tick_until(running, is_over)

@@ -14,8 +14,8 @@ from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType
-from autopilot.ports.mailbox import Work, heartbeat_key, orders_key, parse_heartbeat
-from autopilot.ports.orders import build_orders
+from autopilot.mailbox.formats import Work, heartbeat_key, orders_key, parse_heartbeat
+from autopilot.mailbox.orders import build_orders
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
@@ -74,7 +74,7 @@ async def test_a_falling_floor_brings_an_outbid_instance_back(paper: PaperHarnes
     assert start.code is RefusalCode.QUEUED
     await paper.market.control("floor", machine_id=int(paused.machine_id), price="0.01")
     back = await seen(paper, instance_id, InstanceStatus.RUNNING)
-    assert back.rate == paused.rate
+    assert back.bid == paused.bid
 
 
 async def test_where_an_outbid_ends_a_rental_it_is_gone(paper: PaperHarness) -> None:
@@ -147,7 +147,7 @@ async def test_an_instance_whose_permit_runs_out_is_gone_at_that_moment(
     assert await paper.provider.instances() == ()
     spent = await paper.billed(instance_id)
     # Set-up, five minutes of permit and at most one look apart: not the hour that passed unseen.
-    assert spent < asked.rate * 6 / 60 + Decimal("0.01")
+    assert spent < asked.bid * 6 / 60 + Decimal("0.01")
 
 
 async def test_a_pool_gives_more_than_one_instance(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a kill leaves: a SQLite file whose process got SIGKILL in mid-transaction, and the twin, show the same."""
+"""What a kill leaves: a SQLite file whose process got SIGKILL in mid-transaction, and the duplicate, show the same."""
 
 from __future__ import annotations
 
@@ -87,17 +87,17 @@ async def killed_twin() -> MemoryStore:
 
 
 async def test_both_show_the_same_after_a_kill(tmp_path: Path) -> None:
-    twin = await killed_twin()
+    duplicate = await killed_twin()
     async with killed_sqlite(tmp_path / "ledger.db") as file:
         left = await everything(file)
-        assert left == await everything(twin)
-        for store in (file, twin):  # and both go on from there alike
+        assert left == await everything(duplicate)
+        for store in (file, duplicate):  # and both go on from there alike
             async with store.transaction() as work:
                 await begin(work)
-        assert await everything(file) == await everything(twin) != left
+        assert await everything(file) == await everything(duplicate) != left
 
 
-async def test_a_killed_twin_answers_no_more() -> None:
+async def test_a_killed_duplicate_answers_no_more() -> None:
     store = MemoryStore()
     survivor = store.kill()
     for use in (store.transaction, store.snapshot):

@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.provider import Provider
 from autopilot.providers.vastai import plugin
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
 from tests.contract.harness import QuickClock
 
 KEY = "sandbox-key"
@@ -47,7 +47,7 @@ class VastaiHarness:
 
     async def make_offer_available(self) -> Offer:
         offers = await self.provider.offers(self.query)
-        offer = min((o for o in offers if o.machine_id not in self._given), key=lambda o: o.on_demand_rate or 99)
+        offer = min((o for o in offers if o.machine_id not in self._given), key=lambda o: o.on_demand_price or 99)
         self._given.add(offer.machine_id)
         return offer
 
@@ -57,8 +57,8 @@ class VastaiHarness:
     async def outbid(self, instance_id: str) -> Decimal:
         instance = await self.provider.instance(instance_id)
         assert instance is not None
-        await self.control("rival", instance_id=int(instance_id), bid=str(instance.rate + Decimal("0.050")))
-        return instance.rate + Decimal("0.060")
+        await self.control("rival", instance_id=int(instance_id), bid=str(instance.bid + Decimal("0.050")))
+        return instance.bid + Decimal("0.060")
 
     @asynccontextmanager
     async def lost_create_answers(self) -> AsyncIterator[None]:

@@ -17,10 +17,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, insert, inspect, select, text
+from sqlalchemy import Column, Connection, MetaData, Table, create_engine, insert, inspect, select, text
 
 from autopilot.domain.instance import CostKind, InstanceStatus
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, EventRecord
 from autopilot.store.database import open_store
 from autopilot.store.health import examine
@@ -189,11 +189,24 @@ def a_ledger_of(revision: str, url: str) -> None:
     engine.dispose()
 
 
+RENAMED = {
+    ("leases", "bid_nano"): "rate_nano",
+    ("leases", "on_demand_price_nano"): "on_demand_rate_nano",
+    ("lease_spans", "billed_rate_nano"): "rate_nano",
+    ("price_observations", "on_demand_price_nano"): "on_demand_rate_nano",
+}
+"""Columns under the names that they had until revision 0006."""
+
+
 def write(connection: Connection, table: Any, values: dict[str, Any]) -> None:
-    """With the columns that there were then."""
+    """With the columns that there were then, under their names of then."""
     present = {column["name"] for column in inspect(connection).get_columns(table.name)}
-    then = {column.key: values[column.key] for column in table.c if column.name in present and column.key in values}
-    connection.execute(insert(table).values(then))
+    of_then = {RENAMED.get((table.name, column.name), column.name): column for column in table.c}
+    written = {name: column for name, column in of_then.items() if name in present and column.key in values}
+    then = Table(
+        table.name, MetaData(), *(Column(name, column.type, key=column.key) for name, column in written.items())
+    )
+    connection.execute(insert(then).values({column.key: values[column.key] for column in written.values()}))
     assert connection.scalar(select(1).select_from(table).limit(1)) == 1
 
 

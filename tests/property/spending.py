@@ -23,6 +23,7 @@ from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO, ceil_nano
 from autopilot.domain.offer import Offer
+from autopilot.domain.params import Params
 from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import lease_events, unaccounted
@@ -30,7 +31,6 @@ from autopilot.engine.sweep import Sweep
 from autopilot.policy.budget import PERMIT_TAIL_S, burn, create_reserve, left, permit_ttl_s, unseen
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
-from autopilot.policy.params import Params
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
 
 TICK = timedelta(seconds=30)
@@ -114,7 +114,7 @@ class Trouble:
 
 @dataclass(slots=True)
 class Spending:
-    luck: random.Random
+    rng: random.Random
     trouble: Trouble
     jobs: dict[str, Job]
     limits: Limits
@@ -169,24 +169,24 @@ class Spending:
     # The market, as it really is
 
     def _is(self, probability: float) -> bool:
-        return probability > 0 and self.luck.random() < probability
+        return probability > 0 and self.rng.random() < probability
 
     def _market_moves(self) -> None:
         hours = Decimal(STEP // timedelta(seconds=1)) / 3600
         for machine in self.machines.values():
             shown = machine.instance
-            cost = (shown.rate if shown.status is RUNNING else ZERO) + (
+            cost = (shown.bid if shown.status is RUNNING else ZERO) + (
                 shown.storage_rate if shown.status is not OFFLINE else ZERO
             )
-            unasked = max(shown.rate - machine.asked, ZERO) if shown.status is RUNNING and self.dead_until else ZERO
+            unasked = max(shown.bid - machine.asked, ZERO) if shown.status is RUNNING and self.dead_until else ZERO
             self._charge(machine, (cost - unasked) * hours)
             self.books.charge(machine.job_id, self.now.date(), unasked * hours, is_excused=True)
         for machine in self.machines.values():
             if not self._is(self.trouble.list_lags):
                 machine.shown = machine.instance
             self._drift(machine)
-        if self.luck.random() < 0.05:
-            self.floor = (self.floor * self.luck.choice([D("0.5"), D("0.9"), D("1.1"), D("1.8")])).quantize(D("0.001"))
+        if self.rng.random() < 0.05:
+            self.floor = (self.floor * self.rng.choice([D("0.5"), D("0.9"), D("1.1"), D("1.8")])).quantize(D("0.001"))
             self.floor = min(max(self.floor, D("0.02")), D(3))
         for due, machine in list(self.late):
             if self.now >= due:
@@ -195,7 +195,7 @@ class Spending:
 
     def _drift(self, machine: Machine) -> None:
         status = machine.instance.status
-        if status is PROVISIONING and self.luck.random() < 0.15:
+        if status is PROVISIONING and self.rng.random() < 0.15:
             status = RUNNING
         elif status is RUNNING and self._is(self.trouble.outbid):
             status = STOPPED
@@ -218,7 +218,7 @@ class Spending:
     def _land(self, machine: Machine) -> None:
         self.machines[machine.instance.instance_id] = machine
         lease = self._lease(machine)
-        self._charge(machine, lease.download_price * lease.download_gb * self.luck.randint(0, 10) / 10)
+        self._charge(machine, lease.download_price * lease.download_gb * self.rng.randint(0, 10) / 10)
 
     # The agents
 
@@ -236,14 +236,14 @@ class Spending:
                 machine.permit_until = machine.last_permit_until = self.now + timedelta(seconds=ttl_s)
             leaving = role is Role.LEAVE or self.now >= machine.permit_until
             if leaving and machine.leaves_at is None:
-                machine.leaves_at = self.now + timedelta(seconds=self.luck.randint(0, PERMIT_TAIL_S - 20))
+                machine.leaves_at = self.now + timedelta(seconds=self.rng.randint(0, PERMIT_TAIL_S - 20))
             if machine.leaves_at is not None and self.now >= machine.leaves_at:
                 del self.machines[id_]
                 continue
             if role is Role.SAVE_AND_STOP and machine.saved_at is None:
-                machine.saved_at = self.now + timedelta(seconds=self.luck.randint(10, 400))
+                machine.saved_at = self.now + timedelta(seconds=self.rng.randint(10, 400))
                 self._upload(machine)
-            elif role is Role.RUN and self.luck.random() < 0.02 and self._may_upload(machine):
+            elif role is Role.RUN and self.rng.random() < 0.02 and self._may_upload(machine):
                 self._upload(machine)
 
     def _may_upload(self, machine: Machine) -> bool:
@@ -251,7 +251,7 @@ class Spending:
 
     def _upload(self, machine: Machine) -> None:
         machine.uploaded_at = self.now
-        size = self.luck.randint(0, int(PARAMS.upload_gb * 10**9))
+        size = self.rng.randint(0, int(PARAMS.upload_gb * 10**9))
         machine.sent_bytes += size
         self._charge(machine, machine.upload_price * size / 10**9)
 
@@ -300,7 +300,7 @@ class Spending:
 
     def _die(self) -> None:
         self.dead_until = self.now + timedelta(
-            seconds=self.luck.choice([1800, 3600] if self.is_at_a_limit else [60, 300, 1200, 3600])
+            seconds=self.rng.choice([1800, 3600] if self.is_at_a_limit else [60, 300, 1200, 3600])
         )
 
     def _apply(self, job_id: str, *events: e.Event) -> None:
@@ -316,7 +316,7 @@ class Spending:
 
     def _reading(self) -> Reading:
         if self.dark_until is None and self._is(self.trouble.list_fails):
-            self.dark_until = self.now + timedelta(seconds=self.luck.choice([30, 120, 900, 5400]))
+            self.dark_until = self.now + timedelta(seconds=self.rng.choice([30, 120, 900, 5400]))
         if self.dark_until is not None:
             if self.now < self.dark_until:
                 return Reading("vastai", self.now, None, "dark")
@@ -373,9 +373,9 @@ class Spending:
                 sent_bytes=machine.sent_bytes,
             )
             self._apply(job.id, beat)
-            if lease.run_epoch == job.run_epoch and self.luck.random() < 0.05:
+            if lease.run_epoch == job.run_epoch and self.rng.random() < 0.05:
                 number = 0 if job.checkpoint is None else job.checkpoint.number + 1
-                size = self.luck.randint(1, int(PARAMS.upload_gb * 10**9))
+                size = self.rng.randint(1, int(PARAMS.upload_gb * 10**9))
                 newest = Checkpoint(job.id, lease.id, number, lease.run_epoch, 1, job.work_done, size, 1, self.now)
                 self._apply(job.id, e.CheckpointVerified(newest, self.now))
 
@@ -435,11 +435,11 @@ class Spending:
 
     def _offers(self) -> Iterator[Offer]:
         for n in range(3):
-            floor = (self.floor * self.luck.randint(8, 12) / 10).quantize(D("0.001"))
+            floor = (self.floor * self.rng.randint(8, 12) / 10).quantize(D("0.001"))
             yield an_offer(
                 f"m{n}",
                 floor=floor,
-                on_demand_rate=floor * 3,
+                on_demand_price=floor * 3,
                 storage_price=self.disk_price,
                 upload_price=self.traffic_prices[0],
                 download_price=self.traffic_prices[1],
@@ -450,7 +450,7 @@ class Spending:
     def _create(self, job_id: str, lease_id: str, *, is_recorded: bool) -> None:
         self.created += 1
         lease = lease_of(self.jobs[job_id], lease_id)
-        rate = lease.rate * 2 if self._is(self.trouble.wrong_terms) else lease.rate
+        rate = lease.bid * 2 if self._is(self.trouble.wrong_terms) else lease.bid
         instance = Instance(
             provider="vastai",
             instance_id=str(1000 + self.created),
@@ -460,16 +460,16 @@ class Spending:
             capacity_type=lease.capacity_type,
             status=PROVISIONING,
             intended_running=True,
-            rate=rate,
+            bid=rate,
             storage_rate=lease.storage_rate,
             gpu=lease.gpu,
             num_gpus=1,
             ends_at=None,
             message="",
         )
-        machine = Machine(instance, job_id, lease_id, lease.upload_price, instance, lease.rate)
+        machine = Machine(instance, job_id, lease_id, lease.upload_price, instance, lease.bid)
         if self._is(self.trouble.create_lost):
-            self.late.append((self.now + timedelta(seconds=self.luck.randint(0, 180)), machine))
+            self.late.append((self.now + timedelta(seconds=self.rng.randint(0, 180)), machine))
             is_answered = False
         else:
             self._land(machine)
@@ -484,9 +484,9 @@ class Spending:
         machine = self.machines.get(lease.instance_id or "")
         if machine is None or self._is(0.1):
             if is_recorded and machine is not None:
-                self._apply(job_id, e.BidRefused(lease_id, machine.instance.rate, self.now))
+                self._apply(job_id, e.BidRefused(lease_id, machine.instance.bid, self.now))
             return
-        machine.instance = replace(machine.instance, rate=bid, status=PROVISIONING)
+        machine.instance = replace(machine.instance, bid=bid, status=PROVISIONING)
         machine.permit_until, machine.asked = None, bid
         if is_recorded and not self._is(self.trouble.bid_lost):
             self._apply(job_id, e.BidChanged(lease_id, bid, self.now))
@@ -503,7 +503,7 @@ class Spending:
                 if accepted and machine is not None and not self._is(self.trouble.destroy_ignored):
                     del self.machines[lease.instance_id]
                     if self._is(self.trouble.destroyed_returns):
-                        self.late.append((self.now + timedelta(seconds=self.luck.randint(60, 600)), machine))
+                        self.late.append((self.now + timedelta(seconds=self.rng.randint(60, 600)), machine))
                 self._apply(job.id, e.DestroySent(lease.id, accepted, self.now))
 
     def _lease(self, machine: Machine) -> Lease:
@@ -513,10 +513,10 @@ class Spending:
 
 def a_scenario(seed: int) -> Spending:
     """Half of all seeds have a market that destroys what it is told to and a daemon that lives."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
 
     def chance(most: float) -> float:
-        return luck.random() * most if luck.random() < 0.5 else 0.0
+        return rng.random() * most if rng.random() < 0.5 else 0.0
 
     is_fair = seed % 2 == 0
     trouble = Trouble(
@@ -535,31 +535,31 @@ def a_scenario(seed: int) -> Spending:
         killed=0 if is_fair else chance(0.02),
         killed_at_a_limit=0 if is_fair else chance(0.3),
     )
-    floor = D(luck.randint(50, 1500)) / 1000
-    disk_price = luck.choice([D("0.01"), D("0.01"), D("0.15")])
-    up, down = luck.choice([ZERO, ZERO, D("0.004"), D("0.02")]), luck.choice([ZERO, ZERO, D("0.002"), D("0.01")])
+    floor = D(rng.randint(50, 1500)) / 1000
+    disk_price = rng.choice([D("0.01"), D("0.01"), D("0.15")])
+    up, down = rng.choice([ZERO, ZERO, D("0.004"), D("0.02")]), rng.choice([ZERO, ZERO, D("0.002"), D("0.01")])
     start_and_stop = (
         create_reserve(floor * 3, disk_price * 20 / 720, PARAMS) + up * 2 * PARAMS.upload_gb + down * PARAMS.image_gb
     )
 
     def limit(likely: float) -> Decimal | None:
         """Little more than the first machine needs, or several times as much."""
-        times = D(str(luck.choice([1.01, 1.1, 1.5, 3, 6])))
-        return ceil_nano(start_and_stop * times) if luck.random() < likely else None
+        times = D(str(rng.choice([1.01, 1.1, 1.5, 3, 6])))
+        return ceil_nano(start_and_stop * times) if rng.random() < likely else None
 
     jobs: dict[str, Job] = {}
-    for n in range(luck.choice([1, 1, 2])):
+    for n in range(rng.choice([1, 1, 2])):
         spec = a_spec(
-            work_estimate=luck.choice([None, timedelta(hours=2)]),
+            work_estimate=rng.choice([None, timedelta(hours=2)]),
             budget=limit(0.7),
-            max_bid=luck.choice([None, floor * 2]),
-            spot_policy=luck.choice([SpotPolicy.AUTO, SpotPolicy.AUTO, SpotPolicy.SPOT]),
+            max_bid=rng.choice([None, floor * 2]),
+            spot_policy=rng.choice([SpotPolicy.AUTO, SpotPolicy.AUTO, SpotPolicy.SPOT]),
         )
         jobs[f"job-{n}"] = replace(a_job(spec=spec), id=f"job-{n}")
     is_bound = all(job.spec.budget is not None for job in jobs.values())
     day = limit(0.4 if is_bound else 1)
     limits = Limits(day, limit(0.3), None, 6, 20, 1000)
-    start = luck.choice([START, datetime(2028, 2, 29, 23, 40, tzinfo=START.tzinfo)])
+    start = rng.choice([START, datetime(2028, 2, 29, 23, 40, tzinfo=START.tzinfo)])
     return Spending(
-        *(luck, trouble, jobs, limits), now=start, floor=floor, disk_price=disk_price, traffic_prices=(up, down)
+        *(rng, trouble, jobs, limits), now=start, floor=floor, disk_price=disk_price, traffic_prices=(up, down)
     )

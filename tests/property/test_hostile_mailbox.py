@@ -24,12 +24,12 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import ZERO, to_nano
-from autopilot.engine.chronicle import Chronicle
+from autopilot.domain.params import Params
+from autopilot.engine.event_log import EventLog
 from autopilot.engine.mailbox import Mailbox, mail_events
+from autopilot.mailbox.formats import MAX_OBJECT_BYTES, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from autopilot.ports.blobs import MAX_READ_BYTES
-from autopilot.ports.mailbox import MAX_OBJECT_BYTES, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import a_job, a_lease, a_market, a_spec, at
 
@@ -129,16 +129,16 @@ def a_running_job() -> Job:
 async def one_tick(blobs: Watched, mailbox: Mailbox, job: Job, now: Any) -> Job:
     lease = job.leases[0]
     mail = await mailbox.read(job, lease, now)
-    chronicle = Chronicle(job)
+    event_log = EventLog(job)
     for event in mail_events(job, lease, mail, now):
-        chronicle.apply(event)
+        event_log.apply(event)
     store = MemoryStore()
     async with store.transaction() as uow:
-        await uow.save(chronicle.job)
-        await uow.add_events(chronicle.records)
-    decide(chronicle.job, a_market(), now, Params())
-    await mailbox.write_orders(chronicle.job, chronicle.job.leases[0])
-    return chronicle.job
+        await uow.save(event_log.job)
+        await uow.add_events(event_log.records)
+    decide(event_log.job, a_market(), now, Params())
+    await mailbox.write_orders(event_log.job, event_log.job.leases[0])
+    return event_log.job
 
 
 def assert_sane(job: Job, lease: Lease, blobs: Watched) -> None:

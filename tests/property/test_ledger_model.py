@@ -21,11 +21,11 @@ from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.ledger import RESERVE_TYPES
 from autopilot.domain.money import from_nano, to_nano
+from autopilot.domain.params import Params
 from autopilot.domain.spend import report, total_row
 from autopilot.engine.accrue import accruals, hold_reserves, post_accruals
 from autopilot.engine.invoices import UNFINISHED_FOR, take_over
 from autopilot.policy.budget import commitment
-from autopilot.policy.params import Params
 from autopilot.ports.store import CommitUnknown, Store, UnitOfWork
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import an_instance, an_intent, heartbeat
@@ -113,12 +113,12 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(lease_id=live, status=st.sampled_from(InstanceStatus), rate=rates, disk=rates)
     def see(self, lease_id: str, status: InstanceStatus, rate: int, disk: int) -> None:
         lease = self.lease(lease_id)
-        shown = an_instance(lease, status=status, rate=from_nano(rate), storage_rate=from_nano(disk))
+        shown = an_instance(lease, status=status, bid=from_nano(rate), storage_rate=from_nano(disk))
         compute = rate if status is InstanceStatus.RUNNING else 0
         kept = 0 if status is InstanceStatus.OFFLINE else disk
         unseen_since = max((lease.observed_at - EPOCH) // timedelta(microseconds=1), self.began(lease_id))
         if self.now - lease.observed_at > timedelta(seconds=90):
-            before = to_nano(lease.rate), to_nano(lease.storage_rate)
+            before = to_nano(lease.bid), to_nano(lease.storage_rate)
             self.machines[lease_id].change(unseen_since, lease.spans[-1].status, *before)
         last = self.machines[lease_id].stretches[-1]
         if compute > last.compute:

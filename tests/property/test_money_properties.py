@@ -133,7 +133,7 @@ def test_a_life_costs_its_spans(life: tuple[Lease, datetime]) -> None:
     for is_disk in (False, True):
         exact, pieces = Fraction(0), 0
         for span in lease.spans:
-            rate, ended = span.storage_rate if is_disk else span.rate, span.ended_at or end
+            rate, ended = span.storage_rate if is_disk else span.billed_rate, span.ended_at or end
             exact += exact_nano(rate, ended - span.started_at)
             pieces += len(list(split_by_day(span.started_at, ended)))
         posted = sum(to_nano(amount) for (kind, _), amount in costs.items() if kind.is_storage is is_disk)

@@ -18,14 +18,14 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import from_nano
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events
 from autopilot.policy import budget
-from autopilot.policy.bidding import ceiling
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
-from autopilot.policy.phases import first_belief
+from autopilot.pricing.availability.phases import first_belief
+from autopilot.pricing.rule.bidding import ceiling
 from tests.builders import (
     HOUR,
     START,
@@ -69,7 +69,7 @@ def offers(draw: st.DrawFn, machine_id: str = "m") -> Offer:
     return an_offer(
         machine_id,
         floor=draw(st.none() | fine_prices),
-        on_demand_rate=draw(st.none() | fine_prices),
+        on_demand_price=draw(st.none() | fine_prices),
         storage_price=draw(prices),
         reliability=draw(st.integers(50, 100).map(lambda n: D(n) / 100)),
         ends_at=draw(st.none() | st.timedeltas(timedelta(0), timedelta(hours=90)).map(lambda d: START + d)),
@@ -88,7 +88,7 @@ def leases(draw: st.DrawFn, id: str, slot: Slot) -> Lease:
     terms: dict[str, Any] = {
         "slot": slot,
         "rate": draw(prices),
-        "on_demand_rate": draw(st.none() | prices),
+        "on_demand_price": draw(st.none() | prices),
         "storage_rate": draw(st.integers(0, 10**8).map(from_nano)),
         "capacity_type": draw(st.sampled_from(CapacityType)),
         "intended_at": draw(seconds),
@@ -152,9 +152,9 @@ def test_the_same_input_gives_the_same_decision(job: Job, market: Market) -> Non
 
 
 @given(jobs(), markets(), st.randoms(use_true_random=False))
-def test_the_order_in_which_a_market_lists_its_offers_does_not_matter(job: Job, market: Market, luck: Any) -> None:
+def test_the_order_in_which_a_market_lists_its_offers_does_not_matter(job: Job, market: Market, rng: Any) -> None:
     shuffled = list(market.offers)
-    luck.shuffle(shuffled)
+    rng.shuffle(shuffled)
     assert decide(job, replace(market, offers=tuple(shuffled)), START, P) == decide(job, market, START, P)
 
 
@@ -173,7 +173,7 @@ def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) 
                 assert spec.max_hourly is None or rate <= spec.max_hourly
                 assert spec.max_rate is None or rate + offer.storage_rate(spec.disk_gb) <= spec.max_rate
                 if capacity_type is CapacityType.SPOT:
-                    limit = ceiling(spec, offer.on_demand_rate, P)
+                    limit = ceiling(spec, offer.on_demand_price, P)
                     assert spec.spot_policy is not SpotPolicy.ON_DEMAND
                     assert limit is not None
                     assert offer.floor is not None
@@ -181,15 +181,15 @@ def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) 
                     assert rate % P.bid_unit == 0
                 else:
                     assert spec.spot_policy is not SpotPolicy.SPOT
-                    assert rate == offer.on_demand_rate
+                    assert rate == offer.on_demand_price
             case ChangeBid(lease_id, bid):
                 lease = next(lease for lease in job.leases if lease.id == lease_id)
-                limit = ceiling(spec, lease.on_demand_rate, P)
+                limit = ceiling(spec, lease.on_demand_price, P)
                 assert lease.is_spot
                 assert lease.state is LeaseState.PAUSED
                 assert lease.pause_cause is not Reason.OUT_OF_CREDIT
                 assert limit is not None
-                assert lease.rate < bid <= limit
+                assert lease.bid < bid <= limit
             case Release(lease_id):
                 lease = next(lease for lease in job.leases if lease.id == lease_id)
                 assert lease.is_wanted
@@ -256,7 +256,7 @@ money = st.none() | st.integers(0, 20 * 10**9).map(from_nano)
 def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Market, data: st.DataObject) -> None:
     decision = data.draw(any_decision(job))
     caps = Limits(data.draw(money), data.draw(money), data.draw(money), data.draw(st.integers(0, 4)), 3, 10)
-    others = tuple(a_lease(f"x{n}", rate=data.draw(prices)) for n in range(data.draw(st.integers(0, 2))))
+    others = tuple(a_lease(f"x{n}", bid=data.draw(prices)) for n in range(data.draw(st.integers(0, 2))))
     mine = tuple(lease for lease in job.leases if not lease.is_over)
     account = Exposure(
         (*mine, *others),
@@ -290,18 +290,17 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
 
 
 def _is_raise(job: Job, action: ChangeBid) -> bool:
-    return any(lease.id == action.lease_id and action.bid > lease.rate for lease in job.leases)
+    return any(lease.id == action.lease_id and action.bid > lease.bid for lease in job.leases)
 
 
 def _after(job: Job, launches: list[Acquire], raises: list[ChangeBid]) -> tuple[Lease, ...]:
     held = [
-        replace(lease, rate=max([lease.rate, *(r.bid for r in raises if r.lease_id == lease.id)]))
-        for lease in job.leases
+        replace(lease, bid=max([lease.bid, *(r.bid for r in raises if r.lease_id == lease.id)])) for lease in job.leases
     ]
     for launch in launches:
         storage = launch.offer.storage_rate(job.spec.disk_gb)
-        reserved = budget.create_reserve(launch.rate, storage, P)
-        held.append(an_intent("new", slot=launch.slot, rate=launch.rate, storage_rate=storage, reserved=reserved))
+        reserved = budget.create_reserve(launch.bid, storage, P)
+        held.append(an_intent("new", slot=launch.slot, bid=launch.bid, storage_rate=storage, reserved=reserved))
     return tuple(held)
 
 
@@ -319,7 +318,7 @@ def held(mode: str) -> tuple[Lease, ...]:
 
 def chosen_cost(job: Job, seen: Market) -> float | None:
     """Expected dollars of the way that is taken; None when none is (parked)."""
-    ways = [dict(note.numbers) for note in decide(job, seen, START, TABLE_PARAMS).notes if note.topic == "way"]
+    ways = [dict(note.numbers) for note in decide(job, seen, START, TABLE_PARAMS).notes if note.topic == "option"]
     costs = [float(Decimal(str(way["cost"]))) for way in ways if way["chosen"] and way["cost"] is not None]
     assert len(costs) <= 1
     return costs[0] if costs else None
@@ -331,11 +330,11 @@ NOISE = 2e-4
 
 @given(jobs(), markets(), st.booleans(), st.randoms(use_true_random=False))
 def test_with_a_table_too_equal_inputs_give_equal_decisions_in_any_order(
-    job: Job, market: Market, is_on: bool, luck: Any
+    job: Job, market: Market, is_on: bool, rng: Any
 ) -> None:
     outlook = Outlook(shape=SHAPE, belief=first_belief(PHASES, is_on))
     shuffled = list(market.offers)
-    luck.shuffle(shuffled)
+    rng.shuffle(shuffled)
     seen, other = replace(market, outlook=outlook), replace(market, offers=tuple(shuffled), outlook=replace(outlook))
     assert decide(replace(job), other, START, P) == decide(job, seen, START, P)
 
@@ -378,7 +377,7 @@ def test_a_larger_budget_never_raises_the_expected_cost_but_for_the_price_of_cer
 
 
 @given(
-    st.sampled_from(["floor", "storage_price", "reliability", "on_demand_rate"]),
+    st.sampled_from(["floor", "storage_price", "reliability", "on_demand_price"]),
     st.integers(1, 99),
     LEFT_STEPS,
     WORK_STEPS,
@@ -387,30 +386,30 @@ def test_a_larger_budget_never_raises_the_expected_cost_but_for_the_price_of_cer
 def test_by_a_table_too_a_dominated_offer_is_never_taken(
     better_in: str, percent: int, left: int, work: int, mode: str
 ) -> None:
-    worse = an_offer("worse", floor=D("0.25"), on_demand_rate=D("1.1"), storage_price=D(1))
+    worse = an_offer("worse", floor=D("0.25"), on_demand_price=D("1.1"), storage_price=D(1))
     changed = getattr(worse, better_in) * percent / 100 if better_in != "reliability" else D("0.995")
     changes: dict[str, Any] = {better_in: changed}
     better = replace(worse, machine_id="better", **changes)
-    assume(better.floor is None or better.on_demand_rate is None or better.floor < better.on_demand_rate * D("0.9"))
+    assume(better.floor is None or better.on_demand_price is None or better.floor < better.on_demand_price * D("0.9"))
     taken = []
     for order in ((worse, better), (better, worse)):
         seen = replace(table_market(is_on=True), offers=order)
         actions = decide(job_due(left, *held(mode), work=work), seen, START, TABLE_PARAMS).actions
         taken += [action for action in actions if isinstance(action, Acquire)]
     for action in taken:
-        decides = {"floor": CapacityType.SPOT, "on_demand_rate": CapacityType.ON_DEMAND}.get(better_in)
+        decides = {"floor": CapacityType.SPOT, "on_demand_price": CapacityType.ON_DEMAND}.get(better_in)
         assert action.offer.machine_id == "better" or decides not in (None, action.capacity_type)
 
 
 @given(fine_prices, fine_prices, st.none() | prices, LEFT_STEPS, WORK_STEPS, MODES)
 def test_by_a_table_too_no_bid_reaches_on_demand_or_passes_the_ceiling(
-    floor: Decimal, on_demand_rate: Decimal, max_bid: Decimal | None, left: int, work: int, mode: str
+    floor: Decimal, on_demand_price: Decimal, max_bid: Decimal | None, left: int, work: int, mode: str
 ) -> None:
-    both = an_offer("both", floor=floor, on_demand_rate=on_demand_rate, storage_price=D(0))
+    both = an_offer("both", floor=floor, on_demand_price=on_demand_price, storage_price=D(0))
     job = job_due(left, *held(mode), work=work, max_bid=max_bid)
     for action in decide(job, replace(table_market(is_on=True), offers=(both,)), START, TABLE_PARAMS).actions:
         if isinstance(action, Acquire) and action.capacity_type is CapacityType.SPOT:
-            limit = ceiling(job.spec, on_demand_rate, TABLE_PARAMS)
+            limit = ceiling(job.spec, on_demand_price, TABLE_PARAMS)
             assert limit is not None
-            assert floor <= action.rate <= limit < on_demand_rate
-            assert max_bid is None or action.rate <= max_bid
+            assert floor <= action.bid <= limit < on_demand_price
+            assert max_bid is None or action.bid <= max_bid

@@ -19,16 +19,16 @@ TICKS = 120
 
 
 def a_world(seed: int) -> World:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     spec = a_spec(
-        work_estimate=luck.choice([None, 2 * HOUR, 10 * HOUR]),
-        deadline=luck.choice([None, START + 3 * HOUR, START + 24 * HOUR]),
-        budget=luck.choice([None, D("0.30"), D(2), D(50)]),
-        spot_policy=luck.choice(list(SpotPolicy)),
-        max_bid=luck.choice([None, D("0.300")]),
-        max_attempts=luck.choice([1, 1000]),
+        work_estimate=rng.choice([None, 2 * HOUR, 10 * HOUR]),
+        deadline=rng.choice([None, START + 3 * HOUR, START + 24 * HOUR]),
+        budget=rng.choice([None, D("0.30"), D(2), D(50)]),
+        spot_policy=rng.choice(list(SpotPolicy)),
+        max_bid=rng.choice([None, D("0.300")]),
+        max_attempts=rng.choice([1, 1000]),
     )
-    return World(luck, luck.choice([0.0, 0.01, 0.05, 0.2]), spec)
+    return World(rng, rng.choice([0.0, 0.01, 0.05, 0.2]), spec)
 
 
 @pytest.mark.parametrize("seed", range(100))

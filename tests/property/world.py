@@ -19,16 +19,16 @@ from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day
 from autopilot.domain.market import Market
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import lease_events, unaccounted
 from autopilot.engine.sweep import Sweep
 from autopilot.policy import budget
-from autopilot.policy.bidding import ceiling
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.bidding import ceiling
 from tests.builders import START, D, a_checkpoint, a_job, a_market, an_offer, heartbeat, lease_of, play
 
 TICK = timedelta(seconds=30)
@@ -40,7 +40,7 @@ RECOVERS = {STATUSES.PROVISIONING: 0.3, STATUSES.RUNNING: 1, STATUSES.STOPPED: 0
 
 @dataclass(slots=True)
 class World:
-    luck: random.Random
+    rng: random.Random
     trouble: float
     """Probability of each thing that can go wrong."""
     spec: JobSpec
@@ -77,7 +77,7 @@ class World:
         self.job = replace(self.job, leases=tuple(lease for lease in self.job.leases if not lease.is_over))
 
     def _goes_wrong(self, what: str) -> bool:
-        wrong = self.luck.random() < self.trouble
+        wrong = self.rng.random() < self.trouble
         if wrong:
             self.seen[what] = self.seen.get(what, 0) + 1
         return wrong
@@ -88,7 +88,7 @@ class World:
     def _drift(self) -> None:
         """Machines load and run; some are outbid, lose their host or vanish; late creates land."""
         for id_, machine in list(self.machines.items()):
-            if self.luck.random() < RECOVERS[machine.status]:
+            if self.rng.random() < RECOVERS[machine.status]:
                 machine = replace(machine, status=STATUSES.RUNNING)
             if self._goes_wrong("outbid"):
                 machine = replace(machine, status=STATUSES.STOPPED)
@@ -143,7 +143,7 @@ class World:
             state = {Role.RUN: "running", Role.WAIT: "waiting", Role.SAVE_AND_STOP: "saved"}.get(lease.role, "")
             saved = lease.role is Role.SAVE_AND_STOP
             self._apply(heartbeat(lease, self.now, state, saved=saved))
-            if lease.run_epoch == self.job.run_epoch and self.luck.random() < 0.1:
+            if lease.run_epoch == self.job.run_epoch and self.rng.random() < 0.1:
                 number = 0 if self.job.checkpoint is None else self.job.checkpoint.number + 1
                 done = self.job.work_done
                 self._apply(e.CheckpointVerified(a_checkpoint(lease, number, work_done=done), self.now))
@@ -155,8 +155,8 @@ class World:
 
     def _offers(self) -> Iterator[Offer]:
         for n in range(5):
-            floor = D(self.luck.randint(50, 500)) / 1000
-            yield an_offer(f"m{n}", floor=floor, on_demand_rate=floor * self.luck.randint(1, 4))
+            floor = D(self.rng.randint(50, 500)) / 1000
+            yield an_offer(f"m{n}", floor=floor, on_demand_price=floor * self.rng.randint(1, 4))
 
     def spent(self) -> Decimal:
         leases = (*self.job.leases, *self.past.values())
@@ -186,7 +186,7 @@ class World:
             if isinstance(action, Acquire):
                 self._create(lease_of(self.job, f"lease-{self.given_ids}"))
             elif isinstance(action, ChangeBid):
-                limit = ceiling(self.spec, bids[action.lease_id].on_demand_rate, params)
+                limit = ceiling(self.spec, bids[action.lease_id].on_demand_price, params)
                 assert limit is not None
                 assert action.bid <= limit
                 self._change_bid(bids[action.lease_id], action.bid)
@@ -202,7 +202,7 @@ class World:
         elif self._goes_wrong("create without effect or answer"):
             self._apply(e.LeaseUncertain(lease.id, "timeout", self.now))
         elif self._goes_wrong("create answered by silence"):
-            self.late.append((self.now + TICK * self.luck.randint(0, 20), machine))
+            self.late.append((self.now + TICK * self.rng.randint(0, 20), machine))
             self._apply(e.LeaseUncertain(lease.id, "timeout", self.now))
         else:
             self.machines[machine.instance_id] = machine
@@ -219,7 +219,7 @@ class World:
             capacity_type=CapacityType.SPOT if wrong else lease.capacity_type,
             status=STATUSES.PROVISIONING,
             intended_running=True,
-            rate=lease.rate,
+            bid=lease.bid,
             storage_rate=lease.storage_rate,
             gpu=lease.gpu,
             num_gpus=1,
@@ -229,11 +229,11 @@ class World:
 
     def _change_bid(self, before: Lease, bid: Decimal) -> None:
         if self._goes_wrong("bid refused"):
-            self._apply(e.BidRefused(before.id, before.rate, self.now))
+            self._apply(e.BidRefused(before.id, before.bid, self.now))
             return
         machine = self.machines.get(before.instance_id or "")
         if machine is not None:
-            self.machines[machine.instance_id] = replace(machine, rate=bid, status=STATUSES.PROVISIONING)
+            self.machines[machine.instance_id] = replace(machine, bid=bid, status=STATUSES.PROVISIONING)
         if not self._goes_wrong("bid answered by silence"):
             self._apply(e.BidChanged(before.id, bid, self.now))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autopilot.simulation.run import Result, run
-from autopilot.simulation.scenario import HOUR_S, drawn
+from tests.simulation.run import Result, run
+from tests.simulation.scenario import HOUR_S, drawn
 
 
 def a_few_hours(seed: int, bug: str | None = None, hours: float = 4.0) -> Result:

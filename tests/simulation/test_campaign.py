@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.simulation import campaign as campaigns
-from autopilot.simulation.campaign import campaign
-from autopilot.simulation.run import Result
+from tests.simulation import campaign as campaigns
+from tests.simulation.campaign import campaign
+from tests.simulation.run import Result
 from tests.simulation.small import a_few_hours
 
 

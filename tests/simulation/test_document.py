@@ -2,16 +2,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autopilot.simulation.document import catalogue, checkers, stories
-from autopilot.simulation.planted import BUGS
+from tests.simulation.document import catalogue, checkers, stories
+from tests.simulation.planted import BUGS
 
-PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
+PAGE = Path(__file__).parents[2] / "docs" / "research" / "simulator-catalogue.md"
 
 
 def test_the_page_names_every_fault_invariant_and_story() -> None:
     text = PAGE.read_text()
     for part in (catalogue(), checkers(), stories()):
-        assert part in text, "write it anew: python -m autopilot.simulation --planted all --document " + str(PAGE)
+        assert part in text, "write it anew: python -m tests.simulation --planted all --document " + str(PAGE)
 
 
 def test_the_page_names_every_planted_bug_and_what_found_it() -> None:

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from autopilot.simulation.kills import killed, points
-from autopilot.simulation.stories import STORIES
+from tests.simulation.kills import killed, points
+from tests.simulation.stories import STORIES
 
 
 def test_there_are_stories_enough() -> None:
@@ -33,7 +33,7 @@ def test_the_enumeration_finds_a_create_that_is_sent_before_its_intent_is_commit
 @pytest.mark.timeout(7200)
 def test_a_kill_at_every_step_of_every_story() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "autopilot.simulation", "--kills", "--pairs", "40"], capture_output=True, text=True
+        [sys.executable, "-m", "tests.simulation", "--kills", "--pairs", "40"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
@@ -42,6 +42,6 @@ def test_a_kill_at_every_step_of_every_story() -> None:
 @pytest.mark.timeout(7200)
 def test_machines_of_a_daemon_that_is_dead_for_good_end_themselves() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "autopilot.simulation", "--dead", "--seeds", "300"], capture_output=True, text=True
+        [sys.executable, "-m", "tests.simulation", "--dead", "--seeds", "300"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]

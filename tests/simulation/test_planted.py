@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from autopilot.engine import reconcile
-from autopilot.simulation.planted import BUGS, planted
+from tests.simulation.planted import BUGS, planted
 from tests.simulation.small import a_few_hours
 
 QUICK = {"create_retried": "S1", "unreadable_is_empty": "S7", "no_pacing": "S12"}
@@ -43,7 +43,7 @@ def test_every_bug_still_fits_the_code_that_it_changes(bug: str) -> None:
 @pytest.mark.timeout(14_400)
 def test_every_bug_is_found_by_two_hundred_seeds_or_a_story() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "autopilot.simulation", "--planted", "all", "--seeds", "200"],
+        [sys.executable, "-m", "tests.simulation", "--planted", "all", "--seeds", "200"],
         capture_output=True,
         text=True,
     )

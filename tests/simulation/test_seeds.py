@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.simulation.faults import CATALOGUE
-from autopilot.simulation.regressions import Case
+from tests.simulation.faults import CATALOGUE
+from tests.simulation.regressions import Case
 from tests.simulation.small import a_few_hours
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
@@ -54,7 +54,7 @@ def test_what_once_failed(path: Path) -> None:
 def test_two_thousand_seeds() -> None:
     """Nothing is violated; every row of the catalogue and every change of a lease's state is reached."""
     done = subprocess.run(
-        [sys.executable, "-m", "autopilot.simulation", "--seeds", "2000", "--coverage"], capture_output=True, text=True
+        [sys.executable, "-m", "tests.simulation", "--seeds", "2000", "--coverage"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert "leaks=0 doubles=0 overruns=0 lost=0" in done.stdout.splitlines()[-1]

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from autopilot.simulation.loop import Deadlock, Process, VirtualLoop
+from tests.simulation.loop import Deadlock, Process, VirtualLoop
 
 
 def a_loop(seed: int = 1) -> VirtualLoop:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from autopilot.simulation.kills import SEED
-from autopilot.simulation.run import run
-from autopilot.simulation.stories import STORIES
+from tests.simulation.kills import SEED
+from tests.simulation.run import run
+from tests.simulation.stories import STORIES
 
 FOUND = {
     "no_sweep": ("machine from nowhere", "L1"),
-    "twin_overlooked": ("create makes two, one never starts", "S2"),
+    "duplicate_overlooked": ("create makes two, one never starts", "S2"),
     "old_orders_renew": ("dead for an hour", "S10"),
 }
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from .account import Account
 from .child import Child
+from .compress import library
 from .gpus import are_busy
 from .inputs import fetch_input
 from .keeper import Keeper
@@ -24,7 +25,6 @@ from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
 from .room import Room
-from .squeeze import library
 from .transfer import Abandoned, step_aside
 from .web import Web
 
@@ -54,7 +54,7 @@ class Agent:
         self.home, self.room = home, Room(home)
         if self.memory["zstd"] is None:
             self.memory.values["zstd"] = library() is not None
-        self.keeper.squeezes = self.memory["zstd"]
+        self.keeper.compresses = self.memory["zstd"]
         self.progress = Progress(self.room.progress)
         self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .chunks import PartWriter, read_index
+from .compress import MOST_BYTES, copy_decompressed
 from .disk import read_json, write_json
 from .room import run_id
 from .snapshots import Record, Snapshots, copy_part
-from .squeeze import MOST_BYTES, copy_unsqueezed
 from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .tree import Corrupt, checked, lay_out
@@ -124,11 +124,11 @@ class Download:
             del halves[i]
             return
         if stored.size > MOST_BYTES:
-            raise Corrupt("a squeezed part of it is too large")
+            raise Corrupt("a compressed part of it is too large")
         memory = halves.setdefault(i, Memory())
         self.receive(url, memory, {"size": stored.size, "sha256": stored.sha256})
         del halves[i]
-        copy_unsqueezed(bytes(memory.data), writer)
+        copy_decompressed(bytes(memory.data), writer)
         if (writer.size, writer.sha256.hexdigest()) != (part["size"], part["sha256"]):
             raise Corrupt("a part of it is not what its manifest says")
 

@@ -29,7 +29,7 @@ class Keeper:
         self.stored = Stored(os.path.join(home, "stored.json"))
         self.granted: Any = None
         self.granted_at = 0.0
-        self.squeezes = False  # what it sends, by zstd
+        self.compresses = False  # what it sends, by zstd
         self.job_uid: int | None = None  # the user that the job's command runs as, if not the agent's
         self.seen: Any = None  # fingerprint of the checkpoint that was copied or restored last
         self.damaged = 0
@@ -135,7 +135,7 @@ class Keeper:
             upload = Upload(self.web, self.snapshots, self.stored, self.uploading, record)
             known = self.stored.known(*(verified or ("", -1)))
             self.stored.close(
-                self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest, self.squeezes)
+                self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest, self.compresses)
             )
         finally:
             self.uploading = None

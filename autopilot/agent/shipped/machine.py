@@ -1,4 +1,4 @@
-"""What to do next: a pure state machine. No I/O, no clock, no luck."""
+"""What to do next: a pure state machine. No I/O, no clock, no randomness."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .compress import MOST_BYTES, compress
 from .download import MAX_INDEX_BYTES
 from .snapshots import Moved, Record, Snapshots
-from .squeeze import MOST_BYTES, squeezed
 from .stored import Content, Object, Stored
 from .transfer import Transfer
 from .web import MAX_OBJECT_BYTES, Web
@@ -32,7 +32,7 @@ class Upload:
         self.saved_at = time.monotonic()
 
     def send(
-        self, place: str, known: dict[Content, Object], put_manifest: Callable[[bytes], None], squeezes: bool = False
+        self, place: str, known: dict[Content, Object], put_manifest: Callable[[bytes], None], compresses: bool = False
     ) -> list[list[Any]]:
         """Parts that are not ``known`` go to ``place``/part-0, …; answers (*Content, *Object) of all."""
         todo = self.planned(known, f"{place}/part-")
@@ -41,7 +41,7 @@ class Upload:
 
         def move(position: int, url: Callable[[], str]) -> None:
             part = self.parts[position]
-            size, sha256 = self.send_part(position, url(), squeezes)
+            size, sha256 = self.send_part(position, url(), compresses)
             objects[content(part)] = stored = Object(keys[position], size, sha256)
             self.stored.add(content(part), stored)
             if time.monotonic() - self.saved_at > SAVE_EVERY_S:
@@ -73,7 +73,7 @@ class Upload:
                 number += 1
         return todo
 
-    def send_part(self, position: int, url: str, squeezes: bool) -> tuple[int, str]:
+    def send_part(self, position: int, url: str, compresses: bool) -> tuple[int, str]:
         """Size and SHA-256 of what was sent."""
         part = self.parts[position]
         if position == 0:
@@ -85,7 +85,7 @@ class Upload:
             readers.append(self.snapshots.reader(self.record, position - 1))
             return readers[-1]
 
-        small = squeezed(body(), part["size"]) if squeezes and part["size"] <= MOST_BYTES else None
+        small = compress(body(), part["size"]) if compresses and part["size"] <= MOST_BYTES else None
         if small is None:
             self.web.send(url, body, part["size"])
         else:

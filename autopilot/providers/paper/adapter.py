@@ -117,7 +117,7 @@ class PaperProvider:
         return account
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
-        """To the second, at the standing bid; a destroyed instance's for a hundred days."""
+        """To the second, at the current bid; a destroyed instance's for a hundred days."""
         self._pass_time()
         now = self._clock.now()
         return tuple(
@@ -129,15 +129,15 @@ class PaperProvider:
         if seen is None or self._is_taken(seen.offer):
             return Refused(RefusalCode.OFFER_GONE, "this offer is not to be had any more")
         is_spot = request.capacity_type is CapacityType.SPOT
-        asked = seen.offer.floor if is_spot else seen.offer.on_demand_rate
+        asked = seen.offer.floor if is_spot else seen.offer.on_demand_price
         if asked is None or not (self.capabilities.spot if is_spot else self.capabilities.on_demand):
             return Refused(RefusalCode.OFFER_GONE, f"no {request.capacity_type} price is known for this offer")
-        if request.rate < asked:
+        if request.bid < asked:
             code = RefusalCode.BID_TOO_LOW if is_spot else RefusalCode.WRONG_TERMS
-            return Refused(code, f"it costs {asked}, and {request.rate} was to be paid")
+            return Refused(code, f"it costs {asked}, and {request.bid} was to be paid")
         if self._credit is not None and self._credit <= ZERO:
             return Refused(RefusalCode.OUT_OF_CREDIT, "the account's credit is used up")
-        created = self._new(request, seen, rate=request.rate if is_spot else asked)
+        created = self._new(request, seen, rate=request.bid if is_spot else asked)
         self._put(created)
         return self._saved(Created(created.instance_id))
 
@@ -202,7 +202,7 @@ class PaperProvider:
             ends_at=offer.ends_at,
             query=seen.query,
             capacity_type=request.capacity_type,
-            rate=rate,
+            bid=rate,
             storage_rate=offer.storage_rate(request.disk_gb),
             floor=offer.floor if request.capacity_type is CapacityType.SPOT else None,
             ready_at=now + self._settings.set_up,
@@ -214,7 +214,7 @@ class PaperProvider:
         for held in self._alive():
             floor = floors.get((held.machine_id, held.num_gpus))
             if held.capacity_type is CapacityType.SPOT and floor is not None and floor != held.floor:
-                self._judge(held, rate=held.rate, floor=floor)
+                self._judge(held, rate=held.bid, floor=floor)
 
     def _judge(self, held: PaperInstance, *, rate: Decimal, floor: Decimal | None) -> None:
         now = self._clock.now()

@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 import structlog
 
-from autopilot.ports.mailbox import (
+from autopilot.mailbox.formats import (
     AgentState,
     ExitRecord,
     Heartbeat,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from autopilot.mailbox.formats import orders_key
+from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
-from autopilot.ports.mailbox import orders_key
-from autopilot.ports.orders import ORDERS_URL_VALID_FOR
 
 
 class PaperBootstrap:

@@ -29,7 +29,7 @@ class PaperInstance:
     query: OfferQuery
     """The search that shows its machine."""
     capacity_type: CapacityType
-    rate: Decimal
+    bid: Decimal
     storage_rate: Decimal
     floor: Decimal | None
     ready_at: datetime
@@ -51,7 +51,7 @@ class PaperInstance:
 
     @property
     def is_outbid(self) -> bool:
-        return self.floor is not None and self.rate < self.floor
+        return self.floor is not None and self.bid < self.floor
 
     def created(self, at: datetime) -> PaperInstance:
         return replace(self, spans=(self._span(at),))
@@ -65,8 +65,8 @@ class PaperInstance:
 
     def priced(self, now: datetime, load: timedelta, *, rate: Decimal, floor: Decimal | None) -> PaperInstance:
         """With this bid, against this floor. ``load``: from regaining its GPUs until it runs."""
-        changed = replace(self.grown(now), rate=rate, floor=floor)
-        if rate != self.rate and changed.status is InstanceStatus.RUNNING:
+        changed = replace(self.grown(now), bid=rate, floor=floor)
+        if rate != self.bid and changed.status is InstanceStatus.RUNNING:
             changed = changed._become(InstanceStatus.RUNNING, now)
         return changed._judged(now, load)
 
@@ -94,7 +94,7 @@ class PaperInstance:
             capacity_type=self.capacity_type,
             status=self.status,
             intended_running=self.start_queued or not is_stopped,
-            rate=self.rate,
+            bid=self.bid,
             storage_rate=self.storage_rate,
             gpu=self.gpu,
             num_gpus=self.num_gpus,
@@ -107,7 +107,7 @@ class PaperInstance:
         totals: dict[tuple[date, CostKind], Decimal] = {}
         for span in self.spans:
             for day, start, end in split_by_day(span.started_at, span.ended_at or now):
-                for kind, rate in ((CostKind.COMPUTE, span.rate), (CostKind.STORAGE_RUNNING, span.storage_rate)):
+                for kind, rate in ((CostKind.COMPUTE, span.billed_rate), (CostKind.STORAGE_RUNNING, span.storage_rate)):
                     if rate:
                         totals[day, kind] = totals.get((day, kind), ZERO) + accrued(rate, end - start)
         return (Charge(self.instance_id, day, kind, amount) for (day, kind), amount in totals.items())
@@ -127,7 +127,7 @@ class PaperInstance:
 
     def _span(self, at: datetime) -> Span:
         is_running = self.status is InstanceStatus.RUNNING
-        return Span(self.status, self.rate if is_running else ZERO, self.storage_rate, at)
+        return Span(self.status, self.bid if is_running else ZERO, self.storage_rate, at)
 
     def _closed(self, at: datetime) -> tuple[Span, ...]:
         return (*self.spans[:-1], replace(self.spans[-1], ended_at=max(at, self.spans[-1].started_at)))

@@ -44,8 +44,8 @@ def capabilities(spot: bool, spot_note: str = "", *, is_known: bool = True) -> C
         reports_floor=spot,
         delivers_sigterm=True,
         # Not verified against the market; what a pod costs is read back after every rental.
-        pays_bid=True,
-        sells_pools=True,
+        bills_at_bid=True,
+        is_pooled=True,
         spot_note=spot_note,
     )
 
@@ -234,7 +234,7 @@ class RunpodProvider:
         if pod.state in ("CREATED", "RUNNING"):
             return Done(None)
         if pod.is_spot and pod.num_gpus > 0:
-            return await self._resume_spot(pod, self._bids.get(instance_id, pod.rate))
+            return await self._resume_spot(pod, self._bids.get(instance_id, pod.bid))
         return await self._either(lambda: self._graphql.resume(pod), lambda: self._rest.resume(pod))
 
     async def _resume_spot(self, pod: wire.PodRow, bid: Decimal) -> Outcome:

@@ -63,7 +63,7 @@ def terms(request: CreateRequest, settings: RunpodSettings) -> Terms:
         f"a label has 1 to {LONGEST_LABEL} characters": not 0 < len(request.label) <= LONGEST_LABEL,
         f"there are more than {MOST_VARIABLES} environment variables": len(env) > MOST_VARIABLES,
         f"a disk has at most {settings.largest_disk_gb} GB": request.disk_gb > settings.largest_disk_gb,
-        "a bid is more than nothing": is_spot and request.rate <= 0,
+        "a bid is more than nothing": is_spot and request.bid <= 0,
     }
     if present := [fault for fault, is_present in faults.items() if is_present]:
         raise ValueError("; ".join(present))
@@ -71,7 +71,7 @@ def terms(request: CreateRequest, settings: RunpodSettings) -> Terms:
     return Terms(
         name=request.label,
         pool=pool,
-        bid=mapping.whole_bid(request.rate, pool.num_gpus) if is_spot else None,
+        bid=mapping.whole_bid(request.bid, pool.num_gpus) if is_spot else None,
         image=request.image,
         command=command(request.onstart),
         env=env,
@@ -123,7 +123,7 @@ def difference(rented: Instance, request: CreateRequest, wanted: Terms) -> str |
     """How the pod differs from what was asked for, or None when it does not; a lower price is no difference."""
     if rented.capacity_type is not request.capacity_type:
         return f"asked for {request.capacity_type}, rented {rented.capacity_type}"
-    highest = request.rate if wanted.bid is None else wanted.bid
-    if rented.rate.quantize(COMPARED_PLACES, ROUND_HALF_EVEN) > highest.quantize(COMPARED_PLACES, ROUND_CEILING):
-        return f"asked for at most ${highest}/h, rented at ${rented.rate}/h"
+    highest = request.bid if wanted.bid is None else wanted.bid
+    if rented.bid.quantize(COMPARED_PLACES, ROUND_HALF_EVEN) > highest.quantize(COMPARED_PLACES, ROUND_CEILING):
+        return f"asked for at most ${highest}/h, rented at ${rented.bid}/h"
     return None

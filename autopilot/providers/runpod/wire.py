@@ -77,7 +77,7 @@ class PodRow:
     is_spot: bool
     state: str
     is_up: bool | None
-    rate: Decimal
+    bid: Decimal
     num_gpus: int
     container_gb: Decimal
     volume_gb: Decimal
@@ -185,7 +185,7 @@ def pod_row(raw: object) -> PodRow:
         is_spot=pod_type in _SPOT_TYPES,
         state=state,
         is_up=isinstance(row.get("runtime"), dict),
-        rate=rate,
+        bid=rate,
         num_gpus=max(values.integer(row.get("gpuCount")) or 0, 0),
         container_gb=_size(row.get("containerDiskInGb")),
         volume_gb=_size(row.get("volumeInGb")),
@@ -214,7 +214,7 @@ def rest_pod_row(raw: object) -> PodRow:
         is_spot=values.mapping(row.get("env")).get(CAPACITY_VARIABLE) == SPOT_WORD,
         state=state,
         is_up=None,
-        rate=rate,
+        bid=rate,
         num_gpus=max(values.integer(gpu.get("count")) or 0, 0),
         container_gb=_size(row.get("disk")),
         volume_gb=_size(persistent.get("size")),

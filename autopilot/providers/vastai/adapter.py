@@ -11,15 +11,7 @@ from typing import Any
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.ports.clock import Clock
-from autopilot.ports.provider import (
-    Created,
-    CreateRequest,
-    Done,
-    MarketUnknown,
-    RefusalCode,
-    Refused,
-    Unknown,
-)
+from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
 from autopilot.providers.vastai import create, listing, mapping, outcomes, wire
 from autopilot.providers.vastai.client import READ_TRIES, VastaiClient
@@ -42,7 +34,7 @@ class VastaiProvider:
         bid_is_per_gpu=False,
         reports_floor=True,
         delivers_sigterm=False,
-        pays_bid=True,
+        bills_at_bid=True,
     )
 
     def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
@@ -65,8 +57,8 @@ class VastaiProvider:
         self._held_machines = frozenset(instance.machine_id for instance in listed)
         self._gpus = {instance.instance_id: instance.num_gpus for instance in listed if instance.num_gpus}
         # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
-        standing = {instance.instance_id: instance.rate for instance in listed}
-        self._bids = {known: bid for known, bid in self._bids.items() if standing.get(known) == bid}
+        current_bid = {instance.instance_id: instance.bid for instance in listed}
+        self._bids = {known: bid for known, bid in self._bids.items() if current_bid.get(known) == bid}
         return listed
 
     async def _confirm_lost(self, missing: Iterable[str]) -> None:
@@ -120,7 +112,7 @@ class VastaiProvider:
 
     async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
         """Cancelling this while it waits for its turn sends nothing; after that the request runs to its end."""
-        bid = mapping.bid_for(request.rate, None) if request.capacity_type is CapacityType.SPOT else None
+        bid = mapping.bid_for(request.bid, None) if request.capacity_type is CapacityType.SPOT else None
         try:
             body = create.body(request, bid, self._settings)
         except ValueError as error:

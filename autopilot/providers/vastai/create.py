@@ -64,9 +64,9 @@ def difference(rented: Instance, request: CreateRequest, bid: Decimal | None) ->
     """
     if rented.capacity_type is not request.capacity_type:
         return f"asked for {request.capacity_type}, rented {rented.capacity_type}"
-    rate = rented.rate.quantize(STORED_PLACES, ROUND_HALF_EVEN)
+    rate = rented.bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
     if request.capacity_type is CapacityType.SPOT:
         wrong = bid is None or rate != bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
     else:
-        wrong = rate > request.rate.quantize(STORED_PLACES, ROUND_HALF_EVEN)
-    return f"asked for ${request.rate}/h, rented at ${rented.rate}/h" if wrong else None
+        wrong = rate > request.bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
+    return f"asked for ${request.bid}/h, rented at ${rented.bid}/h" if wrong else None

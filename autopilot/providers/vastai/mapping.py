@@ -61,7 +61,7 @@ def instance(row: InstanceRow) -> Instance:
         capacity_type=CapacityType.SPOT if row.is_bid else CapacityType.ON_DEMAND,
         status=status(row),
         intended_running=(row.intended or row.current or "running") == "running",
-        rate=row.rate,
+        bid=row.bid,
         storage_rate=row.storage_rate,
         gpu=row.gpu,
         num_gpus=row.num_gpus,
@@ -75,8 +75,8 @@ def offers(on_demand: Iterable[OfferRow], bid: Iterable[OfferRow]) -> tuple[Offe
 
     An on-demand row carries both prices. A row that only the bid search returned has a floor alone.
     """
-    both = _cheapest(_offer(row, floor=row.min_bid, on_demand_rate=row.rate) for row in on_demand)
-    floors = _cheapest(_offer(row, floor=row.min_bid or row.rate, on_demand_rate=None) for row in bid)
+    both = _cheapest(_offer(row, floor=row.min_bid, on_demand_price=row.price) for row in on_demand)
+    floors = _cheapest(_offer(row, floor=row.min_bid or row.price, on_demand_price=None) for row in bid)
     return tuple((floors | both).values())
 
 
@@ -92,10 +92,10 @@ def _cheapest(found: Iterable[Offer]) -> dict[tuple[str, str, int], Offer]:
 def _cost_order(offer: Offer) -> tuple[Decimal, Decimal, int]:
     unknown = Decimal("Infinity")
     floor = unknown if offer.floor is None else offer.floor
-    return floor, unknown if offer.on_demand_rate is None else offer.on_demand_rate, int(offer.offer_id)
+    return floor, unknown if offer.on_demand_price is None else offer.on_demand_price, int(offer.offer_id)
 
 
-def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_rate: Decimal | None) -> Offer:
+def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_price: Decimal | None) -> Offer:
     return Offer(
         provider=PROVIDER,
         offer_id=row.offer_id,
@@ -105,7 +105,7 @@ def _offer(row: OfferRow, *, floor: Decimal | None, on_demand_rate: Decimal | No
         num_gpus=row.num_gpus,
         vram_gb=row.gpu_ram_mb / MEGABYTES_PER_GB,
         floor=floor,
-        on_demand_rate=on_demand_rate,
+        on_demand_price=on_demand_price,
         storage_price=row.storage_price,
         upload_price=row.upload_price,
         download_price=row.download_price,

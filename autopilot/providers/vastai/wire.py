@@ -27,7 +27,7 @@ class OfferRow:
     num_gpus: int
     gpu_ram_mb: Decimal
     min_bid: Decimal | None
-    rate: Decimal | None
+    price: Decimal | None
     storage_price: Decimal
     upload_price: Decimal
     download_price: Decimal
@@ -49,7 +49,7 @@ class InstanceRow:
     machine_id: str
     host_id: str
     is_bid: bool
-    rate: Decimal
+    bid: Decimal
     storage_rate: Decimal
     gpu: str
     num_gpus: int
@@ -97,7 +97,7 @@ def offer_row(raw: object) -> OfferRow | None:
         num_gpus=num_gpus,
         gpu_ram_mb=gpu_ram_mb,
         min_bid=_positive(values.price(row.get("min_bid"))),
-        rate=_positive(values.price(row.get("dph_base"))),
+        price=_positive(values.price(row.get("dph_base"))),
         storage_price=storage,
         upload_price=upload,
         download_price=download,
@@ -131,7 +131,7 @@ def instance_row(raw: object) -> InstanceRow:
         machine_id=values.identifier(row.get("machine_id")) or "",
         host_id=values.identifier(row.get("host_id")) or "",
         is_bid=is_bid,
-        rate=rate,
+        bid=rate,
         storage_rate=_storage_rate(row),
         gpu=values.text(row.get("gpu_name")),
         num_gpus=max(values.integer(row.get("num_gpus")) or 0, 0),

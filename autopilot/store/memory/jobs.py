@@ -66,7 +66,7 @@ class JobQueries(Queries):
         tables = self._reading()
         return _leases(tables, (id for label in set(labels) for id in tables.leases_by_label.get(label) or ()))
 
-    async def stray_leases(self) -> tuple[Lease, ...]:
+    async def orphan_leases(self) -> tuple[Lease, ...]:
         tables = self._reading()
         return tuple(lease for lease in _leases(tables, tables.live_leases) if lease.job_id is None)
 

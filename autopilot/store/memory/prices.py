@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.store.memory.queries import Queries
 from autopilot.store.memory.tables import PriceKey, Tables
 from autopilot.store.thinning import HOUR, THINNED_UNTIL, by_the_hour, hour_of

@@ -75,18 +75,18 @@ class ReportQueries(Queries):
             lease.instance_id,
             lease.gpu,
             lease.num_gpus,
-            lease.on_demand_rate,
+            lease.on_demand_price,
         )
-        if lease.on_demand_rate is not None:
+        if lease.on_demand_price is not None:
             return facts
-        return replace(facts, on_demand_rate=self._lowest_on_demand(lease))
+        return replace(facts, on_demand_price=self._lowest_on_demand(lease))
 
     def _lowest_on_demand(self, lease: Lease) -> Decimal | None:
         seen = (
-            price.on_demand_rate
+            price.on_demand_price
             for price in self._reading().prices.values()
             if (price.provider, price.gpu, price.num_gpus) == (lease.provider, lease.gpu, lease.num_gpus)
-            and price.on_demand_rate is not None
+            and price.on_demand_price is not None
             and price.observed_at >= lease.intended_at
             and (lease.gone_at is None or price.observed_at <= lease.gone_at)
         )

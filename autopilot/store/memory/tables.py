@@ -13,7 +13,7 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
 from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO, to_nano
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord
 from autopilot.store.memory.rows import Rows
 

@@ -14,13 +14,13 @@ torch.manual_seed(7)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.Tanh(), torch.nn.Linear(128, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
-luck = torch.Generator().manual_seed(11)
+rng = torch.Generator().manual_seed(11)
 step = 0
 
 
 def save():
     os.makedirs("ckpt", exist_ok=True)
-    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "luck": luck.get_state(), "step": step}
+    state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "rng": rng.get_state(), "step": step}
     torch.save(state, SAVED + ".tmp")
     os.replace(SAVED + ".tmp", SAVED)
 
@@ -34,11 +34,11 @@ if os.path.exists(SAVED):
     saved = torch.load(SAVED, weights_only=True)
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
-    luck.set_state(saved["luck"])
+    rng.set_state(saved["rng"])
     step = saved["step"]
 testify("start", step)
 while step < STEPS:
-    batch = torch.randn(32, 64, generator=luck)
+    batch = torch.randn(32, 64, generator=rng)
     optimizer.zero_grad()
     (model(batch) - batch.sum(dim=1, keepdim=True)).square().mean().backward()
     optimizer.step()

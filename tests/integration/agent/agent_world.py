@@ -19,9 +19,8 @@ from typing import Any
 from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.ports.blobs import BlobStore
-from autopilot.ports.checkpoints import keep_verified, verified_manifest
-from autopilot.ports.mailbox import (
+from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
+from autopilot.mailbox.formats import (
     ExitRecord,
     Heartbeat,
     Manifest,
@@ -34,12 +33,13 @@ from autopilot.ports.mailbox import (
     parse_heartbeat,
     verified_key,
 )
-from autopilot.ports.orders import CheckpointRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.ports.blobs import BlobStore
 
 SPEED = 60
 JOB = "job-1"
 INSTANCE = "77"
-TRAINER = Path(__file__).parents[3] / "autopilot/sandbox/images/demo/opt/demo/train.py"
+TRAINER = Path(__file__).parents[3] / "autopilot/lab/sandbox/images/demo/opt/demo/train.py"
 DAY = timedelta(days=1)
 
 

@@ -12,7 +12,7 @@ import pytest
 from agent_world import JOB, Host, World, eventually, verified
 
 from autopilot.agent.shipped.account import FIRST_UID, UIDS
-from autopilot.ports.mailbox import Work
+from autopilot.mailbox.formats import Work
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -10,8 +10,8 @@ from agent_world import JOB, Host, World, eventually
 from aiohttp import web
 
 from autopilot.agent.unpack import unpack
-from autopilot.ports.checkpoints import kept_outputs, verified_outputs
-from autopilot.ports.mailbox import Work, verified_outputs_key
+from autopilot.mailbox.checkpoints import kept_outputs, verified_outputs
+from autopilot.mailbox.formats import Work, verified_outputs_key
 
 
 async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world: World, tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from autopilot import checkpoint
 from autopilot.agent import shipped
 from autopilot.agent.unpack import unpack
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.ports.checkpoints import verified_manifest
-from autopilot.ports.mailbox import Heartbeat, Manifest, Work, manifest_key, orders_key
-from autopilot.ports.orders import CheckpointRef, build_orders
+from autopilot.mailbox.checkpoints import verified_manifest
+from autopilot.mailbox.formats import Heartbeat, Manifest, Work, manifest_key, orders_key
+from autopilot.mailbox.orders import CheckpointRef, build_orders
 
 PRECIOUS = Work(run="cat state; echo more >> state; sleep 1000", checkpoint_path="state")
 MORTAL = Path(__file__).with_name("mortal_keeper.py")

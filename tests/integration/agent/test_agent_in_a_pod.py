@@ -20,14 +20,14 @@ from agent_world import DAY, JOB, SPEED, Lease, World, eventually, processes_ben
 
 from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
-from autopilot.ports.checkpoints import verified_manifest
-from autopilot.ports.clock import ScaledClock
-from autopilot.ports.mailbox import Work, orders_key
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.mailbox.checkpoints import verified_manifest
+from autopilot.mailbox.formats import Work, orders_key
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.providers.runpod import plugin
-from autopilot.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 
 QUERY = OfferQuery((("RTX 3090", 1),), Decimal(0), Decimal(20), verified_only=True, datacenter_only=False)
 BID = Decimal("0.25")
@@ -71,7 +71,7 @@ class Market:
             offer_id=offer.offer_id,
             machine_id=offer.machine_id,
             capacity_type=CapacityType.SPOT,
-            rate=BID,
+            bid=BID,
             image="autopilot/demo:1",
             disk_gb=Decimal(20),
             env={},

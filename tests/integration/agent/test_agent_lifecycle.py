@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
 
-from autopilot.ports.checkpoints import verified_manifest
-from autopilot.ports.mailbox import Manifest, Part, Work, part_key
+from autopilot.mailbox.checkpoints import verified_manifest
+from autopilot.mailbox.formats import Manifest, Part, Work, part_key
 
 STEPS = 1500
 

@@ -12,8 +12,8 @@ from agent_world import DAY, JOB, World, eventually
 
 from autopilot.agent.artifact import agent_key
 from autopilot.agent.bootstrap import onstart
-from autopilot.ports.checkpoints import verified_manifest
-from autopilot.ports.mailbox import Work
+from autopilot.mailbox.checkpoints import verified_manifest
+from autopilot.mailbox.formats import Work
 
 WORK = Work(
     run="echo precious > state; trap 'echo told >> state; exit 0' TERM; sleep 1000 & wait", checkpoint_path="state"

@@ -11,7 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
-from autopilot.ports.mailbox import (
+from autopilot.lab.sandbox.market.instances import Container, Instance
+from autopilot.lab.sandbox.market.market import Market
+from autopilot.mailbox.formats import (
     AgentState,
     ExitRecord,
     Heartbeat,
@@ -24,8 +26,6 @@ from autopilot.ports.mailbox import (
     parse_manifest,
     part_key,
 )
-from autopilot.sandbox.market.instances import Container, Instance
-from autopilot.sandbox.market.market import Market
 
 _ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
 """How a machine's start command names its mailbox."""

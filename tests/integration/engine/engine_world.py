@@ -19,24 +19,24 @@ from engine_agents import Agents
 
 from autopilot.api.jobs import Jobs
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.clock import ManualClock
 from autopilot.config.job_file import parse_job
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.spend import report
 from autopilot.engine.engine import Engine, EngineConfig
+from autopilot.ids import UlidIds
+from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.policy.guard import Limits
-from autopilot.policy.params import Params
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import UlidIds
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import Store
 from autopilot.providers.vastai import plugin
-from autopilot.sandbox.market.instances import Instance
-from autopilot.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
 
@@ -179,7 +179,7 @@ class World:
             await self.tick()
             async with self.store.snapshot() as uow:
                 open_leases = [lease for job in await uow.open_jobs() for lease in job.leases]
-                if not (open_leases or await uow.stray_leases() or await uow.unsettled_leases()):
+                if not (open_leases or await uow.orphan_leases() or await uow.unsettled_leases()):
                     break
         await self.check_books()
 
@@ -242,7 +242,7 @@ class World:
             "label": label,
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,
-            "rate": (offer.floor or ZERO) + D("0.05"),
+            "bid": (offer.floor or ZERO) + D("0.05"),
             "capacity_type": CapacityType.SPOT,
             "image": "some/image:1",
             "disk_gb": D(20),

@@ -11,8 +11,8 @@ from engine_world import World
 from autopilot.domain.job import Checkpoint
 from autopilot.domain.lease import Lease
 from autopilot.engine.checkpoint_retention import CheckpointRetention, Doubt
-from autopilot.ports.checkpoints import kept_manifest, verified_manifest
-from autopilot.ports.mailbox import Manifest, Part, manifest_key, part_key
+from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
+from autopilot.mailbox.formats import Manifest, Part, manifest_key, part_key
 
 
 async def parts_in_store(world: World, job_id: str) -> set[str]:

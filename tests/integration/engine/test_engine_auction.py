@@ -10,13 +10,14 @@ from pathlib import Path
 
 from engine_world import JOB, D, World
 
-from autopilot.backtest.replay import replay
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import Offer
-from autopilot.engine.history import PRICES_EVERY, observation
-from autopilot.policy.bidding import first_bid
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PRICES_EVERY
+from autopilot.engine.history import observation
+from autopilot.lab.backtest.replay import replay
+from autopilot.pricing.rule.bidding import first_bid
 from autopilot.service.recording import FileRecorder
 
 DUE = JOB.replace('estimate = "10m"', 'estimate = "2h"\n[deadline]\nwithin = "3h"')
@@ -77,7 +78,7 @@ async def test_without_a_past_bids_follow_the_rule(world: World) -> None:
     machine, offer = await submitted(world)
     lease = await displaced(world)
     assert lease.machine_id == machine
-    assert lease.rate == first_bid((await world.job()).spec, offer, Params())
+    assert lease.bid == first_bid((await world.job()).spec, offer, Params())
 
 
 async def test_a_machine_whose_floor_never_rests_is_passed_over(world: World, tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ async def test_a_machine_whose_floor_never_rests_is_passed_over(world: World, tm
     assert lease.machine_id != restless
     floor = offers[lease.machine_id].floor
     assert floor is not None
-    assert floor < lease.rate < floor * Params().markup, "machines that rest are had for less than by the rule"
+    assert floor < lease.bid < floor * Params().markup, "machines that rest are had for less than by the rule"
     await world.until(lambda job: job.status.is_final, "the job is over", most=400)
     recorder.close()
     done = replay(recording)
@@ -118,13 +119,13 @@ async def test_a_bid_on_a_peak_is_lowered_once_it_has_likely_passed(world: World
     before = await bid_on_a_peak(world)
     machine = world.market.machines[int(before.machine_id)]
     world.market.set_floor(int(before.machine_id), (machine.floor * D("0.6667")).quantize(D("0.0001")))
-    lease = await with_learnt_bids(world, lambda lease: lease.rate < before.rate, "a lower bid")
+    lease = await with_learnt_bids(world, lambda lease: lease.bid < before.bid, "a lower bid")
     assert lease.id == before.id
-    assert lease.rate < before.rate * D("0.7")
+    assert lease.bid < before.bid * D("0.7")
     await world.tick(8)
     job = await world.job()
     assert job.main is not None
-    assert (job.main.id, job.main.status, job.main.rate) == (before.id, InstanceStatus.RUNNING, lease.rate)
+    assert (job.main.id, job.main.status, job.main.bid) == (before.id, InstanceStatus.RUNNING, lease.bid)
     world.agents.total_steps = 60  # the rest tells nothing new
     await world.until_over()
 
@@ -134,11 +135,11 @@ async def test_one_lowered_in_vain_goes_back_to_what_it_was(world: World, tmp_pa
     world.recorder = recorder = FileRecorder(recording)
     await world.restart()
     before = await bid_on_a_peak(world)
-    await with_learnt_bids(world, lambda lease: lease.rate < before.rate, "a lower bid")
+    await with_learnt_bids(world, lambda lease: lease.bid < before.bid, "a lower bid")
     lease = await with_learnt_bids(world, lambda lease: lease.state is LeaseState.PAUSED, "paused by its rival")
     assert lease.id == before.id
     again = await with_learnt_bids(world, lambda lease: lease.status is InstanceStatus.RUNNING, "it runs again")
-    assert (again.id, again.rate, again.state) == (before.id, before.rate, LeaseState.ACTIVE)
+    assert (again.id, again.bid, again.state) == (before.id, before.bid, LeaseState.ACTIVE)
     world.agents.total_steps = 60
     await world.until_over()
     recorder.close()

@@ -9,7 +9,7 @@ from engine_world import World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease
-from autopilot.ports.mailbox import ExitRecord, Manifest, Part, exit_key, heartbeat_key, manifest_key, part_key
+from autopilot.mailbox.formats import ExitRecord, Manifest, Part, exit_key, heartbeat_key, manifest_key, part_key
 
 DATA = b"a model"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from engine_world import QuickClock, World, a_world
 
-from autopilot.ports.clock import SystemClock
+from autopilot.clock import SystemClock
 
 
 class Astray(QuickClock):

@@ -110,12 +110,12 @@ async def test_one_create_that_makes_two_machines_keeps_one(world: World) -> Non
     await world.fault("create", "effect_then_500")
     await world.submit()
     (lease,) = await _leases_after_a_tick(world)
-    twin = await world.rent_by_hand(lease.label)
+    duplicate = await world.rent_by_hand(lease.label)
     await world.until_over()
     (kept,) = await world.leases()
-    assert kept.instance_id != str(twin.id)
-    assert twin.destroyed_at is not None
-    assert (twin.destroyed_at - twin.created_at).total_seconds() < 90
+    assert kept.instance_id != str(duplicate.id)
+    assert duplicate.destroyed_at is not None
+    assert (duplicate.destroyed_at - duplicate.created_at).total_seconds() < 90
 
 
 async def test_a_machine_on_other_terms_than_asked_for_is_let_go(world: World) -> None:

@@ -48,7 +48,7 @@ async def test_an_outbid_while_it_loads_is_not_held_against_the_image(world: Wor
     await world.submit()
     await world.until(lambda job: job.main is not None and job.main.instance_id is not None, "a machine")
     (lease,) = await world.leases()
-    await world.emu("POST", "runpod/rival", pod_id=lease.instance_id, bid=str(lease.rate + Decimal("0.1")))
+    await world.emu("POST", "runpod/rival", pod_id=lease.instance_id, bid=str(lease.bid + Decimal("0.1")))
     await world.tick()
     (lease, *_) = await world.leases()
     assert lease.pause_cause is Reason.OUTBID

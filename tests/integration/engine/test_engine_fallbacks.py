@@ -11,8 +11,8 @@ from engine_world import INSTALL_ID, D, World, a_world
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.ports.recording import Scene
-from autopilot.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.policy.scene import Scene
 
 
 async def released(world: World) -> Instance:

@@ -98,7 +98,7 @@ async def test_a_market_behind_a_lost_ledger_takes_destroys_and_no_creates(
         fenced = FencedProvider(world.provider, world.store, hold_creates_real_s=0)
         private_postgres.stop()
         with pytest.raises(StoreUnavailable):
-            await fenced.change_bid(str(lease.instance_id), lease.rate)
+            await fenced.change_bid(str(lease.instance_id), lease.bid)
         await fenced.destroy(str(lease.instance_id))
         assert world.instance(lease).destroyed_at is not None
         private_postgres.start()

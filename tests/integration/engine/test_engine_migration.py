@@ -10,7 +10,7 @@ from engine_world import D, World
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.reasons import Reason
-from autopilot.sandbox.market.machines import HostState
+from autopilot.lab.sandbox.market.machines import HostState
 
 LONG_JOB = """
 name = "train"

@@ -8,7 +8,7 @@ from engine_world import D, World
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.sandbox.market.machines import HostState
+from autopilot.lab.sandbox.market.machines import HostState
 
 
 async def test_outbid_is_answered_by_a_re_bid_and_the_machine_resumes(world: World) -> None:
@@ -19,10 +19,10 @@ async def test_outbid_is_answered_by_a_re_bid_and_the_machine_resumes(world: Wor
     assert paused.pause_cause is Reason.OUTBID
     resumed = await world.until_running()
     assert resumed.id == lease.id
-    assert resumed.rate > lease.rate
+    assert resumed.bid > lease.bid
     await world.until_over()
     bids = [row for row in world.sent("bid.changed") if row["instance_id"] == int(lease.instance_id or 0)]
-    assert [D(str(row["price"])) for row in bids] == [resumed.rate]
+    assert [D(str(row["price"])) for row in bids] == [resumed.bid]
     assert len(await world.leases()) == 1
 
 
@@ -46,7 +46,7 @@ async def test_a_re_bid_that_the_market_does_not_answer_is_not_lost(world: World
     await world.until_at(JobStatus.PAUSED)
     resumed = await world.until_running()
     assert resumed.id == lease.id
-    assert resumed.rate == world.instance(lease).price
+    assert resumed.bid == world.instance(lease).price
     await world.until_over()
 
 

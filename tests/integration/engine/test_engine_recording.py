@@ -6,7 +6,7 @@ from pathlib import Path
 
 from engine_world import JOB, World
 
-from autopilot.backtest.replay import replay
+from autopilot.lab.backtest.replay import replay
 from autopilot.service.recording import FileRecorder
 
 WITH_DEADLINE = JOB.replace('estimate = "10m"', 'estimate = "10m"\n[deadline]\nwithin = "1h"')

@@ -11,7 +11,7 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import start_of_day, utc_day
-from autopilot.sandbox.market.machines import HostState
+from autopilot.lab.sandbox.market.machines import HostState
 
 
 async def test_a_destroy_that_does_nothing_is_asked_for_again_until_it_takes(world: World) -> None:

@@ -147,7 +147,7 @@ async def test_the_outcome_of_a_re_bid_that_cannot_be_recorded_is_seen_at_the_ma
     store.fail_at = store.transactions + 2
     await world.until_at(JobStatus.PAUSED)
     resumed = await world.until_running()
-    assert resumed.rate == world.instance(lease).price > lease.rate
+    assert resumed.bid == world.instance(lease).price > lease.bid
     await world.until_over()
 
 

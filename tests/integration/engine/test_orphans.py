@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from engine_world import INSTALL_ID, D, World
 
+from autopilot.clock import ManualClock
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.instance import InstanceStatus
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import UlidIds, label_for
+from autopilot.domain.labels import label_for
+from autopilot.ids import UlidIds
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.service.far_sweep import OVERDUE, sweep
 from autopilot.service.orphans import Kind, census
@@ -52,14 +53,14 @@ async def test_what_is_wanted_unwanted_unknown_and_not_ours_with_prices(world: W
     empty = await census(settings, world.clock)
     assert (empty.wanted, empty.found, empty.ours, empty.unreadable) == (1, [], False, {})
 
-    twin = await world.rent_by_hand(wanted.label)
+    duplicate = await world.rent_by_hand(wanted.label)
     unknown = await world.rent_by_hand(a_label(world, timedelta(hours=1)))
     strange, own = await world.rent_by_hand(STRANGE), await world.rent_by_hand("my own training")
     world.clock.advance(300)
     world.sandbox.synchronise()
     found = {each.instance.instance_id: each for each in (await census(settings, world.clock)).found}
     assert {key: each.kind for key, each in found.items()} == {
-        str(twin.id): Kind.UNWANTED,
+        str(duplicate.id): Kind.UNWANTED,
         str(unknown.id): Kind.UNKNOWN,
         str(strange.id): Kind.FOREIGN,
         str(own.id): Kind.FOREIGN,
@@ -67,7 +68,7 @@ async def test_what_is_wanted_unwanted_unknown_and_not_ours_with_prices(world: W
     assert "another8" in found[str(strange.id)].why
     for each in found.values():
         assert each.instance.status is InstanceStatus.RUNNING
-        assert each.instance.bills == each.instance.rate + each.instance.storage_rate > D("0.05")
+        assert each.instance.bills == each.instance.bid + each.instance.storage_rate > D("0.05")
 
     # A lease on its way out is unwanted until its machine is gone.
     await world.fault("destroy", "http_500", times=None)

@@ -41,8 +41,8 @@ class OnlyLocked:
 
 async def rent(market: str, url: str, key: str) -> list[str]:
     # Imported behind the hook.
+    from autopilot.domain.labels import label_for
     from autopilot.domain.offer import CapacityType, OfferQuery
-    from autopilot.ports.ids import label_for
     from autopilot.ports.provider import CreateRequest, Done
     from autopilot.providers import registry
     from tests.contract.harness import QuickClock
@@ -60,13 +60,13 @@ async def rent(market: str, url: str, key: str) -> list[str]:
         gpus=(("RTX 4090", 1),), min_vram_gb=Decimal(20), disk_gb=Decimal(40), verified_only=True, datacenter_only=False
     )
     offer = (await provider.offers(query))[0]
-    assert offer.on_demand_rate is not None
+    assert offer.on_demand_price is not None
     wish = CreateRequest(
         label=label_for("lean", "01LEASE"),
         offer_id=offer.offer_id,
         machine_id=offer.machine_id,
         capacity_type=CapacityType.ON_DEMAND,
-        rate=offer.on_demand_rate,
+        bid=offer.on_demand_price,
         image="some/image:1",
         disk_gb=Decimal(40),
         env={},

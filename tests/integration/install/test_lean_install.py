@@ -15,8 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from autopilot.ports.clock import SystemClock
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.clock import SystemClock
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from tests.locks import DEVELOP, ROOT, RUN, read_left_out, read_pins
 
 RENT_ONCE = Path(__file__).with_name("rent_once.py")

@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from runpod_bench import SPEED, Bench
 
-from autopilot.ports.clock import ScaledClock
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.clock import ScaledClock
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.ports.clock import ScaledClock
+from autopilot.lab.sandbox.server import Sandbox
 from autopilot.ports.provider import CreateRequest, Done
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider
-from autopilot.sandbox.server import Sandbox
 
 T = TypeVar("T")
 SPEED = 600.0
@@ -67,17 +67,17 @@ class Bench:
 
     async def cheapest(self, query: OfferQuery = QUERY) -> Offer:
         offers = await self.provider.offers(query)
-        return min(offers, key=lambda offer: offer.floor or offer.on_demand_rate or Decimal(1000))
+        return min(offers, key=lambda offer: offer.floor or offer.on_demand_price or Decimal(1000))
 
     def request(self, offer: Offer, label: str = "ap1.test.one", **changes: Any) -> CreateRequest:
         is_spot = offer.floor is not None and changes.get("capacity_type") is not CapacityType.ON_DEMAND
-        rate = (offer.floor or Decimal(0)) + Decimal("0.01") if is_spot else offer.on_demand_rate
+        rate = (offer.floor or Decimal(0)) + Decimal("0.01") if is_spot else offer.on_demand_price
         fields = {
             "label": label,
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,
             "capacity_type": CapacityType.SPOT if is_spot else CapacityType.ON_DEMAND,
-            "rate": rate,
+            "bid": rate,
             "image": "some/image:1",
             "disk_gb": Decimal(40),
             "env": {"A": "b"},

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import web
 from runpod_script import KEY, Http, Script, failed, one, pod, sample, serving, sweep
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.adapter import RunpodProvider
@@ -29,13 +29,13 @@ SPOT = CreateRequest(
     offer_id="NVIDIA RTX A4000/COMMUNITY/1",
     machine_id="NVIDIA RTX A4000/COMMUNITY/-",
     capacity_type=CapacityType.SPOT,
-    rate=Decimal("0.22"),
+    bid=Decimal("0.22"),
     image="some/image:1",
     disk_gb=Decimal(40),
     env={},
     onstart="true",
 )
-ON_DEMAND = replace(SPOT, capacity_type=CapacityType.ON_DEMAND, rate=Decimal("0.24"))
+ON_DEMAND = replace(SPOT, capacity_type=CapacityType.ON_DEMAND, bid=Decimal("0.24"))
 QUERY = OfferQuery((("RTX A4000", 1),), Decimal(0), Decimal(40), verified_only=True, datacenter_only=False)
 TYPES = {"data": {"gpuTypes": [{"id": "NVIDIA RTX A4000", "displayName": "RTX A4000", "memoryInGb": 16}]}}
 RENTED = sample("graphql/podRentInterruptable.response")
@@ -392,11 +392,11 @@ async def test_without_graphql_everything_goes_by_rest(script: Script, market: R
     assert not market.capabilities.spot
     assert (await market.account()).credit is None
     offers = await market.offers(replace(QUERY, gpus=(("RTX 4090", 2),)))
-    assert {(offer.floor, offer.on_demand_rate) for offer in offers} == {
+    assert {(offer.floor, offer.on_demand_price) for offer in offers} == {
         (None, Decimal("0.88")),
         (None, Decimal("0.62")),
     }
-    request = replace(ON_DEMAND, offer_id="NVIDIA GeForce RTX 4090/SECURE/1", rate=Decimal("0.44"))
+    request = replace(ON_DEMAND, offer_id="NVIDIA GeForce RTX 4090/SECURE/1", bid=Decimal("0.44"))
     assert await market.create(request) == Done(Created(POD))
     assert await market.stop(POD) == Done(None)
     assert await market.start(POD) == Done(None)

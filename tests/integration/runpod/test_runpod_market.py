@@ -27,13 +27,13 @@ async def test_offers_give_both_prices_of_each_pool(bench: Bench) -> None:
     assert len({offer.key for offer in offers}) == len(offers)
     for offer in offers:
         assert offer.floor is not None
-        assert offer.on_demand_rate is not None
-        assert 0 < offer.floor < offer.on_demand_rate
+        assert offer.on_demand_price is not None
+        assert 0 < offer.floor < offer.on_demand_price
     one, two = (
         next(offer for offer in offers if offer.num_gpus == count and offer.datacenter and offer.gpu == "RTX 4090")
         for count in (1, 2)
     )
-    assert two.on_demand_rate == 2 * (one.on_demand_rate or 0)
+    assert two.on_demand_price == 2 * (one.on_demand_price or 0)
     assert bench.provider.capabilities.spot
 
 
@@ -44,7 +44,7 @@ async def test_a_bid_at_the_floor_of_several_gpus_wins(bench: Bench) -> None:
     instance_id = await bench.rent(query=query, rate=offer.floor)
     (rented,) = await bench.provider.instances()
     assert (rented.instance_id, rented.num_gpus, rented.capacity_type) == (instance_id, 3, CapacityType.SPOT)
-    assert offer.floor <= rented.rate <= offer.floor + Decimal("0.00001")
+    assert offer.floor <= rented.bid <= offer.floor + Decimal("0.00001")
     assert rented.machine_id == offer.machine_id
 
 
@@ -73,7 +73,7 @@ async def test_outbid_and_resumed_with_a_higher_bid(bench: Bench) -> None:
     assert await bench.provider.change_bid(instance_id, Decimal("0.29")) == Done(Decimal("0.29"))
     assert await bench.provider.start(instance_id) == Done(None)
     running = await bench.in_state(instance_id, InstanceStatus.RUNNING)
-    assert running.rate == Decimal("0.29")
+    assert running.bid == Decimal("0.29")
     assert rival["id"] is not None
 
 
@@ -108,10 +108,10 @@ async def test_stop_start_and_destroy(bench: Bench, capacity: dict[str, Any]) ->
     assert running.capacity_type is capacity.get("capacity_type", CapacityType.SPOT)
     assert await bench.provider.stop(instance_id) == Done(None)
     stopped = await bench.in_state(instance_id, InstanceStatus.STOPPED)
-    assert stopped.rate == running.rate
+    assert stopped.bid == running.bid
     assert await bench.provider.start(instance_id) == Done(None)
     again = await bench.in_state(instance_id, InstanceStatus.RUNNING)
-    assert again.rate == running.rate
+    assert again.bid == running.bid
     assert await bench.provider.destroy(instance_id) == Done(None)
     assert await bench.provider.instance(instance_id) is None
     assert await bench.provider.instances() == ()
@@ -140,7 +140,7 @@ async def test_on_demand_comes_by_rest_with_the_price_that_was_seen(bench: Bench
     instance_id = await bench.rent(**ON_DEMAND)
     assert await bench.requests("v2.create") == 1
     (rented,) = await bench.provider.instances()
-    assert (rented.instance_id, rented.rate) == (instance_id, offer.on_demand_rate)
+    assert (rented.instance_id, rented.bid) == (instance_id, offer.on_demand_price)
 
 
 async def test_what_costs_more_than_was_seen_is_refused_and_named(bench: Bench) -> None:

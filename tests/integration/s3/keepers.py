@@ -15,10 +15,10 @@ from autopilot.agent.shipped.log import Log
 from autopilot.agent.shipped.memory import Memory
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.agent.shipped.web import Web
+from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest
+from autopilot.mailbox.formats import Manifest, Work, parse_heartbeat, verified_key
+from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.ports.blobs import BlobStore, Grant
-from autopilot.ports.checkpoints import contents, keep_verified, kept_manifest, verified_manifest
-from autopilot.ports.mailbox import Manifest, Work, parse_heartbeat, verified_key
-from autopilot.ports.orders import CheckpointRef, build_orders
 
 JOB = "job"
 WORK = Work(run="train", checkpoint_path="ckpt")

@@ -17,8 +17,8 @@ from keepers import JOB, Machine, content, until
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.transfer import Abandoned
 from autopilot.agent.shipped.tree import Corrupt
-from autopilot.ports import orders
-from autopilot.ports.checkpoints import kept_manifest
+from autopilot.mailbox import orders
+from autopilot.mailbox.checkpoints import kept_manifest
 from tests.s3_server import BUCKET, S3Server
 
 PART = SMALLEST_PART_BYTES

@@ -27,7 +27,7 @@ from autopilot.agent.shipped.sigv4 import presigned
 from autopilot.blobs import sts
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
-from autopilot.ports import orders
+from autopilot.mailbox import orders
 from autopilot.ports.blobs import BlobUnavailable, Grant
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server
 

@@ -9,8 +9,9 @@ import aiohttp
 import pytest
 from vastai import VastAI
 
-from autopilot.ports.clock import Clock, ManualClock
-from autopilot.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.clock import ManualClock
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.ports.clock import Clock
 
 START = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import ScaledClock
-from autopilot.sandbox.boxes import image_directory
-from autopilot.sandbox.server import Sandbox, SandboxConfig
+from autopilot.lab.sandbox.boxes import image_directory
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
 
 DAEMONISE = """
 import os, time
@@ -253,7 +253,7 @@ async def process(tmp_path: Path) -> Any:
     """The sandbox as a process of its own, and its URL."""
     port_file = tmp_path / "port"
     started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "autopilot.sandbox", "--state-dir", str(tmp_path / "s"), "--no-rate-limits"),
+        *(sys.executable, "-m", "autopilot.lab.sandbox", "--state-dir", str(tmp_path / "s"), "--no-rate-limits"),
         *("--port-file", str(port_file), "--speed", "200"),
         stdout=asyncio.subprocess.PIPE,
     )

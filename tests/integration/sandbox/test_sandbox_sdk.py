@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.ports.clock import ManualClock
+from autopilot.clock import ManualClock
 
 SAMPLES = Path(__file__).parents[2] / "assets" / "vastai"
 

@@ -7,8 +7,9 @@ import aiohttp
 import pytest
 from runpod_desk import START, Desk
 
-from autopilot.ports.clock import Clock, ManualClock
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.clock import ManualClock
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.ports.clock import Clock
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from autopilot.sandbox.server import Sandbox
+from autopilot.lab.sandbox.server import Sandbox
 
 START = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 SAMPLES = Path(__file__).parents[2] / "assets" / "runpod"

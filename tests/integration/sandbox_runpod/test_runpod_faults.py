@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from runpod_desk import AGENT, RENT, Refusal, sample
 
-from autopilot.sandbox.runpod import mishaps
+from autopilot.lab.sandbox.runpod import injected_faults
 
 WISH = {"bidPerGpu": 0.25, "gpuTypeId": "NVIDIA GeForce RTX 3090", "imageName": "x", "name": "n"}
 
@@ -77,7 +77,7 @@ async def test_a_lost_connection_has_no_effect(desk: Any) -> None:
     assert await rented(desk) == 0
 
 
-@pytest.mark.parametrize("kind", sorted(mishaps.UNHEARD))
+@pytest.mark.parametrize("kind", sorted(injected_faults.UNHEARD))
 async def test_an_unheard_call_has_taken_effect(desk: Any, kind: str) -> None:
     await desk.emu("POST", "fault", on="podRentInterruptable", kind=kind, hang_s=0.1)
     if kind in ("effect_then_timeout", "effect_then_reset"):

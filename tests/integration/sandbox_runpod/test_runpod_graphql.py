@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from runpod_desk import RENT, START, Refusal, assert_same_shape, sample
 
-from autopilot.sandbox.runpod.exchange import Terms
+from autopilot.lab.sandbox.runpod.exchange import Terms
 
 SDK_POD = "graphql/pod_running.json"
 

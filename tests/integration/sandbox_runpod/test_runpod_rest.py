@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from runpod_desk import SAMPLES, assert_same_shape, sample
 
-from autopilot.sandbox.runpod.pods import NetworkVolume
+from autopilot.lab.sandbox.runpod.pods import NetworkVolume
 
 STORE = NetworkVolume("agv6w2qcg7", "my-dataset", 50, "US-KS-2")
 

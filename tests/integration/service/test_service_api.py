@@ -17,11 +17,11 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import SystemClock
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.store import EventRecord
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.leadership import INSTALL_ID_NOTE
 from autopilot.service.wiring import Daemon, daemon
 from autopilot.store.database import open_store

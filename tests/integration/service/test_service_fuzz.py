@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
-from autopilot.ports.clock import SystemClock
-from autopilot.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
 from tests.acceptance.stage import job_text, ledger_rows
 

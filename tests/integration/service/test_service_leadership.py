@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from autopilot.cli.client import Client
-from autopilot.cli.demo.theatre import Theatre
+from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, is_settled, job_text, market_events, show, submit, until, without_settings
 from tests.pg import PostgresServer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.cli.demo.theatre import Theatre
+from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import a_theatre, command, is_settled, job_text, market_events, show, submit, until
 
 HANG_REAL_S = 1.5

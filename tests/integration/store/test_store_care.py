@@ -23,7 +23,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store import care, postgres, transfer
 from autopilot.store.database import open_store, unopened_store
@@ -74,7 +74,7 @@ async def fill(url: str) -> None:
     store = await open_store(url)
     async with store.transaction() as work:
         await work.save(a_job(leases=(lease, a_lease("gone", state=LeaseState.GONE))))
-        await work.save_lease(a_lease("stray", None))
+        await work.save_lease(a_lease("orphan", None))
         await work.add_checkpoint(a_checkpoint(3))
         await work.add_bid(BidRecord("b1", "lease-1", START, Decimal("0.31"), "done", "d1"))
         await work.post([an_entry("e1", "1.000000001"), an_entry("e2", "-0.5", corrects="e1", type="adjust")])

@@ -23,15 +23,15 @@ OCT_31, NOV_1, NOV_30, DEC_1 = date(2026, 10, 31), date(2026, 11, 1), date(2026,
 
 @pytest.fixture
 async def posted(store: SqlStore) -> SqlStore:
-    """Two jobs and a stray on two markets, around two month boundaries."""
+    """Two jobs and a orphan on two markets, around two month boundaries."""
     first = a_lease("lease-1", state=LeaseState.GONE, instance_id="7001")
     second = a_lease("lease-2", state=LeaseState.GONE, instance_id="7002", gpu="H100")
     other = a_lease("lease-3", "job-000002", provider="runpod", intended_at=START)
-    stray = a_lease("lease-4", None, instance_id="7004")
+    orphan = a_lease("lease-4", None, instance_id="7004")
     async with store.transaction() as work:
         await work.save(a_job(leases=(first, second)))
         await work.save(a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10)))
-        await work.save_lease(stray)
+        await work.save_lease(orphan)
         await work.post(
             [
                 an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
@@ -43,7 +43,7 @@ async def posted(store: SqlStore) -> SqlStore:
                 an_entry("a4", "4", day=NOV_30, lease=second),
                 an_entry("a5", "8", day=DEC_1, lease=other),
                 an_entry("d1", "0.5", day=DEC_1, lease=other, type="adjust", kind=CostKind.BANDWIDTH),
-                an_entry("a6", "16", day=DEC_1, lease=stray),
+                an_entry("a6", "16", day=DEC_1, lease=orphan),
             ]
         )
     return store

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.offer import CapacityType
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider
@@ -30,7 +30,7 @@ REQUEST = CreateRequest(
     offer_id="111",
     machine_id="43567",
     capacity_type=CapacityType.SPOT,
-    rate=Decimal("0.165"),
+    bid=Decimal("0.165"),
     image="some/image:1",
     disk_gb=Decimal(40),
     env={},
@@ -139,7 +139,7 @@ async def test_a_spot_create_always_names_its_price(script: Script, provider: Va
 
     script.answers = {CREATE: [create], SHOW: [{"instances": None}]}
     await provider.create(REQUEST)
-    await provider.create(CreateRequest(**{**_fields(REQUEST), "rate": Decimal(0)}))
+    await provider.create(CreateRequest(**{**_fields(REQUEST), "bid": Decimal(0)}))
     await provider.create(CreateRequest(**{**_fields(REQUEST), "capacity_type": CapacityType.ON_DEMAND}))
     assert prices == [0.165, 0.001, None]
 

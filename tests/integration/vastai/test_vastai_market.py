@@ -28,8 +28,8 @@ async def test_search_gives_both_prices_of_each_chunk(bench: Bench) -> None:
     assert len({offer.key for offer in offers}) == len(offers)
     for offer in offers:
         assert offer.floor is not None
-        assert offer.on_demand_rate is not None
-        assert 0 < offer.floor < offer.on_demand_rate
+        assert offer.on_demand_price is not None
+        assert 0 < offer.floor < offer.on_demand_price
         assert offer.verified
         assert offer.ends_at is not None
 
@@ -47,7 +47,7 @@ async def test_a_chunk_held_by_a_rival_still_has_its_on_demand_price(bench: Benc
     offer = await bench.cheapest()
     await bench.control("POST", "rival", machine_id=int(offer.machine_id), num_gpus=1, bid="0.9")
     fresh = await bench.connect().offers(QUERY)
-    assert any(found.machine_id == offer.machine_id and found.on_demand_rate for found in fresh)
+    assert any(found.machine_id == offer.machine_id and found.on_demand_price for found in fresh)
 
 
 async def test_searches_are_remembered_and_own_machines_left_out(bench: Bench) -> None:
@@ -83,7 +83,7 @@ async def test_a_winning_bid_is_rented_read_back_and_runs(bench: Bench) -> None:
     instance = await bench.running(outcome.value.instance_id)
     assert (instance.label, instance.machine_id) == (request.label, offer.machine_id)
     assert instance.capacity_type is CapacityType.SPOT
-    assert instance.rate == Decimal("0.301")
+    assert instance.bid == Decimal("0.301")
     assert instance.storage_rate == offer.storage_rate(Decimal(40)).quantize(instance.storage_rate)
     assert instance.intended_running
     assert await bench.requests("create") == 1
@@ -91,13 +91,13 @@ async def test_a_winning_bid_is_rented_read_back_and_runs(bench: Bench) -> None:
 
 async def test_an_on_demand_rental(bench: Bench) -> None:
     offer = await bench.cheapest()
-    assert offer.on_demand_rate is not None
-    request = bench.request(offer, capacity_type=CapacityType.ON_DEMAND, rate=offer.on_demand_rate)
+    assert offer.on_demand_price is not None
+    request = bench.request(offer, capacity_type=CapacityType.ON_DEMAND, rate=offer.on_demand_price)
     outcome = await bench.provider.create(request)
     assert isinstance(outcome, Done)
     (instance,) = await bench.provider.instances()
     assert instance.capacity_type is CapacityType.ON_DEMAND
-    assert instance.rate == offer.on_demand_rate
+    assert instance.bid == offer.on_demand_price
 
 
 async def test_a_dearer_on_demand_rental_is_not_as_asked(bench: Bench) -> None:
@@ -160,7 +160,7 @@ async def test_a_bid_is_changed_once_and_as_the_market_takes_it(bench: Bench) ->
     assert await bench.provider.change_bid(instance_id, Decimal("0.3335")) == Done(Decimal("0.334"))
     assert await bench.requests("bid") == sent
     (instance,) = await bench.provider.instances()
-    assert instance.rate == Decimal("0.334")
+    assert instance.bid == Decimal("0.334")
     assert await bench.provider.change_bid(instance_id, Decimal(99)) == Done(Decimal(32))
     assert await bench.provider.change_bid(instance_id, Decimal(0)) == Done(Decimal("0.001"))
 
@@ -172,12 +172,12 @@ async def test_a_bid_that_did_not_take_is_sent_again(bench: Bench) -> None:
     await bench.provider.instances()
     assert await bench.provider.change_bid(instance_id, Decimal("0.4")) == Done(Decimal("0.4"))
     (instance,) = await bench.provider.instances()
-    assert instance.rate == Decimal("0.4")
+    assert instance.bid == Decimal("0.4")
 
 
 async def test_outbid_queued_raised_and_resumed(bench: Bench) -> None:
     instance_id = await bench.rent()
-    bid = (await bench.running(instance_id)).rate
+    bid = (await bench.running(instance_id)).bid
     await bench.control("POST", "rival", instance_id=int(instance_id), bid=bid + Decimal("0.05"))
     paused = await bench.seen(instance_id, lambda instance: instance.status is InstanceStatus.STOPPED)
     assert not paused.intended_running
@@ -188,7 +188,7 @@ async def test_outbid_queued_raised_and_resumed(bench: Bench) -> None:
     assert queued is not None
     assert (queued.status, queued.intended_running) == (InstanceStatus.STOPPED, True)
     assert isinstance(await bench.provider.change_bid(instance_id, bid + Decimal("0.06")), Done)
-    assert (await bench.running(instance_id)).rate == bid + Decimal("0.06")
+    assert (await bench.running(instance_id)).bid == bid + Decimal("0.06")
 
 
 async def test_a_stop_of_ours_and_a_start(bench: Bench) -> None:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.ports.clock import ScaledClock
+from autopilot.lab.sandbox.server import Sandbox
 from autopilot.ports.provider import CreateRequest, Done
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.adapter import VastaiProvider
-from autopilot.sandbox.server import Sandbox
 
 T = TypeVar("T")
 SPEED = 600.0
@@ -73,7 +73,7 @@ class Bench:
             "offer_id": offer.offer_id,
             "machine_id": offer.machine_id,
             "capacity_type": CapacityType.SPOT,
-            "rate": offer.floor + Decimal("0.01"),
+            "bid": offer.floor + Decimal("0.01"),
             "image": "some/image:1",
             "disk_gb": Decimal(40),
             "env": {"A": "b"},

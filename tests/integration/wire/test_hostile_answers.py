@@ -21,10 +21,10 @@ from hostile_server import hostile_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.money import to_nano
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.runpod import plugin as runpod
 from autopilot.providers.vastai import plugin as vastai
@@ -116,11 +116,11 @@ def assert_sane(value: Any) -> None:
             assert_sane(item)
     if isinstance(value, Instance):
         assert value.instance_id
-        assert 0 <= value.rate <= 10_000
+        assert 0 <= value.bid <= 10_000
         assert 0 <= value.storage_rate <= 10_000
     if isinstance(value, Offer):
         assert value.num_gpus >= 1
-        assert all(price is None or price > 0 for price in (value.floor, value.on_demand_rate))
+        assert all(price is None or price > 0 for price in (value.floor, value.on_demand_price))
 
 
 async def ask_everything(provider: Provider, instance_id: str, offer_id: str) -> None:
@@ -144,7 +144,7 @@ async def ask_everything(provider: Provider, instance_id: str, offer_id: str) ->
         offer_id=offer_id,
         machine_id="1",
         capacity_type=CapacityType.ON_DEMAND,
-        rate=Decimal("0.4"),
+        bid=Decimal("0.4"),
         image="some/image:1",
         disk_gb=Decimal(20),
         env={},

@@ -32,8 +32,8 @@ from hostile_server import (
     silence,
 )
 
+from autopilot.clock import ScaledClock
 from autopilot.domain.offer import CapacityType
-from autopilot.ports.clock import ScaledClock
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.runpod import plugin as runpod
 from autopilot.providers.vastai import plugin as vastai
@@ -83,7 +83,7 @@ def a_request(market: str) -> CreateRequest:
         offer_id=MARKETS[market][2],
         machine_id="1",
         capacity_type=CapacityType.ON_DEMAND,
-        rate=Decimal("0.4"),
+        bid=Decimal("0.4"),
         image="some/image:1",
         disk_gb=Decimal(20),
         env={},

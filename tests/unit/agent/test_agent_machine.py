@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from autopilot.agent.shipped.machine import Machine
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.ports.mailbox import Work
-from autopilot.ports.orders import CheckpointRef, build_orders
+from autopilot.mailbox.formats import Work
+from autopilot.mailbox.orders import CheckpointRef, build_orders
 
 MEMORY: dict[str, Any] = {
     "orders_seq": 0,

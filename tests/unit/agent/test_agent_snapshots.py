@@ -36,7 +36,7 @@ def test_a_directory_comes_back_as_it_was(tmp_path: Path, snapshots: Snapshots) 
     (source / "deep/nothing").write_bytes(b"")
     (source / "run.sh").write_text("x")
     (source / "run.sh").chmod(0o755)
-    (source / "twin").hardlink_to(source / "run.sh")
+    (source / "duplicate").hardlink_to(source / "run.sh")
     (source / "latest").symlink_to("deep/weights")
     saved_at = (source / "deep/weights").stat().st_mtime_ns
     snapshots.take(str(source), META, None)
@@ -49,7 +49,7 @@ def test_a_directory_comes_back_as_it_was(tmp_path: Path, snapshots: Snapshots) 
     assert (source / "deep/weights").stat().st_mtime_ns == saved_at
     assert (source / "latest").read_bytes() == weights
     assert (source / "deep/nothing").read_bytes() == b""
-    assert (source / "twin").read_text() == "x"
+    assert (source / "duplicate").read_text() == "x"
     assert (source / "run.sh").stat().st_mode & 0o777 == 0o755
     assert (source / "deep/empty").is_dir()
     assert not (source / "stray").exists()

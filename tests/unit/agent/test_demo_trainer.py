@@ -11,7 +11,7 @@ from pathlib import Path
 
 import autopilot
 
-TRAINER = Path(autopilot.__file__).parent / "sandbox/images/demo/opt/demo/train.py"
+TRAINER = Path(autopilot.__file__).parent / "lab/sandbox/images/demo/opt/demo/train.py"
 
 
 def train(path: Path, steps: int, **env: str) -> str:

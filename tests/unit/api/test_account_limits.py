@@ -14,8 +14,8 @@ from autopilot.api.plan import plan
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.market import Allowance
 from autopilot.domain.offer import Offer
-from autopilot.policy.cost import candidates
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.pricing.rule.cost import price_candidates
 from autopilot.store.memory.store import MemoryStore
 from tests import store_records
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer, limits
@@ -40,13 +40,13 @@ def notes(
 ) -> str:
     job = a_job(spec=a_spec(**spec))
     market = a_market(*(offers or (dear(),)), credit=credit)
-    found = candidates(job, market, market.offers, PARAMS)
+    found = price_candidates(job, market, market.offers, PARAMS)
     return "\n".join(account_notes(job, found, market, account, None if expected is None else D(expected), now, PARAMS))
 
 
 def dear(**changes: Any) -> Offer:
     """$5/h on spot, $10/h on demand, without a disk's price."""
-    return an_offer(**({"floor": D(5) / PARAMS.markup, "on_demand_rate": D(10), "storage_price": D(0)} | changes))
+    return an_offer(**({"floor": D(5) / PARAMS.markup, "on_demand_price": D(10), "storage_price": D(0)} | changes))
 
 
 def test_without_limits_there_is_nothing_to_say() -> None:
@@ -58,7 +58,7 @@ def test_without_limits_there_is_nothing_to_say() -> None:
 def test_a_rate_above_the_account_s_limit_rents_nothing() -> None:
     said = notes(an_account(max_hourly=D(4)))
     assert said == (
-        "nothing can be rented: the cheapest way costs $5.000/h, disk included, and the account's limit of $4.00/h is"
+        "nothing can be rented: the cheapest offer costs $5.000/h, disk included, and the account's limit of $4.00/h is"
         " lower; raise [limits] max_hourly, or ask for less in [resources]"
     )
     assert notes(an_account(max_hourly=D(5))) == ""

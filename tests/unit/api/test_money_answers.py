@@ -13,14 +13,14 @@ from autopilot.api.budget import budget, burning, lasts
 from autopilot.api.prices import prices
 from autopilot.api.spend import spend
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import LeaseState
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine, EngineConfig
-from autopilot.policy.params import Params
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import UlidIds
-from autopilot.ports.provider import PriceObservation
+from autopilot.ids import UlidIds
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import limits
@@ -34,7 +34,7 @@ NOW = START + timedelta(days=3)
 async def store() -> MemoryStore:
     """Ten hours of four RTX 4090 for $3, and one of an H100 whose price on demand nobody knows."""
     rate = {"rate": Decimal("0.30"), "storage_rate": Decimal(0)}
-    many = a_lease(state=LeaseState.GONE, num_gpus=4, on_demand_rate=Decimal("1.60"), instance_id="1")
+    many = a_lease(state=LeaseState.GONE, num_gpus=4, on_demand_price=Decimal("1.60"), instance_id="1")
     many = many.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + 10 * HOUR)
     one = a_lease("lease-2", None, gpu="H100 SXM", state=LeaseState.GONE, label="x", instance_id="2")
     one = one.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
@@ -86,7 +86,7 @@ async def test_prices_are_per_gpu_in_steps() -> None:
         await work.add_prices(
             [
                 seen,
-                replace(seen, machine_id="m2", num_gpus=1, floor=Decimal("0.30"), on_demand_rate=None),
+                replace(seen, machine_id="m2", num_gpus=1, floor=Decimal("0.30"), on_demand_price=None),
                 replace(seen, observed_at=NOW - HOUR, floor=None),
                 replace(
                     seen,

@@ -11,7 +11,7 @@ import pytest
 from autopilot.api.plan import OverBudget, plan
 from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import GpuChoice, SpotPolicy
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
 PARAMS = Params()
@@ -86,7 +86,7 @@ def test_nothing_that_fits() -> None:
 
 
 def test_list_prices_of_hyperscalers_stand_beside() -> None:
-    offer = an_offer(gpu="A100 SXM4", num_gpus=2, vram_gb=D(80), floor=D("1.2"), on_demand_rate=D("2.4"))
+    offer = an_offer(gpu="A100 SXM4", num_gpus=2, vram_gb=D(80), floor=D("1.2"), on_demand_price=D("2.4"))
     body = planned(offers=(offer,), gpus=(GpuChoice("A100 SXM4", 2),))
     assert body["list_price"].startswith("A100 SXM: AWS")
     assert D(body["list_price_cost"]) > D(body["on_demand_cost"])

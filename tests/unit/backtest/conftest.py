@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.backtest.suite import Suite
-from autopilot.backtest.suite_file import read_suite
+from autopilot.lab.backtest.suite import Suite
+from autopilot.lab.backtest.suite_file import read_suite
 
 BESIDE_THE_CHECKOUT = Path(__file__).parents[4] / "shared" / "traces"
 TRACES = Path(os.environ.get("AUTOPILOT_TRACES", BESIDE_THE_CHECKOUT))

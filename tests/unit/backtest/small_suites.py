@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from autopilot.backtest.policies import REGISTRY, Policy, default_policies
+from autopilot.lab.backtest.policies import REGISTRY, Policy, default_policies
 
 
 def availability_body(states: str = "1111110011111111", **changes: Any) -> dict[str, Any]:
@@ -51,30 +51,30 @@ def bid_body(floors: dict[str, list[float]] | None = None, **changes: Any) -> di
 
 def random_availability_body(seed: int, runs: int = 24, tick_s: float = 300.0) -> dict[str, Any]:
     """Several windows on two traces of random spells."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     traces = {
-        name: {"first": luck.randint(0, 1), "runs": [luck.randint(1, 40) for _ in range(60)]} for name in ("a", "b")
+        name: {"first": rng.randint(0, 1), "runs": [rng.randint(1, 40) for _ in range(60)]} for name in ("a", "b")
     }
     ticks = min(sum(trace["runs"]) for trace in traces.values())
     rows = []
     for number in range(runs):
-        deadline_h = luck.choice((8, 10, 14))
+        deadline_h = rng.choice((8, 10, 14))
         window = int(deadline_h * 3600 / tick_s) + 2
-        rows.append([number % 2, luck.randint(0, ticks - window), window, 6, deadline_h, luck.choice((0.05, 0.2, 0))])
+        rows.append([number % 2, rng.randint(0, ticks - window), window, 6, deadline_h, rng.choice((0.05, 0.2, 0))])
     return availability_body(tick_s=tick_s, traces=traces, runs=rows)
 
 
 def random_bid_body(seed: int, runs: int = 16) -> dict[str, Any]:
     """Floors that wander and jump on three machines."""
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     floors = {}
     for name in ("a", "b", "c"):
         level, row = 0.3, []
         for _ in range(400):
-            level = max(0.05, level * luck.uniform(0.97, 1.03))
-            row.append(round(level * (luck.choice((3, 12)) if luck.random() < 0.05 else 1), 4))
+            level = max(0.05, level * rng.uniform(0.97, 1.03))
+            row.append(round(level * (rng.choice((3, 12)) if rng.random() < 0.05 else 1), 4))
         floors[name] = row
-    rows = [[luck.randint(0, 330), 6, luck.choice((8, 12, 20)), luck.choice(("bid", "clearing"))] for _ in range(runs)]
+    rows = [[rng.randint(0, 330), 6, rng.choice((8, 12, 20)), rng.choice(("bid", "clearing"))] for _ in range(runs)]
     return bid_body(floors, tick_s=1200, migrate_s=600, resume_s=120, checkpoint_s=600, runs=rows)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from small_suites import availability_body
 
-from autopilot.backtest.availability import AvailabilityView
-from autopilot.backtest.choices import Choice
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.perturbation import Perturbation
-from autopilot.backtest.play import Conditions, play, told_job
-from autopilot.backtest.suite import Job, Suite
-from autopilot.backtest.suite_file import suite_from
+from autopilot.lab.backtest.availability import AvailabilityView
+from autopilot.lab.backtest.choices import Choice
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.perturbation import Perturbation
+from autopilot.lab.backtest.play import Conditions, play, told_job
+from autopilot.lab.backtest.suite import Job, Suite
+from autopilot.lab.backtest.suite_file import suite_from
 
 N, S, D, P = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.PARK
 
@@ -112,7 +112,7 @@ def test_a_move_that_is_refused_leaves_what_runs() -> None:
 def test_the_true_work_lies_within_the_error_of_the_told_one() -> None:
     body = availability_body("1" * 40, runs=[[0, start, 12, 4, 10, 0.5] for start in range(20)])
     suite = suite_from(body)
-    conditions = Conditions(budget_share=0.5, perturbation=Perturbation(work_error=0.2))
+    conditions = Conditions(budget_share=0.5, perturbation=Perturbation(estimate_error=0.2))
     jobs: list[Job] = [told_job(suite, run, conditions) for run in suite.runs]
     assert {round(4 * 3600 / job.work_s, 9) for job in jobs} == {0.8, 1.2}
     assert {job.budget for job in jobs} == {0.5 * 15.0}

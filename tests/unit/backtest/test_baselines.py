@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from small_suites import bid_body, random_availability_body, random_bid_body
 
-from autopilot.backtest.bids import BidView
-from autopilot.backtest.choices import Choice, Spot
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.play import Conditions, optimal_cost, play
-from autopilot.backtest.policies import parse_policies, starter
-from autopilot.backtest.suite_file import suite_from
+from autopilot.lab.backtest.bids import BidView
+from autopilot.lab.backtest.choices import Choice, Spot
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.play import Conditions, optimal_cost, play
+from autopilot.lab.backtest.policies import parse_policies, starter
+from autopilot.lab.backtest.suite_file import suite_from
 
 COSTS = [
     (

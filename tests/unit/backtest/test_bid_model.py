@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from small_suites import bid_body
 
-from autopilot.backtest.bids import BidView
-from autopilot.backtest.choices import Choice, Spot
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.perturbation import Perturbation
-from autopilot.backtest.play import Conditions, play
-from autopilot.backtest.suite import Suite
-from autopilot.backtest.suite_file import suite_from
+from autopilot.lab.backtest.bids import BidView
+from autopilot.lab.backtest.choices import Choice, Spot
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.perturbation import Perturbation
+from autopilot.lab.backtest.play import Conditions, play
+from autopilot.lab.backtest.suite import Suite
+from autopilot.lab.backtest.suite_file import suite_from
 
 N, K, D, P = Choice.NONE, Choice.KEEP, Choice.ON_DEMAND, Choice.PARK
 A1, A2, B1 = Spot(0, 1.0), Spot(0, 2.0), Spot(1, 1.0)

@@ -7,27 +7,27 @@ import random
 import pytest
 from small_suites import bid_body
 
-from autopilot.backtest.fit import SAMPLE_S, fit, phases_of
-from autopilot.backtest.suite import AvailabilitySuite, AvailabilityTerms
-from autopilot.backtest.suite_file import suite_from
 from autopilot.domain.errors import UserError
 from autopilot.domain.outlook import PhaseModel
-from autopilot.policy.phases import first_belief, next_belief, stationary, transition
-from autopilot.policy.prior import PHASES
+from autopilot.lab.backtest.fit import SAMPLE_S, fit, phases_of
+from autopilot.lab.backtest.suite import AvailabilitySuite, AvailabilityTerms
+from autopilot.lab.backtest.suite_file import suite_from
+from autopilot.pricing.availability.phases import first_belief, next_belief, stationary, transition
+from autopilot.pricing.availability.prior import PHASES
 
 LEAVES, RETURNS = 0.06, 0.2
 """Of the known market: each ten minutes, when on and when off."""
 
 
 def recorded(seed: int, markets: int, looks: int) -> list[list[int]]:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     series: list[list[int]] = []
     for _ in range(markets):
-        on = luck.random() < RETURNS / (LEAVES + RETURNS)
+        on = rng.random() < RETURNS / (LEAVES + RETURNS)
         series.append([])
         for _ in range(looks):
             series[-1].append(int(on))
-            on = luck.random() >= LEAVES if on else luck.random() < RETURNS
+            on = rng.random() >= LEAVES if on else rng.random() < RETURNS
     return series
 
 

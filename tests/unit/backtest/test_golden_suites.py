@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from autopilot.backtest.play import Conditions, optimal_cost, play
-from autopilot.backtest.policies import parse_policies, starter
-from autopilot.backtest.selection import select_runs
-from autopilot.backtest.suite import BidRun, Suite
+from autopilot.lab.backtest.play import Conditions, optimal_cost, play
+from autopilot.lab.backtest.policies import parse_policies, starter
+from autopilot.lab.backtest.selection import select_runs
+from autopilot.lab.backtest.suite import BidRun, Suite
 
 Read = Callable[[str], Suite]
 

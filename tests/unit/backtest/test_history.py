@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.backtest.history import history_suites
-from autopilot.backtest.suite import BidSuite, ticks_until
-from autopilot.backtest.synthetic import synthetic_suite
-from autopilot.backtest.tasks import DAY, TICK_S, Task
 from autopilot.cli.main import run
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
-from autopilot.ports.provider import PriceObservation
+from autopilot.domain.prices import PriceObservation
+from autopilot.lab.backtest.history import history_suites
+from autopilot.lab.backtest.suite import BidSuite, ticks_until
+from autopilot.lab.backtest.synthetic import synthetic_suite
+from autopilot.lab.backtest.tasks import DAY, TICK_S, Task
 from autopilot.store.database import open_store
 from tests.store_records import a_job
 
@@ -49,7 +49,7 @@ interval = "10m"
 
 
 def seen(minutes: float, floor: str | None = "0.3", machine: str = "m1", **changes: object) -> PriceObservation:
-    values = {"num_gpus": 1, "on_demand_rate": Decimal("0.5"), "storage_price": Decimal("0.2"), "verified": True}
+    values = {"num_gpus": 1, "on_demand_price": Decimal("0.5"), "storage_price": Decimal("0.2"), "verified": True}
     at = BEGINNING + timedelta(minutes=minutes)
     price = None if floor is None else Decimal(floor)
     return PriceObservation("vastai", machine, GPU, floor=price, observed_at=at, **(values | changes))  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_hours_that_were_put_together_hold_for_as_long_as_the_machine_was_seen(t
 
 
 def test_prices_are_medians_and_the_job_s_own_disk(tmp_path: Path) -> None:
-    observations = [*calm(0, 10), *calm(10, 26, on_demand_rate=Decimal("0.6"), storage_price=Decimal("0.1"))]
+    observations = [*calm(0, 10), *calm(10, 26, on_demand_price=Decimal("0.6"), storage_price=Decimal("0.1"))]
     task = Task("short", 7200.0, (14400.0,), 1200.0, gpus=(GpuChoice(GPU),), disk_gb=Decimal(72))
     terms = suite_of(tmp_path / "ledger.db", observations, task).terms
     assert (terms.on_demand_rate, terms.checkpoint_s) == (0.6, 1200.0)
@@ -185,7 +185,7 @@ def test_only_machines_that_the_job_would_take(tmp_path: Path) -> None:
         (list(calm(0, 20)), SHORT, "RTX 4090: 20.1 h, 1 machines, 1 of them"),
         (list(calm(0, 30, floor=None)), SHORT, "30.1 h, 1 machines, 0 of them"),
         (list(calm(0, 30)), DAY, "the ledger has no jobs"),
-        (list(calm(0, 30, on_demand_rate=None)), SHORT, "no on-demand price was recorded"),
+        (list(calm(0, 30, on_demand_price=None)), SHORT, "no on-demand price was recorded"),
         (
             list(calm(0, 30)),
             Task("long", 2e4, (108000.0,), 600.0, gpus=(GpuChoice(GPU),)),

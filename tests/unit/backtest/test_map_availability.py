@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autopilot.backtest.availability import AvailabilityView, play_availability
-from autopilot.backtest.choices import Choice
-from autopilot.backtest.map_availability import start_on_availability
-from autopilot.backtest.optimal import optimal_availability
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.perturbation import EXACT, Perturbation
-from autopilot.backtest.session import VANISH_RISK, physics
-from autopilot.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilityTerms, ticks_until, whole_ticks
+from autopilot.domain.params import Params
 from autopilot.engine.actions import LONGEST_LIFE
-from autopilot.policy.params import Params
-from autopilot.policy.prior import PHASES
+from autopilot.lab.backtest.availability import AvailabilityView, play_availability
+from autopilot.lab.backtest.choices import Choice
+from autopilot.lab.backtest.map_availability import start_on_availability
+from autopilot.lab.backtest.optimal import optimal_availability
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.perturbation import EXACT, Perturbation
+from autopilot.lab.backtest.session import VANISH_RISK, physics
+from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilityTerms, ticks_until, whole_ticks
+from autopilot.pricing.availability.prior import PHASES
 
 DEADLINE_S = 36_000.0
 """All runs share it: clusters are made once for ten-minute steps."""
@@ -48,14 +48,14 @@ class Trial:
     def told(self) -> AvailabilityJob:
         perturbed = self.perturbation
         work_s = perturbed.told_work_s(self.work_s, self.run.block)
-        known = (self.budget, perturbed.work_error, perturbed.lag_ticks, perturbed.vanish)
+        known = (self.budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
         return AvailabilityJob(work_s, DEADLINE_S, self.restart_s, *known)
 
     @property
     def can_be_done_on_demand(self) -> bool:
         """Begun at once, by what the policy is told at worst; one tick kept where what it sees is old."""
         told, params = self.told, self.params()
-        worst_s = told.work_s * (1 + told.work_error) + self.restart_s + params.on_demand_margin_s
+        worst_s = told.work_s * (1 + told.estimate_error) + self.restart_s + params.on_demand_margin_s
         return whole_ticks(worst_s, self.tick_s) <= ticks_until(DEADLINE_S, self.tick_s)
 
     def trace(self, lengths: list[int], *, first: int) -> bytes:
@@ -100,7 +100,7 @@ def test_on_any_market_a_run_that_on_demand_can_finish_is_never_late(trial: Tria
 
 @REPEATABLE
 @given(
-    st.sampled_from([Perturbation(work_error=0.2), Perturbation(lag_ticks=1), Perturbation(vanish=0.1)]),
+    st.sampled_from([Perturbation(estimate_error=0.2), Perturbation(lag_ticks=1), Perturbation(vanish=0.1)]),
     st.sampled_from([300.0, 600.0]),
     st.sampled_from([2 * 3600.0, 5 * 3600.0, 6.5 * 3600.0]),
     lengths,
@@ -213,21 +213,21 @@ def test_the_physics_of_a_suite_are_the_policy_s_numbers() -> None:
     trial = Trial(tick_s=300.0, restart_s=700.0)
     params = trial.params()
     assert (params.tick_lag_s, params.setup_s, params.boot_s, params.detect_s) == (300.0, 700.0, 700.0, 0.0)
-    assert (params.work_error, params.on_demand_margin_s, params.preemptions_per_hour) == (0.0, 0.0, 0.0)
+    assert (params.estimate_error, params.on_demand_margin_s, params.preemptions_per_hour) == (0.0, 0.0, 0.0)
 
 
 def test_what_is_uncertain_is_told() -> None:
-    trial = Trial(perturbation=Perturbation(work_error=0.2, lag_ticks=1, vanish=0.1))
+    trial = Trial(perturbation=Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1))
     params = trial.params()
-    assert (params.work_error, params.detect_s) == (0.2, 1200.0)
+    assert (params.estimate_error, params.detect_s) == (0.2, 1200.0)
     ticks = params.on_demand_margin_s / 600.0
     assert 0.1**ticks <= VANISH_RISK < 0.1 ** (ticks - 1)
 
 
 def test_parameters_given_by_hand_win() -> None:
     trial = Trial()
-    assert trial.params(work_error=0.5, setup_s=50.0).setup_s == 50.0
-    choose = start_on_availability(trial.terms, trial.told, {"work_error": 1.0}, PHASES)
+    assert trial.params(estimate_error=0.5, setup_s=50.0).setup_s == 50.0
+    choose = start_on_availability(trial.terms, trial.told, {"estimate_error": 1.0}, PHASES)
     seen: list[Choice] = []
     play_availability(
         trial.terms, trial.run, bytes(trial.run.ticks), choose, trial.told, EXACT, lambda _, choice: seen.append(choice)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from small_suites import bid_body
 
-from autopilot.backtest.bids import BidChooser, BidView
-from autopilot.backtest.choices import Choice, Spot
-from autopilot.backtest.map_bids import MOST_STEPS, BidMapping
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.perturbation import Perturbation
-from autopilot.backtest.play import Conditions, play
-from autopilot.backtest.suite import BidJob, BidTerms, Job, Terms
-from autopilot.backtest.suite_file import suite_from
 from autopilot.domain.floors import AuctionShape
+from autopilot.lab.backtest.bids import BidChooser, BidView
+from autopilot.lab.backtest.choices import Choice, Spot
+from autopilot.lab.backtest.map_bids import MOST_STEPS, BidMapping
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.perturbation import Perturbation
+from autopilot.lab.backtest.play import Conditions, play
+from autopilot.lab.backtest.suite import BidJob, BidTerms, Job, Terms
+from autopilot.lab.backtest.suite_file import suite_from
 
 WORK_H = 10
 EXACTLY = Conditions()

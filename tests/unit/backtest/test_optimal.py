@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_suites import availability_body, baselines, bid_body, random_availability_body, random_bid_body
 
-from autopilot.backtest.availability import play_availability
-from autopilot.backtest.bids import play_bids
-from autopilot.backtest.choices import Choice, Spot
-from autopilot.backtest.play import Conditions, optimal_cost, play, told_job
-from autopilot.backtest.policies import starter
-from autopilot.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
-from autopilot.backtest.suite_file import suite_from
+from autopilot.lab.backtest.availability import play_availability
+from autopilot.lab.backtest.bids import play_bids
+from autopilot.lab.backtest.choices import Choice, Spot
+from autopilot.lab.backtest.play import Conditions, optimal_cost, play, told_job
+from autopilot.lab.backtest.policies import starter
+from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
+from autopilot.lab.backtest.suite_file import suite_from
 
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

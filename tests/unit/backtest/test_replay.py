@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.backtest.replay import replay
 from autopilot.cli.main import run
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
 from autopilot.domain.market import Allowance
 from autopilot.domain.outlook import Lives, Outlook, PhaseModel, Shape
+from autopilot.domain.params import Params
+from autopilot.lab.backtest.replay import replay
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
-from autopilot.ports.recording import Scene, scene_from_json, scene_to_json
+from autopilot.policy.scene import Scene, scene_from_json, scene_to_json
 from autopilot.service.recording import FileRecorder
 from tests.builders import HOUR, START, D, a_checkpoint, a_job, a_lease, a_market, a_paused_lease, a_spec, an_offer, at
 
@@ -61,8 +61,8 @@ def test_the_scenes_are_worth_replaying() -> None:
     actions = [type(action).__name__ for scene in scenes() for action in scene.decision.actions]
     assert {"Acquire", "Release"} <= set(actions)
     topics = [{note.topic for note in scene.decision.notes} for scene in scenes()]
-    assert "way" in topics[0]
-    assert "way" in topics[1]
+    assert "option" in topics[0]
+    assert "option" in topics[1]
 
 
 def recorded(path: Path, taken: list[Scene]) -> Path:

@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 from small_suites import baselines, random_availability_body, random_bid_body
 
-from autopilot.backtest.play import Conditions
-from autopilot.backtest.report import report
-from autopilot.backtest.runner import Plan, run_plan
-from autopilot.backtest.scores import score_all
-from autopilot.backtest.suite_file import suite_from
-from autopilot.backtest.svg import Line, Plot, draw
+from autopilot.lab.backtest.play import Conditions
+from autopilot.lab.backtest.report import report
+from autopilot.lab.backtest.runner import Plan, run_plan
+from autopilot.lab.backtest.scores import score_all
+from autopilot.lab.backtest.suite_file import suite_from
+from autopilot.lab.backtest.svg import Line, Plot, draw
 
 
 def page_of(body: dict[str, object]) -> str:

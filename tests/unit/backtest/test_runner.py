@@ -7,14 +7,14 @@ import importlib.util
 import pytest
 from small_suites import baselines, random_availability_body, random_bid_body
 
-from autopilot.backtest.perturbation import Perturbation
-from autopilot.backtest.play import Conditions
-from autopilot.backtest.runner import Plan, Result, run_plan
-from autopilot.backtest.selection import select_runs
-from autopilot.backtest.suite_file import suite_from
 from autopilot.domain.errors import UserError
+from autopilot.lab.backtest.perturbation import Perturbation
+from autopilot.lab.backtest.play import Conditions
+from autopilot.lab.backtest.runner import Plan, Result, run_plan
+from autopilot.lab.backtest.selection import select_runs
+from autopilot.lab.backtest.suite_file import suite_from
 
-HARD = Conditions(0.5, Perturbation(work_error=0.2, lag_ticks=1, vanish=0.1))
+HARD = Conditions(0.5, Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1))
 
 
 def plan_of(body: dict[str, object], conditions: Conditions = HARD) -> Plan:

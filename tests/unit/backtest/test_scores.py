@@ -7,12 +7,12 @@ import json
 import pytest
 from small_suites import availability_body
 
-from autopilot.backtest.outcome import Outcome
-from autopilot.backtest.policies import Policy
-from autopilot.backtest.runner import Result
-from autopilot.backtest.scores import score_all
-from autopilot.backtest.suite import Suite
-from autopilot.backtest.suite_file import suite_from
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.policies import Policy
+from autopilot.lab.backtest.runner import Result
+from autopilot.lab.backtest.scores import score_all
+from autopilot.lab.backtest.suite import Suite
+from autopilot.lab.backtest.suite_file import suite_from
 
 KEYS = {
     "policy", "mean_cost", "over_on_demand", "over_optimal", "p95_over_optimal", "late", "overruns", "pauses",

@@ -9,13 +9,13 @@ from statistics import median
 
 import pytest
 
-from autopilot.backtest.bids import BidView, play_bids
-from autopilot.backtest.choices import Choice, Spot
-from autopilot.backtest.map_bids import start_on_bids
-from autopilot.backtest.play import Conditions, play
-from autopilot.backtest.suite import BidJob, BidRun, BidSuite, BidTerms, Listing
-from autopilot.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
-from autopilot.backtest.tasks import DAY
+from autopilot.lab.backtest.bids import BidView, play_bids
+from autopilot.lab.backtest.choices import Choice, Spot
+from autopilot.lab.backtest.map_bids import start_on_bids
+from autopilot.lab.backtest.play import Conditions, play
+from autopilot.lab.backtest.suite import BidJob, BidRun, BidSuite, BidTerms, Listing
+from autopilot.lab.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
+from autopilot.lab.backtest.tasks import DAY
 
 
 @pytest.fixture(scope="module")

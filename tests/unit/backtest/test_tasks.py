@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from autopilot.backtest.perturbation import EXACT
-from autopilot.backtest.play import Conditions, budget_of
-from autopilot.backtest.synthetic import synthetic_suite
-from autopilot.backtest.tasks import Task, task_of
-from autopilot.backtest.trials import Trial, pooled
 from autopilot.cli.main import run
 from autopilot.config.job_file import parse_job
 from autopilot.domain.errors import UserError
+from autopilot.lab.backtest.perturbation import EXACT
+from autopilot.lab.backtest.play import Conditions, budget_of
+from autopilot.lab.backtest.synthetic import synthetic_suite
+from autopilot.lab.backtest.tasks import Task, task_of
+from autopilot.lab.backtest.trials import Trial, pooled
 
 NOW = datetime(2026, 9, 1, 10, tzinfo=UTC)
 TOP = 'name = "short"\nimage = "python:3.12"\nrun = "python train.py"\n[resources]\ngpu = "RTX 4090"\n'

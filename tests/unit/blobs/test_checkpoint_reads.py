@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.mailbox.checkpoints import verified_manifest
+from autopilot.mailbox.formats import Manifest, Part, manifest_key
 from autopilot.ports.blobs import BlobUnavailable
-from autopilot.ports.checkpoints import verified_manifest
-from autopilot.ports.mailbox import Manifest, Part, manifest_key
 
 
 class Failing(LocalBlobStore):

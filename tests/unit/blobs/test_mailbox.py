@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.ports.blobs import checked_key
-from autopilot.ports.mailbox import (
+from autopilot.mailbox.formats import (
     MAX_OBJECT_BYTES,
     MAX_TEXT,
     ExitRecord,
@@ -22,6 +21,7 @@ from autopilot.ports.mailbox import (
     parse_heartbeat,
     parse_manifest,
 )
+from autopilot.ports.blobs import checked_key
 
 PARSERS = (parse_heartbeat, parse_exit, parse_manifest)
 HEARTBEAT = Heartbeat(boot=1, seq=2, run_epoch=3, orders_seq_seen=4, state="running", step=5, progress=0.5)

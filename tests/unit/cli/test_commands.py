@@ -38,11 +38,11 @@ def test_ps_is_readable_at_80_columns(daemon: Daemon, capsys: Capture) -> None:
 
 
 def test_ids_are_shown_as_long_as_they_must_be(daemon: Daemon, capsys: Capture) -> None:
-    twins = sample("jobs")["jobs"]
-    twins[1]["id"] = twins[0]["id"][:12] + "Z" * 14
-    daemon.answers["GET /v1/jobs"] = (200, {"jobs": twins})
+    duplicates = sample("jobs")["jobs"]
+    duplicates[1]["id"] = duplicates[0]["id"][:12] + "Z" * 14
+    daemon.answers["GET /v1/jobs"] = (200, {"jobs": duplicates})
     shown = [line.split()[0] for line in printed(capsys, "ps").splitlines()[1:]]
-    assert shown == [twin["id"][:13] for twin in twins]
+    assert shown == [duplicate["id"][:13] for duplicate in duplicates]
 
 
 def test_ps_without_jobs_says_so(daemon: Daemon, capsys: Capture) -> None:

@@ -73,29 +73,37 @@ def test_a_probability_is_one(daemon: Daemon, capsys: Capture, file: str, share:
     assert daemon.requests == []
 
 
-WAY = {
-    "way": "wait",
+OPTION = {
+    "option": "wait",
     "cost": "0.4800",
-    "rate": None,
+    "bid": None,
     "provider": None,
     "machine_id": None,
     "refused": None,
     "chosen": 0,
 }
-WAYS = [
-    WAY | {"refused": "deadline"},
-    WAY | {"way": "spot", "cost": "0.3912", "rate": "0.311", "provider": "vastai", "machine_id": "4711", "chosen": 1},
-    WAY
-    | {"way": "on_demand", "cost": None, "rate": "0.52", "provider": "vastai", "machine_id": "9", "refused": "budget"},
+OPTIONS = [
+    OPTION | {"refused": "deadline"},
+    OPTION
+    | {"option": "spot", "cost": "0.3912", "bid": "0.311", "provider": "vastai", "machine_id": "4711", "chosen": 1},
+    OPTION
+    | {
+        "option": "on_demand",
+        "cost": None,
+        "bid": "0.52",
+        "provider": "vastai",
+        "machine_id": "9",
+        "refused": "budget",
+    },
 ]
 
 
 def test_why_tabulates_the_ways_and_keeps_the_other_notes(daemon: Daemon, capsys: Capture) -> None:
     body = sample("why")
-    body["decisions"][0]["notes"] += [{"topic": "way", "numbers": way} for way in WAYS]
+    body["decisions"][0]["notes"] += [{"topic": "option", "numbers": way} for way in OPTIONS]
     daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body)
     rows = [" ".join(line.split()) for line in printed(capsys, "why", "bert-qa").splitlines()]
-    assert "WAY EXPECTED COST AT WHERE" in rows
+    assert "OPTION EXPECTED COST AT WHERE" in rows
     assert "wait $0.4800 - - refused: deadline" in rows
     assert "spot $0.3912 $0.311/h vastai 4711 chosen" in rows
     assert "on demand - $0.52/h vastai 9 refused: budget" in rows

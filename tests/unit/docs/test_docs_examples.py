@@ -14,8 +14,8 @@ from cyclopts import App
 from autopilot.cli.main import COMMANDS, app
 from autopilot.config.job_file import parse_job
 from autopilot.config.settings import Settings
+from autopilot.domain.params import Params
 from autopilot.policy.guard import Limits
-from autopilot.policy.params import Params
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -141,8 +141,9 @@ def test_money_page_states_the_defaults() -> None:
     }
 
 
-def test_policy_page_states_the_numbers() -> None:
-    text = " ".join((ROOT / "docs/explanation/policy.md").read_text().split())
+def test_policy_pages_state_the_numbers() -> None:
+    pages = (ROOT / "docs/explanation" / name for name in ("policy.md", "pricing.md"))
+    text = " ".join(" ".join(page.read_text() for page in pages).split())
     params = Params()
     for sentence in (
         f"floor × {params.markup},",
@@ -154,8 +155,8 @@ def test_policy_page_states_the_numbers() -> None:
         f"(1 + {params.preemptions_per_hour:g}/h ×",
         f"wait, at most {params.paused_wait_s / 60:g} minutes",
         f"come to nothing ({params.max_fruitless})",
-        f"remaining + {params.work_error:g} × the estimate) − restart",
-        f"with an estimate that is {params.work_error * 100:g} % too low",
+        f"remaining + {params.estimate_error:g} × the estimate) − restart",
+        f"with an estimate that is {params.estimate_error * 100:g} % too low",
         f"lag {params.tick_lag_s:g} s + detection {params.detect_s:g} s",
         f"after {params.move_least_s / 60:g} minutes on the machine",
         f"a saving of at least {params.move_saving * 100:.0f} %",

@@ -1,4 +1,4 @@
-"""The page that says what goes wrong names a test for each case: they exist."""
+"""The page that says what goes wrong with checkpoints has a test for each case: they exist."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs/explanation/mailbox-and-agent.md").read_text()
-TABLE = PAGE.partition("### What goes wrong")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs/explanation/checkpoints.md").read_text()
+CASES = re.findall(r"^\| (\d+) \|", PAGE.partition("## What goes wrong")[2], re.MULTILINE)
+TESTS = (ROOT / "docs/research/2026-11-checkpoint-cases.md").read_text()
 
 
 def test_every_case_names_tests_that_exist() -> None:
-    rows = [line for line in TABLE.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) >= 10
-    for row in rows:
-        named = re.findall(r"`(test_\w+\.py)?(?:::)?(test_\w+)?`", row)
-        assert any(file for file, _ in named), row
-        newest = ""
-        for file, test in named:
-            newest = file or newest
-            if not newest:
-                continue
-            (path,) = (ROOT / "tests").rglob(newest)
-            assert not test or re.search(rf"^(async )?def {test}\(", path.read_text(), re.MULTILINE), (
-                f"{newest}::{test}"
-            )
+    rows = re.findall(r"^\| (\d+) \| `(test_\w+\.py)(?:::(test_\w+))?` \|$", TESTS, re.MULTILINE)
+    assert len(CASES) >= 10
+    assert sorted({int(number) for number, _, _ in rows}) == [int(number) for number in CASES]
+    assert len(rows) == len(re.findall(r"^\| \d", TESTS, re.MULTILINE))
+    for _, file, test in rows:
+        (path,) = (ROOT / "tests").rglob(file)
+        assert not test or re.search(rf"^(async )?def {test}\(", path.read_text(), re.MULTILINE), f"{file}::{test}"

@@ -18,8 +18,8 @@ import pytest
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import InvoiceLine
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import BidRecord
 from autopilot.store.database import open_store
 from autopilot.store.views import VIEWS

@@ -10,15 +10,15 @@ from aiohttp import web
 
 from autopilot.api.app import create_app
 from autopilot.api.spend import SPEND_KEYS
+from autopilot.clock import ManualClock
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
-from autopilot.engine import chronicle
-from autopilot.ports.clock import ManualClock
-from autopilot.sandbox.__main__ import _parser
-from autopilot.sandbox.faults import FAMILIES, KINDS
-from autopilot.sandbox.runpod import mishaps
-from autopilot.sandbox.runpod.exchange import Mode
-from autopilot.sandbox.server import Sandbox, SandboxConfig
+from autopilot.engine import event_log
+from autopilot.lab.sandbox.__main__ import _parser
+from autopilot.lab.sandbox.faults import FAMILIES, KINDS
+from autopilot.lab.sandbox.runpod import injected_faults
+from autopilot.lab.sandbox.runpod.exchange import Mode
+from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
@@ -37,19 +37,19 @@ def test_every_reason_is_documented_once() -> None:
 
 
 def test_every_event_is_documented_once() -> None:
-    source = Path(chronicle.__file__).read_text()
+    source = Path(event_log.__file__).read_text()
     named = {name for name in re.findall(r'"([a-z]+\.[a-z_]+)"', source) if not name.startswith("job.")}
     jobs = {"job.submitted", *(f"job.{status}" for status in JobStatus)}
     assert sorted(first_cells("events.md")) == sorted(named | jobs)
 
 
 def test_the_fields_of_the_events_are_the_code_s() -> None:
-    """Fields are those that ``chronicle`` writes; a field that no event has is not documented."""
+    """Fields are those that ``event_log`` writes; a field that no event has is not documented."""
     text = (REFERENCE / "events.md").read_text()
     documented = {
         field.strip() for row in re.findall(r"^\| `[^|]+\| ([^|]*) \|", text, re.MULTILINE) for field in row.split(",")
     }
-    written = set(re.findall(r'\("([a-z_]+)", ', Path(chronicle.__file__).read_text())) | {"name"}
+    written = set(re.findall(r'\("([a-z_]+)", ', Path(event_log.__file__).read_text())) | {"name"}
     assert documented - {""} == written
 
 
@@ -100,6 +100,6 @@ def test_every_fault_of_the_sandbox_is_documented() -> None:
 
 
 def test_every_fault_of_runpod_is_documented() -> None:
-    assert sorted(first_cells("sandbox.md", "Faults of RunPod")) == sorted(mishaps.KINDS)
+    assert sorted(first_cells("sandbox.md", "Faults of RunPod")) == sorted(injected_faults.KINDS)
     text = (REFERENCE / "sandbox.md").read_text()
-    assert all(f"`{family}`" in text for family in mishaps.FAMILIES)
+    assert all(f"`{family}`" in text for family in injected_faults.FAMILIES)

@@ -14,9 +14,9 @@ import pytest
 from autopilot.domain.codec import Codec
 from autopilot.domain.floors import AuctionShape, FloorOutlook, Habit
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
-from autopilot.ports.recording import Scene, scene_from_json, scene_to_json
+from autopilot.policy.scene import Scene, scene_from_json, scene_to_json
 from tests.builders import START, a_job, a_market, an_offer
 
 
@@ -122,10 +122,10 @@ def test_a_scene_with_tables_for_bids_comes_back() -> None:
     auction = AuctionShape(
         floors,
         longest_work_s=3600.0,
-        on_demand_rate=1.0,
+        on_demand_price=1.0,
         storage_rate=0.1,
         ceiling=0.9,
-        pays_bid=True,
+        bills_at_bid=True,
         migrate_s=600.0,
         resume_s=60.0,
         checkpoint_s=600.0,

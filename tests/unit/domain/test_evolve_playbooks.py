@@ -1,4 +1,4 @@
-"""Playbooks: events go in, the job's standing comes out. ``play`` checks the invariants after each event."""
+"""Playbooks: events go in, the job's status comes out. ``play`` checks the invariants after each event."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def test_outbid_raised_and_resumed() -> None:
     assert lease_of(job).paused_at == at(60), "the pause began when it was first seen"
     job = play(job, e.BidIntended(lease.id, D("0.360"), at(91)), e.BidChanged(lease.id, D("0.360"), at(92)))
     assert (lease_of(job).rebids, lease_of(job).bid_changed_at) == (1, at(92))
-    job = play(job, seen(lease, PROVISIONING, at(100), rate=D("0.360")))
+    job = play(job, seen(lease, PROVISIONING, at(100), bid=D("0.360")))
     assert (lease_of(job).state, lease_of(job).rebids) == (LeaseState.ACTIVE, 1)
     assert job.status is JobStatus.STARTING
-    job = play(job, seen(lease, RUNNING, at(120), rate=D("0.360")))
+    job = play(job, seen(lease, RUNNING, at(120), bid=D("0.360")))
     resumed = lease_of(job)
     assert (resumed.state, resumed.paused_at, resumed.pause_cause) == (LeaseState.ACTIVE, None, None)
-    assert (resumed.rate, resumed.rebids, resumed.running_since) == (D("0.360"), 0, at(120))
+    assert (resumed.bid, resumed.rebids, resumed.running_since) == (D("0.360"), 0, at(120))
 
 
 def test_a_machine_that_wakes_up_by_itself_works_again() -> None:
@@ -221,8 +221,12 @@ def test_a_no_that_names_a_contract_has_it_destroyed() -> None:
     job = play(
         a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseRefused("lease-1", Reason.OUTBID, "too low", "99", at(2))
     )
-    stray = lease_of(job)
-    assert (stray.state, stray.instance_id, stray.destroy_requested_at) == (LeaseState.DESTROY_REQUESTED, "99", at(2))
+    orphan = lease_of(job)
+    assert (orphan.state, orphan.instance_id, orphan.destroy_requested_at) == (
+        LeaseState.DESTROY_REQUESTED,
+        "99",
+        at(2),
+    )
     assert job.main is None, "the slot is free again"
     assert (job.status, job.reason) == (JobStatus.PENDING, Reason.WAITING_FOR_OFFER)
 

@@ -30,7 +30,9 @@ def bill(lease: Lease) -> list[tuple[InstanceStatus, Decimal, Decimal, int, int 
     def seconds(instant: datetime | None) -> int | None:
         return None if instant is None else round((instant - START).total_seconds())
 
-    return [(s.status, s.rate, s.storage_rate, seconds(s.started_at) or 0, seconds(s.ended_at)) for s in lease.spans]
+    return [
+        (s.status, s.billed_rate, s.storage_rate, seconds(s.started_at) or 0, seconds(s.ended_at)) for s in lease.spans
+    ]
 
 
 def test_a_life_with_a_pause_a_raise_and_a_destroy_bills_each_stretch_at_its_own_rate() -> None:
@@ -47,7 +49,7 @@ def test_a_life_with_a_pause_a_raise_and_a_destroy_bills_each_stretch_at_its_own
     )
     lease = lived(
         lease,
-        seen(lease, RUNNING, at(150), rate=D("0.360")),
+        seen(lease, RUNNING, at(150), bid=D("0.360")),
         e.ReleaseRequested(lease.id, Reason.MOVING, at(200)),
         e.DestroySent(lease.id, True, at(201)),
     )
@@ -65,28 +67,28 @@ def test_a_life_with_a_pause_a_raise_and_a_destroy_bills_each_stretch_at_its_own
 def test_a_raise_while_it_runs_bills_at_the_higher_bid_from_the_moment_of_the_intent() -> None:
     lease = a_lease()
     raised = lived(lease, e.BidIntended(lease.id, D("0.400"), at(60)))
-    assert (raised.rate, raised.rebids) == (D("0.400"), 1)
+    assert (raised.bid, raised.rebids) == (D("0.400"), 1)
     assert bill(raised)[-1] == (RUNNING, D("0.400"), D("0.004"), 60, None)
     refused = lived(raised, e.BidRefused(lease.id, D("0.300"), at(70)))
-    assert (refused.rate, refused.rebids) == (D("0.300"), 0)
+    assert (refused.bid, refused.rebids) == (D("0.300"), 0)
     assert bill(refused)[-1] == (RUNNING, D("0.300"), D("0.004"), 70, None)
 
 
 def test_a_lower_bid_bills_at_the_higher_one_until_the_market_took_it() -> None:
     lease = a_lease()
     lowered = lived(lease, e.BidIntended(lease.id, D("0.200"), at(60)))
-    assert lowered.rate == D("0.300")
+    assert lowered.bid == D("0.300")
     assert lowered.rebids == 0
     taken = lived(lowered, e.BidChanged(lease.id, D("0.200"), at(61)))
-    assert taken.rate == D("0.200")
+    assert taken.bid == D("0.200")
     assert bill(taken)[-1] == (RUNNING, D("0.200"), D("0.004"), 61, None)
 
 
 def test_the_market_has_the_last_word_on_a_bid_whose_call_was_never_answered() -> None:
     lease = a_lease()
     lease = lived(lease, e.BidIntended(lease.id, D("0.400"), at(60)))
-    lease = lived(lease, seen(lease, RUNNING, at(90), rate=D("0.300")))
-    assert lease.rate == D("0.300")
+    lease = lived(lease, seen(lease, RUNNING, at(90), bid=D("0.300")))
+    assert lease.bid == D("0.300")
     assert bill(lease)[-1] == (RUNNING, D("0.300"), D("0.004"), 90, None)
 
 

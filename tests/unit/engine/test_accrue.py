@@ -11,9 +11,9 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, cost_by_day
 from autopilot.domain.ledger import EntryType, LeaseBooks, LedgerEntry
 from autopilot.domain.money import NANO
+from autopilot.domain.params import Params
 from autopilot.engine.accrue import accruals, reserve_change
 from autopilot.policy.budget import commitment
-from autopilot.policy.params import Params
 from tests.builders import START, D, a_lease, an_intent, at, heartbeat
 
 COMPUTE, STORAGE = CostKind.COMPUTE, CostKind.STORAGE_RUNNING
@@ -150,7 +150,7 @@ def test_what_is_set_aside_follows_what_the_lease_commits_to() -> None:
     books, posted = LeaseBooks(), list[LedgerEntry]()
     intent = an_intent(reserved=D("0.50"))
     live = a_lease()
-    raised, gone = replace(live, rate=D("0.6")), replace(live, state=LeaseState.GONE)
+    raised, gone = replace(live, bid=D("0.6")), replace(live, state=LeaseState.GONE)
     for lease in (intent, intent, live, live, raised, live, gone, gone):
         entry = reserve_change(lease, books, Params(), at(len(posted)))
         if entry is not None:

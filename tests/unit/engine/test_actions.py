@@ -20,10 +20,10 @@ from autopilot.domain.actions import (
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
 from autopilot.policy.budget import create_reserve
-from autopilot.policy.params import Params
 from tests.builders import HOUR, START, D, a_job, a_lease, a_new_home, a_spec, an_offer, at, play
 
 OFFER = an_offer()
@@ -48,9 +48,9 @@ def test_an_intent_records_all_that_its_create_will_ask_for() -> None:
     lease = intended()
     assert (lease.id, lease.job_id, lease.label, lease.decision_id) == ("id-1", "job-1", "ap1.install1.id-1", "job-1-7")
     assert (lease.state, lease.instance_id, lease.slot, lease.role) == (LeaseState.INTENT, None, Slot.MAIN, Role.RUN)
-    assert (lease.rate, lease.disk_gb, lease.storage_rate) == (D("0.230"), D(20), OFFER.storage_rate(D(20)))
+    assert (lease.bid, lease.disk_gb, lease.storage_rate) == (D("0.230"), D(20), OFFER.storage_rate(D(20)))
     assert lease.reserved == create_reserve(D("0.230"), OFFER.storage_rate(D(20)), Params())
-    assert (lease.offer_id, lease.machine_id, lease.on_demand_rate) == (OFFER.offer_id, "machine-a", D("0.600"))
+    assert (lease.offer_id, lease.machine_id, lease.on_demand_price) == (OFFER.offer_id, "machine-a", D("0.600"))
 
 
 def test_each_create_has_a_label_of_its_own() -> None:

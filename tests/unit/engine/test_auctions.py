@@ -13,17 +13,18 @@ import pytest
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.job import GpuChoice, Job
 from autopilot.domain.market import Market
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PRICES_EVERY
 from autopilot.engine.auctions import LEARN_EVERY, LOOK_AGAIN, Auctions, FloorRecord, serves
-from autopilot.engine.history import PRICES_EVERY, observation
-from autopilot.policy.cost import candidates
+from autopilot.engine.history import observation
 from autopilot.policy.eligibility import eligible
-from autopilot.policy.params import Params
 from autopilot.ports.store import StoreUnavailable
+from autopilot.pricing.rule.cost import price_candidates
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
 P = Params()
-OFFERS = tuple(an_offer(name, floor=D("0.2"), on_demand_rate=D("0.5")) for name in ("a", "b"))
+OFFERS = tuple(an_offer(name, floor=D("0.2"), on_demand_price=D("0.5")) for name in ("a", "b"))
 MARKET = a_market(*OFFERS)
 
 
@@ -43,7 +44,7 @@ async def recorded(store: MemoryStore, lasting: timedelta, *, every: timedelta =
 
 async def shape(auctions: Auctions, job: Job, market: Market = MARKET, now: datetime = START) -> AuctionShape | None:
     """Asked for, learnt, asked for again, made."""
-    found = candidates(job, market, eligible(job, market, now, P), P)
+    found = price_candidates(job, market, eligible(job, market, now, P), P)
     for _ in range(2):
         auctions.shape(job, found, market, now)
         auctions.learn(now)
@@ -61,7 +62,7 @@ async def test_days_of_floors_become_the_shape_of_a_table(store: MemoryStore) ->
     made = await shape(Auctions(store, P), a_job_due())
     assert made is not None
     assert made.floors.step_s == PRICES_EVERY.total_seconds()
-    assert made.on_demand_rate == 0.5
+    assert made.on_demand_price == 0.5
     assert made.ceiling == 0.449, "below the highest bid that the job allows"
     assert made.longest_work_s >= 8 * 3600
 
@@ -154,7 +155,7 @@ async def test_tables_serve_while_prices_stay_near(store: MemoryStore) -> None:
     await recorded(store, timedelta(days=2))
     made = await shape(Auctions(store, P), a_job_due())
     assert made is not None
-    assert serves(made, replace(made, on_demand_rate=0.51, migrate_s=made.migrate_s + 60))
-    assert not serves(made, replace(made, on_demand_rate=0.6))
+    assert serves(made, replace(made, on_demand_price=0.51, migrate_s=made.migrate_s + 60))
+    assert not serves(made, replace(made, on_demand_price=0.6))
     assert not serves(made, replace(made, longest_work_s=made.longest_work_s + 1))
     assert not serves(made, replace(made, floors=replace(made.floors)))

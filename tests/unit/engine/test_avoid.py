@@ -13,14 +13,14 @@ from autopilot.engine.calls import AVOID_AFTER_RELEASE, POOL_AVOIDED, Avoid
 from tests.builders import START, a_lease, capabilities
 
 
-@pytest.mark.parametrize("sells_pools", [False, True])
-def test_a_lost_machine_is_avoided_for_long_and_its_pool_for_a_moment(sells_pools: bool) -> None:
-    market: Any = SimpleNamespace(capabilities=capabilities(sells_pools=sells_pools))
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_a_lost_machine_is_avoided_for_long_and_its_pool_for_a_moment(is_pooled: bool) -> None:
+    market: Any = SimpleNamespace(capabilities=capabilities(is_pooled=is_pooled))
     avoid, lease = Avoid({"vastai": market}), a_lease(machine_id="m")
     span = AVOID_AFTER_RELEASE[Reason.HOST_LOST]
     avoid.add(lease, START, span)
     assert lease.job_id is not None
-    kept_away = POOL_AVOIDED if sells_pools else span
+    kept_away = POOL_AVOIDED if is_pooled else span
     assert avoid.machines(lease.job_id, START + kept_away - timedelta(seconds=1)) == {("vastai", "m")}
     assert avoid.machines("another job", START) == frozenset()
     assert avoid.machines(lease.job_id, START + kept_away) == frozenset()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from autopilot.clock import ManualClock
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.engine.history import History, Retention, observation
-from autopilot.ports.clock import ManualClock
 from autopilot.store.memory.store import MemoryStore
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -21,7 +21,7 @@ OFFER = Offer(
     num_gpus=1,
     vram_gb=Decimal(24),
     floor=Decimal("0.20"),
-    on_demand_rate=Decimal("0.40"),
+    on_demand_price=Decimal("0.40"),
     storage_price=Decimal("0.15"),
     upload_price=Decimal("0.01"),
     download_price=Decimal("0.02"),

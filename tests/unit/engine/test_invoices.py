@@ -243,7 +243,7 @@ def test_the_minute_before_a_machine_was_seen_to_run_no_more_may_be_missing_on_t
     twice = replace(lease, spans=(running, ended, again, replace(ended, started_at=at(760), ended_at=at(920))))
     book = Book(accrued | {(COMPUTE, TODAY): "0.06"}, replace(twice, last_seen_at=at(920), gone_at=at(920)))
     assert book.look([charge(COMPUTE, "0.048"), charge(DISK, "0")]) == Reconciled(), "a minute in all"
-    dearer = replace(running, rate=D("0.40"), started_at=at(300), ended_at=at(460))
+    dearer = replace(running, billed_rate=D("0.40"), started_at=at(300), ended_at=at(460))
     raised = replace(lease, spans=(running, dearer), last_seen_at=at(520))
     accrued[COMPUTE, TODAY] = "0.0477"
     assert Book(accrued, raised).look([charge(COMPUTE, "0.042"), charge(DISK, "0")]) == Reconciled(), "it never stopped"

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import LabelParts, UlidIds, is_ours, label_for, read_label
+from autopilot.clock import ManualClock
+from autopilot.domain.labels import LabelParts, is_ours, label_for, read_label
+from autopilot.ids import UlidIds
 
 MOMENTS = st.integers(0, 253_402_300_799_999).map(lambda ms: datetime.fromtimestamp(ms // 1000, UTC))
 

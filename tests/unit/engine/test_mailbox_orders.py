@@ -16,8 +16,8 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import LeaseState, Role
 from autopilot.engine.checkpoint_retention import Doubt
 from autopilot.engine.mailbox import MOST_REJECTED, Mailbox
-from autopilot.ports.checkpoints import keep_verified
-from autopilot.ports.mailbox import Heartbeat, Manifest, Part, heartbeat_key, manifest_key, orders_key, part_key
+from autopilot.mailbox.checkpoints import keep_verified
+from autopilot.mailbox.formats import Heartbeat, Manifest, Part, heartbeat_key, manifest_key, orders_key, part_key
 from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec
 
 SECRETS = {"hf": "sentinel-token"}

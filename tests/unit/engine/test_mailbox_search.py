@@ -10,7 +10,7 @@ import pytest
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.engine import mailbox as module
 from autopilot.engine.mailbox import Mailbox
-from autopilot.ports.mailbox import ExitRecord, Heartbeat, exit_key, heartbeat_key
+from autopilot.mailbox.formats import ExitRecord, Heartbeat, exit_key, heartbeat_key
 from tests.builders import START, a_job, a_lease
 
 

@@ -15,18 +15,18 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Span
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Exposure, Lives, PhaseModel
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.outlook import LIVES_EVERY, SHAPE_EVERY, Outlooks, lives_of
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
-from autopilot.policy.phases import first_belief, next_belief
+from autopilot.pricing.availability.phases import first_belief, next_belief
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_intent, an_offer, at
 
 P = Params()
 MODEL = PhaseModel((True, False), ((0.95, 0.05), (0.3, 0.7)), 600.0)
-SPOT = an_offer("spare", floor=D("0.2"), on_demand_rate=None)
-DEDICATED = an_offer("dedicated", floor=None, on_demand_rate=D(1))
+SPOT = an_offer("spare", floor=D("0.2"), on_demand_price=None)
+DEDICATED = an_offer("dedicated", floor=None, on_demand_price=D(1))
 ON, OFF = a_market(SPOT, DEDICATED), a_market(DEDICATED)
 
 
@@ -47,13 +47,13 @@ async def test_the_first_decisions_go_without_a_table_and_later_ones_with_it(out
     assert first.shape is None
     assert first.belief == first_belief(MODEL, True)
     without = decide(job_due(), replace(ON, outlook=first), START, P)
-    assert next(dict(note.numbers)["cost"] for note in without.notes if note.topic == "way") is None, "waiting"
+    assert next(dict(note.numbers)["cost"] for note in without.notes if note.topic == "option") is None, "waiting"
     await outlooks.close()
     second = outlooks.of(job_due(), ON, at(20))
     assert second.shape is not None
     assert second.shape.phases is MODEL
     with_table = decide(job_due(), replace(ON, outlook=second), at(20), P)
-    assert all(dict(note.numbers)["cost"] is not None for note in with_table.notes if note.topic == "way")
+    assert all(dict(note.numbers)["cost"] is not None for note in with_table.notes if note.topic == "option")
 
 
 async def test_the_loop_goes_on_while_a_table_is_made(outlooks: Outlooks) -> None:

@@ -126,8 +126,8 @@ def test_a_list_begun_before_the_destroy_does_not_say_that_it_was_ignored() -> N
 
 
 def test_a_list_begun_before_the_raise_does_not_bring_back_the_old_bid() -> None:
-    lease = a_lease(bid_changed_at=at(60), rate=D("0.400"))
-    assert told(lease, a_reading(an_instance(lease, rate=D("0.300")), begun_at=at(59)), now=61) == []
+    lease = a_lease(bid_changed_at=at(60), bid=D("0.400"))
+    assert told(lease, a_reading(an_instance(lease, bid=D("0.300")), begun_at=at(59)), now=61) == []
 
 
 def test_a_start_that_failed_is_given_back_unless_its_agent_was_heard_or_a_call_is_on_its_way() -> None:
@@ -153,9 +153,9 @@ def test_a_machine_on_other_terms_than_ordered_is_given_back() -> None:
 
 @pytest.mark.parametrize(("rate", "kept"), [("0.300", True), ("0.301", True), ("0.302", False), ("0.200", True)])
 def test_a_machine_dearer_than_its_order_is_given_back(rate: str, kept: bool) -> None:
-    reading = a_reading(an_instance(LEASE, rate=D(rate)), begun_at=at(60))
+    reading = a_reading(an_instance(LEASE, bid=D(rate)), begun_at=at(60))
     assert names(told(LEASE, reading, now=61)) == ["LeaseObserved", "ReleaseRequested"][: 2 - kept]
-    adopted = names(told(INTENT, a_reading(an_instance(INTENT, rate=D(rate)), begun_at=at(60)), now=61))
+    adopted = names(told(INTENT, a_reading(an_instance(INTENT, bid=D(rate)), begun_at=at(60)), now=61))
     assert adopted == ["LeaseAcquired", "LeaseObserved", "ReleaseRequested"][: 3 - kept]
 
 
@@ -164,7 +164,7 @@ def test_another_bid_that_shows_late_is_no_breach_of_terms(bid: str) -> None:
     lease = evolve_lease(a_lease(), e.BidIntended("lease-1", D(bid), at(0)))
     lease = evolve_lease(lease, e.BidChanged("lease-1", D(bid), at(1)))
     for when, rate in ((30, "0.300"), (60, bid)):
-        events = told(lease, a_reading(an_instance(lease, rate=D(rate)), begun_at=at(when)), now=when)
+        events = told(lease, a_reading(an_instance(lease, bid=D(rate)), begun_at=at(when)), now=when)
         assert names(events) == ["LeaseObserved"]
         lease = evolve_lease(lease, events[0])
 
@@ -239,12 +239,12 @@ def test_reading_the_same_list_again_changes_nothing_more() -> None:
         pytest.param([], None, True, id="no lease of that label"),
         pytest.param([a_lease(state=LeaseState.GONE, instance_id="77")], 0, True, id="thought gone"),
         pytest.param([an_intent(state=LeaseState.ABANDONED)], 0, True, id="landed late"),
-        pytest.param([a_lease(instance_id="76")], 0, True, id="a twin of one create"),
+        pytest.param([a_lease(instance_id="76")], 0, True, id="a duplicate of one create"),
         pytest.param(
-            [a_lease(instance_id="76"), a_lease("twin", instance_id="77", state=LeaseState.DESTROY_SENT)],
+            [a_lease(instance_id="76"), a_lease("duplicate", instance_id="77", state=LeaseState.DESTROY_SENT)],
             None,
             False,
-            id="a twin already taken in",
+            id="a duplicate already taken in",
         ),
     ],
 )

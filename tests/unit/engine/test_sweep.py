@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from autopilot.domain.instance import Instance
+from autopilot.domain.labels import is_ours, label_for
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.engine.reconcile import unaccounted
 from autopilot.engine.sweep import MARK_AGE, QUARANTINE_LASTS, Sweep
-from autopilot.ports.ids import is_ours, label_for
 from tests.builders import START, a_lease, an_instance, at
 
 TOMBSTONE = a_lease(state=LeaseState.GONE)

@@ -8,12 +8,12 @@ from typing import cast
 
 import pytest
 
+from autopilot.clock import ManualClock
 from autopilot.domain.instance import Charge, CostKind
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.engine.chores import Chores
-from autopilot.ports.clock import ManualClock
-from autopilot.ports.ids import UlidIds
+from autopilot.engine.maintenance import Maintenance
+from autopilot.ids import UlidIds
 from autopilot.ports.provider import Provider
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import D
@@ -42,9 +42,9 @@ async def after_a_night(lease: Lease, *charges: Charge) -> list[Lease]:
         await uow.save_lease(lease)
     clock.advance(timedelta(days=1, hours=2).total_seconds())
     bills = cast(Provider, Bills(*charges))
-    chores = Chores({"vastai": bills}, store, clock, timedelta(minutes=10), "install", UlidIds(clock))
-    await chores.reconcile()
-    await chores.reconcile()
+    maintenance = Maintenance({"vastai": bills}, store, clock, timedelta(minutes=10), "install", UlidIds(clock))
+    await maintenance.reconcile()
+    await maintenance.reconcile()
     async with store.snapshot() as uow:
         known = await uow.leases_labelled({lease.label})
     return sorted(known, key=lambda each: each.id != lease.id)

@@ -16,11 +16,11 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook, PhaseModel, Shape
-from autopilot.policy.beliefs import Weights
+from autopilot.domain.params import Params
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
-from autopilot.policy.phases import first_belief
-from autopilot.policy.value import CostToGo, cost_to_go
+from autopilot.pricing.availability.beliefs import Weights
+from autopilot.pricing.availability.phases import first_belief
+from autopilot.pricing.availability.value import CostToGo, cost_to_go
 from tests.builders import START, D, a_job, a_lease, a_market, a_spec, an_offer, at
 
 STEP_S = 600.0
@@ -34,7 +34,7 @@ P = Params(
     image_gb=D(0),
     upload_gb=D(0),
     markup=D(1),
-    work_error=0.0,
+    estimate_error=0.0,
     preemptions_per_hour=0.0,
     on_demand_margin_s=0.0,
     detect_s=0.0,
@@ -48,8 +48,8 @@ P = Params(
 PHASES = PhaseModel((True, False), ((0.98, 0.02), (0.5, 0.5)), STEP_S)
 """Off, it comes back soon; on, it stays for hours: worth waiting for."""
 SHAPE = Shape(PHASES, longest_s=60 * STEP_S, most_slack_s=60 * STEP_S, restart_s=STEP_S, spot_ratio=0.2)
-ON_DEMAND = an_offer("dedicated", floor=None, on_demand_rate=D(1), storage_price=D(0))
-SPOT = an_offer("spare", floor=D("0.2"), on_demand_rate=None, storage_price=D(0))
+ON_DEMAND = an_offer("dedicated", floor=None, on_demand_price=D(1), storage_price=D(0))
+SPOT = an_offer("spare", floor=D("0.2"), on_demand_price=None, storage_price=D(0))
 
 
 def market(*, is_on: bool, shape: Shape | None = SHAPE) -> Market:
@@ -71,7 +71,7 @@ def job_due(steps: float, *leases: Lease, work: float = WORK, **changes: Any) ->
 def on_spot(**changes: Any) -> Lease:
     """At work on spot for long."""
     since = START - timedelta(hours=5)
-    values: dict[str, Any] = {"rate": D("0.2"), "storage_rate": D(0), "on_demand_rate": D(1), "running_since": since}
+    values: dict[str, Any] = {"bid": D("0.2"), "storage_rate": D(0), "on_demand_price": D(1), "running_since": since}
     return a_lease(**(values | {"acquired_at": since, "intended_at": since} | changes))
 
 
@@ -82,7 +82,7 @@ def loading_on_spot(steps_ago: float) -> Lease:
 
 
 def on_demand(**changes: Any) -> Lease:
-    return on_spot(capacity_type=CapacityType.ON_DEMAND, rate=D(1), **changes)
+    return on_spot(capacity_type=CapacityType.ON_DEMAND, bid=D(1), **changes)
 
 
 def decision(job: Job, market: Market) -> Decision:
@@ -97,11 +97,11 @@ def taken(job: Job, market: Market) -> list[CapacityType]:
 
 
 def notes_of_ways(decision: Decision) -> dict[str, dict[str, Any]]:
-    return {str(dict(note.numbers)["way"]): dict(note.numbers) for note in decision.notes if _is_way(note)}
+    return {str(dict(note.numbers)["option"]): dict(note.numbers) for note in decision.notes if _is_option(note)}
 
 
-def _is_way(note: Note) -> bool:
-    return note.topic == "way"
+def _is_option(note: Note) -> bool:
+    return note.topic == "option"
 
 
 def table() -> CostToGo:

@@ -1,4 +1,4 @@
-"""Ways are priced as the floors, the time and the work have it."""
+"""Options are priced as the floors, the time and the work have it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import autopilot.policy.auction_tables as auction_tables_module
+import autopilot.pricing.auction.tables as auction_tables_module
 from autopilot.domain.floors import AuctionShape
-from autopilot.policy.auction import Held, Margins, Quote, Quotes, Spot, Standing, choice, quotes
-from autopilot.policy.auction_tables import AuctionTables, auction_tables
-from autopilot.policy.floors import FloorFit, estimate
+from autopilot.pricing.auction.floors import FloorFit, estimate
+from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, Spot, choice, quotes
+from autopilot.pricing.auction.tables import AuctionTables, auction_tables
 
 STEP_S = 300.0
 WORK_S = 40 * STEP_S
@@ -23,11 +23,11 @@ ON_DEMAND = 1.0
 
 
 def floors(seed: int) -> list[float]:
-    luck = random.Random(seed)
+    rng = random.Random(seed)
     row, floor = [], 0.2
     for _ in range(800):
-        if luck.random() < 0.1:
-            floor = 0.2 * luck.choice((1.0, 1.0, 1.0, 1.1, 1.5, 4.0))
+        if rng.random() < 0.1:
+            floor = 0.2 * rng.choice((1.0, 1.0, 1.0, 1.1, 1.5, 4.0))
         row.append(floor)
     return row
 
@@ -38,10 +38,10 @@ def shape() -> AuctionShape:
     return AuctionShape(
         outlook,
         longest_work_s=WORK_S,
-        on_demand_rate=ON_DEMAND,
+        on_demand_price=ON_DEMAND,
         storage_rate=0.01,
         ceiling=0.9 * ON_DEMAND,
-        pays_bid=True,
+        bills_at_bid=True,
         migrate_s=600.0,
         resume_s=120.0,
         checkpoint_s=600.0,
@@ -49,14 +49,14 @@ def shape() -> AuctionShape:
     )
 
 
-def priced(shape: AuctionShape, left_steps: float, work_steps: float, *spots: Spot, **standing: object) -> Quotes:
-    standing_now = Standing(left_steps * STEP_S, work_steps * STEP_S, **standing)  # type: ignore[arg-type]
+def priced(shape: AuctionShape, left_steps: float, work_steps: float, *spots: Spot, **position: object) -> Quotes:
+    standing_now = Position(left_steps * STEP_S, work_steps * STEP_S, **position)  # type: ignore[arg-type]
     return quotes(auction_tables(shape), standing_now, spots or (Spot("a", 0.2), Spot("b", 0.2)))
 
 
-def seen_in_part(shape: AuctionShape, on_demand_rate: float = 0.4) -> AuctionShape:
+def seen_in_part(shape: AuctionShape, on_demand_price: float = 0.4) -> AuctionShape:
     """A market that does not show the floors of machines that run."""
-    return replace(shape, on_demand_rate=on_demand_rate, ceiling=0.9 * on_demand_rate, shows_running=False)
+    return replace(shape, on_demand_price=on_demand_price, ceiling=0.9 * on_demand_price, shows_running=False)
 
 
 def least(quoted: Quotes) -> float:
@@ -113,7 +113,7 @@ def test_the_guard_forces_on_demand_when_time_runs_out(shape: AuctionShape) -> N
 
 def test_forced_means_on_demand_whatever_it_costs(shape: AuctionShape) -> None:
     quoted = priced(shape, 42, 40)
-    assert choice(quoted, Standing(42 * STEP_S, 40 * STEP_S), Margins(), STEP_S) is quoted.on_demand
+    assert choice(quoted, Position(42 * STEP_S, 40 * STEP_S), Margins(), STEP_S) is quoted.on_demand
 
 
 def test_the_less_time_there_is_the_higher_the_bid(shape: AuctionShape) -> None:
@@ -124,7 +124,7 @@ def test_the_less_time_there_is_the_higher_the_bid(shape: AuctionShape) -> None:
 
 
 def test_a_floor_that_is_paid_costs_no_more_than_a_bid_that_is(shape: AuctionShape) -> None:
-    clearing = replace(shape, pays_bid=False)
+    clearing = replace(shape, bills_at_bid=False)
     assert least(priced(clearing, 60, 40)) <= least(priced(shape, 60, 40)) + 1e-6
 
 
@@ -148,28 +148,28 @@ def test_a_held_machine_that_is_gone_can_be_kept_or_left(shape: AuctionShape) ->
 
 
 def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
-    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.26)
-    quoted = quotes(auction_tables(shape), standing, (Spot("b", 0.26), Spot("y", 0.2)))
-    assert choice(quoted, standing, Margins(move=0.0), STEP_S).machine == "y"
-    assert choice(quoted, standing, Margins(move=1000.0), STEP_S).machine == "b"
+    position = Position(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.26)
+    quoted = quotes(auction_tables(shape), position, (Spot("b", 0.26), Spot("y", 0.2)))
+    assert choice(quoted, position, Margins(move=0.0), STEP_S).machine == "y"
+    assert choice(quoted, position, Margins(move=1000.0), STEP_S).machine == "b"
 
 
 def test_waiting_must_promise_to_save_a_share() -> None:
     spot, waiting = Quote(1.0, "a", 0.2, 0.2), Quote(0.95)
     quoted = Quotes(Quote(2.0), waiting, None, None, (spot,), None, None, is_forced=False)
-    standing = Standing(60 * STEP_S, 40 * STEP_S)
-    assert choice(quoted, standing, Margins(wait=0.04), STEP_S) is waiting
-    assert choice(quoted, standing, Margins(wait=0.06), STEP_S) is spot
+    position = Position(60 * STEP_S, 40 * STEP_S)
+    assert choice(quoted, position, Margins(wait=0.04), STEP_S) is waiting
+    assert choice(quoted, position, Margins(wait=0.06), STEP_S) is spot
 
 
 @pytest.mark.parametrize("left_s", [30.0, 120.0, 290.0])
 def test_a_machine_is_not_left_for_a_last_bit_of_work(shape: AuctionShape, left_s: float) -> None:
     """However little it is, a start elsewhere costs what it costs."""
     of = seen_in_part(shape)
-    standing = Standing(90 * STEP_S, left_s, 2 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.35)
-    quoted = quotes(auction_tables(of), standing, (Spot("b", None), Spot("y", 0.2)))
+    position = Position(90 * STEP_S, left_s, 2 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.35)
+    quoted = quotes(auction_tables(of), position, (Spot("b", None), Spot("y", 0.2)))
     assert quoted.stay is not None
-    assert choice(quoted, standing, Margins(wait=0.0), STEP_S) is quoted.stay
+    assert choice(quoted, position, Margins(wait=0.0), STEP_S) is quoted.stay
     assert quoted.release.cost > 1.5 * quoted.stay.cost
 
 
@@ -183,15 +183,15 @@ def test_equal_shapes_share_one_table_and_equal_tables_agree(shape: AuctionShape
     assert AuctionTables(again).start == auction_tables(shape).start
 
 
-def lowered(of: AuctionShape, hours: float, bid: float = 0.3, **standing: object) -> Quotes:
+def lowered(of: AuctionShape, hours: float, bid: float = 0.3, **position: object) -> Quotes:
     """``b``, whose calm floor is 0.2, runs unseen under a bid that is so old."""
-    standing = {"held": Held.RUNNING, "machine": "b", "is_set_up": True, "bid": bid, **standing}
-    return priced(of, 90, 40, Spot("b", None), bid_age_s=hours * 3600, **standing)
+    position = {"held": Held.RUNNING, "machine": "b", "is_set_up": True, "bid": bid, **position}
+    return priced(of, 90, 40, Spot("b", None), bid_age_s=hours * 3600, **position)
 
 
 def test_a_dear_bid_is_lowered_once_the_floor_has_likely_fallen(shape: AuctionShape) -> None:
     of = seen_in_part(shape)
-    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.3)
+    position = Position(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.3)
     risks = []
     for hours in (0.0, 0.5, 1.0):
         quoted = lowered(of, hours)
@@ -202,9 +202,9 @@ def test_a_dear_bid_is_lowered_once_the_floor_has_likely_fallen(shape: AuctionSh
     assert risks == sorted(risks, reverse=True)
     assert risks[0] > 0.5 > risks[-1]
     margins = Margins(wait=0.05)
-    assert choice(quoted, standing, margins, STEP_S) is quoted.lower
+    assert choice(quoted, position, margins, STEP_S) is quoted.lower
     at_once = lowered(of, 0)
-    assert choice(at_once, standing, margins, STEP_S) is at_once.stay, "so much at risk would have to save more"
+    assert choice(at_once, position, margins, STEP_S) is at_once.stay, "so much at risk would have to save more"
 
 
 def test_a_bid_is_lowered_only_where_it_can_be_and_pays(shape: AuctionShape) -> None:
@@ -219,8 +219,8 @@ def test_a_bid_is_lowered_only_where_it_can_be_and_pays(shape: AuctionShape) -> 
 
 def test_a_lowered_bid_keeps_its_distance_from_the_calm_floor(shape: AuctionShape) -> None:
     of = seen_in_part(shape)
-    standing = Standing(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", bid=0.36, bid_age_s=43200.0)
-    near, far = (quotes(auction_tables(of), standing, (Spot("b", None),), least).lower for least in (1.0, 1.2))
+    position = Position(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", bid=0.36, bid_age_s=43200.0)
+    near, far = (quotes(auction_tables(of), position, (Spot("b", None),), least).lower for least in (1.0, 1.2))
     assert near is not None
     assert far is not None
     assert near.bid < 0.21 < far.bid == pytest.approx(0.24)
@@ -240,19 +240,19 @@ def test_where_nothing_is_to_be_had_waiting_is_not_for_what_was_usual(shape: Auc
     for step in range(300, 700):
         row[step] = away[step] = nan
     sparse = replace(shape, floors=estimate({"a": row, "b": away}, STEP_S, ON_DEMAND, FloorFit()))
-    empty = quotes(auction_tables(sparse), Standing(60 * STEP_S, 40 * STEP_S), ())
+    empty = quotes(auction_tables(sparse), Position(60 * STEP_S, 40 * STEP_S), ())
     some = priced(sparse, 60, 40)
     assert empty.release.cost > some.release.cost * 1.1
     assert empty.release.cost > 0.9 * empty.on_demand.cost
 
 
 def test_of_two_machines_at_one_price_the_one_that_usually_costs_less_is_safer(shape: AuctionShape) -> None:
-    luck = random.Random(3)
+    rng = random.Random(3)
 
     def pressed(base: float) -> list[float]:
         row, left = list[float](), 0
         for _ in range(2000):
-            left = left - 1 if left else luck.randint(6, 18) if luck.random() < 0.05 else 0
+            left = left - 1 if left else rng.randint(6, 18) if rng.random() < 0.05 else 0
             row.append(base * (1.3 if left else 1.0))
         return row
 
@@ -286,6 +286,6 @@ def test_scarce_slack_counts_for_less_where_a_market_is_seen_in_part(
     of_slack = discounts(seen_in_part(shape))
     assert of_slack[1] == 0, "on-demand capacity is forced: there is nothing to be mistaken about"
     assert 0.02 > of_slack[14] > 2 * of_slack[40] > 0
-    dear = discounts(seen_in_part(shape, on_demand_rate=1.6))
+    dear = discounts(seen_in_part(shape, on_demand_price=1.6))
     assert 0 < dear[14] < of_slack[14] / 2
     assert set(discounts(shape).values()) == {0.0}

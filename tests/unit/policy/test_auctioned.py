@@ -13,12 +13,12 @@ from autopilot.domain.actions import Acquire, ChangeBid
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.auctioned import wait_share
-from autopilot.policy.deadline import pressure
 from autopilot.policy.decide import decide
-from autopilot.policy.floors import FloorFit, estimate
-from autopilot.policy.params import Params
+from autopilot.pricing.auction.floors import FloorFit, estimate
+from autopilot.pricing.pressure import measure_pressure
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 FLOOR = D("0.2")
@@ -26,10 +26,10 @@ JUMPY = [0.2, 0.2, 0.3, 0.36, 0.25] * 60
 SHAPE = AuctionShape(
     estimate({"a": JUMPY, "b": JUMPY[2:] + JUMPY[:2]}, 300.0, 1.0, FloorFit()),
     longest_work_s=8 * 3600,
-    on_demand_rate=1.0,
+    on_demand_price=1.0,
     storage_rate=0.002,
     ceiling=0.9,
-    pays_bid=True,
+    bills_at_bid=True,
     migrate_s=420,
     resume_s=60,
     checkpoint_s=600,
@@ -37,7 +37,7 @@ SHAPE = AuctionShape(
 )
 EAGER = {"wait_margin": 10.0, "wait_slack_h": 100.0, "wait_margin_shown": 10.0}
 """It never waits for a better price."""
-OFFER = an_offer("a", floor=FLOOR, on_demand_rate=D(1))
+OFFER = an_offer("a", floor=FLOOR, on_demand_price=D(1))
 
 
 def bid(params: Params | None = None, **limits: Any) -> tuple[Decimal, Decimal]:
@@ -48,7 +48,7 @@ def bid(params: Params | None = None, **limits: Any) -> tuple[Decimal, Decimal]:
     (action,) = decide(job, market, START, replace(params or Params(), **EAGER)).actions
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
-    return action.rate, OFFER.storage_rate(spec.disk_gb)
+    return action.bid, OFFER.storage_rate(spec.disk_gb)
 
 
 def test_a_bid_keeps_a_distance_from_the_floor() -> None:
@@ -73,7 +73,7 @@ def test_the_less_slack_is_left_the_more_must_waiting_promise(is_shown: bool, wa
         spec = a_spec(work_estimate=6 * HOUR, deadline=START + (6 + slack_h) * HOUR)
         job = replace(a_job(spec=spec), submitted_at=START - (5 - slack_h) * HOUR)
         shape = replace(SHAPE, shows_running=is_shown)
-        shares.append(wait_share(job, pressure(job, START, params), shape, params))
+        shares.append(wait_share(job, measure_pressure(job, START, params), shape, params))
     assert shares == pytest.approx(waited)
 
 
@@ -83,15 +83,15 @@ def test_a_machine_that_has_just_begun_is_not_left_for_a_price(minutes: int, is_
     since = START - timedelta(minutes=minutes)
     held = a_lease(
         machine_id="held",
-        rate=D("0.85"),
-        on_demand_rate=D(1),
+        bid=D("0.85"),
+        on_demand_price=D(1),
         acquired_at=since,
         intended_at=since,
         running_since=since,
     )
     shape = replace(SHAPE, shows_running=is_shown)
     spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)
-    offers = (OFFER, an_offer("held", floor=D("0.84") if is_shown else None, on_demand_rate=D(1)))
+    offers = (OFFER, an_offer("held", floor=D("0.84") if is_shown else None, on_demand_price=D(1)))
     market = replace(a_market(*offers), outlook=Outlook(auction=shape))
     job = replace(a_job(held, spec=spec), submitted_at=START - 3 * HOUR)
     actions = decide(job, market, START, replace(Params(), **EAGER)).actions
@@ -117,15 +117,15 @@ def test_a_dear_bid_is_lowered_unseen_but_not_too_often(
     since = START - 2 * HOUR
     held = a_lease(
         machine_id="a",
-        rate=D("0.37"),
-        on_demand_rate=D(1),
+        bid=D("0.37"),
+        on_demand_price=D(1),
         acquired_at=since,
         intended_at=since,
         running_since=since,
         bid_changed_at=None if changed is None else START - changed,
     )
     spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR)
-    offers = (an_offer("a", floor=None, on_demand_rate=D(1)),)
+    offers = (an_offer("a", floor=None, on_demand_price=D(1)),)
     market = replace(a_market(*offers), outlook=Outlook(auction=replace(SHAPE, shows_running=False)))
     job = replace(a_job(held, spec=spec), submitted_at=since)
     actions = decide(job, market, START, Params(least_markup=D(least_markup), markup=D("1.5"))).actions

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from autopilot.domain.outlook import Belief, PhaseModel
-from autopilot.policy.beliefs import NEAREST, PER_SIGN, Clusters, clusters
-from autopilot.policy.phases import first_belief, next_belief, transition
+from autopilot.pricing.availability.beliefs import NEAREST, PER_SIGN, Clusters, clusters
+from autopilot.pricing.availability.phases import first_belief, next_belief, transition
 
 MODEL = PhaseModel(
     on=(True, True, False, False),

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.policy.bidding import ceiling, first_bid, raised_bid
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.pricing.rule.bidding import ceiling, first_bid, raised_bid
 from tests.builders import D, a_lease, a_spec, an_offer
 
 P = Params(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3)
@@ -49,7 +49,7 @@ def test_the_ceiling_is_the_lowest_bound(
     ],
 )
 def test_a_first_bid_wins_now_or_is_not_made(floor: str | None, on_demand: str | None, bid: str | None) -> None:
-    offer = an_offer(floor=dollars(floor), on_demand_rate=dollars(on_demand))
+    offer = an_offer(floor=dollars(floor), on_demand_price=dollars(on_demand))
     assert first_bid(a_spec(), offer, P) == dollars(bid)
 
 
@@ -67,7 +67,7 @@ def test_a_first_bid_wins_now_or_is_not_made(floor: str | None, on_demand: str |
     ],
 )
 def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: int, bid: str | None) -> None:
-    assert raised_bid(a_spec(), a_lease(rate=D(rate), rebids=rebids), P) == dollars(bid)
+    assert raised_bid(a_spec(), a_lease(bid=D(rate), rebids=rebids), P) == dollars(bid)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: 
         {"rebid_step": D(1)},
         {"ceiling_of_on_demand": D(1)},
         {"ceiling_of_on_demand": D(0)},
-        {"work_error": -0.1},
+        {"estimate_error": -0.1},
         {"preemptions_per_hour": -1},
         {"max_rebids": -1},
         {"setup_s": -1},

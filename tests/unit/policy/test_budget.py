@@ -13,8 +13,8 @@ from autopilot.domain.actions import SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState, Role, cost_by_day
+from autopilot.domain.params import Params
 from autopilot.policy import budget
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,
@@ -49,7 +49,7 @@ def test_the_reserve_of_a_create_adds_what_may_bill_unseen() -> None:
 def test_each_lease_commits_until_it_is_over() -> None:
     intent, active, paused = an_intent("a"), a_lease("b"), a_paused_lease("c")
     leaving = a_lease("d", state=LeaseState.DESTROY_SENT)
-    stop = budget.stop_cost(active.rate, active.storage_rate, P)
+    stop = budget.stop_cost(active.bid, active.storage_rate, P)
     assert [budget.commitment(lease, P) for lease in (intent, active, paused, leaving)] == [D("0.15"), stop, stop, stop]
     for state in (LeaseState.GONE, LeaseState.ABANDONED):
         assert budget.commitment(replace(active, state=state), P) == 0
@@ -74,8 +74,8 @@ def spent_by(job: Job, now: datetime) -> Decimal:
 @pytest.mark.parametrize("answers", [True, False], ids=["agent saves", "agent never answers"])
 def test_a_budget_is_never_overrun(rate: str, disk: str, tick_s: int, answers: bool) -> None:
     """Ticks until the job is parked and its machine given back; the market bills to the moment of the destroy."""
-    lease = a_lease(rate=D(rate), storage_rate=D(disk), spans=())
-    limit = budget.stop_cost(lease.rate, lease.storage_rate, P) + D(rate) / 2
+    lease = a_lease(bid=D(rate), storage_rate=D(disk), spans=())
+    limit = budget.stop_cost(lease.bid, lease.storage_rate, P) + D(rate) / 2
     job = a_job(lease, spec=a_spec(budget=limit))
     told_at: datetime | None = None
     for now in (at(n * tick_s) for n in range(3 * 3600 // tick_s)):

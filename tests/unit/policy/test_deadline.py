@@ -7,11 +7,11 @@ import pytest
 
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Role
-from autopilot.policy.deadline import Verdict, pressure
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.pricing.pressure import Verdict, measure_pressure
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
 
-P = Params(work_error=0.1, setup_s=600, tick_lag_s=60, detect_s=60)
+P = Params(estimate_error=0.1, setup_s=600, tick_lag_s=60, detect_s=60)
 # 10 h of work: 11 h with the error, 10 min of set-up; one more loss costs 1 + 1 + 10 + 10 (its checkpoint) minutes.
 LOSS = timedelta(minutes=22)
 
@@ -31,10 +31,10 @@ def job_due(hours: float, *leases: object, **changes: object) -> Job:
     ],
 )
 def test_verdicts_without_a_machine(minutes: float, verdict: Verdict) -> None:
-    force = pressure(job_due(minutes / 60), START, P)
-    assert (force.verdict, force.one_more_loss) == (verdict, LOSS)
-    assert force.slack == timedelta(minutes=minutes) - timedelta(hours=11, minutes=10)
-    assert force.needs_on_demand == (verdict is not Verdict.FINE)
+    pressure = measure_pressure(job_due(minutes / 60), START, P)
+    assert (pressure.verdict, pressure.one_more_loss) == (verdict, LOSS)
+    assert pressure.slack == timedelta(minutes=minutes) - timedelta(hours=11, minutes=10)
+    assert pressure.needs_on_demand == (verdict is not Verdict.FINE)
 
 
 @pytest.mark.parametrize(
@@ -49,23 +49,23 @@ def test_verdicts_without_a_machine(minutes: float, verdict: Verdict) -> None:
     ids=["at work", "saving", "loading", "paused", "waiting"],
 )
 def test_a_run_at_work_needs_no_restart(lease: object, restart: int) -> None:
-    force = pressure(job_due(20, lease), START, P)
-    assert force.slack == 9 * HOUR - timedelta(minutes=restart)
+    pressure = measure_pressure(job_due(20, lease), START, P)
+    assert pressure.slack == 9 * HOUR - timedelta(minutes=restart)
 
 
 def test_once_it_has_passed_there_is_nothing_to_hurry_for() -> None:
-    missed = pressure(job_due(0), START, P)
+    missed = measure_pressure(job_due(0), START, P)
     assert (missed.verdict, missed.needs_on_demand) == (Verdict.WILL_MISS, False)
-    assert pressure(job_due(0), START - timedelta(seconds=1), P).needs_on_demand
+    assert measure_pressure(job_due(0), START - timedelta(seconds=1), P).needs_on_demand
 
 
 def test_work_done_buys_slack() -> None:
-    before, after = pressure(job_due(20), START, P), pressure(job_due(20, work_done=5 * HOUR), START, P)
+    before, after = measure_pressure(job_due(20), START, P), measure_pressure(job_due(20, work_done=5 * HOUR), START, P)
     assert before.slack is not None
     assert after.slack is not None
     # The estimate is as uncertain as before: only the job's own progress makes it better.
     assert after.slack - before.slack == 5 * HOUR
-    told = pressure(job_due(20, work_done=5 * HOUR, progress=Decimal("0.5")), START, P)
+    told = measure_pressure(job_due(20, work_done=5 * HOUR, progress=Decimal("0.5")), START, P)
     assert told.slack is not None
     assert told.slack - before.slack == 5.5 * HOUR
 
@@ -73,5 +73,5 @@ def test_work_done_buys_slack() -> None:
 @pytest.mark.parametrize("changes", [{"deadline": None}, {"work_estimate": None}])
 def test_without_deadline_or_estimate_nothing_presses(changes: dict[str, None]) -> None:
     job = a_job(spec=a_spec(**({"deadline": START + HOUR} | changes)))
-    force = pressure(job, START, P)
-    assert (force.slack, force.verdict, force.needs_on_demand) == (None, None, False)
+    pressure = measure_pressure(job, START, P)
+    assert (pressure.slack, pressure.verdict, pressure.needs_on_demand) == (None, None, False)

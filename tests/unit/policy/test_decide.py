@@ -15,10 +15,10 @@ from autopilot.domain.job import Job, JobStatus, SpotPolicy
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import committed, stop_cost
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,
@@ -112,7 +112,7 @@ def test_without_money_a_running_job_is_saved_first() -> None:
 
 def test_one_nano_dollar_more_and_it_goes_on() -> None:
     lease = a_lease()
-    spec = a_spec(budget=D(5) + stop_cost(lease.rate, lease.storage_rate, P) + D("0.000000001"))
+    spec = a_spec(budget=D(5) + stop_cost(lease.bid, lease.storage_rate, P) + D("0.000000001"))
     assert acts(a_job(lease, spec=spec, spent=D(5)), a_market()) == ()
 
 
@@ -184,12 +184,12 @@ def test_a_lower_rate_with_a_dear_disk_is_not_the_cheapest() -> None:
 
 
 def test_on_demand_is_taken_when_it_costs_less_than_any_bid() -> None:
-    bargain = an_offer("bargain", floor=None, on_demand_rate=D("0.110"))
+    bargain = an_offer("bargain", floor=None, on_demand_price=D("0.110"))
     (action,) = acts(a_job(), a_market(CHEAP, bargain))
     assert action == Acquire(Slot.MAIN, bargain, CapacityType.ON_DEMAND, D("0.110"), Reason.CHEAPEST)
 
 
-DEDICATED = an_offer("dedicated", floor=None, on_demand_rate=D("0.600"))
+DEDICATED = an_offer("dedicated", floor=None, on_demand_price=D("0.600"))
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_for_want_of_spot_on_demand_is_taken_only_when_something_asks_for_it(
     market = a_market(DEDICATED, **able)
     decision = decide(a_job(spec=a_spec(**changes)), market, START, P)
     assert [type(action) for action in decision.actions] == [Acquire] * taken
-    notes = [dict(note.numbers) for note in decision.notes if note.topic == "way"]
-    assert {note["way"]: note["refused"] for note in notes}["on_demand"] == (None if taken else "not_needed")
+    notes = [dict(note.numbers) for note in decision.notes if note.topic == "option"]
+    assert {note["option"]: note["refused"] for note in notes}["on_demand"] == (None if taken else "not_needed")
 
 
 def test_an_account_without_credit_on_one_market_rents_on_another() -> None:
@@ -307,14 +307,14 @@ def test_a_deadline_does_not_when_the_job_file_forbids_it() -> None:
 
 
 def test_late_is_worse_than_risky() -> None:
-    spot_only = a_market(an_offer("spot-only", floor=D("0.100"), on_demand_rate=None))
+    spot_only = a_market(an_offer("spot-only", floor=D("0.100"), on_demand_price=None))
     (action,) = acts(pressed(11, max_bid=D("0.500")), spot_only)
     assert isinstance(action, Acquire)
     assert (action.capacity_type, action.reason) == (CapacityType.SPOT, Reason.DEADLINE)
 
 
 def test_spot_is_taken_when_the_budget_does_not_reach_for_on_demand() -> None:
-    offer = an_offer(floor=D("0.100"), on_demand_rate=D("4.000"))
+    offer = an_offer(floor=D("0.100"), on_demand_price=D("4.000"))
     (action,) = acts(pressed(11, budget=D("0.50")), a_market(offer))
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
@@ -326,7 +326,7 @@ def test_spot_is_taken_when_the_budget_does_not_reach_for_on_demand() -> None:
 def test_each_decision_says_when_to_look_again_and_why_it_stands_so() -> None:
     decision = decide(a_job(), MARKET, START, P)
     assert decision.wake_at == START + timedelta(seconds=P.tick_lag_s)
-    assert {note.topic for note in decision.notes} == {"standing", "way"}
+    assert {note.topic for note in decision.notes} == {"status", "option"}
 
 
 def test_a_move_for_the_deadline_is_carried_through() -> None:
@@ -334,7 +334,7 @@ def test_a_move_for_the_deadline_is_carried_through() -> None:
     job = a_job(a_lease(), spec=a_spec(deadline=START + 11.5 * HOUR))
     (move,), job = decided(job, a_market(an_offer()), at(0))
     assert isinstance(move, Acquire)
-    new = an_intent("lease-2", slot=Slot.NEXT, capacity_type=CapacityType.ON_DEMAND, rate=move.rate)
+    new = an_intent("lease-2", slot=Slot.NEXT, capacity_type=CapacityType.ON_DEMAND, bid=move.bid)
     job = play(job, e.LeaseIntended(new, at(0)), e.LeaseAcquired("lease-2", "78", at(1)))
     job = play(job, seen(job.leases[1], InstanceStatus.RUNNING, at(200)), heartbeat(new, at(210), "waiting"))
     (stop,), job = decided(job, a_market(), at(211))

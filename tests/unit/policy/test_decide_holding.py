@@ -14,10 +14,10 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import stop_cost
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,
@@ -133,7 +133,7 @@ def test_a_machine_that_loads_again_after_a_pause_gets_its_time_again() -> None:
         a_job(lease),
         seen(lease, InstanceStatus.STOPPED, at(7200)),
         e.BidIntended(lease.id, D("0.360"), at(7201)),
-        seen(lease, InstanceStatus.PROVISIONING, at(7230), rate=D("0.360")),
+        seen(lease, InstanceStatus.PROVISIONING, at(7230), bid=D("0.360")),
     )
     assert acts(job, now=7231) == (), "a raise that won is not thrown away"
     assert acts(job, now=7230 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
@@ -174,7 +174,7 @@ def test_a_job_without_an_estimate_is_not_moved_for_price() -> None:
 
 
 def test_a_job_near_its_deadline_is_not_moved_for_price() -> None:
-    lease = a_lease(capacity_type=CapacityType.ON_DEMAND, rate=D("0.600"), agent_seen_at=at(1800))
+    lease = a_lease(capacity_type=CapacityType.ON_DEMAND, bid=D("0.600"), agent_seen_at=at(1800))
     job = a_job(lease, spec=a_spec(deadline=START + 12 * HOUR))
     assert acts(job, MARKET, 1800) == ()
     easy = a_job(lease, spec=a_spec(deadline=START + 24 * HOUR))
@@ -232,5 +232,5 @@ def test_a_working_spot_job_escalates_when_one_more_loss_would_miss_the_deadline
 
 def test_an_escalation_beyond_the_budget_stays_where_it_is() -> None:
     lease = a_lease()
-    spec = a_spec(deadline=START + 11 * HOUR, budget=stop_cost(lease.rate, lease.storage_rate, P) + D("0.05"))
+    spec = a_spec(deadline=START + 11 * HOUR, budget=stop_cost(lease.bid, lease.storage_rate, P) + D("0.05"))
     assert acts(a_job(lease, spec=spec), a_market(an_offer())) == ()

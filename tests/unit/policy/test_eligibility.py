@@ -10,9 +10,9 @@ import pytest
 from autopilot.domain.job import GpuChoice, Trust
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.offer import CapacityType
-from autopilot.policy.cost import candidates
+from autopilot.domain.params import Params
 from autopilot.policy.eligibility import eligible, why_not
-from autopilot.policy.params import Params
+from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 
@@ -43,7 +43,7 @@ def test_what_fits_the_job_file(spec_changes: dict[str, Any], offer_changes: dic
 
 
 def test_a_machine_must_last_as_long_as_the_work_may_take() -> None:
-    params = Params(work_error=0.1, boot_s=200, image_gb=Decimal(10))
+    params = Params(estimate_error=0.1, boot_s=200, image_gb=Decimal(10))
     job = a_job(spec=a_spec(work_estimate=10 * HOUR))
     needed = START + timedelta(hours=11, minutes=10)  # 11 h of work, 200 s of boot, 400 s for 10 GB at 200 Mbit/s
     lasting = an_offer(ends_at=needed, download_mbps=Decimal(200))
@@ -59,12 +59,14 @@ def test_machines_that_this_job_holds_or_avoids_are_left_out() -> None:
 
 
 def test_of_a_pool_there_are_other_machines_and_other_capacity() -> None:
-    pool = an_offer("RTX 4090/COMMUNITY", floor=D("0.300"), on_demand_rate=D("0.600"))
-    market, params = a_market(pool, sells_pools=True), Params()
+    pool = an_offer("RTX 4090/COMMUNITY", floor=D("0.300"), on_demand_price=D("0.600"))
+    market, params = a_market(pool, is_pooled=True), Params()
 
     def to_be_had(*leases: Lease) -> list[CapacityType]:
         job = a_job(*leases)
-        return [found.capacity_type for found in candidates(job, market, eligible(job, market, START, params), params)]
+        return [
+            found.capacity_type for found in price_candidates(job, market, eligible(job, market, START, params), params)
+        ]
 
     held = a_lease(machine_id=pool.machine_id)
     assert to_be_had(held) == [CapacityType.ON_DEMAND], "the way out when the deadline presses"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, FloorOutlook, Habit, Jumps
-from autopilot.policy.floors import FloorFit, estimate
+from autopilot.pricing.auction.floors import FloorFit, estimate
 
 STEP_S = 300.0
 FIT = FloorFit(own_steps=100.0)
@@ -19,8 +19,8 @@ FIT = FloorFit(own_steps=100.0)
 
 def walk(seed: int, jump_chance: float, steps: int = 600, base: float = 0.1) -> list[float]:
     """A floor that doubles now and then for one step."""
-    luck = random.Random(seed)
-    return [base * 2 if luck.random() < jump_chance else base for _ in range(steps)]
+    rng = random.Random(seed)
+    return [base * 2 if rng.random() < jump_chance else base for _ in range(steps)]
 
 
 def chance_of_rise(jumps: Jumps, outlook: FloorOutlook, floor: float) -> float:
@@ -123,14 +123,14 @@ def test_a_floor_of_nothing_is_none() -> None:
 
 
 def test_how_far_a_floor_is_above_its_own_calm_one_tells_how_it_jumps() -> None:
-    luck = random.Random(1)
+    rng = random.Random(1)
 
     def pressed(base: float) -> list[float]:
         """A rival raises the floor by 30 % now and then, for an hour or so; another one beside him is rare."""
         row, left = list[float](), 0
         for _ in range(2000):
-            left = left - 1 if left else luck.randint(6, 18) if luck.random() < 0.05 else 0
-            row.append(base * (1.0 if not left else 1.69 if luck.random() < 0.005 else 1.3))
+            left = left - 1 if left else rng.randint(6, 18) if rng.random() < 0.05 else 0
+            row.append(base * (1.0 if not left else 1.69 if rng.random() < 0.005 else 1.3))
         return row
 
     outlook = estimate({"cheap": pressed(0.1), "dear": pressed(0.13)}, STEP_S, 1.0, FIT)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autopilot.domain.outlook import PhaseModel, Shape
-from autopilot.policy.forecast import Forecast, forecast, refusal
+from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
 
 H = 3600.0
 SOMETIMES = PhaseModel(on=(True, False), moves=((0.9, 0.1), (0.15, 0.85)))
@@ -96,7 +96,7 @@ def test_losses_and_work_that_is_longer_than_told_cost_more() -> None:
     plain = of()
     assert of(shape(hazard_per_h=1.0, lost_s=600.0)).mean > plain.mean * 1.05
     assert of(shape(hazard_per_h=1.0, lost_s=600.0)).preemptions > plain.preemptions + 1
-    unsure = of(work_error=0.2)
+    unsure = of(estimate_error=0.2)
     assert unsure.p90 - unsure.p10 > plain.p90 - plain.p10
     assert unsure.on_time == 1.0
 

@@ -21,10 +21,10 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import create_reserve, stop_cost
 from autopilot.policy.guard import Exposure, Limits, guard
-from autopilot.policy.params import Params
 from tests.builders import (
     START,
     D,
@@ -159,7 +159,7 @@ def test_a_market_that_is_not_ours_is_unknown() -> None:
 
 
 def test_no_bid_without_a_bound() -> None:
-    unbounded = Acquire(Slot.MAIN, an_offer(on_demand_rate=None), CapacityType.SPOT, D("0.1"), Reason.CHEAPEST)
+    unbounded = Acquire(Slot.MAIN, an_offer(on_demand_price=None), CapacityType.SPOT, D("0.1"), Reason.CHEAPEST)
     assert reason(unbounded) is Reason.BID_ABOVE_CEILING
 
 
@@ -199,7 +199,7 @@ def test_a_raise_is_held_to_the_accounts_caps() -> None:
 
 
 def test_a_raise_without_a_bound_is_vetoed_and_a_lower_bid_never() -> None:
-    unbounded = a_job(a_paused_lease(on_demand_rate=None))
+    unbounded = a_job(a_paused_lease(on_demand_price=None))
     assert reason(RAISE, job=unbounded) is Reason.BID_ABOVE_CEILING
     lower = ChangeBid("lease-1", D("0.200"), Reason.OUTBID)
     assert reason(lower, job=a_job(a_paused_lease(), spec=a_spec(budget=D(0)))) is None

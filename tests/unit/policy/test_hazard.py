@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from autopilot.domain.outlook import AGE_EDGES_H, Exposure, Lives, LivesKey, Outlook
-from autopilot.policy.hazard import hazard, losses_expected
-from autopilot.policy.params import Params
+from autopilot.domain.params import Params
+from autopilot.pricing.hazard import hazard, losses_expected
 
 P = Params(preemptions_per_hour=0.25, hazard_prior_h=20)
 

@@ -13,9 +13,9 @@ from autopilot.domain.actions import Action, Promote, Release, SaveAndStop
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,

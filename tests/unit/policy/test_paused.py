@@ -14,9 +14,9 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
-from autopilot.policy.params import Params
 from tests.builders import (
     HOUR,
     START,
@@ -54,9 +54,9 @@ def test_an_outbid_is_answered_by_a_raise_at_once() -> None:
 
 
 def test_a_bid_that_was_lowered_in_vain_goes_back_to_what_it_was() -> None:
-    job = play(a_job(a_lease(rate=D("0.300"))), e.BidIntended("lease-1", D("0.200"), at(0)))
+    job = play(a_job(a_lease(bid=D("0.300"))), e.BidIntended("lease-1", D("0.200"), at(0)))
     job = play(job, e.BidChanged("lease-1", D("0.200"), at(1)))
-    job = play(job, seen(job.leases[0], InstanceStatus.STOPPED, at(40), rate=D("0.200")))
+    job = play(job, seen(job.leases[0], InstanceStatus.STOPPED, at(40), bid=D("0.200")))
     assert acts(job, now=41) == (ChangeBid("lease-1", D("0.300"), Reason.OUTBID),)
 
 
@@ -64,7 +64,7 @@ def test_rungs_are_climbed_one_by_one_until_they_are_used_up() -> None:
     job = raised(a_job(a_paused_lease()), 0)
     assert acts(job, now=60) == (), "the raise gets its time"
     job = raised(job, 100)
-    assert job.leases[0].rate == D("0.363")
+    assert job.leases[0].bid == D("0.363")
     assert acts(job, now=150) == ()
     assert acts(job, now=200) == (), "nothing better is known: wait"
     assert acts(job, a_market(ELSEWHERE), 200) == (Release("lease-1", Reason.DISPLACED),)
@@ -86,8 +86,8 @@ def test_a_raise_that_costs_more_than_leaving_is_not_made() -> None:
 @pytest.mark.parametrize(
     ("changes", "spec_changes"),
     [
-        ({"rate": D("0.540")}, {}),  # 90 % of the on-demand price
-        ({"on_demand_rate": None}, {}),
+        ({"bid": D("0.540")}, {}),  # 90 % of the on-demand price
+        ({"on_demand_price": None}, {}),
         ({}, {"max_bid": D("0.300")}),
         ({}, {"max_hourly": D("0.300")}),
         ({"capacity_type": CapacityType.ON_DEMAND}, {}),
@@ -134,7 +134,7 @@ def test_an_expired_machine_is_given_back() -> None:
 
 
 def test_a_pressing_deadline_does_not_wait() -> None:
-    lease = a_paused_lease(rate=D("0.540"))
+    lease = a_paused_lease(bid=D("0.540"))
     assert acts(a_job(lease, spec=a_spec(deadline=START + 20 * HOUR))) == ()
     pressed = a_job(lease, spec=a_spec(deadline=START + 11 * HOUR))
     assert acts(pressed) == (Release("lease-1", Reason.OUTBID),)
@@ -149,9 +149,9 @@ def test_a_raise_that_is_refused_again_and_again_does_not_hold_the_job_for_ever(
         for action in actions:
             assert isinstance(action, ChangeBid)
             asked += 1
-            standing = job.leases[0].rate
+            current_bid = job.leases[0].bid
             job = play(
-                job, e.BidIntended("lease-1", action.bid, at(now)), e.BidRefused("lease-1", standing, at(now + 1))
+                job, e.BidIntended("lease-1", action.bid, at(now)), e.BidRefused("lease-1", current_bid, at(now + 1))
             )
     else:
         pytest.fail("the paused machine was never left")
@@ -173,6 +173,6 @@ def test_the_numbers_behind_the_choice_are_noted() -> None:
 
 
 def test_a_lease_is_never_asked_for_a_bid_it_already_has() -> None:
-    lease: Lease = a_paused_lease(rate=D("0.5399"))
+    lease: Lease = a_paused_lease(bid=D("0.5399"))
     for action in acts(a_job(lease)):
-        assert not isinstance(action, ChangeBid) or action.bid > lease.rate
+        assert not isinstance(action, ChangeBid) or action.bid > lease.bid

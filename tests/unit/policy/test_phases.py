@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autopilot.domain.outlook import Belief, PhaseModel
-from autopilot.policy.phases import first_belief, next_belief, stationary, transition
+from autopilot.pricing.availability.phases import first_belief, next_belief, stationary, transition
 
 MODEL = PhaseModel(
     on=(True, True, False, False),

@@ -11,15 +11,15 @@ import pytest
 from autopilot.domain.job import Job
 from autopilot.domain.offer import Offer
 from autopilot.domain.outlook import Exposure, Lives, Outlook, Shape
-from autopilot.policy.cost import candidates
-from autopilot.policy.params import Params
-from autopilot.policy.prior import PHASES
-from autopilot.policy.shape import shape_of, still_serves
+from autopilot.domain.params import Params
+from autopilot.pricing.availability.prior import PHASES
+from autopilot.pricing.availability.shape import shape_of, still_serves
+from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
 P = Params(preemptions_per_hour=0.25)
-SPOT = an_offer("spare", floor=D("0.200"), on_demand_rate=None, storage_price=D(0), download_mbps=D(800))
-DEDICATED = an_offer("dedicated", floor=None, on_demand_rate=D(1), storage_price=D(0), download_mbps=D(800))
+SPOT = an_offer("spare", floor=D("0.200"), on_demand_price=None, storage_price=D(0), download_mbps=D(800))
+DEDICATED = an_offer("dedicated", floor=None, on_demand_price=D(1), storage_price=D(0), download_mbps=D(800))
 BOTH = (SPOT, DEDICATED)
 
 
@@ -30,7 +30,7 @@ def a_job_of(work: float = 10, due: float = 25, **changes: Any) -> Job:
 
 def made(job: Job, *offers: Offer, outlook: Outlook | None = None, params: Params = P) -> Shape | None:
     seen = replace(a_market(*offers), outlook=outlook or Outlook())
-    return shape_of(job, candidates(job, seen, offers, params), seen.outlook, START, PHASES, params)
+    return shape_of(job, price_candidates(job, seen, offers, params), seen.outlook, START, PHASES, params)
 
 
 def wanted(**changes: Any) -> Shape:
@@ -150,7 +150,7 @@ def test_as_time_goes_by_a_table_goes_on_serving() -> None:
     for hours in range(0, 15, 3):
         later = shape_of(
             a_job_of(),
-            candidates(a_job_of(), a_market(*BOTH), BOTH, P),
+            price_candidates(a_job_of(), a_market(*BOTH), BOTH, P),
             Outlook(),
             START + timedelta(hours=hours),
             PHASES,

@@ -10,11 +10,11 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.job import Checkpoint, GpuChoice
-from autopilot.policy.cost import candidates
-from autopilot.policy.deadline import pressure
-from autopilot.policy.gpu_speeds import relative_speed, speed
-from autopilot.policy.params import Params
-from autopilot.policy.speed import setup_time, work_left, work_left_anywhere
+from autopilot.domain.params import Params
+from autopilot.pricing.gpu_speeds import relative_speed, speed
+from autopilot.pricing.pressure import measure_pressure
+from autopilot.pricing.rule.cost import price_candidates
+from autopilot.pricing.speed import setup_time, work_left, work_left_anywhere
 from tests.builders import HOUR, START, a_job, a_lease, a_market, a_spec, an_offer, at, play
 
 BOTH = (GpuChoice("RTX 3090"), GpuChoice("RTX 4090"))
@@ -59,7 +59,7 @@ def test_a_pace_is_not_forgotten_while_no_machine_reports_progress() -> None:
     assert work_left(job, "RTX 3090", 1) == pytest.approx(18 * HOUR * 165 / 71, abs=timedelta(seconds=1))
     assert work_left_anywhere(job) == work_left(job, "RTX 4090", 1)
     due = replace(job, spec=replace(job.spec, deadline=START + 30 * HOUR))
-    assert pressure(due, START, Params()).work_s == pytest.approx(18 * 3600, abs=1)
+    assert measure_pressure(due, START, Params()).work_s == pytest.approx(18 * 3600, abs=1)
     assert work_left_anywhere(replace(job, paces=())) == timedelta(0), "the estimate is all there is"
     on_two = replace(due, work_done=3 * HOUR, paces=(*pace, ("H100:1", Decimal("0.5"))))
     assert work_left_anywhere(on_two) == 21 * HOUR, "whose hours are they?"
@@ -95,14 +95,14 @@ def test_a_dearer_gpu_wins_when_it_finishes_for_less() -> None:
     fast = an_offer("fast", gpu="RTX 4090", floor=Decimal("0.30"))
     spec = a_spec(work_estimate=10 * HOUR, work_on="RTX 4090", gpus=BOTH)
     job = a_job(spec=spec)
-    ranked = candidates(job, a_market(slow, fast), (slow, fast), Params())
+    ranked = price_candidates(job, a_market(slow, fast), (slow, fast), Params())
     assert ranked[0].offer.machine_id == "fast"
     plain = a_job(spec=replace(spec, work_on=None))
-    assert candidates(plain, a_market(slow, fast), (slow, fast), Params())[0].offer.machine_id == "slow"
+    assert price_candidates(plain, a_market(slow, fast), (slow, fast), Params())[0].offer.machine_id == "slow"
 
 
 def test_dear_traffic_makes_a_cheap_machine_dear() -> None:
     plain, trap = an_offer("plain"), an_offer("trap", upload_price=Decimal(50))
     trap = replace(trap, floor=(trap.floor or Decimal(0)) - Decimal("0.01"))
-    ranked = candidates(a_job(), a_market(plain, trap), (plain, trap), Params())
+    ranked = price_candidates(a_job(), a_market(plain, trap), (plain, trap), Params())
     assert ranked[0].offer.machine_id == "plain"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+from autopilot.domain.params import Params
 from autopilot.policy.budget import traffic_cost
-from autopilot.policy.cost import candidates
-from autopilot.policy.params import Params
-from autopilot.policy.speed import setup_time
+from autopilot.pricing.rule.cost import price_candidates
+from autopilot.pricing.speed import setup_time
 from tests.builders import a_job, a_market, a_spec, an_offer
 
 PARAMS = Params(boot_s=100, image_gb=Decimal(10), upload_gb=Decimal(5))
@@ -27,17 +27,19 @@ def test_a_large_input_is_worth_a_fast_link_and_free_traffic() -> None:
     dear = an_offer("dear", floor=D("0.20"), download_mbps=D(2000), download_price=D("0.02"))
     offers = slow, fast, dear
     spec = a_spec(work_estimate=timedelta(hours=4))
-    small = candidates(a_job(spec=spec), a_market(*offers), offers, PARAMS)
+    small = price_candidates(a_job(spec=spec), a_market(*offers), offers, PARAMS)
     assert small[0].offer.machine_id == "dear"
-    large = candidates(a_job(spec=replace(spec, inputs_gb=D(200))), a_market(*offers), offers, PARAMS)
+    large = price_candidates(a_job(spec=replace(spec, inputs_gb=D(200))), a_market(*offers), offers, PARAMS)
     assert large[0].offer.machine_id == "fast"
 
 
 def test_outputs_are_paid_where_traffic_is() -> None:
     free, dear = an_offer("free", floor=D("0.25")), an_offer("dear", floor=D("0.20"), upload_price=D("0.01"))
     spec = a_spec(work_estimate=timedelta(hours=4))
-    without = candidates(a_job(spec=spec), a_market(free, dear), (free, dear), PARAMS)
-    with_them = candidates(a_job(spec=replace(spec, outputs_gb=D(100))), a_market(free, dear), (free, dear), PARAMS)
+    without = price_candidates(a_job(spec=spec), a_market(free, dear), (free, dear), PARAMS)
+    with_them = price_candidates(
+        a_job(spec=replace(spec, outputs_gb=D(100))), a_market(free, dear), (free, dear), PARAMS
+    )
     assert [without[0].offer.machine_id, with_them[0].offer.machine_id] == ["dear", "free"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autopilot.policy.unseen import MOST_STEPS, UnseenFloor
+from autopilot.pricing.auction.unobserved import MOST_STEPS, UnseenFloor
 
 np = pytest.importorskip("numpy")
 

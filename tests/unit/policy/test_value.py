@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 from autopilot.domain.outlook import PhaseModel, Shape
-from autopilot.policy.beliefs import PER_SIGN, Weights
-from autopilot.policy.phases import first_belief, next_belief
-from autopilot.policy.value import LATE, NOTHING, ON_DEMAND, SPOT, CostToGo, cost_to_go, table_step_s
+from autopilot.pricing.availability.beliefs import PER_SIGN, Weights
+from autopilot.pricing.availability.phases import first_belief, next_belief
+from autopilot.pricing.availability.value import LATE, NOTHING, ON_DEMAND, SPOT, CostToGo, cost_to_go, table_step_s
 
 STEP_S = 600.0
 HOUR_S = 3600.0

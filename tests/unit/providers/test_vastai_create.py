@@ -20,7 +20,7 @@ REQUEST = CreateRequest(
     offer_id="111",
     machine_id="43567",
     capacity_type=CapacityType.SPOT,
-    rate=Decimal("0.165"),
+    bid=Decimal("0.165"),
     image="pytorch/pytorch:latest",
     disk_gb=Decimal(40),
     env={"A": "b"},
@@ -77,6 +77,6 @@ def test_a_rental_on_other_terms(change: dict[str, Any]) -> None:
     ("price", "as_asked"), [("0.42", True), ("0.41", True), ("0.42004", True), ("0.4202", False), ("0.5", False)]
 )
 def test_on_demand_may_only_be_cheaper_than_seen(price: str, as_asked: bool) -> None:
-    request = dataclasses.replace(REQUEST, capacity_type=CapacityType.ON_DEMAND, rate=Decimal("0.42"))
+    request = dataclasses.replace(REQUEST, capacity_type=CapacityType.ON_DEMAND, bid=Decimal("0.42"))
     difference = create.difference(rented(is_bid=False, dph_base=Decimal(price)), request, None)
     assert (difference is None) is as_asked

@@ -71,7 +71,7 @@ def test_a_recorded_instance_in_full() -> None:
     assert instance.label == "autopilot/job-01JD/attempt-3"
     assert (instance.machine_id, instance.host_id) == ("43567", "155381")
     assert instance.capacity_type is CapacityType.SPOT
-    assert instance.rate == Decimal("0.165")
+    assert instance.bid == Decimal("0.165")
     assert instance.storage_rate == Decimal("0.011111111")
     assert (instance.gpu, instance.num_gpus) == ("RTX 4090", 1)
     assert instance.ends_at == datetime.fromtimestamp(1798513200, UTC)
@@ -93,7 +93,7 @@ def test_an_instance_survives_nulls_elsewhere() -> None:
     instance = mapping.instance(wire.instance_row(row))
     assert instance.instance_id == "12"
     assert instance.capacity_type is CapacityType.ON_DEMAND
-    assert instance.rate == Decimal("0.31")
+    assert instance.bid == Decimal("0.31")
     assert (instance.label, instance.machine_id, instance.ends_at) == ("", "", None)
 
 
@@ -103,7 +103,7 @@ def test_on_demand_rows_carry_both_prices() -> None:
     assert single.offer_id == "29332107"
     assert single.key == ("vastai", "43567", 1)
     assert single.floor == Decimal("0.1333")
-    assert single.on_demand_rate == Decimal("0.255")
+    assert single.on_demand_price == Decimal("0.255")
     assert single.vram_gb == Decimal("24.564")
     assert single.storage_price == Decimal("0.2")
     assert (single.upload_price, single.download_price) == (Decimal("0.0039"), Decimal("0.002"))
@@ -118,8 +118,8 @@ def test_a_chunk_seen_only_among_bids_has_a_floor_alone() -> None:
     on_demand = [row for row in offer_rows("offer_ondemand") if row.num_gpus == 1]
     offers = mapping.offers(on_demand, offer_rows("offer_bid"))
     by_size = {offer.num_gpus: offer for offer in offers}
-    assert by_size[1].on_demand_rate == Decimal("0.255")
-    assert by_size[2].on_demand_rate is None
+    assert by_size[1].on_demand_price == Decimal("0.255")
+    assert by_size[2].on_demand_price is None
     assert by_size[2].floor == offer_rows("offer_bid")[1].min_bid
 
 
@@ -148,7 +148,7 @@ def test_numbers_in_strings_and_non_numbers() -> None:
     text = json.dumps(row | {"num_gpus": "1", "min_bid": "0.1333", "dph_base": float("nan"), "inet_down": "Infinity"})
     read = wire.offer_row(values.decode(text))
     assert read is not None
-    assert (read.num_gpus, read.min_bid, read.rate, read.download_mbps) == (1, Decimal("0.1333"), None, 0)
+    assert (read.num_gpus, read.min_bid, read.price, read.download_mbps) == (1, Decimal("0.1333"), None, 0)
 
 
 def test_prices_are_read_without_a_double_between() -> None:
@@ -234,7 +234,7 @@ def test_hostile_offers_never_raise(text: str) -> None:
     if row is not None:
         for offer in mapping.offers([row], [row]):
             assert offer.num_gpus >= 1
-            for price in (offer.floor, offer.on_demand_rate, offer.storage_price):
+            for price in (offer.floor, offer.on_demand_price, offer.storage_price):
                 assert price is None or to_nano(price) >= 0
 
 
@@ -245,7 +245,7 @@ def test_hostile_instances_are_read_or_named_unreadable(text: str) -> None:
     except wire.UnreadableRow:
         return
     instance = mapping.instance(row)
-    assert to_nano(instance.rate) >= 0
+    assert to_nano(instance.bid) >= 0
     assert to_nano(instance.storage_rate) >= 0
     assert instance.label.encode().decode() == instance.label
 

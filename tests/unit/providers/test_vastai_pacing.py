@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from autopilot.ports.clock import ManualClock
+from autopilot.clock import ManualClock
 from autopilot.providers.pacing import Lane
 from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.pacing import INTERVAL_S, Family, lanes

@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
+from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import ManualClock
 from autopilot.providers import registry
 from autopilot.providers.vastai import plugin
 from autopilot.providers.vastai.config import BASE_URL, parse_settings
@@ -16,7 +16,7 @@ WITHOUT_SDK = """
 import sys
 sys.modules["vastai"] = None  # what an import of a missing package meets
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import SystemClock
+from autopilot.clock import SystemClock
 from autopilot.providers.vastai import plugin
 try:
     plugin.connect({"api_key": "k"}, SystemClock())
@@ -42,7 +42,7 @@ async def test_the_market_is_found_by_name() -> None:
     assert "vastai" in registry.available()
     provider = registry.connect("vastai", {"api_key": "k", "base_url": "http://127.0.0.1:9"}, ManualClock())
     assert provider.name == "vastai"
-    assert provider.capabilities.pays_bid
+    assert provider.capabilities.bills_at_bid
     assert not provider.capabilities.bid_is_per_gpu
     await provider.close()
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.ports.checkpoints import verified_manifest
-from autopilot.ports.mailbox import (
+from autopilot.mailbox.checkpoints import verified_manifest
+from autopilot.mailbox.formats import (
     ExitRecord,
     Heartbeat,
     Manifest,
@@ -20,7 +20,7 @@ from autopilot.ports.mailbox import (
     parse_exit,
     parse_heartbeat,
 )
-from autopilot.ports.orders import CheckpointRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.providers.paper.agent import AgentMemory, PaperAgents
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 

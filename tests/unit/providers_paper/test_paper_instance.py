@@ -39,7 +39,7 @@ def created(**changes: object) -> PaperInstance:
         ends_at=None,
         query=QUERY,
         capacity_type=CapacityType.SPOT,
-        rate=D("0.30"),
+        bid=D("0.30"),
         storage_rate=D("0.01"),
         floor=D("0.20"),
         ready_at=at(240),

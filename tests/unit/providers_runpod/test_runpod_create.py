@@ -25,7 +25,7 @@ REQUEST = CreateRequest(
     offer_id="NVIDIA RTX A4000/COMMUNITY/2",
     machine_id="NVIDIA RTX A4000/COMMUNITY/-",
     capacity_type=CapacityType.SPOT,
-    rate=Decimal("0.331"),
+    bid=Decimal("0.331"),
     image="some/image:1",
     disk_gb=Decimal(40),
     env={"A": "b"},
@@ -69,7 +69,7 @@ def test_the_disk_is_divided(disk_gb: str, expected: tuple[int, int]) -> None:
         ({"label": "x" * 61}, "a label has"),
         ({"env": {f"V{n}": "" for n in range(49)}}, "environment variables"),
         ({"disk_gb": Decimal(1001)}, "1000 GB"),
-        ({"rate": Decimal(0)}, "more than nothing"),
+        ({"bid": Decimal(0)}, "more than nothing"),
     ],
 )
 def test_what_the_market_would_turn_down(change: dict[str, Any], fault: str) -> None:

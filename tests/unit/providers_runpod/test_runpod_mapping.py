@@ -104,7 +104,7 @@ def test_a_recorded_pod() -> None:
     assert instance.machine_id == "NVIDIA RTX A4000/COMMUNITY/-"
     assert instance.host_id == "hpvdausak8xb"
     assert instance.capacity_type is CapacityType.SPOT
-    assert instance.rate == Decimal("0.22")
+    assert instance.bid == Decimal("0.22")
     assert instance.storage_rate == Decimal("0.005555556")  # 40 GB at 0.10 over 720 h
     assert (instance.gpu, instance.num_gpus) == ("RTX A4000", 1)
     assert instance.message.startswith("Rented by User: ")
@@ -188,7 +188,7 @@ def test_a_pod_of_which_too_little_is_known_is_not_skipped(missing: dict[str, An
 )
 def test_pods_by_rest(sample: str, status: InstanceStatus, rate: str) -> None:
     instance = mapping.instance(wire.rest_pod_row(body(f"rest_v2/{sample}")), UP)
-    assert (instance.status, instance.rate) == (status, Decimal(rate))
+    assert (instance.status, instance.bid) == (status, Decimal(rate))
     assert instance.capacity_type is CapacityType.ON_DEMAND
     assert instance.machine_id == "NVIDIA GeForce RTX 4090/SECURE/-"
     running_gb, stopped_gb = Decimal(70) / 10, Decimal(20) / 5
@@ -215,12 +215,12 @@ def test_offers_of_the_recorded_market() -> None:
         "NVIDIA A100 80GB PCIe/SECURE/1",
     }
     community = found["NVIDIA RTX A4000/COMMUNITY/1"]
-    assert (community.floor, community.on_demand_rate) == (Decimal("0.16"), Decimal("0.24"))
+    assert (community.floor, community.on_demand_price) == (Decimal("0.16"), Decimal("0.24"))
     assert community.machine_id == "NVIDIA RTX A4000/COMMUNITY/-"
     assert (community.verified, community.datacenter) == (True, False)
     assert (community.storage_price, community.vram_gb) == (Decimal("0.10"), Decimal(16))
     reserved = found["NVIDIA A100 80GB PCIe/SECURE/1"]
-    assert (reserved.floor, reserved.on_demand_rate, reserved.datacenter) == (None, Decimal("1.64"), True)
+    assert (reserved.floor, reserved.on_demand_price, reserved.datacenter) == (None, Decimal("1.64"), True)
 
 
 def test_without_spot_there_are_no_floors() -> None:
@@ -265,7 +265,7 @@ def test_prices_are_of_the_whole_pod_and_checked_to_be(
 ) -> None:
     offer = prices(num_gpus, floor, on_demand)
     assert offer is not None
-    stated = None if offer.on_demand_rate is None else str(offer.on_demand_rate)
+    stated = None if offer.on_demand_price is None else str(offer.on_demand_price)
     assert (str(offer.floor), stated) == expected
 
 
@@ -298,7 +298,7 @@ def test_the_recorded_catalogue_of_rest() -> None:
     assert row is not None
     offer = mapping.offer(row, "RTX 4090", Decimal(1000), spot=True)
     assert offer is not None
-    assert (offer.floor, offer.on_demand_rate) == (None, Decimal("0.62"))
+    assert (offer.floor, offer.on_demand_price) == (None, Decimal("0.62"))
     assert wire.rest_price_row(gpu, "COMMUNITY", 5) is None
     assert wire.rest_price_row(gpu, "SECURE", 5) is not None
     assert wire.rest_price_row(gpu | {"availability": "NONE"}, "SECURE", 1) is None
@@ -352,7 +352,7 @@ def test_a_hostile_pod_is_read_or_refused(raw: dict[str, Any]) -> None:
     except wire.UnreadableRow:
         return
     instance = mapping.instance(row, UP)
-    assert to_nano(instance.rate) >= 0
+    assert to_nano(instance.bid) >= 0
     assert to_nano(instance.storage_rate) >= 0
     json.dumps(instance.label).encode()
 
@@ -363,7 +363,7 @@ def test_a_hostile_rest_pod_is_read_or_refused(raw: dict[str, Any]) -> None:
         row = wire.rest_pod_row(raw)
     except wire.UnreadableRow:
         return
-    assert to_nano(mapping.instance(row, UP).rate) >= 0
+    assert to_nano(mapping.instance(row, UP).bid) >= 0
 
 
 @given(spoilt(body("graphql/gpuTypes_market.response")["data"]["gpuTypes"][0]), st.integers(1, 8))
@@ -371,7 +371,7 @@ def test_a_hostile_price_is_sane_or_left_out(raw: dict[str, Any], num_gpus: int)
     for row in wire.price_rows(raw, num_gpus):
         offer = mapping.offer(row, "x", Decimal(1), spot=True)
         assert offer is not None
-        assert all(price is None or to_nano(price) > 0 for price in (offer.floor, offer.on_demand_rate))
+        assert all(price is None or to_nano(price) > 0 for price in (offer.floor, offer.on_demand_price))
 
 
 @given(spoilt(body("rest_v2/catalog_gpus")["gpus"][0]))

@@ -6,8 +6,8 @@ import traceback
 
 import pytest
 
+from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import ManualClock
 from autopilot.providers import registry
 from autopilot.providers.runpod import plugin
 from autopilot.providers.runpod.config import BASE_URL, parse_settings
@@ -16,7 +16,7 @@ WITHOUT_SDK = """
 import sys
 sys.modules["runpod"] = None  # what an import of a missing package meets
 from autopilot.domain.errors import UserError
-from autopilot.ports.clock import SystemClock
+from autopilot.clock import SystemClock
 from autopilot.providers.runpod import plugin
 try:
     plugin.connect({"api_key": "k"}, SystemClock())
@@ -25,7 +25,7 @@ except UserError as error:
 """
 CONNECTED = """
 import sys
-from autopilot.ports.clock import SystemClock
+from autopilot.clock import SystemClock
 from autopilot.providers.runpod import plugin
 plugin.connect({"api_key": "k"}, SystemClock())
 print({"runpod", "requests"} & set(sys.modules))

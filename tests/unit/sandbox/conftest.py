@@ -4,9 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.sandbox.catalogue import default_catalogue
-from autopilot.sandbox.market.instances import Instance, RentOrder
-from autopilot.sandbox.market.market import Market
+from autopilot.lab.sandbox.catalogue import default_catalogue
+from autopilot.lab.sandbox.market.instances import Instance, RentOrder
+from autopilot.lab.sandbox.market.market import Market
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

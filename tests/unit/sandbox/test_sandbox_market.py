@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from autopilot.sandbox.catalogue import default_catalogue
-from autopilot.sandbox.churn import Churn
-from autopilot.sandbox.market.exchange import NoSuchAsk, NoSuchInstance
-from autopilot.sandbox.market.instances import Cause, Instance
-from autopilot.sandbox.market.machines import HostState
-from autopilot.sandbox.market.market import CannotStart, InsufficientCredit, Market, Refused
-from autopilot.sandbox.market.metering import DISK, GPU
+from autopilot.lab.sandbox.catalogue import default_catalogue
+from autopilot.lab.sandbox.churn import Churn
+from autopilot.lab.sandbox.market.exchange import NoSuchAsk, NoSuchInstance
+from autopilot.lab.sandbox.market.instances import Cause, Instance
+from autopilot.lab.sandbox.market.machines import HostState
+from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit, Market, Refused
+from autopilot.lab.sandbox.market.metering import DISK, GPU
 
 OpenMarket = Callable[..., Any]
 

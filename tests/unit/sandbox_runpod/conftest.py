@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 from runpod_tenant import START, Tenant
 
-from autopilot.sandbox.runpod.catalogue import default_catalogue
-from autopilot.sandbox.runpod.machines import Machine
-from autopilot.sandbox.runpod.market import PodMarket
+from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
+from autopilot.lab.sandbox.runpod.machines import Machine
+from autopilot.lab.sandbox.runpod.market import PodMarket
 
 
 @pytest.fixture

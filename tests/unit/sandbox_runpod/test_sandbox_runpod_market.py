@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from runpod_tenant import START, Tenant
 
-from autopilot.sandbox.market.machines import HostState
-from autopilot.sandbox.market.metering import DISK, GPU
-from autopilot.sandbox.runpod.catalogue import default_catalogue
-from autopilot.sandbox.runpod.churn import Churn
-from autopilot.sandbox.runpod.exchange import Mode, SpotPrice, Terms
-from autopilot.sandbox.runpod.lifecycle import Timings
-from autopilot.sandbox.runpod.machines import Cloud, Requirements
-from autopilot.sandbox.runpod.market import PodMarket
-from autopilot.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
-from autopilot.sandbox.runpod.refusals import Reason, Refused
+from autopilot.lab.sandbox.market.machines import HostState
+from autopilot.lab.sandbox.market.metering import DISK, GPU
+from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
+from autopilot.lab.sandbox.runpod.churn import Churn
+from autopilot.lab.sandbox.runpod.exchange import Mode, SpotPrice, Terms
+from autopilot.lab.sandbox.runpod.lifecycle import Timings
+from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
+from autopilot.lab.sandbox.runpod.market import PodMarket
+from autopilot.lab.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
+from autopilot.lab.sandbox.runpod.refusals import Reason, Refused
 
 D = Decimal
 

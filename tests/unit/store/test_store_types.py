@@ -18,8 +18,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Span
 from autopilot.domain.ledger import LedgerEntry
+from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
-from autopilot.ports.provider import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store import schema
 from autopilot.store.columns import columns_of

@@ -1,0 +1,43 @@
+"""Prices as they were recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+PRICES_EVERY = timedelta(minutes=5)
+"""Prices are recorded so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceObservation:
+    """What an offer cost at one moment, or over one hour: then ``floor`` and ``on_demand_price`` are means over its
+    ``samples``, ``floor_low`` and ``floor_high`` the extremes, and the rest is as last seen. All prices are for the
+    whole machine's chunk; None: the market does not say.
+    """
+
+    provider: str
+    machine_id: str
+    gpu: str
+    num_gpus: int
+    floor: Decimal | None
+    """$/h."""
+    on_demand_price: Decimal | None
+    """$/h."""
+    observed_at: datetime
+    """The beginning of the hour where ``samples`` is more than one."""
+    host_id: str | None = None
+    storage_price: Decimal | None = None
+    """$/GB-month."""
+    upload_price: Decimal | None = None
+    """$/GB."""
+    download_price: Decimal | None = None
+    """$/GB."""
+    reliability: Decimal | None = None
+    """0..1."""
+    verified: bool | None = None
+    ends_at: datetime | None = None
+    floor_low: Decimal | None = None
+    floor_high: Decimal | None = None
+    samples: int = 1

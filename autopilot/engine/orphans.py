@@ -1,0 +1,128 @@
+"""Instances with our label that no live lease holds: adopted into a lease that wants nothing but their end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+
+from autopilot.domain import events as e
+from autopilot.domain.instance import Instance
+from autopilot.domain.labels import is_ours
+from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.money import ZERO
+from autopilot.domain.reasons import Reason
+from autopilot.engine.event_log import EventLog, evolve_orphan
+from autopilot.engine.observe import Reading
+from autopilot.engine.reconcile import lease_events, unaccounted
+from autopilot.engine.sweep import Sweep
+from autopilot.ports.ids import Ids
+from autopilot.ports.store import UnitOfWork
+
+log = structlog.get_logger(__name__)
+
+
+class Orphans:
+    def __init__(self, install_id: str, ids: Ids) -> None:
+        self._install_id = install_id
+        self._ids = ids
+        self._sweeps: dict[str, Sweep] = {}
+
+    def is_quarantined(self, provider: str, now: datetime) -> bool:
+        sweep = self._sweeps.get(provider)
+        return sweep is not None and sweep.is_quarantined(now)
+
+    async def pass_over(
+        self,
+        uow: UnitOfWork,
+        readings: Mapping[str, Reading],
+        event_logs: Sequence[EventLog],
+        busy: Collection[str],
+        now: datetime,
+    ) -> tuple[Lease, ...]:
+        """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
+        that are over now: their last cost is yet to be posted."""
+        orphans: dict[str, Lease] = {}
+        for lease in await uow.orphan_leases():
+            reading = readings.get(lease.provider)
+            for event in lease_events(lease, reading, busy, now) if reading else ():
+                lease, records = evolve_orphan(lease, event)
+                await uow.add_events(records)
+            await uow.save_lease(lease)
+            orphans[lease.id] = lease
+        for reading in readings.values():
+            for found, holder in await self._swept(uow, reading, now):
+                log.warning(
+                    "sweep.found",
+                    provider=found.provider,
+                    instance=found.instance_id,
+                    label=found.label,
+                    rate=found.bid,
+                    lease=holder.id if holder else None,
+                )
+                await self._take_in(uow, found, holder, event_logs, orphans, now)
+        return tuple(orphans.values())
+
+    async def _swept(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
+        sweep = self._sweeps.setdefault(reading.provider, Sweep())
+        if reading.instances is None or not reading.is_fresh:
+            return []
+        ours = [i for i in reading.instances if is_ours(i.label, self._install_id)]
+        named: dict[str, list[Lease]] = {}
+        for lease in await uow.leases_labelled({instance.label for instance in ours}):
+            named.setdefault(lease.label, []).append(lease)
+        was = sweep.is_quarantined(now)
+        found = sweep.look(len(ours), unaccounted(ours, named), now)
+        if sweep.is_quarantined(now) and not was:
+            log.error("market.quarantined", provider=reading.provider, instances=len(ours))
+        return found
+
+    async def _take_in(
+        self,
+        uow: UnitOfWork,
+        instance: Instance,
+        holder: Lease | None,
+        event_logs: Sequence[EventLog],
+        orphans: dict[str, Lease],
+        now: datetime,
+    ) -> None:
+        """Give the instance a lease that asks for its destroy: the tombstone it belongs to, or a new orphan."""
+        if holder is not None and holder.is_over and holder.instance_id in (None, instance.instance_id):
+            # Its job may be long finished and not be loaded, so the lease goes on as a lease, whosever it is.
+            lease = holder
+        else:
+            reason = Reason.ORPHAN if holder is None else Reason.DUPLICATE
+            lease = make_orphan(instance, self._ids.new(), now, reason)
+        lease, records = evolve_orphan(lease, e.InstanceFound(lease.id, instance.instance_id, now))
+        await uow.save_lease(lease)
+        await uow.add_events(records)
+        if lease.job_id is None:
+            orphans[lease.id] = lease
+
+
+def make_orphan(machine: Instance | Lease, lease_id: str, since: datetime, reason: Reason) -> Lease:
+    """A lease for an instance that nobody asked for: no reserve, no job, nothing wanted but its end."""
+    return Lease(
+        id=lease_id,
+        job_id=None,
+        slot=Slot.MAIN,
+        state=LeaseState.ABANDONED,
+        provider=machine.provider,
+        label=machine.label,
+        capacity_type=machine.capacity_type,
+        offer_id="",
+        machine_id=machine.machine_id,
+        host_id=machine.host_id,
+        gpu=machine.gpu,
+        num_gpus=machine.num_gpus,
+        disk_gb=ZERO,
+        bid=machine.bid,
+        storage_rate=machine.storage_rate,
+        on_demand_price=None,
+        reserved=ZERO,
+        intended_at=since,
+        not_after=since + timedelta(hours=1),
+        reason=reason,
+        role=Role.LEAVE,
+    )

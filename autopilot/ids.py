@@ -1,0 +1,17 @@
+"""Ids are ULIDs: sortable by the time of their making, 26 characters of Crockford's base 32."""
+
+from __future__ import annotations
+
+import secrets
+
+from autopilot.domain.labels import ULID_ALPHABET
+from autopilot.ports.clock import Clock
+
+
+class UlidIds:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def new(self) -> str:
+        number = int(self._clock.now().timestamp() * 1000) << 80 | secrets.randbits(80)
+        return "".join(ULID_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))

@@ -1,0 +1,279 @@
+"""``autopilot backtest``: policies on recorded markets, beside what they cost on demand and at best."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from autopilot.cli import text
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.files import JobFile, read_job_file
+from autopilot.cli.output import console, print_json, table
+from autopilot.domain.errors import UserError
+
+if TYPE_CHECKING:
+    from autopilot.lab.backtest.scores import Score
+    from autopilot.lab.backtest.suite import Suite
+    from autopilot.lab.backtest.tasks import Task
+    from autopilot.lab.backtest.trials import Trial
+
+Flag = Parameter(negative="")
+Place = Literal["processes", "ray"]
+Kind = Literal["vast", "three-machines"]
+LONGEST = timedelta(days=3660)
+"""Further back than any ledger reaches."""
+
+
+def backtest(
+    *files: JobFile,
+    suite: Path | None = None,
+    synthetic: Kind | None = None,
+    seed: int = 1,
+    seeds: int = 1,
+    history: Annotated[bool, Flag] = False,
+    since: str = "30d",
+    config: Path | None = None,
+    policy: str | None = None,
+    fit: Path | None = None,
+    runs: str | None = None,
+    budget_share: float | None = None,
+    estimate_error: float = 0.0,
+    floor_lag: int = 0,
+    vanish: float = 0.0,
+    jobs: int | None = None,
+    on: Place = "processes",
+    json: Annotated[bool, Flag] = False,
+    report: Path | None = None,
+    replay: Path | None = None,
+) -> int:
+    """Play policies over a recorded market and score them against on-demand and the offline optimum.
+
+    Needs no daemon and spends nothing. Time is virtual; the same command gives the same costs.
+
+    Parameters
+    ----------
+    files
+        Job files to play with --synthetic or --history; 24 h of work with five deadlines when left out.
+    suite
+        A suite file of kind "availability" or "bids".
+    synthetic
+        In place of a suite: a market made up by a seed, vast (30 machines that come and go) or three-machines.
+    seed
+        The first seed of --synthetic.
+    seeds
+        How many markets --synthetic makes, from as many seeds in a row.
+    history
+        In place of a suite: the market as the daemon recorded it in its ledger, which is read only.
+    since
+        For --history: from how long ago on, like 30d or 36h.
+    config
+        For --history: a configuration file, read after the system's and the user's own, that tells where the ledger is.
+    policy
+        Policies by name, parted by commas, with parameters as NAME:param=value; all that play this kind when left out.
+    fit
+        Another suite file, from which policies that learn take their model. Never fit on what is scored.
+    runs
+        every-N takes each Nth run of each deadline and setting; a number takes that many, spread evenly.
+    budget_share
+        Give each run a budget of this share of what it costs on demand.
+    estimate_error
+        Tell policies a work estimate that is off by this share, either way.
+    floor_lag
+        Show policies the market this many ticks late.
+    vanish
+        In this share of ticks no on-demand machine can be had.
+    jobs
+        Processes; all cores when left out.
+    on
+        Where it runs: processes of this machine, or the Ray cluster that RAY_ADDRESS names.
+    json
+        Print the scores as JSON.
+    report
+        Write an HTML report with plots that opens offline.
+    replay
+        In place of a suite: take every decision of this recording again (autopilot serve --record) and compare.
+    """
+    if sum((suite is not None, synthetic is not None, history, replay is not None)) != 1:
+        raise UserError("which market?", hint="give one of --suite FILE, --synthetic KIND, --history and --replay FILE")
+    if files and synthetic is None and not history:
+        raise UserError("job files are played with --synthetic or --history", hint="a suite has runs of its own")
+    if replay is not None:
+        return _replay(replay, json)
+    from autopilot.lab.backtest.perturbation import Perturbation
+    from autopilot.lab.backtest.play import Conditions
+    from autopilot.lab.backtest.policies import default_policies, fit_models, parse_policies
+    from autopilot.lab.backtest.runner import Plan
+    from autopilot.lab.backtest.scores import score_all
+    from autopilot.lab.backtest.selection import select_runs
+    from autopilot.lab.backtest.suite_file import read_suite
+    from autopilot.lab.backtest.trials import Trial, pooled, run_trials
+
+    _check_share("--budget-share", budget_share, 0.0, float("inf"))
+    _check_share("--estimate-error", estimate_error, 0.0, 0.9)
+    _check_share("--vanish", vanish, 0.0, 0.9)
+    if floor_lag < 0 or (jobs is not None and jobs < 1):
+        raise UserError("--floor-lag is 0 or more ticks, --jobs 1 or more processes")
+    if suite is not None:
+        trials = [Trial(read_suite(suite))]
+    elif synthetic is not None:
+        trials = _made_up(synthetic, range(seed, seed + seeds), _tasks(files))
+    else:
+        trials = _recorded(config, since, _tasks(files))
+    if report is not None and len(trials) > 1:
+        raise UserError("--report draws one market", hint="give one seed and one job file")
+    market = pooled(trials)
+    policies = parse_policies(policy) if policy is not None else default_policies(market.terms.kind)
+    models = fit_models(policies, None if fit is None else read_suite(fit))
+    plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(estimate_error, floor_lag, vanish)))
+    chosen = select_runs(market, runs)
+    with _progress(len(chosen)) as advance:
+        results = run_trials(trials, plan, chosen, jobs or len(os.sched_getaffinity(0)), on, advance)
+    scores = score_all(market, policies, results)
+    if report is not None:
+        from autopilot.lab.backtest.report import report as page
+
+        own_plan = replace(plan, conditions=trials[0].under(plan.conditions))
+        _write(report, page(own_plan, results, scores, shlex.join(["autopilot", *sys.argv[1:]])))
+    if json:
+        print_json({"suite": market.name, "runs": len(results), "policies": [score.as_json() for score in scores]})
+    else:
+        _print_table(market, scores, len(results))
+    return Exit.OK
+
+
+def _tasks(files: Sequence[Path]) -> list[Task]:
+    """What is played; jobs with a budget come first: the first run tells the scores whether there are budgets."""
+    from autopilot.clock import SystemClock
+    from autopilot.config.job_file import parse_job
+    from autopilot.lab.backtest.tasks import DAY, task_of
+
+    now = SystemClock().now()
+    read = [task_of(parse_job(toml, source=source, now=now), now) for toml, source in map(read_job_file, files)]
+    return sorted(read, key=lambda task: task.budget is None) or [DAY]
+
+
+def _made_up(kind: Kind, seeds: range, tasks: Sequence[Task]) -> list[Trial]:
+    from autopilot.lab.backtest.synthetic import synthetic_suite
+    from autopilot.lab.backtest.trials import Trial
+
+    if not seeds:
+        raise UserError("--seeds is 1 or more")
+    return [Trial(synthetic_suite(kind, seed, task), task.budget) for task in tasks for seed in seeds]
+
+
+def _recorded(config: Path | None, since: str, tasks: Sequence[Task]) -> list[Trial]:
+    import asyncio
+
+    from autopilot.clock import SystemClock
+    from autopilot.config.settings import load_settings
+    from autopilot.domain.time import parse_duration
+    from autopilot.lab.backtest.history import history_suites
+    from autopilot.lab.backtest.trials import Trial
+    from autopilot.telemetry.logging import configure_logging
+
+    settings = load_settings(config)
+    configure_logging(settings.log.format, "warning", settings.secret_values())
+    from_when = SystemClock().now() - min(parse_duration(since), LONGEST)
+    suites = asyncio.run(history_suites(settings.ledger_url, tasks, from_when))
+    for suite, task in zip(suites, tasks, strict=True):
+        if len(task.gpus) != 1:
+            print(f"{text.plain(task.name)}: played on the {text.plain(suite.name)}", file=sys.stderr)
+    return [Trial(suite, task.budget) for suite, task in zip(suites, tasks, strict=True)]
+
+
+def _replay(path: Path, json: bool) -> int:
+    """1 when a decision is another one today."""
+    from autopilot.lab.backtest.replay import replay
+
+    done = replay(path)
+    other = done.difference
+    if json:
+        first = other and {"number": other.number, "recorded": other.recorded, "today": other.today}
+        print_json({"decisions": done.decisions, "difference": first})
+    elif other is None:
+        print(f"{done.decisions} decisions, all equal")
+    else:
+        job = text.plain(other.scene.job.spec.name)
+        print(f"decision {other.number} (job {job}, {other.scene.now:%Y-%m-%d %H:%M:%S} UTC) is another one today")
+        print(f"recorded: {other.recorded}\ntoday:    {other.today}")
+    return Exit.OK if other is None else Exit.FAILED
+
+
+def _check_share(option: str, value: float | None, low: float, high: float) -> None:
+    if value is not None and not low <= value <= high:
+        raise UserError(f"{option} cannot be {value:g}", hint="it is a share, like 0.1")
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on stderr where somebody looks at it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("runs", total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(Exit.FAILED, f"cannot write {path}: {error.strerror}") from None
+
+
+def _print_table(suite: Suite, scores: Sequence[Score], runs: int) -> None:
+    out = console()
+    out.print(f"{suite.name}: {runs} runs")
+    columns = ["POLICY", "MEAN $", "/ON-DEMAND", "/OPTIMAL", "95 %", "P95", "LATE", "OVERRUNS", "PAUSES", "MOVES", "MS"]
+    out.print(table(columns, map(_row, scores), right=columns[1:]))
+    out.print()
+    settings = dict.fromkeys((group.setting, group.deadline_h) for score in scores for group in score.groups)
+    for setting in dict.fromkeys(setting for setting, _ in settings):
+        deadlines = [deadline_h for other, deadline_h in settings if other == setting]
+        out.print(f"{setting}: over the optimum, by deadline")
+        heads = [f"{deadline_h:g} h" for deadline_h in deadlines]
+        rows = [[score.policy, *_over_by_deadline(score, setting, deadlines)] for score in scores]
+        out.print(table(["POLICY", *heads], rows, right=heads))
+        out.print()
+    for score in scores:
+        if score.budget is not None:
+            budget = score.budget
+            out.print(
+                f"{score.policy}: of {budget.affordable} runs affordable at the optimum {budget.accepted} accepted, "
+                f"{budget.finished} of them finished on time; of all {budget.parked} parked, {budget.refused} refused"
+            )
+
+
+def _row(score: Score) -> list[str]:
+    interval = "-" if score.interval is None else "–".join(f"{bound:.3f}" for bound in score.interval)
+    counts = [score.late, score.overruns, score.pauses, score.migrations]
+    return [
+        score.policy,
+        *(_number(value) for value in (score.mean_cost, score.over_on_demand, score.over_optimal)),
+        interval,
+        _number(score.p95_over_optimal),
+        *("-" if count is None else str(count) for count in counts),
+        _number(score.ms_per_decision, 4),
+    ]
+
+
+def _over_by_deadline(score: Score, setting: str, deadlines: Sequence[float]) -> list[str]:
+    found = {group.deadline_h: group for group in score.groups if group.setting == setting}
+    return [_number(found[deadline_h].over_optimal) for deadline_h in deadlines]
+
+
+def _number(value: float | None, places: int = 3) -> str:
+    return "-" if value is None else f"{value:.{places}f}"

@@ -1,0 +1,172 @@
+"""The product's policy on bid suites: a few machines whose floors move, on-demand beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from math import ceil, isinf, nan
+
+from autopilot.domain.actions import Acquire, ChangeBid, Release, SaveAndStop, SetStatus
+from autopilot.domain.floors import AuctionShape
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Checkpoint
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market, ProviderView
+from autopilot.domain.offer import Capabilities, CapacityType, Offer
+from autopilot.domain.outlook import Outlook
+from autopilot.domain.reasons import Reason
+from autopilot.lab.backtest.bids import BidChooser, BidView
+from autopilot.lab.backtest.choices import Choice
+from autopilot.lab.backtest.choices import Spot as SpotAt
+from autopilot.lab.backtest.session import GB_MONTH, MARKET, ORIGIN, Session, offer, physics, rate, vanishing_ticks
+from autopilot.lab.backtest.suite import BidJob, BidTerms
+from autopilot.lab.backtest.suite import Params as Given
+from autopilot.pricing.auction.floors import TUNABLE, FloorFit, estimate
+from autopilot.pricing.auction.tables import auction_tables
+
+ON_DEMAND_MACHINE = "on-demand"
+REFIT_S = 8 * 3600.0
+"""So often the floors seen meanwhile are learnt from, too: a market need not stay as it was."""
+MOST_STEPS = 500
+"""Of a table, for the work: in more, steps are longer than ticks. The daemon's tables have 288."""
+BID_UNIT = Decimal("0.000001")
+CEILING = Decimal("0.999")
+"""On suites no on-demand renter displaces a bid: it needs only be the lower price."""
+
+
+def start_on_bids(terms: BidTerms, told: BidJob, given: Given, _model: object = None) -> BidChooser:
+    return BidMapping(terms, told, given).choose
+
+
+@lru_cache(maxsize=8)
+def _views(pays: str) -> dict[str, ProviderView]:
+    able = Capabilities(
+        spot=True,
+        on_demand=True,
+        can_rebid=True,
+        pauses_when_outbid=True,
+        keeps_disk_when_stopped=True,
+        bid_is_per_gpu=False,
+        reports_floor=True,
+        delivers_sigterm=False,
+        bills_at_bid=pays == "bid",
+        shows_held_floors=True,
+    )
+    return {MARKET: ProviderView(able, known=True, credit=None)}
+
+
+class BidMapping:
+    def __init__(self, terms: BidTerms, told: BidJob, given: Given) -> None:
+        self._terms, self._told = terms, told
+        self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
+        self._tick = timedelta(seconds=terms.tick_s)
+        own = {"bid_unit": BID_UNIT, "ceiling_of_on_demand": CEILING, "resume_s": terms.resume_s}
+        # On synthetic markets a margin over the floor brought nothing.
+        own |= {"least_markup": Decimal(1)}
+        params = physics(told, given, terms.tick_s, terms.migrate_s, **own)
+        self._on_demand_rate = rate(terms.on_demand_rate)
+        self._storage_rate = rate(terms.storage_rate)
+        self._session = Session(
+            told,
+            params,
+            disk_gb=GB_MONTH,
+            max_bid=(self._on_demand_rate * CEILING).quantize(BID_UNIT),
+            checkpoint_interval=timedelta(seconds=terms.checkpoint_s),
+        )
+        self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_rate, self._storage_rate)
+        self._numbers = {machine: number for number, machine in enumerate(terms.machines)}
+        self._auction: AuctionShape | None = None
+        self._refit_ticks = ceil(REFIT_S / terms.tick_s)
+        self._step_ticks = max(ceil(told.work_s / MOST_STEPS / terms.tick_s), 1)
+
+    def choose(self, view: BidView) -> Choice | SpotAt:
+        now = ORIGIN + self._tick * view.tick
+        session = self._session
+        if self._auction is None or view.tick % self._refit_ticks == 0:
+            self._auction = self._shape(view)
+        held = self._held(view, now)
+        if held is not None:
+            self._see(view, held, now)
+        saved = session.estimate - timedelta(seconds=view.safe_left_s)
+        session.told_progress(view.work_left_s, view.spent, Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now))
+        market = Market(_views(self._told.pays), self._offers(view), now, outlook=Outlook(auction=self._auction))
+        answer: Choice | SpotAt = view.running
+        if view.machine is not None:
+            answer = SpotAt(view.machine, view.bid)
+        for action in session.decided(market, now):
+            match action:
+                case Acquire():
+                    session.rent(action, now)
+                    is_spot = action.capacity_type is CapacityType.SPOT
+                    machine = action.offer.machine_id
+                    answer = SpotAt(self._numbers[machine], float(action.bid)) if is_spot else Choice.ON_DEMAND
+                case ChangeBid(_, bid):
+                    assert view.machine is not None
+                    session.rebid(action, now)
+                    answer = SpotAt(view.machine, float(bid))
+                case Release() | SaveAndStop(_, Reason.WAITING_FOR_PRICE):
+                    # A planned stop loses no work on suites.
+                    session.lose(now)
+                    answer = Choice.NONE
+                case SaveAndStop() | SetStatus():
+                    return Choice.PARK
+                case _:
+                    raise TypeError(f"not on such a market: {action}")
+        return answer
+
+    def _held(self, view: BidView, now: datetime) -> Lease | None:
+        """What is held by the view; the job is brought to it where a move was refused."""
+        session = self._session
+        held = session.job.main
+        name = ON_DEMAND_MACHINE if view.running is Choice.ON_DEMAND else ""
+        if view.machine is not None:
+            name = self._terms.machines[view.machine]
+        if held is None or held.machine_id == name:
+            return held
+        session.lose(now)
+        return session.before if session.before is not None and session.before.machine_id == name else None
+
+    def _see(self, view: BidView, held: Lease, now: datetime) -> None:
+        if view.running is Choice.KEEP:
+            if view.is_set_up and not held.agent_boot:
+                held = replace(held, agent_boot=1)
+            self._session.see(held, InstanceStatus.STOPPED, rate(view.bid), "", now)
+            return
+        state = "pulling" if view.pending_s > 0 else "running"
+        billed = rate(view.bid) if held.is_spot else self._on_demand_rate
+        self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
+
+    def _offers(self, view: BidView) -> tuple[Offer, ...]:
+        machines = zip(self._terms.machines, view.floors, strict=True)
+        shown = (offer(name, rate(floor), None, self._storage_rate) for name, floor in machines if not isinf(floor))
+        return (*shown, self._always)
+
+    def _shape(self, view: BidView) -> AuctionShape:
+        """The tables' shape from the floors before the run; the tables are made here, before the first decision."""
+        terms, told, params = self._terms, self._told, self._session.params
+        machines, every = range(len(terms.machines)), self._step_ticks
+        # Taken from the newest floor back: that one is always learnt from.
+        rows = (view.history(number, view.ticks_seen)[::-1][::every][::-1] for number in machines)
+        floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
+        step_s = every * terms.tick_s
+        outlook = estimate(dict(zip(terms.machines, floors, strict=True)), step_s, terms.on_demand_rate, self._fit)
+        reserve_ticks = told.lag_ticks + vanishing_ticks(told.vanish)
+        shape = AuctionShape(
+            outlook,
+            longest_work_s=told.work_s,
+            on_demand_price=terms.on_demand_rate,
+            storage_rate=terms.storage_rate,
+            ceiling=float(params.ceiling_of_on_demand) * terms.on_demand_rate,
+            bills_at_bid=told.pays == "bid",
+            migrate_s=terms.migrate_s,
+            resume_s=terms.resume_s,
+            checkpoint_s=terms.checkpoint_s,
+            reserve_s=reserve_ticks * terms.tick_s,
+            shows_running=view.shows_running,
+            # Where the floors of machines that run are known, nobody rents them on demand.
+            lost_per_h=0.0 if view.shows_running else params.preemptions_per_h,
+        )
+        auction_tables(shape)
+        return shape

@@ -1,0 +1,81 @@
+"""One run of a suite under one policy, or at its optimum: where the kinds of suite part ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from autopilot.lab.backtest.availability import play_availability
+from autopilot.lab.backtest.bids import play_bids
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.perturbation import EXACT, Perturbation
+from autopilot.lab.backtest.suite import (
+    AvailabilityJob,
+    AvailabilityRun,
+    BidJob,
+    BidRun,
+    BidSuite,
+    Job,
+    Run,
+    Suite,
+    Terms,
+    on_demand_cost,
+)
+
+Start = Callable[[Terms, Job], Callable[[Any], Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What all runs of a backtest are put under."""
+
+    budget_share: float | None = None
+    """Each run's budget as a share of what it costs on demand; none: no budget."""
+    perturbation: Perturbation = EXACT
+
+
+def budget_of(suite: Suite, run: Run, conditions: Conditions) -> float | None:
+    share = conditions.budget_share
+    return None if share is None else share * on_demand_cost(suite.terms, run)
+
+
+def told_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
+    """What the policy is told of a run under these conditions."""
+    perturbed, budget = conditions.perturbation, budget_of(suite, run, conditions)
+    work_s = perturbed.told_work_s(run.work_s, run.block)
+    known = (budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
+    if isinstance(run, BidRun):
+        return BidJob(work_s, run.deadline_s, run.pays, *known)
+    return AvailabilityJob(work_s, run.deadline_s, run.restart_s, *known)
+
+
+def play(
+    suite: Suite,
+    run: Run,
+    start: Start,
+    conditions: Conditions,
+    observe: Callable[[Any, Any], None] | None = None,
+) -> Outcome:
+    """The outcome of one run. ``observe`` is told each tick's view and answer."""
+    job = told_job(suite, run, conditions)
+    choose = start(suite.terms, job)
+    if isinstance(suite, BidSuite):
+        assert isinstance(run, BidRun)
+        assert isinstance(job, BidJob)
+        return play_bids(suite.terms, run, suite.floors, choose, job, conditions.perturbation, observe, suite.listing)
+    assert isinstance(run, AvailabilityRun)
+    assert isinstance(job, AvailabilityJob)
+    trace = suite.traces[run.trace]
+    return play_availability(suite.terms, run, trace, choose, job, conditions.perturbation, observe)
+
+
+def optimal_cost(suite: Suite, run: Run) -> float:
+    """The least dollars of a run, knowing the future."""
+    from autopilot.lab.backtest.optimal import optimal_availability, optimal_bids
+
+    if isinstance(suite, BidSuite):
+        assert isinstance(run, BidRun)
+        return optimal_bids(suite.terms, run, suite.floors)
+    assert isinstance(run, AvailabilityRun)
+    return optimal_availability(suite.terms, run, suite.traces[run.trace])

@@ -1,0 +1,36 @@
+"""``autopilot demo``: a job survives the sandbox market while you watch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+Flag = Parameter(negative="")
+
+
+def demo(
+    *,
+    keep: Annotated[bool, Flag] = False,
+    seed: int = 1,
+    plain: Annotated[bool, Flag] = False,
+    picture: Path | None = None,
+) -> int:
+    """Watch a real job being bid for, outbid, moved, resumed and billed in the sandbox, in about a minute.
+
+    Parameters
+    ----------
+    keep
+        Leave the sandbox and the daemon running at the end.
+    seed
+        Another seed, another course of events.
+    plain
+        Plain lines in place of the live view; always so where there is no terminal.
+    picture
+        Also draw the end into this SVG file.
+    """
+    from autopilot.lab.demo.main import run
+
+    return run(keep=keep, seed=seed, plain=plain or not sys.stdout.isatty(), picture=picture)

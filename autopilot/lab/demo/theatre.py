@@ -1,0 +1,174 @@
+"""The sandbox market and a daemon as processes of their own, in a directory of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from autopilot.cli.client import Client, Json
+from autopilot.cli.exits import CommandError
+from autopilot.domain.errors import UserError
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 100.0
+KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key"}
+
+
+class Theatre:
+    """``root`` holds everything: ``market/``, ``daemon/``, the logs of both. ``speed``: market seconds a second."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        seed: int,
+        speed: float,
+        tick_s: float = 15.0,
+        markets: Sequence[str] = ("vastai",),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """``settings``: environment variables for the daemon besides its own."""
+        self.root = root
+        self._settings = dict(settings or {})
+        self.markets = tuple(markets)
+        self.speed = speed
+        self._seed = seed
+        self._tick_s = tick_s
+        self._market: subprocess.Popen[bytes] | None = None
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self.market_url = ""
+        self.client = Client(root / "daemon" / "s", timeout_s=30)
+
+    def start_market(self) -> None:
+        port_file = self.root / "market-port"
+        port_file.unlink(missing_ok=True)
+        port = self.market_url.rpartition(":")[2] or "0"
+        arguments = ["--state-dir", str(self.root / "market"), "--seed", str(self._seed)]
+        arguments += ["--speed", str(self.speed), "--port", port, "--port-file", str(port_file)]
+        arguments += ["--runpod-billing-lag", "30"]
+        self._market = self._start("market", ["-m", "autopilot.lab.sandbox", *arguments], {})
+        self._await("the sandbox market", self._market, port_file.exists)
+        self.market_url = f"http://127.0.0.1:{port_file.read_text().strip()}"
+
+    def start_daemon(self) -> None:
+        """Start it, for the first time or after a kill, and wait until it answers."""
+        self._await("the daemon", self.launch_daemon(), self._answers)
+
+    def launch_daemon(self) -> subprocess.Popen[bytes]:
+        """Start it and do not wait."""
+        self._daemon = self._start("daemon", ["-m", "autopilot.cli.main", "serve"], self.daemon_environment())
+        return self._daemon
+
+    def daemon_environment(self) -> dict[str, str]:
+        """What points a daemon (and the command line) at this theatre, and at nothing else."""
+        daemon = self.root / "daemon"
+        daemon.mkdir(parents=True, exist_ok=True)
+        config_file = self.root / "autopilot.toml"
+        config_file.touch()
+        markets: dict[str, str] = {}
+        for name in self.markets:
+            prefix = f"AUTOPILOT_PROVIDERS__{name.upper()}__"
+            markets |= {f"{prefix}BASE_URL": self.market_url, f"{prefix}TIMEOUT_S": "5"}
+            markets[f"{prefix}API_KEY_FILE"] = str(self._key_file(name))
+        return (
+            markets
+            | self._settings
+            | {
+                "AUTOPILOT_STATE_DIR": str(daemon),
+                "AUTOPILOT_CONFIG": str(config_file),
+                "AUTOPILOT_API__SOCKET": str(daemon / "s"),
+                "AUTOPILOT_CLOCK__SPEED": str(self.speed),
+                "AUTOPILOT_ENGINE__TICK_S": str(self._tick_s),
+                "AUTOPILOT_LEDGER__SETTLE_AFTER": "60s",
+                "AUTOPILOT_LOG__FORMAT": "json",
+                "CONFIGURATION_DIRECTORY": str(daemon),
+                "XDG_CONFIG_HOME": str(daemon),
+            }
+        )
+
+    def _key_file(self, market: str) -> Path:
+        path = self.root / f"{market}-key"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(KEYS[market])
+        return path
+
+    def kill_daemon(self) -> None:
+        """SIGKILL: no chance to tidy anything."""
+        assert self._daemon is not None, "no daemon was started"
+        self._daemon.kill()
+        self._daemon.wait()
+
+    @property
+    def pids(self) -> list[int]:
+        """The daemon's, then the market's: whoever ends them by hand does it in this order."""
+        return [process.pid for process in (self._daemon, self._market) if process is not None]
+
+    def stop(self) -> None:
+        """Stop the daemon, then the market, which ends every machine that is left."""
+        _end(self._daemon)
+        self.stop_market()
+
+    def stop_market(self) -> None:
+        """``start_market`` opens it again at the same address and in the same time, without machines or memory."""
+        _end(self._market)
+
+    def emu(self, name: str, body: Json | None = None) -> Any:
+        """Call the sandbox's control API: POST with a body, GET without. Raises ``UserError``."""
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(f"{self.market_url}/_emu/{name}", data, {"Content-Type": "application/json"})  # noqa: S310
+        try:
+            with urlopen(request, timeout=30) as answer:  # noqa: S310 - our own market on loopback
+                return json.load(answer)
+        except HTTPError as problem:
+            raise UserError(f"the sandbox refused {name}: {problem.read().decode()}") from None
+
+    def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("AUTOPILOT_")}
+        with open(self.root / f"{name}.log", "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=inherited | environment,
+                start_new_session=True,
+            )
+
+    def _answers(self) -> bool:
+        try:
+            return self.client.get("/v1/status")["last_tick_at"] is not None
+        except CommandError:
+            return False
+
+    def _last_words(self, what: str) -> str:
+        lines = (self.root / f"{what.split()[-1]}.log").read_text(errors="replace").strip().splitlines()
+        return " ".join(lines[-2:]) or "it said nothing"
+
+    def _await(self, what: str, process: subprocess.Popen[bytes], ready: Any) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise UserError(f"{what} did not start: {self._last_words(what)}")
+            time.sleep(0.05)
+
+
+def _end(process: subprocess.Popen[bytes] | None) -> None:
+    if process is None or process.poll() is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

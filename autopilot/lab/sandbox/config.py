@@ -1,0 +1,92 @@
+"""Everything that shapes a sandbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+from autopilot.lab.sandbox.market.lifecycle import Timings
+from autopilot.lab.sandbox.market.machines import MachineSpec
+from autopilot.lab.sandbox.runpod.exchange import Mode, Terms
+from autopilot.lab.sandbox.runpod.machines import MachineSpec as PodMachineSpec
+from autopilot.lab.sandbox.runpod.pods import NetworkVolume
+from autopilot.lab.sandbox.runpod.provider import RunpodConfig
+
+DEFAULT_TERMS = Terms()
+
+
+@dataclass(frozen=True)
+class SandboxConfig:
+    """Durations are market seconds; ``machines`` replaces the default market."""
+
+    state_dir: Path
+    seed: int = 1
+    host: str = "127.0.0.1"
+    port: int = 0
+    api_keys: tuple[str, ...] = ("sandbox-key",)
+    credit: Decimal = Decimal(100)
+    machines: tuple[MachineSpec, ...] | None = None
+    churn: bool = False
+    enforce_rate_limits: bool = True
+    search_quota_rows: int = 20_000
+    real_processes: bool = True
+    clearing_is_visible: bool = False
+    """Whether a chunk held by a rival shows the bid that would win it; otherwise it shows the host's floor."""
+    list_lag_s: float = 0.0
+    """How late the instance list learns of new and destroyed instances."""
+    log_polls: int = 1
+    """How often a requested log is not there yet."""
+    loading_s: float = 40.0
+    """From create until the container runs."""
+    resume_s: float = 20.0
+    """From regaining the GPUs until the container runs again."""
+    status_lag_s: float = 30.0
+    """How long ``actual_status`` lags behind a stop."""
+    underbid_delay_s: float = 47.0
+    """From lowering a bid until the auction sees it."""
+    bid_echo_lag_s: float = 16.0
+    """From a changed bid until the machine's ``min_bid`` echoes it."""
+
+    runpod_keys: tuple[str, ...] = ("runpod-sandbox-key",)
+    runpod_balance: Decimal = Decimal(100)
+    runpod_machines: tuple[PodMachineSpec, ...] | None = None
+    runpod_network_volumes: tuple[NetworkVolume, ...] = ()
+    runpod_mode: str = Mode.NORMAL
+    """normal, no_supply, mutation_removed or graphql_gone."""
+    runpod_terms: Terms = DEFAULT_TERMS
+    """What RunPod does not document, or does differently for different accounts."""
+    runpod_billing_lag_s: float = 3600.0
+    """How late billing learns of what was used."""
+    runpod_pull_s: float = 40.0
+    """From renting a pod until its container runs."""
+    runpod_resume_s: float = 15.0
+    """From resuming a pod until its container runs again."""
+
+    @property
+    def timings(self) -> Timings:
+        return Timings(
+            provision_s=self.loading_s / 10,
+            loading_s=self.loading_s,
+            resume_s=self.resume_s,
+            status_lag_s=self.status_lag_s,
+            underbid_delay_s=self.underbid_delay_s,
+            bid_echo_lag_s=self.bid_echo_lag_s,
+        )
+
+    @property
+    def runpod(self) -> RunpodConfig:
+        return RunpodConfig(
+            keys=self.runpod_keys,
+            seed=self.seed,
+            balance=self.runpod_balance,
+            machines=self.runpod_machines,
+            mode=Mode(self.runpod_mode),
+            terms=self.runpod_terms,
+            churn=self.churn,
+            enforce_rate_limits=self.enforce_rate_limits,
+            billing_lag_s=self.runpod_billing_lag_s,
+            pull_s=self.runpod_pull_s,
+            resume_s=self.runpod_resume_s,
+            network_volumes=self.runpod_network_volumes,
+        )

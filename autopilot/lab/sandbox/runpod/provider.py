@@ -1,0 +1,158 @@
+"""RunPod as one part of the sandbox: its market, processes, HTTP surface and control API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from aiohttp import web
+
+from autopilot.domain.errors import UserError, install_hint
+from autopilot.lab.sandbox.faults import Faults
+from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
+from autopilot.lab.sandbox.runpod.churn import Churn
+from autopilot.lab.sandbox.runpod.containers import LocalPods
+from autopilot.lab.sandbox.runpod.control import RunpodControl
+from autopilot.lab.sandbox.runpod.exchange import Mode, Terms
+from autopilot.lab.sandbox.runpod.lifecycle import NoPodContainers, Timings
+from autopilot.lab.sandbox.runpod.machines import MachineSpec
+from autopilot.lab.sandbox.runpod.market import PodMarket
+from autopilot.lab.sandbox.runpod.pods import NetworkVolume, Pod
+from autopilot.lab.sandbox.runpod.resolvers import Account, Caller
+from autopilot.lab.sandbox.runpod.rest_api import RestApi
+from autopilot.lab.sandbox.runpod.rows import open_ports
+from autopilot.lab.sandbox.wire import Host
+
+_TERM_REAL_S, _RESTART_REAL_S = 1.0, 1.0
+"""Real seconds that a process gets at least, however fast the market's clock runs."""
+
+
+@dataclass(frozen=True)
+class RunpodConfig:
+    """Everything that shapes the RunPod part. Durations are market seconds."""
+
+    keys: tuple[str, ...] = ("runpod-sandbox-key",)
+    seed: int = 1
+    balance: Decimal = Decimal(100)
+    machines: tuple[MachineSpec, ...] | None = None
+    mode: Mode = Mode.NORMAL
+    terms: Terms | None = None
+    churn: bool = False
+    enforce_rate_limits: bool = True
+    billing_lag_s: float = 3600.0
+    pull_s: float = 40.0
+    resume_s: float = 15.0
+    network_volumes: Sequence[NetworkVolume] = ()
+
+    def timings(self, speed: float) -> Timings:
+        defaults = Timings()
+        return Timings(
+            pull_s=self.pull_s,
+            resume_s=self.resume_s,
+            restart_s=max(defaults.restart_s, _RESTART_REAL_S * speed),
+            grace_s=max(defaults.grace_s, _TERM_REAL_S * speed),
+        )
+
+
+class RunpodProvider:
+    """``state_dir`` ``None``: pods run no processes. ``speed``: market seconds per real second."""
+
+    def __init__(self, config: RunpodConfig, host: Host, now: datetime, speed: float, state_dir: Path | None) -> None:
+        self.base_url = ""
+        """Where pods find their provider."""
+        self._config = config
+        self._host = host
+        self._speed = speed
+        self._pods = None if state_dir is None else LocalPods(state_dir, self._environment)
+        self.market = PodMarket(
+            config.machines if config.machines is not None else default_catalogue(config.seed),
+            now,
+            seed=config.seed,
+            balance=config.balance,
+            mode=config.mode,
+            terms=config.terms,
+            timings=config.timings(speed),
+            network_volumes=config.network_volumes,
+            containers=self._pods or NoPodContainers(),
+        )
+        if config.churn:
+            Churn(self.market, config.seed)
+        self._stopping = asyncio.Event()
+
+    def add_routes(self, app: web.Application) -> None:
+        """Raises ``UserError`` without the extra ``lab``."""
+        try:
+            from autopilot.lab.sandbox.runpod.graphql_api import GraphqlApi
+        except ModuleNotFoundError as error:
+            if error.name != "graphql":
+                raise
+            raise UserError(
+                "the sandbox needs graphql-core, which is not installed", hint=install_hint("lab")
+            ) from None
+        config, requests, account = self._config, Counter[str](), Account()
+        faults = Faults(config.seed)
+        shared = (self.market, account, self._host, faults, self._authorise, requests, self._stopping)
+        app.router.add_post("/graphql", GraphqlApi(*shared).handle)
+        RestApi(*shared, enforce_rate_limits=config.enforce_rate_limits, billing_lag_s=config.billing_lag_s).add_routes(
+            app
+        )
+        RunpodControl(self.market, self._host, faults, requests, config.billing_lag_s).add_routes(app)
+
+    def synchronise(self, now: datetime) -> None:
+        self.market.advance_to(now)
+        if self._pods is None:
+            return
+        for pod in self.market.live():
+            for line in self._pods.new_lines(pod.id) if pod.boots else ():
+                pod.write_log(now, "container", line)
+        for ended in self._pods.exits():
+            self.market.container_exited(ended.key, ended.boot, ended.code)
+
+    async def settled(self) -> None:
+        """Wait until processes have followed the market."""
+        if self._pods is not None:
+            await self._pods.settled()
+
+    def stop(self) -> None:
+        """Let go of the calls that hang or stream."""
+        self._stopping.set()
+
+    async def close(self) -> None:
+        if self._pods is not None:
+            await self._pods.close()
+
+    def _authorise(self, key: str, team: str | None) -> Caller | None:
+        if key in self._config.keys:
+            return Caller(team=team)
+        pod = next((pod for pod in self.market.live() if pod.api_key == key), None)
+        return None if pod is None else Caller(team=team, pod_id=pod.id)
+
+    def _environment(self, pod: Pod) -> dict[str, str]:
+        """What the provider sets in a container, and where the pod finds its market."""
+        machine = self.market.machines[pod.machine_id]
+        spec = machine.spec
+        environment = {
+            "RUNPOD_POD_ID": pod.id,
+            "RUNPOD_API_KEY": pod.api_key,
+            "RUNPOD_DC_ID": spec.data_center_id or "",
+            "RUNPOD_POD_HOSTNAME": f"{pod.id}-{spec.machine_id[:8]}",
+            "RUNPOD_GPU_COUNT": str(pod.gpu_count),
+            "RUNPOD_CPU_COUNT": str(spec.vcpus_per_gpu * pod.gpu_count),
+            "RUNPOD_MEM_GB": str(spec.memory_gb_per_gpu * pod.gpu_count),
+            "RUNPOD_PUBLIC_IP": spec.public_ip or "",
+            "CUDA_VERSION": spec.cuda_version,
+            "AUTOPILOT_PROVIDER_URL": self.base_url,
+        }
+        for private, public, kind, _ in open_ports(machine, pod):
+            if kind == "tcp":
+                environment[f"RUNPOD_TCP_PORT_{private}"] = str(public)
+        if pod.order.network_volume_id is not None:
+            environment["RUNPOD_VOLUME_ID"] = pod.order.network_volume_id
+        if self._speed != 1:
+            environment["AUTOPILOT_CLOCK_SPEED"] = f"{self._speed:g}"
+        return environment

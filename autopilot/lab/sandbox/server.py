@@ -1,0 +1,208 @@
+"""The sandbox: two markets, their HTTP server and their instances, on any of the three clocks.
+
+vast.ai is under ``/api``, RunPod under ``/graphql``, ``/v2``, ``/v1`` and ``/hapi``, their controls under ``/_emu``.
+On a clock that is set by hand the markets move when they are asked something; otherwise also by themselves, so that
+processes are started and killed in time. Either way every event happens at its exact instant.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from aiohttp import web
+
+from autopilot.clock import ManualClock
+from autopilot.domain.errors import UserError
+from autopilot.lab.sandbox.catalogue import default_catalogue
+from autopilot.lab.sandbox.churn import Churn
+from autopilot.lab.sandbox.config import SandboxConfig
+from autopilot.lab.sandbox.control import Control
+from autopilot.lab.sandbox.faults import Faults
+from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.lifecycle import NoContainers
+from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.processes import LocalContainers
+from autopilot.lab.sandbox.runpod.market import PodMarket
+from autopilot.lab.sandbox.runpod.provider import RunpodProvider
+from autopilot.lab.sandbox.vastai.app import VastApi
+from autopilot.lab.sandbox.vastai.calls import Site
+from autopilot.lab.sandbox.vastai.pacing import RowQuota
+from autopilot.ports.clock import Clock
+
+__all__ = ["Sandbox", "SandboxConfig", "running_sandbox"]
+
+_TICK_S = 0.2
+_SHUTDOWN_S = 2.0
+
+
+class _SilentContainers(NoContainers):
+    """Instances without processes: they run, print nothing and never end."""
+
+    def console(self, instance_id: int) -> bytes:
+        return b""
+
+
+class Sandbox:
+    def __init__(self, config: SandboxConfig, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        self._url: str | None = None
+        self._runner: web.AppRunner | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._lock: IO[str] | None = None
+
+    @property
+    def url(self) -> str:
+        """Base URL, without a trailing slash. Raises ``RuntimeError`` before ``start``."""
+        if self._url is None:
+            raise RuntimeError("the sandbox has not been started")
+        return self._url
+
+    @property
+    def market(self) -> Market:
+        """vast.ai's."""
+        return self._market
+
+    @property
+    def runpod(self) -> PodMarket:
+        return self._runpod.market
+
+    async def start(self) -> None:
+        """Listen. Raises ``UserError`` when the port or the state directory is in use."""
+        config = self.config
+        self._lock = _claim(config.state_dir)
+        now = self.clock.now()
+        self._containers = (
+            LocalContainers(config.state_dir, self._environment) if config.real_processes else _SilentContainers()
+        )
+        self._market = Market(
+            config.machines if config.machines is not None else default_catalogue(config.seed, now),
+            now,
+            seed=config.seed,
+            credit=config.credit,
+            timings=config.timings,
+            clearing_is_visible=config.clearing_is_visible,
+            containers=self._containers,
+        )
+        if config.churn:
+            Churn(self._market, config.seed)
+        faults = Faults(config.seed)
+        self._site = Site(
+            self._market,
+            self._containers,
+            RowQuota(config.search_quota_rows),
+            log_polls=config.log_polls,
+            list_lag_s=config.list_lag_s,
+        )
+        self._api = VastApi(
+            self._site, self, faults, api_keys=config.api_keys, enforce_rate_limits=config.enforce_rate_limits
+        )
+        self._runpod = RunpodProvider(
+            config.runpod, self, now, self.clock.speed, config.state_dir if config.real_processes else None
+        )
+        app = web.Application()
+        self._api.add_routes(app)
+        self._runpod.add_routes(app)
+        Control(self._market, self.clock, self, faults, self._api).add_routes(app)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, config.host, config.port, reuse_address=True)
+        try:
+            await site.start()
+        except OSError as error:
+            await self.stop()
+            raise UserError(
+                f"cannot listen on {config.host}:{config.port}: {error.strerror}", hint="choose another port"
+            ) from None
+        self._url = f"http://{config.host}:{self._runner.addresses[0][1]}"
+        self._site.base_url = self._runpod.base_url = self._url
+        if not isinstance(self.clock, ManualClock):
+            self._ticking = asyncio.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """Kill every instance and close the server. A second call does nothing."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._ticking
+            self._ticking = None
+        if self._runner is not None:
+            self._api.stop()
+            self._runpod.stop()
+            await self._runner.cleanup()
+            self._runner = None
+            if isinstance(self._containers, LocalContainers):
+                await self._containers.close()
+            await self._runpod.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def synchronise(self) -> datetime:
+        now = self.clock.now()
+        self._market.advance_to(now)
+        if isinstance(self._containers, LocalContainers):
+            for ended in self._containers.exits():
+                self._market.container_exited(ended.instance_id, ended.boot, ended.code)
+        self._runpod.synchronise(now)
+        return now
+
+    async def settled(self) -> None:
+        if isinstance(self._containers, LocalContainers):
+            await self._containers.settled()
+        await self._runpod.settled()
+
+    async def _tick(self) -> None:
+        while True:
+            self.synchronise()
+            wait_s = _TICK_S
+            for agenda in (self._market.agenda, self._runpod.market.agenda):
+                due = agenda.next_due()
+                if due is not None:
+                    wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))
+            await asyncio.sleep(wait_s)
+
+    def _environment(self, instance: Instance) -> dict[str, str]:
+        """What the provider sets in a container, and where the instance finds its market."""
+        spec = self._market.machines[instance.machine_id].spec
+        environment = {
+            "CONTAINER_ID": str(instance.id),
+            "CONTAINER_API_KEY": instance.api_key,
+            "VAST_CONTAINERLABEL": f"C.{instance.id}",
+            "GPU_COUNT": str(len(instance.gpu_ids)),
+            "PUBLIC_IPADDR": spec.public_ipaddr,
+            "SSH_PUBLIC_KEY": "",
+            "VAST_TCP_PORT_22": "22",
+            "AUTOPILOT_PROVIDER_URL": self.url,
+        }
+        if self.clock.speed != 1:
+            environment["AUTOPILOT_CLOCK_SPEED"] = f"{self.clock.speed:g}"
+        return environment
+
+
+@contextlib.asynccontextmanager
+async def running_sandbox(config: SandboxConfig, clock: Clock) -> AsyncIterator[Sandbox]:
+    sandbox = Sandbox(config, clock)
+    await sandbox.start()
+    try:
+        yield sandbox
+    finally:
+        await sandbox.stop()
+
+
+def _claim(state_dir: Path) -> IO[str]:
+    """One sandbox at a time may own a state directory: it wipes the disks of the one before."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    lock = (state_dir / "lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise UserError(f"another sandbox uses {state_dir}", hint="stop it, or choose another directory") from None
+    return lock

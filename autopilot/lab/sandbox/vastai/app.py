@@ -1,0 +1,164 @@
+"""From HTTP to an endpoint and back: authorisation, faults, rate limits, wrong slashes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from aiohttp import web
+
+from autopilot.lab.sandbox.faults import LOST, UNHEARD, Fault, Faults
+from autopilot.lab.sandbox.vastai.calls import Call, Site
+from autopilot.lab.sandbox.vastai.pacing import Pacing
+from autopilot.lab.sandbox.vastai.replies import (
+    OK,
+    Failure,
+    Json,
+    Reply,
+    invalid_body,
+    login_required,
+    not_authorized,
+    too_frequent,
+    unknown_key,
+)
+from autopilot.lab.sandbox.vastai.routes import ROUTES, Route
+from autopilot.lab.sandbox.wire import Host, bearer_key, hang, reset
+
+_REDIRECT_PREFIX = "/r"
+"""A ``redirect`` fault sends callers here; the same endpoints answer."""
+
+
+class VastApi:
+    def __init__(
+        self, site: Site, host: Host, faults: Faults, *, api_keys: tuple[str, ...], enforce_rate_limits: bool
+    ) -> None:
+        self._site = site
+        self._host = host
+        self._faults = faults
+        self._api_keys = frozenset(api_keys)
+        self._pacing = Pacing() if enforce_rate_limits else None
+        self._stopping = asyncio.Event()
+        self.requests: Counter[str] = Counter()
+        """Calls by endpoint family, refused ones included."""
+
+    def add_routes(self, app: web.Application) -> None:
+        for prefix in ("", _REDIRECT_PREFIX):
+            for route in ROUTES:
+                app.router.add_route(route.method, prefix + route.path, self._handler(route))
+        app.middlewares.append(self._mend_slashes)
+
+    def stop(self) -> None:
+        """Let go of the calls that hang on purpose."""
+        self._stopping.set()
+
+    def _handler(self, route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self.requests[route.family] += 1
+            now = self._host.synchronise()
+            fault = self._faults.draw(route.family)
+            if fault is not None and fault.kind in LOST:
+                return await self._lose(request, fault)
+            if fault is not None and fault.kind == "success_false" and route.family != "create":
+                return _response(Reply({"success": False, "msg": "The request was not carried out."}))
+            reply = await self._answer(route, request, now, fault)
+            await self._host.settled()
+            if fault is not None and fault.kind in UNHEARD and reply.status == 200:
+                return await self._leave_unheard(request, fault)
+            return _response(reply)
+
+        return handle
+
+    async def _answer(self, route: Route, request: web.Request, now: datetime, fault: Fault | None) -> Reply:
+        try:
+            key = bearer_key(request)
+            scope = None if route.public else self._authorise(route, key)
+            if self._pacing is not None and not route.public:
+                refused = self._pacing.refuse(route.family, key or "", now)
+                if refused is not None:
+                    return refused
+            body = await _body(request)
+            return route.endpoint(Call(self._site, request.match_info, request.query, body, scope, fault))
+        except Failure as failed:
+            return failed.reply
+
+    def _authorise(self, route: Route, key: str | None) -> int | None:
+        """The instance that the key is limited to, if it is. Raises ``Failure``."""
+        if key is None:
+            raise login_required()
+        if key in self._api_keys:
+            return None
+        for instance in self._site.market.live():
+            if instance.api_key == key:
+                if not route.instance_key_allowed:
+                    raise not_authorized()
+                return instance.id
+        raise unknown_key(route.unknown_key_status)
+
+    async def _lose(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+        if fault.kind == "reset":
+            return await reset(request)
+        if fault.kind == "no_effect_success":
+            return _response(OK)
+        if fault.kind == "http_429":
+            return _response(too_frequent(4.5, detail=fault.detail, retry_after=fault.retry_after))
+        if fault.kind == "quota":
+            return _response(self._site.quota.refusal(self._site.market.now))
+        if fault.kind == "redirect":
+            location = f"{_REDIRECT_PREFIX}{request.rel_url}"
+            return _response(Reply({"msg": "Moved Permanently"}, 301, headers={"Location": location}))
+        status = int(fault.kind.removeprefix("http_"))
+        return _response(Reply(status=status, text=f"<html><body>{status}</body></html>", content_type="text/html"))
+
+    async def _leave_unheard(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+        if fault.kind == "effect_then_timeout":
+            await hang(request, fault.hang_s, self._stopping)
+            return await reset(request)
+        if fault.kind == "effect_then_reset":
+            return await reset(request)
+        unreadable = {
+            "effect_then_500": Reply({"success": False, "error": "server_error"}, status=500),
+            "html": Reply(text="<html><body>Please wait…</body></html>", content_type="text/html"),
+            "empty": Reply(text=""),
+            "bad_json": Reply(text='{"success": true, "new_con', content_type="application/json"),
+        }
+        return _response(unreadable[fault.kind])
+
+    @web.middleware
+    async def _mend_slashes(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """A path with a slash too many or too few is redirected, which loses the body of a PUT or POST."""
+        if not isinstance(request.match_info.http_exception, web.HTTPNotFound):
+            return await handler(request)
+        path = request.rel_url.raw_path
+        mended = path.rstrip("/") if path.endswith("/") else path + "/"
+        known = await request.app.router.resolve(request.clone(rel_url=mended))
+        if known.http_exception is not None:
+            return await handler(request)
+        query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+        return _response(Reply({"msg": "Moved Permanently"}, 301, headers={"Location": mended + query}))
+
+
+def _response(reply: Reply) -> web.Response:
+    if reply.text is not None:
+        return web.Response(
+            text=reply.text, status=reply.status, content_type=reply.content_type, headers=reply.headers
+        )
+    return web.json_response(reply.body, status=reply.status, headers=reply.headers)
+
+
+async def _body(request: web.Request) -> Json:
+    """The JSON object that was sent, ``{}`` for none. Raises ``Failure`` (400)."""
+    raw = await request.read()
+    if not raw:
+        return {}
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        raise invalid_body() from None
+    if not isinstance(body, dict):
+        raise invalid_body()
+    return body

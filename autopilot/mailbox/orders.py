@@ -1,0 +1,135 @@
+"""Building an agent's orders: every URL that it may use from now on, signed one by one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import NamedTuple
+
+from autopilot.mailbox.formats import (
+    MAX_OBJECT_BYTES,
+    CheckpointUrls,
+    Heartbeat,
+    LogUrl,
+    Orders,
+    PutUrls,
+    RestoreUrls,
+    Role,
+    Work,
+    exit_key,
+    heartbeat_key,
+    log_key,
+    manifest_key,
+    orders_key,
+    outputs_prefix,
+    part_key,
+)
+from autopilot.ports.blobs import BlobStore, Grant
+
+URL_VALID_FOR = timedelta(hours=1)
+"""Orders are written again at least every minute while their lease is wanted, so their URLs need not live long."""
+
+ORDERS_URL_VALID_FOR = timedelta(days=7)
+"""The most that S3 allows: the time that a paused machine may sleep and still find its orders."""
+
+AT_WORK = ("running", "saving", "finished", "left")
+"""Agents in these states have restored what they needed."""
+
+LOG_CHUNKS_AHEAD = 8
+CHECKPOINTS_AHEAD = 4
+PARTS_AT_ONCE = 8
+"""Parts of a checkpoint for which URLs are there before anybody asks; small checkpoints need no more."""
+PARTS_IN_WINDOW = 256
+"""Parts for which URLs are there when they are asked for: 2 GB of the smallest parts, and orders well below 1 MB."""
+PART_MAX_BYTES = 5 * 10**9
+"""The most that S3 takes in one PUT."""
+
+
+class CheckpointRef(NamedTuple):
+    """A verified checkpoint of some lease of the same job: its number, and the blobs of its manifest and parts."""
+
+    lease_id: str
+    n: int
+    manifest_key: str
+    part_keys: tuple[str, ...]
+
+
+def build_orders(
+    store: BlobStore,
+    *,
+    job_id: str,
+    lease_id: str,
+    instance_id: str | None,
+    run_epoch: int,
+    seq: int,
+    permit_ttl_s: int,
+    role: Role,
+    checkpoint_interval_s: int,
+    work: Work,
+    restore: CheckpointRef | None,
+    heartbeat: Heartbeat | None,
+    grant: Grant | None = None,
+) -> Orders:
+    """Orders for the lease's agent, ready to be put at ``orders_key``.
+
+    ``heartbeat`` is the agent's last: it says which URLs are needed next. Durations are market seconds.
+    Raises ``ValueError`` for ids that make no blob key.
+    """
+    boot, next_log_n, next_ckpt_n = 1, 0, 0
+    next_part, parts_wanted, restore_part, restore_wanted = 0, 0, 0, PARTS_IN_WINDOW
+    if heartbeat is not None:
+        boot, next_log_n, next_ckpt_n = heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n
+        next_part, parts_wanted, restore_part = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part
+        restore_wanted = 0 if heartbeat.state in AT_WORK else PARTS_IN_WINDOW
+
+    def get(key: str) -> str:
+        return store.sign_get(key, URL_VALID_FOR)
+
+    def put(key: str, max_bytes: int = MAX_OBJECT_BYTES) -> str:
+        return store.sign_put(key, URL_VALID_FOR, max_bytes)
+
+    def checkpoint(n: int) -> CheckpointUrls:
+        first, wanted = (next_part, parts_wanted) if n == next_ckpt_n else (0, 0)
+        window = range(first, first + min(max(wanted, PARTS_AT_ONCE), PARTS_IN_WINDOW))
+        return CheckpointUrls(
+            n=n,
+            manifest_url=put(manifest_key(job_id, lease_id, n)),
+            first_part=first,
+            part_urls=tuple(put(part_key(job_id, lease_id, n, i), PART_MAX_BYTES) for i in window),
+        )
+
+    def outputs() -> CheckpointUrls:
+        place = outputs_prefix(job_id, lease_id, run_epoch)
+        first, wanted = (next_part, parts_wanted) if work.outputs else (0, 0)
+        window = range(first, first + min(max(wanted, PARTS_AT_ONCE), PARTS_IN_WINDOW)) if work.outputs else ()
+        part_urls = tuple(put(f"{place}/part-{i}", PART_MAX_BYTES) for i in window)
+        return CheckpointUrls(run_epoch, put(f"{place}/manifest.json"), first, part_urls)
+
+    def restored(ref: CheckpointRef) -> RestoreUrls:
+        window = ref.part_keys[restore_part : restore_part + max(restore_wanted, PARTS_AT_ONCE)]
+        return RestoreUrls(ref.lease_id, ref.n, get(ref.manifest_key), restore_part, tuple(get(key) for key in window))
+
+    return Orders(
+        lease=lease_id,
+        instance=instance_id or "",
+        run_epoch=run_epoch,
+        seq=seq,
+        permit_ttl_s=permit_ttl_s,
+        role=role,
+        checkpoint_interval_s=checkpoint_interval_s,
+        work=work,
+        restore=restored(restore) if restore else None,
+        put_urls=PutUrls(
+            heartbeat=put(heartbeat_key(job_id, lease_id)),
+            exit=put(exit_key(job_id, lease_id)),
+            log=tuple(
+                LogUrl(boot, n, put(log_key(job_id, lease_id, boot, n)))
+                for n in range(next_log_n, next_log_n + LOG_CHUNKS_AHEAD)
+            ),
+            ckpt=tuple(checkpoint(n) for n in range(next_ckpt_n, next_ckpt_n + CHECKPOINTS_AHEAD)),
+            out=outputs(),
+            headers=dict(store.put_headers),
+        ),
+        next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
+        grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
+    )

@@ -1,0 +1,319 @@
+"""What each way to go on costs where spot machines are auctioned off: one step on the floors of now, then the tables.
+
+The floors, the work and what a pause would throw back are taken as they are; what follows the next step is read from
+the tables, at the levels that the floors are expected to be at then.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from typing import Any
+
+from autopilot.domain.floors import RATIO_EDGES
+from autopilot.pricing.auction.tables import AuctionTables, MachineTable, Odds
+
+FIRST_ABOVE = next(number for number, edge in enumerate(RATIO_EDGES) if edge >= 1.0)
+"""The first ratio bin whose upper edge as a bid is not below the floor."""
+UNSEEN_MARKUP = 1.02
+"""A machine that runs and whose floor is not shown, for it echoes our own bid, is taken to be won by so much: little,
+for who thinks himself far above the floor stays where he is outbid next."""
+
+
+class Held(Enum):
+    NOTHING = "nothing"
+    PAUSED = "paused"
+    RUNNING = "running"
+    ON_DEMAND = "on_demand"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A spot machine that may be bid on, or is."""
+
+    machine: str
+    floor: float | None
+    """$/h; None where it is not known, and 0 says as little: it is not bid on, but a held one may be kept."""
+    once: float = 0.0
+    """$ that a start there costs beside what all machines have in common: traffic, a dearer disk, a slower link."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How a job stands. Seconds, dollars."""
+
+    left_s: float
+    """Until the deadline."""
+    work_s: float
+    thrown_back_s: float = 0.0
+    """Work that a pause now would throw back."""
+    worst_extra_s: float = 0.0
+    """Work that there may be beyond the estimate."""
+    held: Held = Held.NOTHING
+    machine: str = ""
+    """The spot machine that is held."""
+    is_set_up: bool = False
+    """Whether a held machine needs but a resume to run again."""
+    pending_s: float = 0.0
+    """Set-up or resume time that what runs still has to serve."""
+    bid: float = 0.0
+    """The bid on the machine that is held, $/h."""
+    bid_age_s: float = 0.0
+    """For how long it has run under that bid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """One way to go on, and the expected dollars from here to the end."""
+
+    cost: float
+    machine: str = ""
+    """Of a bid; empty for the others."""
+    bid: float = 0.0
+    price: float = 0.0
+    """$/h while it runs, disk included; of a bid: at the present floor or, where bids are paid, the bid."""
+    risk: float = 0.0
+    """Chance that a machine which runs is stopped by it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotes:
+    on_demand: Quote
+    release: Quote
+    """Hold nothing for now."""
+    keep: Quote | None
+    """Keep the machine paused, or pause it."""
+    stay: Quote | None
+    """Leave the bid on the held machine as it is."""
+    bids: tuple[Quote, ...]
+    """The best bid at or above the floor of each machine."""
+    patient: Quote | None
+    """The best bid below the floor of the machine that is held: it wins when the floor falls."""
+    lower: Quote | None
+    """A lower bid on the machine that runs, whose floor is not shown and may have fallen since the bid was made."""
+    is_forced: bool
+    """The deadline guard: on-demand capacity now, or it may not finish in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """By how much an expectation must be better before it is acted on.
+
+    Each comparison is one of estimates, and the least of several estimates is too low at the mean.
+    """
+
+    move: float = 0.0
+    """To another machine, as a share of what a step costs that runs."""
+    wait: float = 0.0
+    """Not running, as a share of all that is expected to be paid otherwise; of what risks it, in proportion."""
+    rebid: float = 0.0
+    """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
+
+
+def quotes(tables: AuctionTables, position: Position, spots: Sequence[Spot], least_markup: float = 1.0) -> Quotes:
+    """The price of each way from here; pure, some microseconds for each machine.
+
+    ``spots`` are those that may be rented and, first or anywhere among them, the one that is held. A lower bid on that
+    is at least ``least_markup`` times its calm floor.
+    """
+    return _Pricing(tables, position, spots).quotes(least_markup)
+
+
+def choice(quoted: Quotes, position: Position, margins: Margins, step_s: float) -> Quote:
+    """The way to take: the cheapest, but for the margins by which it must be cheaper."""
+    if quoted.is_forced:
+        return quoted.on_demand
+    step_h = step_s / 3600
+    is_held = position.held is not Held.NOTHING
+    best, least = quoted.on_demand, quoted.on_demand.cost
+    own = [quote for quote in quoted.bids if quote.machine == position.machine and quote.machine]
+    if quoted.stay is not None and position.held is Held.RUNNING:
+        best, least = _lower(best, least, quoted.stay, 0.0)
+        own_margin = margins.rebid * quoted.stay.price * step_h
+    else:
+        own_margin = 0.0
+    for quote in own:
+        best, least = _lower(best, least, quote, own_margin)
+    for quote in quoted.bids:
+        if quote.machine != position.machine:
+            best, least = _lower(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
+    if quoted.lower is not None:
+        best, least = _lower(best, least, quoted.lower, own_margin + margins.wait * quoted.lower.risk * least)
+    idle = [quote for quote in (quoted.release, quoted.keep) if quote is not None]
+    if quoted.patient is not None:
+        idle.append(quoted.patient)
+    waiting = min(idle, key=lambda quote: quote.cost)
+    margin = 0.0
+    if best is not quoted.on_demand or position.held is Held.ON_DEMAND:
+        margin = margins.wait * least
+    return waiting if waiting.cost < least - margin else best
+
+
+def _lower(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quote, float]:
+    return (quote, quote.cost) if quote.cost < least - margin else (best, least)
+
+
+class _Pricing:
+    def __init__(self, tables: AuctionTables, position: Position, spots: Sequence[Spot]) -> None:
+        self.tables, self.position, self.spots = tables, position, spots
+        shape, step_s = tables.shape, tables.step_s
+        self.step_h = step_s / 3600
+        self.storage = shape.storage_rate * self.step_h
+        self.migrate, self.resume = shape.migrate_s / step_s, shape.resume_s / step_s
+        # Time for work that there may be beyond the estimate is not there to be waited in: as the guard has it.
+        self.next = int((position.left_s - position.worst_extra_s) / step_s + 1e-6) - 1
+        """Whole steps left after this one."""
+        self.work = max(position.work_s / step_s, 1e-3)
+        self.thrown_back = position.thrown_back_s / step_s
+        self.pending = position.pending_s / step_s
+        self.is_on_demand = position.held is Held.ON_DEMAND
+        self._afters: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
+        floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor)
+        first = floors[0] if floors else (inf, "")
+        self.cheapest_machine, self.cheapest = first[1], tables.elsewhere(first[0])
+        self.second = tables.elsewhere(floors[1][0] if len(floors) > 1 else inf)
+
+    def quotes(self, least_markup: float) -> Quotes:
+        position = self.position
+        bids: list[Quote] = []
+        keep = stay = patient = lower = None
+        for spot in self.spots:
+            mine = spot.machine == position.machine and position.held in (Held.PAUSED, Held.RUNNING)
+            floor = spot.floor
+            is_echo = mine and position.held is Held.RUNNING and not floor
+            if is_echo:
+                floor = position.bid / UNSEEN_MARKUP
+            if not floor:
+                if mine:
+                    keep = Quote(self._gone(spot.machine) + self.storage)
+                continue
+            odds = self.tables.odds(spot.machine, floor)
+            costs, idle = self._outlook(spot.machine, floor, odds, mine)
+            above = self._above(spot.machine, floor, costs, 0.0 if mine else spot.once)
+            # Without a word of its floor a raise would be followed by the next: then the bid stays, or the job leaves.
+            if above is not None and not is_echo:
+                bids.append(above)
+            if mine:
+                patient = None if is_echo else self._below(spot.machine, floor, costs)
+                keep = Quote(idle)
+                stay = self._staying(floor, costs, idle, odds)
+            if is_echo and not self.pending:
+                lower = self._lowered(spot.machine, floor, idle, least_markup)
+        on_demand, release = self._on_demand(), self._release()
+        return Quotes(on_demand, release, keep, stay, tuple(bids), patient, lower, self._forced())
+
+    def _forced(self) -> bool:
+        position, step_s = self.position, self.tables.step_s
+        start_s = position.pending_s if self.is_on_demand else position.thrown_back_s + self.tables.shape.migrate_s
+        return self.next * step_s < position.work_s + start_s + self.tables.shape.reserve_s - 1e-6
+
+    def _elsewhere(self, machine: str) -> int:
+        """The class of the cheapest floor but for this machine's."""
+        return self.second if machine == self.cheapest_machine else self.cheapest
+
+    def _outlook(self, machine: str, floor: float, odds: Odds, mine: bool) -> tuple[Any, float]:
+        """[ratio bin] → $ from here where the bid is the bin's upper edge; and $ where none is made. Storage is paid.
+
+        A floor that stays at its level stays where in the level it is: there the costs are between two levels'.
+        """
+        after = self._after(self.tables.of(machine), self._elsewhere(machine), mine)
+        level = self.tables.level(floor)
+        to_run, to_pause = after
+        neighbour, share = self.tables.beside(level, floor)
+        if share:
+            to_run, to_pause = to_run.copy(), to_pause.copy()
+            to_run[level] += share * (after[0][neighbour] - after[0][level])
+            to_pause[level] += share * (after[1][neighbour] - after[1][level])
+        better = to_run - to_pause
+        if not self.tables.shape.shows_running:
+            # A floor that falls unseen counts as one that stays, as long as the machine runs: the bid is paid on.
+            better[:level] = to_run[level] - to_pause[:level]
+        idle = float(odds.moves @ to_pause) + self.storage
+        return odds.won @ better + odds.paid * (floor * self.step_h) + idle, idle
+
+    def _after(self, table: MachineTable, elsewhere: int, mine: bool) -> tuple[Any, Any]:
+        """[next level] → $ from the next step on where the machine runs, and where it is paused."""
+        import numpy as np
+
+        key = (id(table), elsewhere, mine)
+        after = self._afters.get(key)
+        if after is not None:
+            return after
+        work, position = self.work, self.position
+        if mine and position.held is Held.RUNNING:
+            left_to_run, left_to_pause = work + self.pending - 1, work + self.thrown_back
+        elif mine and position.is_set_up:
+            left_to_run, left_to_pause = work + self.resume - 1, work
+        else:
+            left_to_run, left_to_pause = work + self.migrate - 1, work + self.migrate - self.resume
+        run = self.tables.levels_row(table.run, self.next, left_to_run, elsewhere)
+        pause = self.tables.levels_row(table.paused, self.next, left_to_pause, elsewhere)
+        after = self._afters[key] = (np.array(run), np.array(pause))
+        return after
+
+    def _above(self, machine: str, floor: float, costs: Any, once: float = 0.0) -> Quote | None:
+        """The best bid at or above the floor. ``costs``: [ratio bin] → $."""
+        return self._least(machine, floor, costs, FIRST_ABOVE, self._allowed(floor), once)
+
+    def _below(self, machine: str, floor: float, costs: Any) -> Quote | None:
+        """The best bid below the floor."""
+        return self._least(machine, floor, costs, 0, min(self._allowed(floor), FIRST_ABOVE), 0.0)
+
+    def _allowed(self, floor: float) -> int:
+        """So many of the bins have edges that may be bid."""
+        return bisect_left(RATIO_EDGES, self.tables.shape.ceiling / floor)
+
+    def _least(self, machine: str, floor: float, costs: Any, first: int, end: int, once: float) -> Quote | None:
+        if first >= end:
+            return None
+        at = first + int(costs[first:end].argmin())
+        price = floor + self.tables.shape.storage_rate
+        return Quote(float(costs[at]) + once, machine, floor * RATIO_EDGES[at], price)
+
+    def _staying(self, floor: float, costs: Any, idle: float, odds: Odds) -> Quote:
+        bid = self.position.bid
+        price = floor + self.tables.shape.storage_rate
+        reached = bisect_right(RATIO_EDGES, bid / floor * (1 + 1e-9))
+        if not reached:
+            return Quote(idle, self.position.machine, bid, price)
+        cost = float(costs[reached - 1])
+        if self.tables.shape.bills_at_bid:  # the bid itself, and not the edge below it
+            cost += float(odds.won[reached - 1].sum()) * (bid - floor * RATIO_EDGES[reached - 1]) * self.step_h
+        return Quote(cost, self.position.machine, bid, price)
+
+    def _lowered(self, machine: str, floor: float, idle: float, least_markup: float) -> Quote | None:
+        """The best bid on its calm floor: it runs on for less if whoever bid it up has left, and is paused if not.
+
+        ``floor``: where it was when it was bid on. ``idle``: $ where it is paused there.
+        """
+        calm = self.tables.calm(machine)
+        if calm is None:
+            return None
+        costs, _ = self._outlook(machine, calm, self.tables.odds(machine, calm), mine=True)
+        above = self._above(machine, calm, costs)
+        if above is None:
+            return None
+        bid = max(above.bid, calm * least_markup)
+        fallen = self.tables.fallen(machine, floor, bid, int(self.position.bid_age_s / self.tables.step_s) + 1)
+        if not fallen:
+            return None
+        more = (bid - above.bid) * self.step_h if self.tables.shape.bills_at_bid else 0.0
+        return Quote(fallen * (above.cost + more) + (1 - fallen) * idle, machine, bid, above.price, 1 - fallen)
+
+    def _gone(self, machine: str) -> float:
+        """A held, paused machine of which nothing is seen: as at the highest level."""
+        table = self.tables.of(machine)
+        return self.tables.levels_row(table.paused, self.next, self.work, self.cheapest)[-1]
+
+    def _on_demand(self) -> Quote:
+        shape = self.tables.shape
+        rate = shape.on_demand_price + shape.storage_rate
+        start = self.pending if self.is_on_demand else self.migrate
+        after = self.tables.cost(self.tables.on_demand, self.next, self.work + start - 1, self.cheapest)
+        return Quote(rate * self.step_h + after, price=rate)
+
+    def _release(self) -> Quote:
+        return Quote(self.tables.cost(self.tables.start, self.next, self.work, self.cheapest))

@@ -1,0 +1,212 @@
+"""Many spot markets played through at once under the policy, for ``forecast``: arrays have one element a market."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from autopilot.domain.outlook import Belief, Shape
+from autopilot.pricing.availability.beliefs import NEAREST, PER_SIGN, TINY
+from autopilot.pricing.availability.phases import stationary, transition
+from autopilot.pricing.availability.value import LATE, NOTHING, ON_DEMAND, SPOT, CostToGo, table_step_s
+from autopilot.pricing.pressure import ROUNDING
+
+Rule = Literal["table", "spot", "deadline", "on_demand"]
+"""By the table of costs to go; whenever spot can be had; the same until the deadline presses; on demand alone."""
+
+ENOUGH_S = 1e-6
+NO_WAY = 1e9
+"""The cost of what may not be taken."""
+CENT_FRACTION = 1e-9
+
+
+class PlayedMarkets:
+    """What a job did and paid in each of them; complete after ``play``."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        table: CostToGo | None,
+        rule: Rule,
+        left_s: float,
+        work_s: float,
+        burn: tuple[float, float, float],
+        budget: float | None,
+        belief: Belief,
+        estimate_error: float,
+        runs: int,
+        seed: int,
+    ) -> None:
+        import numpy as np
+
+        model = shape.phases
+        self._rng = np.random.default_rng(seed)
+        self._shape, self._rule = shape, rule
+        self._step_s = table.step_s if table is not None else table_step_s(left_s)
+        self._costs = None if table is None else _Costs(table)
+        self._left_s, self._work_s, self._work_error = left_s, work_s, estimate_error
+        self.burn = np.array(burn)
+        self._phase_on = np.array(model.on)
+        self._moves = np.array(transition(model, self._step_s))
+        self._reached = np.cumsum(self._moves, axis=1)
+        first = np.array(belief)
+        self._phase = self._drawn(np.tile(np.cumsum(first), (runs, 1)))
+        self._belief = np.tile(first, (runs, 1))
+        self._usual = np.array(stationary(model))
+        self.true_s = work_s * (1.0 + estimate_error * self._rng.uniform(-1.0, 1.0, runs))
+        self.done_s, self._pending_s, self.spent = np.zeros(runs), np.zeros(runs), np.zeros(runs)
+        self.money = np.full(runs, np.inf if budget is None else budget)
+        self._mode = np.full(runs, NOTHING)
+        self.preempted = np.zeros(runs)
+        self.going = np.ones(runs, bool)
+        self.on_time, self.parked = np.zeros(runs, bool), np.zeros(runs, bool)
+
+    def play(self) -> None:
+        first = True
+        while self._left_s > ENOUGH_S and self.going.any():
+            if not first:
+                self._next_look()
+            first = False
+            self._choose()
+            self._go_on()
+
+    def _drawn(self, reached: Any) -> Any:
+        import numpy as np
+
+        drawn = self._rng.random(len(reached))[:, None] > reached
+        return np.minimum(drawn.sum(axis=1), len(self._phase_on) - 1)
+
+    def _next_look(self) -> None:
+        """A step later: where the phases went, who was preempted, and what is believed now."""
+        import numpy as np
+
+        self._phase = self._drawn(self._reached[self._phase])
+        on = self._phase_on[self._phase]
+        lost = self.going & (self._mode == SPOT) & ~on
+        if self._shape.hazard_per_h:
+            chance = -np.expm1(-self._shape.hazard_per_h * self._step_s / 3600)
+            lost |= self.going & (self._mode == SPOT) & (self._rng.random(len(on)) < chance)
+        self.preempted += lost
+        self.done_s = np.where(lost, np.maximum(self.done_s - self._shape.lost_s, 0.0), self.done_s)
+        self._mode = np.where(lost, NOTHING, self._mode)
+        self._pending_s = np.where(lost, 0.0, self._pending_s)
+        if self._costs is None:
+            return
+        agrees = self._phase_on == on[:, None]
+        belief = np.einsum("rp,pq->rq", self._belief, self._moves) * agrees
+        belief = np.where(belief.sum(axis=1, keepdims=True) > 0.0, belief, self._usual * agrees)
+        self._belief = belief / belief.sum(axis=1, keepdims=True)
+
+    def _choose(self) -> None:
+        """What each market answers with now; where what is left does not pay another step, the job is parked."""
+        import numpy as np
+
+        told = self._told()
+        chosen = self._simple() if self._costs is None else self._cheapest(self._costs, told)
+        self._pending_s = np.where(chosen != self._mode, self._shape.restart_s, self._pending_s)
+        self._mode = chosen
+        money, wanted = self.money - self.spent, np.where(chosen == NOTHING, SPOT, chosen)
+        step_s = np.minimum(told + self._pending_s, self._step_s)
+        out = self.going & (money < self.burn[wanted] * step_s / 3600 - CENT_FRACTION)
+        self.parked |= out
+        self.going &= ~out
+
+    def _told(self) -> Any:
+        """Work left by the estimate: half of what it may yet be once the estimate is used up."""
+        import numpy as np
+
+        remaining = np.maximum(self._work_s - self.done_s, 0.0)
+        return np.maximum(remaining, (remaining + self._work_s * self._work_error) / 2)
+
+    def _simple(self) -> Any:
+        import numpy as np
+
+        if self._rule == "on_demand":
+            return np.full(len(self._phase), ON_DEMAND)
+        chosen = np.where(self._phase_on[self._phase], SPOT, NOTHING)
+        return chosen if self._rule == "spot" else np.where(self._is_unsafe(0.0), ON_DEMAND, chosen)
+
+    def _is_unsafe(self, progress_s: Any) -> Any:
+        """``Pressure.leaves_time`` denied: on-demand could not finish after a step that brings so much."""
+        import numpy as np
+
+        upper = np.maximum(self._work_s - self.done_s, 0.0) + self._work_s * self._work_error
+        needed = np.ceil((upper - progress_s + self._shape.lost_s + self._shape.restart_s) / self._step_s - ROUNDING)
+        return (needed > np.floor(self._left_s / self._step_s + ROUNDING) - 1) & (upper > progress_s)
+
+    def _cheapest(self, costs: _Costs, told: Any) -> Any:
+        """The cheapest safe way that the money allows."""
+        import numpy as np
+
+        step_s, left_s, mode, restart_s = self._step_s, self._left_s, self._mode, self._shape.restart_s
+        on, money = self._phase_on[self._phase], self.money - self.spent
+        can_pay = money >= (told + restart_s) / 3600 * self.burn[ON_DEMAND]
+        weights = costs.weights(self._belief, on)
+        slack_s = left_s - told
+        progress_s = np.where(mode == SPOT, np.maximum(step_s - self._pending_s, 0.0), 0.0)
+        presses = self._is_unsafe(progress_s) & can_pay & (mode != ON_DEMAND)
+        may_move = (mode == NOTHING) | (self._pending_s <= 0.0) | presses
+        rest_s = np.maximum(told - step_s, 0.0)
+        needed = (self.burn[ON_DEMAND] * np.minimum(told, step_s) + self.burn[SPOT] * rest_s) / 3600
+        may_buy = may_move & (mode != ON_DEMAND) & (money >= needed)
+        may_bid = may_move & on & (mode != SPOT) & ~((mode != NOTHING) & presses)
+        safe_bid = may_bid & ~(self._is_unsafe(max(step_s - restart_s, 0.0)) & can_pay)
+        idle = np.where(presses, NO_WAY, costs.hours(mode, left_s, slack_s - self._pending_s, weights))
+        spot = np.where(safe_bid, costs.hours(SPOT, left_s, slack_s - restart_s, weights), NO_WAY)
+        on_demand = np.where(may_buy, costs.hours(ON_DEMAND, left_s, slack_s - restart_s, weights), NO_WAY)
+        # Late is worse than risky.
+        spot = np.where((idle >= NO_WAY) & (on_demand >= NO_WAY) & may_bid & (mode == NOTHING), 0.0, spot)
+        best = np.argmin(np.stack((idle, spot, on_demand)), axis=0)
+        return np.where(best == 0, mode, best)
+
+    def _go_on(self) -> None:
+        import numpy as np
+
+        runs = self.going & (self._mode != NOTHING)
+        served = np.minimum(self._pending_s, self._step_s)
+        worked = np.minimum(np.maximum(self.true_s - self.done_s, 0.0), self._step_s - served)
+        worked = np.minimum(worked, max(self._left_s, 0.0))
+        self.spent += np.where(runs, self.burn[self._mode] * (served + worked) / 3600, 0.0)
+        self._pending_s = np.where(runs, self._pending_s - served, self._pending_s)
+        self.done_s = np.where(runs, self.done_s + worked, self.done_s)
+        done = self.going & (self.done_s >= self.true_s - ENOUGH_S)
+        self.on_time |= done
+        self.going &= ~done
+        self._left_s -= self._step_s
+
+
+class _Costs:
+    """A table read for all markets at once."""
+
+    def __init__(self, table: CostToGo) -> None:
+        import numpy as np
+
+        self._table = table
+        self._values = table.values
+        self._promises = np.array(table.clusters.promises)
+        self._centres = np.array(table.clusters.centres).reshape(2, PER_SIGN, -1)
+
+    def weights(self, belief: Any, on: Any) -> tuple[Any, Any]:
+        """``Clusters.weights``: for each market the clusters that stand for its belief, and their weights."""
+        import numpy as np
+
+        features = np.einsum("rp,hp->rh", belief, self._promises)
+        sign = np.where(on, 0, 1)
+        distance = ((features[:, None] - self._centres[sign]) ** 2).sum(axis=2)
+        nearest = np.argpartition(distance, NEAREST, axis=1)[:, :NEAREST]
+        share = 1.0 / (np.take_along_axis(distance, nearest, axis=1) + TINY)
+        return nearest + (sign * PER_SIGN)[:, None], share / share.sum(axis=1, keepdims=True)
+
+    def hours(self, mode: Any, left_s: float, slack_s: Any, weights: tuple[Any, Any]) -> Any:
+        """``CostToGo.hours``."""
+        import numpy as np
+
+        steps, slacks = self._values.shape[:2]
+        at = min(int(left_s / self._table.step_s + 0.5), steps - 1)
+        late = np.maximum(-slack_s, 0.0) / 3600 * LATE
+        position = np.clip(slack_s / self._table.slack_step_s, 0.0, slacks - 1)
+        low = np.minimum(position.astype(int), slacks - 2)[:, None]
+        share = position[:, None] - low
+        numbers, weight = weights
+        what = np.broadcast_to(np.asarray(mode), position.shape)[:, None]
+        below, above = self._values[at, low, what, numbers], self._values[at, low + 1, what, numbers]
+        return late + (weight * (below * (1.0 - share) + above * share)).sum(axis=1)

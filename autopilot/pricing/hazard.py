@@ -1,0 +1,62 @@
+"""How likely a spot machine is lost: preemptions per hour, from the prior to what was seen, nearest evidence last.
+
+Each level is a Gamma-Poisson estimate whose prior is the level above it (empirical Bayes; a run that was released or
+still goes on is censored: it adds hours and no loss):
+
+    h(level) = (weight × h(level above) + losses) / (weight + hours)         prior → GPU on a market → host → machine
+
+The shape over age is the market's (piecewise constant hazards, shrunk to the flat one), scaled to the machine's level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autopilot.domain.outlook import AGE_EDGES_H, Exposure, Lives, LivesKey, Outlook
+from autopilot.domain.params import Params
+
+
+def hazard(outlook: Outlook, provider: str, gpu: str, host: str, machine: str, params: Params) -> float:
+    """Preemptions per hour of spot on this machine, whatever its age."""
+    rate = params.preemptions_per_hour
+    if not outlook.lives:
+        return rate
+    for kind, name in (("gpu", gpu), ("host", host), ("machine", machine)):
+        seen = outlook.lives.get((provider, kind, name))
+        if seen is not None:
+            rate = _shrunk(rate, seen.total, params.hazard_prior_h)
+    return rate
+
+
+def losses_expected(
+    outlook: Outlook, provider: str, gpu: str, rate: float, age_h: float, hours: float, params: Params
+) -> float:
+    """Preemptions expected in the next ``hours`` on a machine of that age whose overall hazard is ``rate``."""
+    shape = _shape(outlook.lives, (provider, "gpu", gpu), params)
+    if shape is None:
+        return rate * hours
+    expected, start, left = 0.0, age_h, hours
+    for factor, end in zip(shape, (*AGE_EDGES_H, float("inf")), strict=True):
+        if start >= end:
+            continue
+        stay = min(left, end - start)
+        expected += rate * factor * stay
+        start, left = start + stay, left - stay
+        if left <= 0:
+            break
+    return expected
+
+
+def _shape(lives: Mapping[LivesKey, Lives], key: LivesKey, params: Params) -> tuple[float, ...] | None:
+    """Hazard by age over the overall one; None where nothing was seen."""
+    seen = lives.get(key)
+    if seen is None or seen.total.hours <= 0:
+        return None
+    overall = _shrunk(params.preemptions_per_hour, seen.total, params.hazard_prior_h)
+    if overall <= 0:
+        return None
+    return tuple(_shrunk(overall, exposure, params.hazard_prior_h) / overall for exposure in seen.by_age)
+
+
+def _shrunk(prior: float, seen: Exposure, weight_h: float) -> float:
+    return (weight_h * prior + seen.losses) / (weight_h + seen.hours)

@@ -1,0 +1,109 @@
+"""How pressing time is: slack against the deadline, and the moment from which only on-demand is safe.
+
+    slack = deadline − now − (remaining + error × all of the work) − restart
+
+``restart`` is what must still pass before the command runs again (zero while it runs).
+
+Two readings of it. The guard is exact: anything but on-demand capacity may be chosen only if, after one step that
+brings as little as it can and loses all that is not saved, on-demand can still finish in whole steps. The rule of
+thumb, for when costs to go are not known, asks for on-demand as soon as one more preemption could not be afforded:
+detection, set-up and the work lost since the last checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from math import ceil, floor
+
+from autopilot.domain.evolve import AT_WORK
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease, Role
+from autopilot.domain.params import Params
+from autopilot.pricing.speed import work_left, work_left_anywhere
+
+ROUNDING = 1e-9
+
+
+class Verdict(StrEnum):
+    FINE = "fine"
+    TIGHT = "tight"
+    """Only on-demand is still safe."""
+    WILL_MISS = "will_miss"
+    """Not even on-demand from now on would make it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """``slack`` None: the job has no deadline (or no estimate, without which none is accepted)."""
+
+    slack: timedelta | None
+    one_more_loss: timedelta
+    verdict: Verdict | None
+
+    is_past: bool = False
+    """The deadline has passed: there is nothing left to hurry for."""
+    left_s: float = 0.0
+    """Until the deadline."""
+    work_s: float = 0.0
+    """At work, until the job is done, by the estimate; half of what it may yet be once the estimate is used up."""
+    upper_work_s: float = 0.0
+    """The same if the estimate is as wrong as it may be."""
+    to_on_demand_s: float = 0.0
+    """From choosing on-demand capacity to work going on there, on-demand offers that vanish included."""
+    at_risk_s: float = 0.0
+    """Work and time that a loss may cost before anything is done about it."""
+    step_s: float = 1.0
+
+    @property
+    def needs_on_demand(self) -> bool:
+        return self.slack is not None and self.slack < self.one_more_loss and not self.is_past
+
+    def leaves_time(self, progress_s: float) -> bool:
+        """Whether on-demand can still finish after one step that brings so much work and loses what is at risk."""
+        left = self.upper_work_s - progress_s
+        if left <= 0.0:
+            return True
+        steps = floor(self.left_s / self.step_s + ROUNDING) - 1
+        return ceil((left + self.at_risk_s + self.to_on_demand_s) / self.step_s - ROUNDING) <= steps
+
+
+def is_at_work(lease: Lease | None) -> bool:
+    """Whether the command runs on it, as far as is known: not while it pulls, sets up or restores."""
+    if lease is None or lease.running_since is None or lease.role not in (Role.RUN, Role.SAVE_AND_STOP):
+        return False
+    return lease.agent_state in AT_WORK
+
+
+def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
+    remaining = work_left(job, job.main.gpu, job.main.num_gpus) if job.main else work_left_anywhere(job)
+    loss = timedelta(seconds=params.tick_lag_s + params.detect_s + params.setup_s) + job.spec.checkpoint_interval
+    if job.spec.deadline is None or remaining is None:
+        return Pressure(None, loss, None)
+    upper = remaining + _error(job, remaining, params)
+    restart = timedelta(0) if is_at_work(job.main) else timedelta(seconds=params.setup_s)
+    slack = job.spec.deadline - now - upper - restart
+    verdict = Verdict.TIGHT if slack < loss else Verdict.FINE
+    if job.spec.deadline - now < remaining + restart:
+        verdict = Verdict.WILL_MISS
+    return Pressure(
+        slack,
+        loss,
+        verdict,
+        is_past=now >= job.spec.deadline,
+        left_s=(job.spec.deadline - now).total_seconds(),
+        work_s=max(remaining, upper / 2).total_seconds(),
+        upper_work_s=upper.total_seconds(),
+        to_on_demand_s=params.setup_s + params.on_demand_margin_s,
+        at_risk_s=params.detect_s + job.spec.checkpoint_interval.total_seconds(),
+        step_s=params.tick_lag_s,
+    )
+
+
+def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:
+    """How much longer than ``remaining`` it may take: work done says nothing of an estimate's error, progress does."""
+    estimate, left = job.spec.work_estimate, job.remaining_work
+    if job.progress is not None or estimate is None or not left:
+        return (estimate if estimate and not left else remaining) * params.estimate_error
+    return estimate * (remaining / left) * params.estimate_error

@@ -1,0 +1,49 @@
+"""At what price: first bids, re-bids, and the ceiling that no bid reaches.
+
+Never chased: the floor of a machine that we hold, because it echoes our own bid. Offers of our own machines are
+therefore left out of the market before the policy sees it.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+
+from autopilot.domain.job import JobSpec
+from autopilot.domain.lease import Lease
+from autopilot.domain.offer import Offer
+from autopilot.domain.params import Params
+
+
+def ceiling(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> Decimal | None:
+    """The highest bid that makes sense ($/h), or None when nothing bounds it (then no bid is made)."""
+    bounds = [limit for limit in (spec.max_bid, spec.max_hourly) if limit is not None]
+    if on_demand_price is not None:
+        # Below that share, not at it.
+        bounds.append((on_demand_price * params.ceiling_of_on_demand).next_minus())
+    if not bounds:
+        return None
+    return min(bounds).quantize(params.bid_unit, ROUND_FLOOR)
+
+
+def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
+    """A bid that wins now with some room, below the ceiling; None when the floor leaves no room."""
+    limit = ceiling(spec, offer.on_demand_price, params)
+    if offer.floor is None or limit is None:
+        return None
+    lowest = max(offer.floor.quantize(params.bid_unit, ROUND_CEILING), params.least_bid)
+    wanted = (offer.floor * params.markup).quantize(params.bid_unit, ROUND_CEILING)
+    bid = max(min(wanted, limit), params.least_bid)
+    return bid if lowest <= bid <= limit else None
+
+
+def raised_bid(spec: JobSpec, lease: Lease, params: Params) -> Decimal | None:
+    """The next rung for a lease that was outbid, or None when rungs or ceiling are used up.
+
+    A bid that had been lowered goes back to the highest that was made: that one ran.
+    """
+    limit = ceiling(spec, lease.on_demand_price, params)
+    if limit is None or lease.rebids >= params.max_rebids:
+        return None
+    step = max(lease.bid * params.rebid_step, lease.bid + params.bid_unit, lease.highest_bid or lease.bid)
+    bid = min(step.quantize(params.bid_unit, ROUND_CEILING), limit)
+    return bid if bid > lease.bid else None

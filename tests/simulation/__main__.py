@@ -1,0 +1,114 @@
+"""``python -m tests.simulation``: many seeds, or one with its story."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from tests.simulation.campaign import campaign, prepare, with_fixed_hashes
+from tests.simulation.dead import all_dead
+from tests.simulation.document import write
+from tests.simulation.hunt import hunt
+from tests.simulation.kills import enumerated
+from tests.simulation.planted import BUGS
+from tests.simulation.regressions import shrunk
+from tests.simulation.run import run
+from tests.simulation.scenario import HOUR_S
+from tests.simulation.stories import STORIES
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, help="how many (default: 100)")
+    parser.add_argument("--seed-start", type=int, default=1, metavar="N", help="the first one (default: 1)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: all cores")
+    parser.add_argument("--results", type=Path, help="a line for every 1,000 seeds goes here; what is there is not run")
+    parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
+    parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
+    parser.add_argument("--document", type=Path, help="with --planted: the page whose tables are to be written anew")
+    parser.add_argument("--hours", type=float, default=28.0, help="with --planted: length of a seed (default: 28)")
+    parser.add_argument("--bug", help="plant this one for --story and --shrink")
+    parser.add_argument("--coverage", action="store_true", help="fail when a fault or a change of state never happened")
+    parser.add_argument("--shrink", metavar="CHECKER", help="make --seed-start small as long as it violates this")
+    parser.add_argument("--kills", action="store_true", help="kill the daemon at every step of every story instead")
+    parser.add_argument(
+        "--pairs", type=int, default=0, metavar="N", help="with --kills: N pairs of kills a story as well"
+    )
+    parser.add_argument("--dead", action="store_true", help="let the daemon die for good in each seed instead")
+    parser.add_argument("--every-step", action="store_true", help="with --kills: also where nothing lasting is new")
+    options = parser.parse_args(arguments)
+    again = with_fixed_hashes(arguments)
+    if again is not None:
+        return again
+    if options.kills:
+        return _kill(options)
+    if options.shrink:
+        print(shrunk(options.seed_start, options.shrink, options.bug, print).to_json(), end="")
+        return 0
+    if options.dead:
+        return _die(options)
+    if options.planted is not None:
+        return _hunt(options)
+    if options.story is not None:
+        prepare()
+        result = run(options.seed_start, bug=options.bug, keep_story=True)
+        options.story.write_text("\n".join(result.story) + "\n")
+        for violation in result.violations:
+            print(f"{violation.checker} at {violation.at_s:.0f} s: {violation.what}")
+        print(f"seed={result.seed} faults={result.faults.total()} trace={result.trace_hash}")
+        return bool(result.violations)
+    began_at = time.monotonic()
+    tally = campaign(options.seed_start, options.seeds, options.processes, options.results)
+    took_s = max(time.monotonic() - began_at, 1e-9)
+    unreached = tally.unreached()
+    print(f"never reached: {', '.join(unreached) or 'nothing'}")
+    print(f"violations by checker: {dict(sorted(tally.failed.items()))}")
+    print(
+        f"{took_s:.0f} s, {tally.simulated_s / 31_557_600:.2f} simulated years, fewest faults in a "
+        f"seed {tally.fewest_faults}, excused ${tally.excused:.4f} in {tally.with_excuse} seeds"
+    )
+    print(tally.verdict())
+    return bool(tally.failed or (options.coverage and unreached))
+
+
+def _kill(options: argparse.Namespace) -> int:
+    points = failed = 0
+    began_at = time.monotonic()
+    for one in enumerated(STORIES, options.processes, every_step=options.every_step, pairs_each=options.pairs):
+        points += bool(one.at)
+        failed += bool(one.violations)
+        for violation in one.violations[:2]:
+            print(f"{one.story}, killed at {one.at}: {violation.checker}: {violation.what}", flush=True)
+    took_s = time.monotonic() - began_at
+    print(f"stories={len(STORIES)} kill_points={points} failed={failed} seconds={took_s:.0f}")
+    return bool(failed)
+
+
+def _die(options: argparse.Namespace) -> int:
+    seeds = failed = machines = 0
+    longest_s = 0.0
+    for one in all_dead(range(options.seed_start, options.seed_start + options.seeds), options.processes):
+        seeds, machines, longest_s = seeds + 1, machines + one.machines, max(longest_s, one.longest_s)
+        failed += bool(one.violations)
+        for violation in one.violations[:2]:
+            print(f"seed {one.seed}: {violation.checker}: {violation.what}", flush=True)
+    print(f"seeds={seeds} machines={machines} longest_s={longest_s:.0f} failed={failed}")
+    return bool(failed)
+
+
+def _hunt(options: argparse.Namespace) -> int:
+    names = list(BUGS) if options.planted == "all" else options.planted.split(",")
+    catches = []
+    for catch in hunt(names, options.seed_start, options.seeds, options.processes, options.hours * HOUR_S):
+        print(f"{catch.bug}: {catch.seeds or catch.story or 'not found'} {' '.join(catch.checkers)}", flush=True)
+        catches.append(catch)
+    if options.document is not None:
+        write(options.document, catches)
+    return not all(catch.is_found for catch in catches)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
