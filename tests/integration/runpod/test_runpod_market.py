@@ -41,7 +41,7 @@ async def test_a_bid_at_the_floor_of_several_gpus_wins(bench: Bench) -> None:
     query = replace(QUERY, gpus=(("A100 SXM", 3),))
     offer = await bench.cheapest(query)
     assert offer.floor is not None
-    instance_id = await bench.rent(query=query, rate=offer.floor)
+    instance_id = await bench.rent(query=query, bid=offer.floor)
     (rented,) = await bench.provider.instances()
     assert (rented.instance_id, rented.num_gpus, rented.capacity_type) == (instance_id, 3, CapacityType.SPOT)
     assert offer.floor <= rented.bid <= offer.floor + Decimal("0.00001")
@@ -92,7 +92,7 @@ async def test_an_on_demand_renter_cannot_be_outbid(bench: Bench) -> None:
 
 
 async def test_a_bid_below_the_floor_is_refused(bench: Bench) -> None:
-    outcome = await bench.provider.create(bench.request(await bench.cheapest(), rate=Decimal("0.01")))
+    outcome = await bench.provider.create(bench.request(await bench.cheapest(), bid=Decimal("0.01")))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.OFFER_GONE
     assert await bench.pods() == []
@@ -145,7 +145,7 @@ async def test_on_demand_comes_by_rest_with_the_price_that_was_seen(bench: Bench
 
 async def test_what_costs_more_than_was_seen_is_refused_and_named(bench: Bench) -> None:
     request = bench.request(await bench.cheapest(), **ON_DEMAND)
-    outcome = await bench.provider.create(replace(request, rate=Decimal("0.1")))
+    outcome = await bench.provider.create(replace(request, bid=Decimal("0.1")))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.WRONG_TERMS
     assert outcome.instance_id in {pod["id"] for pod in await bench.pods()}

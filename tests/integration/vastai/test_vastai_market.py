@@ -77,7 +77,7 @@ async def test_an_old_search_is_repeated(bench: Bench) -> None:
 async def test_a_winning_bid_is_rented_read_back_and_runs(bench: Bench) -> None:
     offer = await bench.cheapest()
     assert offer.floor is not None
-    request = bench.request(offer, rate=Decimal("0.30001"))
+    request = bench.request(offer, bid=Decimal("0.30001"))
     outcome = await bench.provider.create(request)
     assert isinstance(outcome, Done)
     instance = await bench.running(outcome.value.instance_id)
@@ -92,7 +92,7 @@ async def test_a_winning_bid_is_rented_read_back_and_runs(bench: Bench) -> None:
 async def test_an_on_demand_rental(bench: Bench) -> None:
     offer = await bench.cheapest()
     assert offer.on_demand_price is not None
-    request = bench.request(offer, capacity_type=CapacityType.ON_DEMAND, rate=offer.on_demand_price)
+    request = bench.request(offer, capacity_type=CapacityType.ON_DEMAND, bid=offer.on_demand_price)
     outcome = await bench.provider.create(request)
     assert isinstance(outcome, Done)
     (instance,) = await bench.provider.instances()
@@ -102,7 +102,7 @@ async def test_an_on_demand_rental(bench: Bench) -> None:
 
 async def test_a_dearer_on_demand_rental_is_not_as_asked(bench: Bench) -> None:
     offer = await bench.cheapest()
-    request = bench.request(offer, capacity_type=CapacityType.ON_DEMAND, rate=Decimal("0.01"))
+    request = bench.request(offer, capacity_type=CapacityType.ON_DEMAND, bid=Decimal("0.01"))
     outcome = await bench.provider.create(request)
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.WRONG_TERMS
@@ -111,7 +111,7 @@ async def test_a_dearer_on_demand_rental_is_not_as_asked(bench: Bench) -> None:
 
 
 async def test_a_bid_below_the_floor_rents_nothing(bench: Bench) -> None:
-    outcome = await bench.provider.create(bench.request(await bench.cheapest(), rate=Decimal("0.002")))
+    outcome = await bench.provider.create(bench.request(await bench.cheapest(), bid=Decimal("0.002")))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.OFFER_GONE
     assert await bench.provider.instances() == ()
