@@ -112,7 +112,7 @@ def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]
     ``cost_per_work_h`` is the cost to finish on the offer, set-up, storage, traffic and expected interruptions
     included, over the hours that the work takes on the GPU that the job's estimate is for.
     """
-    hours = Decimal(str((job.remaining_work or timedelta(seconds=params.waiting_horizon_s)) / timedelta(hours=1)))
+    hours = Decimal(str((job.remaining_work or timedelta(seconds=params.deadline.horizon_s)) / timedelta(hours=1)))
     rows: list[tuple[Decimal, render.Json]] = []
     for offer in market.offers:
         row = render.offer(offer, job, job.spec.disk_gb)

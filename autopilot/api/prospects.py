@@ -168,7 +168,7 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
         budget,
         is_on=spot is not None,
         belief=belief,
-        estimate_error=params.estimate_error,
+        estimate_error=params.deadline.estimate_error,
         rule=rule,
     )
 

@@ -1,111 +1,252 @@
-"""The policy's numbers, each with its unit, and the bounds in which they make sense."""
+"""The policy's numbers in groups, each with its unit and its source, and the bounds in which they make sense.
+
+Sources: *market* is how a market behaves, as documented under docs/providers · *fitted* on synthetic markets, as in
+docs/research/2026-11-auction-experiments.md · *assumed* is a guess on the safe side, to be replaced by measurements.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 
 @dataclass(frozen=True, slots=True)
-class Params:
-    """Defaults are those of the field where one is known (docs/explanation/policy.md names the sources)."""
+class Timing:
+    """How long things take on a machine."""
 
     tick_lag_s: float = 30
-    """How old what we see may be, and how long an action takes to be sent."""
-    image_gb: Decimal = Decimal(10)
-    """Downloaded by a new machine: the image and what setup fetches."""
-    upload_gb: Decimal = Decimal(5)
-    """Uploaded from a machine in its life: checkpoints and logs."""
+    """Seconds. Age of an observation, and time until an action is sent. Source: the daemon's look every 15 s, twice."""
     boot_s: float = 120
-    """From a create to the user's command running, without the transfers: contract, container, agent."""
+    """Seconds from a create to the user's command, without transfers: contract, container, agent. Source: assumed."""
     setup_s: float = 420
-    """The same with the transfers, on a machine that is not chosen yet."""
+    """Seconds. The same with transfers, on a machine that is not chosen yet. Source: assumed."""
     resume_s: float = 60
-    """From a won re-bid to the user's command running again on the same disk."""
+    """Seconds from a won re-bid to the user's command on the same disk. Source: assumed."""
+
+    def __post_init__(self) -> None:
+        if min(self.tick_lag_s, self.boot_s, self.setup_s, self.resume_s) < 0:
+            raise ValueError("times must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a machine receives and sends where the job does not say."""
+
+    image_gb: Decimal = Decimal(10)
+    """GB that a new machine downloads: the image and what setup fetches. Source: assumed."""
+    upload_gb: Decimal = Decimal(5)
+    """GB that a machine uploads in its life: checkpoints and logs. Source: assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """What is kept free before a deadline."""
+
     estimate_error: float = 0.15
-    """The user's estimate may be this much too low."""
-    loading_timeout_s: float = 1500
-    """A machine still loading after this is given up; slow hosts were seen loading for 25 minutes."""
-    preparing_least_s: float = 7200
-    """One whose agent speaks has this long for inputs, ``setup`` and restoring, and the time to fill its disk …"""
-    preparing_mbps: float = 100
-    """… over a link of so many Mbit/s, before it is given up."""
-    silence_s: float = 900
-    """A machine that runs without a word from its agent for so long is given up."""
-    max_fruitless: int = 4
-    """After so many launches in a row that never ran the command, the job fails: it is not the machines."""
-    offline_grace_s: float = 150
-    """A host that does not answer for so long is lost."""
-    paused_wait_s: float = 900
-    """Longest wait on a paused machine for which nothing better is known."""
-    rebid_settle_s: float = 90
-    """A raise is given this long to bring the machine back before the next answer to the outbid."""
-    max_rebids: int = 2
-    """A machine that does not come back after so many raises was not taken by a bid: on-demand outranks any."""
-    rebid_step: Decimal = Decimal("1.10")
-    """A re-bid is the old bid times this."""
-    markup: Decimal = Decimal("1.15")
-    """A first bid is the floor times this: enough not to be displaced by the next cent."""
-    ceiling_of_on_demand: Decimal = Decimal("0.90")
-    """No bid reaches this share of the on-demand price: an on-demand renter outranks any bid."""
-    bid_unit: Decimal = Decimal("0.001")
-    least_bid: Decimal = Decimal("0.001")
-    preemptions_per_hour: float = 0.25
-    """Prior for spot; each costs a set-up and half a checkpoint interval."""
-    hazard_prior_h: float = 20
-    """The prior, or a wider group of machines, weighs as much as so many hours of own history."""
+    """Share by which the user's estimate may be too low. Source: assumed."""
     on_demand_margin_s: float = 300
-    """Kept free before the deadline for on-demand offers that vanish as they are chosen."""
-    idle_margin: float = 0.001
-    """Waiting while there is something to rent must promise to save such a share of all that remains."""
-    least_markup: Decimal = Decimal("1.02")
-    """At an auction a bid is at least the floor times this: what we see of it is older than the next rival."""
-    preemptions_per_h: float = 0.05
-    """At an auction: chance, an hour, to lose a machine whatever was bid, to an on-demand renter or with its host."""
-    move_margin: float = 0.0
-    """At an auction: another machine must promise to save so much of what a step on it costs."""
-    wait_margin: float = 0.15
-    """At an auction: with no slack left, waiting must promise to save such a share of all that remains …"""
-    wait_slack_h: float = 2.5
-    """… with more slack less, in proportion, and nothing from so many hours of it on."""
-    wait_margin_shown: float = 0.005
-    """Where all floors are shown: such a share, times the share of the first slack that is used up, times hours of work
-    to each hour of that slack."""
-    rebid_margin: float = 0.0
-    """As ``move_margin``, for another bid on a machine that runs."""
-    rebid_gap_s: float = 300
-    """At an auction the bid on one machine is not changed more often."""
-    save_timeout_s: float = 300
-    """How long a planned move or a parking waits for the last checkpoint; a safe stop is charged with all of it."""
-    waiting_horizon_s: float = 3600
-    """Work assumed to remain when the job gives no estimate; for comparing offers only."""
-    move_saving: Decimal = Decimal("0.15")
-    """Least saving on all that remains for which a running job is moved to a cheaper machine."""
-    move_least_s: float = 1800
-    """A job stays on a machine at least this long before it is moved for price."""
-    destroy_s: float = 60
-    detect_s: float = 60
-    tail_h: float = 24
-    """Hours of disk that a safe stop is charged with, should the destroy be slow to take."""
-    settle_s: float = 300
-    """A create whose outcome is unknown may still land within this time."""
+    """Seconds for on-demand offers that vanish as they are chosen. Source: assumed."""
+    horizon_s: float = 3600
+    """Seconds of work assumed to remain without an estimate; only compares offers. Source: assumed."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.estimate_error <= 2:
+            raise ValueError("estimate_error must be in 0..2")
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """When a machine is given up."""
+
+    timeout_s: float = 1500
+    """Seconds of loading. Source: market; slow hosts were observed loading for 25 minutes."""
+    preparing_least_s: float = 7200
+    """Seconds for inputs, ``setup`` and restoring once the agent speaks, beside the time to fill the disk.
+    Source: assumed."""
+    preparing_mbps: float = 100
+    """Mbit/s at which the disk is filled meanwhile. Source: assumed, a slow link."""
+    silence_s: float = 900
+    """Seconds that a machine runs without a message from its agent. Source: assumed."""
+    offline_grace_s: float = 150
+    """Seconds for which a host does not answer. Source: assumed."""
+    max_fruitless: int = 4
+    """Launches in a row that never ran the command; then the job fails. Source: assumed."""
+
+    def __post_init__(self) -> None:
+        if self.preparing_least_s < 0 or self.preparing_mbps <= 0:
+            raise ValueError("preparing_least_s must not be negative and preparing_mbps above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Bids:
+    """Bids by the rule, and what bounds every bid."""
+
+    markup: Decimal = Decimal("1.15")
+    """A first bid over the floor, as a factor: enough not to be displaced by the next cent. Source: assumed."""
+    ceiling_of_on_demand: Decimal = Decimal("0.90")
+    """Share of the on-demand price that no bid reaches. Source: market; an on-demand renter outranks any bid."""
+    unit: Decimal = Decimal("0.001")
+    """$/h. Bids are multiples of it. Source: market."""
+    least: Decimal = Decimal("0.001")
+    """$/h. The lowest bid. Source: market."""
+    rebid_step: Decimal = Decimal("1.10")
+    """A re-bid over the old bid, as a factor. Source: assumed."""
+    max_rebids: int = 2
+    """Raises of one machine; then an on-demand renter has it, who outranks any bid. Source: market."""
+    rebid_settle_s: float = 90
+    """Seconds in which a raise may bring the machine back before the next answer. Source: assumed."""
 
     def __post_init__(self) -> None:
         if not Decimal(1) <= self.markup <= 10 or not Decimal(1) < self.rebid_step <= 10:
             raise ValueError("markup must be in 1..10 and rebid_step above 1, up to 10")
-        if not Decimal(1) <= self.least_markup <= 10 or not 0 <= self.preemptions_per_h <= 1:
-            raise ValueError("least_markup must be in 1..10 and preemptions_per_h in 0..1")
         if not Decimal(0) < self.ceiling_of_on_demand < 1:
             raise ValueError("ceiling_of_on_demand must be above 0 and below 1")
-        if not 0 <= self.estimate_error <= 2 or self.preemptions_per_hour < 0 or self.max_rebids < 0:
-            raise ValueError("estimate_error must be in 0..2, preemptions_per_hour and max_rebids at least 0")
-        if self.preparing_least_s < 0 or self.preparing_mbps <= 0:
-            raise ValueError("preparing_least_s must not be negative and preparing_mbps above 0")
+        if self.max_rebids < 0:
+            raise ValueError("max_rebids must be at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long nothing runs."""
+
+    longest_pause_s: float = 900
+    """Seconds of waiting on a paused machine where there is no other offer. Source: assumed."""
+    idle_margin: float = 0.001
+    """Share of all remaining cost that waiting must save while there is something to rent. Source: assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """When a job that runs is moved to a cheaper machine."""
+
+    least_saving: Decimal = Decimal("0.15")
+    """Share of all remaining cost that the move must save. Source: assumed."""
+    least_stay_s: float = 1800
+    """Seconds on a machine before it is left for a price. Source: fitted at auctions, elsewhere assumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazard:
+    """Losses of spot machines before any were observed."""
+
+    preemptions_per_h: float = 0.25
+    """Losses in an hour, the prior; each costs a set-up and half a checkpoint interval. Source: assumed."""
+    prior_h: float = 20
+    """Hours of own history that weigh as much as the prior, or as a wider group of machines. Source: assumed."""
+
+    def __post_init__(self) -> None:
+        if self.preemptions_per_h < 0:
+            raise ValueError("hazard.preemptions_per_h must be at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Auction:
+    """Bids and margins where spot machines are auctioned and enough of their floors was recorded."""
+
+    least_markup: Decimal = Decimal("1.02")
+    """The lowest bid over the floor, as a factor: the observed floor is older than the next rival. Source: assumed."""
+    preemptions_per_h: float = 0.05
+    """Chance in an hour of losing a machine whatever was bid, to an on-demand renter or with its host.
+    Source: assumed."""
+    move_margin: float = 0.0
+    """Share of a step's cost that a move to another machine must save. Source: fitted."""
+    wait_margin: float = 0.15
+    """Share of all remaining cost that waiting must save with no slack left. Source: fitted."""
+    wait_slack_h: float = 2.5
+    """Hours of slack from which on that share is nothing; it falls in proportion. Source: fitted."""
+    wait_margin_shown: float = 0.005
+    """The share where all floors are shown. It is multiplied by the share of the first slack that is used up, and by
+    hours of work to each hour of that slack. Source: fitted."""
+    rebid_margin: float = 0.0
+    """Share of a step's cost that another bid on a running machine must save. Source: fitted."""
+    rebid_gap_s: float = 300
+    """Seconds between two changes of the bid on one machine. Source: assumed."""
+
+    def __post_init__(self) -> None:
+        if not Decimal(1) <= self.least_markup <= 10 or not 0 <= self.preemptions_per_h <= 1:
+            raise ValueError("least_markup must be in 1..10 and auction.preemptions_per_h in 0..1")
         if self.wait_slack_h <= 0:
             raise ValueError("wait_slack_h must be above 0")
-        if min(self.tick_lag_s, self.setup_s, self.resume_s, self.save_timeout_s, self.settle_s, self.tail_h) < 0:
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The parts of what a safe stop costs (docs/explanation/money.md)."""
+
+    detect_s: float = 60
+    """Seconds until a loss is noticed. Source: two looks at the market, and some."""
+    save_timeout_s: float = 300
+    """Seconds that a planned move or a parking waits for the last checkpoint. Source: assumed."""
+    destroy_s: float = 60
+    """Seconds until a destroy ends the bill for compute. Source: assumed."""
+    tail_h: float = 24
+    """Hours of disk to pay for should the destroy be slow to take. Source: assumed."""
+    settle_s: float = 300
+    """Seconds within which a create whose outcome is unknown may still land. Source: assumed."""
+
+    def __post_init__(self) -> None:
+        if min(self.detect_s, self.save_timeout_s, self.destroy_s, self.tail_h, self.settle_s) < 0:
             raise ValueError("times must not be negative")
 
 
-TUNABLE = tuple(field.name for field in fields(Params) if isinstance(field.default, (int, float)))
-"""What a sweep may set by name; prices in dollars stay as they are."""
+@dataclass(frozen=True, slots=True)
+class Params:
+    """All numbers of the policy. Building any group raises ``ValueError`` for numbers that make no sense."""
+
+    timing: Timing = field(default_factory=Timing)
+    traffic: Traffic = field(default_factory=Traffic)
+    deadline: Deadline = field(default_factory=Deadline)
+    loading: Loading = field(default_factory=Loading)
+    bids: Bids = field(default_factory=Bids)
+    waiting: Waiting = field(default_factory=Waiting)
+    moves: Moves = field(default_factory=Moves)
+    hazard: Hazard = field(default_factory=Hazard)
+    auction: Auction = field(default_factory=Auction)
+    budget: Budget = field(default_factory=Budget)
+
+    def tuned(self, numbers: Mapping[str, float]) -> Params:
+        """These with some numbers replaced, by the names of ``TUNABLE``; raises ``KeyError`` for other names."""
+        groups: dict[str, dict[str, float]] = {}
+        for name, value in numbers.items():
+            group, number = TUNABLE[name]
+            groups.setdefault(group, {})[number] = value
+        changed = {group: replace(getattr(self, group), **values) for group, values in groups.items()}
+        return replace(self, **changed)
+
+
+TUNABLE: Mapping[str, tuple[str, str]] = {
+    "tick_lag_s": ("timing", "tick_lag_s"),
+    "boot_s": ("timing", "boot_s"),
+    "setup_s": ("timing", "setup_s"),
+    "resume_s": ("timing", "resume_s"),
+    "estimate_error": ("deadline", "estimate_error"),
+    "on_demand_margin_s": ("deadline", "on_demand_margin_s"),
+    "horizon_s": ("deadline", "horizon_s"),
+    "loading_timeout_s": ("loading", "timeout_s"),
+    "preparing_least_s": ("loading", "preparing_least_s"),
+    "preparing_mbps": ("loading", "preparing_mbps"),
+    "silence_s": ("loading", "silence_s"),
+    "offline_grace_s": ("loading", "offline_grace_s"),
+    "max_fruitless": ("loading", "max_fruitless"),
+    "max_rebids": ("bids", "max_rebids"),
+    "rebid_settle_s": ("bids", "rebid_settle_s"),
+    "longest_pause_s": ("waiting", "longest_pause_s"),
+    "idle_margin": ("waiting", "idle_margin"),
+    "least_stay_s": ("moves", "least_stay_s"),
+    "hazard_per_h": ("hazard", "preemptions_per_h"),
+    "hazard_prior_h": ("hazard", "prior_h"),
+    "preemptions_per_h": ("auction", "preemptions_per_h"),
+    "move_margin": ("auction", "move_margin"),
+    "wait_margin": ("auction", "wait_margin"),
+    "wait_slack_h": ("auction", "wait_slack_h"),
+    "wait_margin_shown": ("auction", "wait_margin_shown"),
+    "rebid_margin": ("auction", "rebid_margin"),
+    "rebid_gap_s": ("auction", "rebid_gap_s"),
+    "detect_s": ("budget", "detect_s"),
+    "save_timeout_s": ("budget", "save_timeout_s"),
+    "destroy_s": ("budget", "destroy_s"),
+    "tail_h": ("budget", "tail_h"),
+    "settle_s": ("budget", "settle_s"),
+}
+"""What a backtest may set by name, and where it is; prices in dollars, shares of them and traffic stay as they are."""

@@ -116,11 +116,14 @@ class Auctions:
             ceiling=float(highest),
             bills_at_bid=able.bills_at_bid,
             migrate_s=spot.setup.total_seconds(),
-            resume_s=params.resume_s,
+            resume_s=params.timing.resume_s,
             checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
-            reserve_s=kind.step_s + params.on_demand_margin_s + params.detect_s + params.tick_lag_s,
+            reserve_s=kind.step_s
+            + params.deadline.on_demand_margin_s
+            + params.budget.detect_s
+            + params.timing.tick_lag_s,
             shows_running=able.shows_held_floors,
-            lost_per_h=params.preemptions_per_h,
+            lost_per_h=params.auction.preemptions_per_h,
         )
         self._tables.want(job.id, wanted)
 

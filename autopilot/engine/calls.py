@@ -166,7 +166,7 @@ class Calls:
             log.warning("lease.destroy_failed", lease=lease.id, instance=lease.instance_id, outcome=repr(outcome))
         await self._record(lease, e.DestroySent(lease.id, accepted, self._clock.now()))
         if lease.destroy_attempts >= FALLBACKS_AFTER:
-            await apply_destroy_fallback(provider, lease.instance_id, self._params.least_bid)
+            await apply_destroy_fallback(provider, lease.instance_id, self._params.bids.least)
 
     async def _record(self, lease: Lease, *events: e.Event, bid: tuple[BidRecord, str] | None = None) -> None:
         """Commit what a call brought. If that fails, nothing is lost: the market's list tells it again."""

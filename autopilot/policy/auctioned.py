@@ -58,13 +58,13 @@ def wait_share(job: Job, pressure: Pressure, shape: AuctionShape, params: Params
     """
     slack_s = pressure.left_s - pressure.work_s
     if not shape.shows_running:
-        return params.wait_margin * max(1.0 - slack_s / 3600 / params.wait_slack_h, 0.0)
+        return params.auction.wait_margin * max(1.0 - slack_s / 3600 / params.auction.wait_slack_h, 0.0)
     assert job.spec.deadline is not None
     assert job.spec.work_estimate is not None
     work_s = job.spec.work_estimate.total_seconds()
     first_slack_s = max((job.spec.deadline - job.submitted_at).total_seconds() - work_s, 1.0)
     used = min(max(1.0 - slack_s / first_slack_s, 0.0), 1.0)
-    return params.wait_margin_shown * used * work_s / first_slack_s
+    return params.auction.wait_margin_shown * used * work_s / first_slack_s
 
 
 @dataclass(slots=True)
@@ -88,10 +88,10 @@ class _Auctioned:
         if main is not None and main.is_spot:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
         position = self._position(main)
-        least_markup = float(self.params.least_markup)
+        least_markup = float(self.params.auction.least_markup)
         quoted = self._possible(quotes(tables, position, spots, least_markup), main, bids)
         waiting = wait_share(self.job, self.pressure, self.shape, self.params)
-        margins = Margins(self.params.move_margin, waiting, self.params.rebid_margin)
+        margins = Margins(self.params.auction.move_margin, waiting, self.params.auction.rebid_margin)
         chosen = choice(quoted, position, margins, tables.step_s)
         return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
 
@@ -194,7 +194,7 @@ class _Auctioned:
             reason = Reason.DEADLINE if quoted.is_forced else Reason.CHEAPEST
             return self._take(main, on_demand, on_demand.bid, reason)
         if main is not None and main.is_spot and chosen.machine == main.machine_id:
-            return self._rebid(main, Decimal(chosen.bid).quantize(self.params.bid_unit, ROUND_CEILING))
+            return self._rebid(main, Decimal(chosen.bid).quantize(self.params.bids.unit, ROUND_CEILING))
         reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
         candidate = bids[chosen.machine]
         return self._take(main, candidate, self._first_bid(chosen, candidate), reason)
@@ -202,8 +202,8 @@ class _Auctioned:
     def _first_bid(self, quote: Quote, candidate: Candidate) -> Decimal:
         """What is really bid on a machine that is not held: not too near its floor, and within the job's limits."""
         assert candidate.offer.floor is not None, "no bid is made without a floor"
-        spec, unit = self.job.spec, self.params.bid_unit
-        least = (candidate.offer.floor * self.params.least_markup).quantize(unit, ROUND_CEILING)
+        spec, unit = self.job.spec, self.params.bids.unit
+        least = (candidate.offer.floor * self.params.auction.least_markup).quantize(unit, ROUND_CEILING)
         bid = max(Decimal(quote.bid).quantize(unit, ROUND_CEILING), least)
         highest = ceiling(spec, candidate.offer.on_demand_price, self.params)
         if highest is not None:
@@ -226,7 +226,7 @@ class _Auctioned:
 
         Unless its own floor is shown: where that rises, who stays is paused and loses work.
         """
-        least_s = self.params.move_least_s
+        least_s = self.params.moves.least_stay_s
         if main is None or main.state is LeaseState.PAUSED or not least_s or self.shape.shows_running:
             return True
         if main.is_spot and chosen.machine == main.machine_id:
@@ -244,7 +244,7 @@ class _Auctioned:
             return ()
         bid = min(bid, highest)
         since = main.bid_changed_at
-        too_soon = since is not None and self.now - since < timedelta(seconds=self.params.rebid_gap_s)
+        too_soon = since is not None and self.now - since < timedelta(seconds=self.params.auction.rebid_gap_s)
         if bid == main.bid or too_soon:
             return ()
         return (ChangeBid(main.id, bid, Reason.OUTBID if main.state is LeaseState.PAUSED else Reason.FLOOR_MOVED),)

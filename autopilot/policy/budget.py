@@ -30,8 +30,8 @@ PERMIT_TAIL_S = 120
 
 def stop_cost(rate: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
     """Dollars to detect, save and destroy an instance that bills at these rates ($/h), rounded up."""
-    stopping = timedelta(seconds=params.detect_s + params.save_timeout_s + params.destroy_s)
-    return worst_case(rate, stopping) + worst_case(storage_rate, timedelta(hours=params.tail_h))
+    stopping = timedelta(seconds=params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s)
+    return worst_case(rate, stopping) + worst_case(storage_rate, timedelta(hours=params.budget.tail_h))
 
 
 def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO) -> Decimal:
@@ -39,7 +39,7 @@ def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic
 
     ``traffic``: what it will send and receive in any case (``traffic_cost``).
     """
-    unseen = timedelta(seconds=params.settle_s)
+    unseen = timedelta(seconds=params.budget.settle_s)
     return stop_cost(rate, storage_rate, params) + worst_case(rate + storage_rate, unseen) + traffic
 
 
@@ -70,7 +70,7 @@ def unseen(lease: Lease, now: datetime, params: Params) -> Decimal:
         return ZERO
     since, counted = lease.observed_at, ZERO
     if lease.state is LeaseState.INTENT:
-        since += timedelta(seconds=params.settle_s)  # so much is in its reserve
+        since += timedelta(seconds=params.budget.settle_s)  # so much is in its reserve
     elif lease.spans:
         last = lease.spans[-1]
         since = max(since, last.ended_at or last.started_at)
@@ -103,7 +103,7 @@ def permit_ttl_s(lefts: Iterable[tuple[Decimal | None, Decimal]], longest_s: int
     ``lefts``: for each limit what is left beyond all commitments, and the $/h that may draw on it at once. What a stop
     was going to take is there too: nobody but the machine itself stops it then.
     """
-    stopping_s = params.detect_s + params.save_timeout_s + params.destroy_s - PERMIT_TAIL_S
+    stopping_s = params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s - PERMIT_TAIL_S
     shortest = float(longest_s)
     for left_over, rate in lefts:
         if left_over is not None and rate > ZERO:

@@ -38,7 +38,7 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         if _may_go_on(job, market, now):
             return _answer((SetStatus(JobStatus.PENDING, Reason.SUBMITTED),), now, params, note)
         return _answer(_release_all(job, job.reason), now, params, note)
-    if job.fruitless >= params.max_fruitless:
+    if job.fruitless >= params.loading.max_fruitless:
         note = Note("never_started", (("launches", job.fruitless),))
         failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
         return _answer((*_release_all(job, Reason.NEVER_STARTED), failed), now, params, note)
@@ -84,7 +84,7 @@ def _for_main(
     if now >= main.not_after:
         return (Release(main.id, Reason.EXPIRING),), ()
     if main.offline_since is not None:
-        if now - main.offline_since >= timedelta(seconds=params.offline_grace_s):
+        if now - main.offline_since >= timedelta(seconds=params.loading.offline_grace_s):
             return (Release(main.id, Reason.HOST_LOST),), ()
         return (), ()
     if main.state is LeaseState.PAUSED:
@@ -191,9 +191,11 @@ def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]
     presses = any(option.refused == "deadline" for option in possible)
     if priced:
         # Of equals the one that works: waiting must be worth something.
-        chosen = min(
-            priced, key=lambda option: (option.cost or 0.0) * (1 + params.idle_margin * (option is possible.idle))
-        )
+        def compared(option: Option) -> float:
+            cost = option.cost or 0.0
+            return cost * (1 + params.waiting.idle_margin) if option is possible.idle else cost
+
+        chosen = min(priced, key=compared)
         return chosen, Reason.DEADLINE if presses and chosen is possible.on_demand else Reason.CHEAPEST
     # Late is worse than risky.
     affordable = (
@@ -217,12 +219,18 @@ def _while_held(
     move, reason = None, Reason.DEADLINE
     if possible.idle.refused:
         move = possible.on_demand if possible.on_demand and possible.on_demand.is_open else None
-    elif is_at_work(main) and main.running_since and now - main.running_since >= timedelta(seconds=params.move_least_s):
+    elif is_at_work(main) and _has_stayed(main, now, params):
         move, reason = _better(possible, job, main, pressure, params), Reason.CHEAPER_ELSEWHERE
     if move is None or move.choice is None:
         return (), possible.notes(possible.idle)
     choice = move.choice
     return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.bid, reason),), possible.notes(move)
+
+
+def _has_stayed(main: Lease, now: datetime, params: Params) -> bool:
+    """Whether it has run for so long that it may be left for a price."""
+    least = timedelta(seconds=params.moves.least_stay_s)
+    return main.running_since is not None and now - main.running_since >= least
 
 
 def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params: Params) -> Option | None:
@@ -231,13 +239,15 @@ def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params
     if stay is None or job.remaining_work is None:
         return None
     is_calm = pressure.slack is None or pressure.slack >= 2 * pressure.one_more_loss
+    enough = stay * (1 - float(params.moves.least_saving))
     better: list[tuple[float, Option]] = []
     for option in (possible.spot, possible.on_demand):
         if option is None or option.choice is None or option.cost is None or not option.is_open:
             continue
         # The table has weighed a change of capacity type against the deadline; the rest are moves for price alone.
         is_weighed = possible.by_table and option.choice.capacity_type is not main.capacity_type
-        if option.cost < stay if is_weighed else is_calm and option.cost <= stay * (1 - float(params.move_saving)):
+        is_better = option.cost < stay if is_weighed else is_calm and option.cost <= enough
+        if is_better:
             better.append((option.cost, option))
     return min(better, key=lambda pair: pair[0])[1] if better else None
 
@@ -272,7 +282,7 @@ def _releases(job: Job, slot: Slot, reason: Reason) -> tuple[Action, ...]:
 
 
 def _answer(actions: tuple[Action, ...], now: datetime, params: Params, *notes: Note) -> Decision:
-    return Decision(actions, now + timedelta(seconds=params.tick_lag_s), notes)
+    return Decision(actions, now + timedelta(seconds=params.timing.tick_lag_s), notes)
 
 
 def _pressure_note(job: Job, pressure: Pressure, params: Params) -> Note:

@@ -15,14 +15,14 @@ from autopilot.domain.params import Params
 
 def loads_too_long(lease: Lease, now: datetime, params: Params) -> bool:
     """Of a machine whose agent has not spoken since it was rented, or woken."""
-    return now - _loading_since(lease) >= timedelta(seconds=params.loading_timeout_s)
+    return now - _loading_since(lease) >= timedelta(seconds=params.loading.timeout_s)
 
 
 def prepares_too_long(lease: Lease, now: datetime, params: Params) -> bool:
     """Of a machine whose agent speaks and has not begun the command: at one stage of getting ready for it."""
     since = lease.preparing_since
-    fill_s = float(lease.disk_gb) * 8000 / params.preparing_mbps
-    return since is not None and now - since >= timedelta(seconds=params.preparing_least_s + fill_s)
+    fill_s = float(lease.disk_gb) * 8000 / params.loading.preparing_mbps
+    return since is not None and now - since >= timedelta(seconds=params.loading.preparing_least_s + fill_s)
 
 
 def _loading_since(lease: Lease) -> datetime:

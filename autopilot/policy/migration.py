@@ -69,13 +69,13 @@ def _falls_behind(job: Job, new: Lease, now: datetime) -> bool:
 
 def last_save(lease: Lease, params: Params) -> datetime:
     """When a machine must begin to save, so as to have saved at the end of its life."""
-    return lease.not_after - timedelta(seconds=params.save_timeout_s + params.tick_lag_s)
+    return lease.not_after - timedelta(seconds=params.budget.save_timeout_s + params.timing.tick_lag_s)
 
 
 def is_given_up(lease: Lease, now: datetime, params: Params) -> bool:
     """Whether its agent has stopped for good, or has not been heard for too long since it ran."""
     heard_at = max(lease.agent_seen_at or lease.intended_at, lease.running_since or lease.intended_at)
-    return now - heard_at >= timedelta(seconds=params.silence_s) or lease.agent_state in GIVEN_UP
+    return now - heard_at >= timedelta(seconds=params.loading.silence_s) or lease.agent_state in GIVEN_UP
 
 
 def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
@@ -87,7 +87,7 @@ def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
         last = lease.last_checkpoint_number
         return last is None or (newest is not None and newest.lease_id == lease.id and newest.number >= last)
     since = lease.stop_ordered_at
-    return since is not None and now - since >= timedelta(seconds=params.save_timeout_s)
+    return since is not None and now - since >= timedelta(seconds=params.budget.save_timeout_s)
 
 
 def _drop(lease: Lease, reason: Reason) -> tuple[Action, ...]:

@@ -33,7 +33,7 @@ def decide_paused(
     params: Params,
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
     paused_for = now - (lease.paused_at or now)
-    waited_out = paused_for >= timedelta(seconds=params.paused_wait_s)
+    waited_out = paused_for >= timedelta(seconds=params.waiting.longest_pause_s)
     since_raise = now - lease.bid_changed_at if lease.bid_changed_at else None
     if since_raise is not None and since_raise > paused_for:
         since_raise = None  # it answered an earlier pause
@@ -42,7 +42,7 @@ def decide_paused(
     rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
     rebid = None
     if rung is not None:
-        rebid = lease_cost_to_finish(job, lease, rung, params.resume_s, market.outlook, now, params)
+        rebid = lease_cost_to_finish(job, lease, rung, params.timing.resume_s, market.outlook, now, params)
     other = best(candidates, CapacityType.SPOT if waits_for_spot(job, pressure, market) else None)
     note = Note(
         "paused",
@@ -60,12 +60,12 @@ def decide_paused(
         return (), (note,)
     if lease.pause_cause is Reason.EXPIRING:
         return (Release(lease.id, Reason.EXPIRING),), (note,)
-    if since_raise is not None and since_raise < timedelta(seconds=params.rebid_settle_s):
+    if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)
     if not waited_out and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
         # After that long even a raise that is refused, or vetoed, at every turn has had its chances.
         return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
-    is_displaced = lease.rebids >= params.max_rebids > 0
+    is_displaced = lease.rebids >= params.bids.max_rebids > 0
     cause = Reason.DISPLACED if is_displaced else lease.pause_cause or Reason.UNKNOWN
     if other is not None or pressure.needs_on_demand or waited_out:
         return (Release(lease.id, cause),), (note,)

@@ -18,13 +18,13 @@ from autopilot.domain.params import Params
 
 def hazard(outlook: Outlook, provider: str, gpu: str, host: str, machine: str, params: Params) -> float:
     """Preemptions per hour of spot on this machine, whatever its age."""
-    rate = params.preemptions_per_hour
+    rate = params.hazard.preemptions_per_h
     if not outlook.lives:
         return rate
     for kind, name in (("gpu", gpu), ("host", host), ("machine", machine)):
         seen = outlook.lives.get((provider, kind, name))
         if seen is not None:
-            rate = _shrunk(rate, seen.total, params.hazard_prior_h)
+            rate = _shrunk(rate, seen.total, params.hazard.prior_h)
     return rate
 
 
@@ -52,10 +52,10 @@ def _shape(lives: Mapping[LivesKey, Lives], key: LivesKey, params: Params) -> tu
     seen = lives.get(key)
     if seen is None or seen.total.hours <= 0:
         return None
-    overall = _shrunk(params.preemptions_per_hour, seen.total, params.hazard_prior_h)
+    overall = _shrunk(params.hazard.preemptions_per_h, seen.total, params.hazard.prior_h)
     if overall <= 0:
         return None
-    return tuple(_shrunk(overall, exposure, params.hazard_prior_h) / overall for exposure in seen.by_age)
+    return tuple(_shrunk(overall, exposure, params.hazard.prior_h) / overall for exposure in seen.by_age)
 
 
 def _shrunk(prior: float, seen: Exposure, weight_h: float) -> float:

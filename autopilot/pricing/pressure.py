@@ -78,11 +78,12 @@ def is_at_work(lease: Lease | None) -> bool:
 
 def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
     remaining = work_left(job, job.main.gpu, job.main.num_gpus) if job.main else work_left_anywhere(job)
-    loss = timedelta(seconds=params.tick_lag_s + params.detect_s + params.setup_s) + job.spec.checkpoint_interval
+    loss_s = params.timing.tick_lag_s + params.budget.detect_s + params.timing.setup_s
+    loss = timedelta(seconds=loss_s) + job.spec.checkpoint_interval
     if job.spec.deadline is None or remaining is None:
         return Pressure(None, loss, None)
     upper = remaining + _error(job, remaining, params)
-    restart = timedelta(0) if is_at_work(job.main) else timedelta(seconds=params.setup_s)
+    restart = timedelta(0) if is_at_work(job.main) else timedelta(seconds=params.timing.setup_s)
     slack = job.spec.deadline - now - upper - restart
     verdict = Verdict.TIGHT if slack < loss else Verdict.FINE
     if job.spec.deadline - now < remaining + restart:
@@ -95,9 +96,9 @@ def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
         left_s=(job.spec.deadline - now).total_seconds(),
         work_s=max(remaining, upper / 2).total_seconds(),
         upper_work_s=upper.total_seconds(),
-        to_on_demand_s=params.setup_s + params.on_demand_margin_s,
-        at_risk_s=params.detect_s + job.spec.checkpoint_interval.total_seconds(),
-        step_s=params.tick_lag_s,
+        to_on_demand_s=params.timing.setup_s + params.deadline.on_demand_margin_s,
+        at_risk_s=params.budget.detect_s + job.spec.checkpoint_interval.total_seconds(),
+        step_s=params.timing.tick_lag_s,
     )
 
 
@@ -105,5 +106,5 @@ def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:
     """How much longer than ``remaining`` it may take: work done says nothing of an estimate's error, progress does."""
     estimate, left = job.spec.work_estimate, job.remaining_work
     if job.progress is not None or estimate is None or not left:
-        return (estimate if estimate and not left else remaining) * params.estimate_error
-    return estimate * (remaining / left) * params.estimate_error
+        return (estimate if estimate and not left else remaining) * params.deadline.estimate_error
+    return estimate * (remaining / left) * params.deadline.estimate_error

@@ -64,4 +64,4 @@ def setup_time(job: Job, offer: Offer, params: Params) -> timedelta:
     """From the create to the command running: boot, then image, inputs and newest checkpoint over the host's link."""
     mbps = max(offer.download_mbps, SLOWEST_MBPS) if offer.download_mbps else USUAL_MBPS
     seconds = received_gb(job, params) * 8000 / mbps
-    return timedelta(seconds=params.boot_s + float(seconds))
+    return timedelta(seconds=params.timing.boot_s + float(seconds))

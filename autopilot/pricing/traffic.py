@@ -11,17 +11,17 @@ from autopilot.domain.params import Params
 
 def received_gb(job: Job, params: Params) -> Decimal:
     """Until the command runs: image, inputs, newest checkpoint."""
-    return params.image_gb + job.spec.inputs_gb + _checkpoint_gb(job)
+    return params.traffic.image_gb + job.spec.inputs_gb + _checkpoint_gb(job)
 
 
 def largest_upload_gb(job: Job, params: Params) -> Decimal:
     """The most that is sent in one go: a checkpoint with its logs, or the outputs."""
-    return max(params.upload_gb, _checkpoint_gb(job), job.spec.outputs_gb)
+    return max(params.traffic.upload_gb, _checkpoint_gb(job), job.spec.outputs_gb)
 
 
 def sent_gb(job: Job, params: Params) -> Decimal:
     """Expected of a machine on which the job ends: checkpoints, logs, outputs."""
-    return max(params.upload_gb, _checkpoint_gb(job)) + job.spec.outputs_gb
+    return max(params.traffic.upload_gb, _checkpoint_gb(job)) + job.spec.outputs_gb
 
 
 def _checkpoint_gb(job: Job) -> Decimal:

@@ -121,7 +121,7 @@ async def _end(provider: Provider, instance: Instance, clock: Clock) -> bool:
             outcome = await provider.destroy(instance.instance_id)
             log.info("instance.destroy_asked", instance=instance.instance_id, outcome=repr(outcome))
             if asked >= 1:
-                await apply_destroy_fallback(provider, instance.instance_id, Params().least_bid)
+                await apply_destroy_fallback(provider, instance.instance_id, Params().bids.least)
         await clock.sleep(ABSENCE_GAP.total_seconds())
         try:
             is_absent = all(one.instance_id != instance.instance_id for one in await provider.instances())

@@ -251,7 +251,7 @@ class Spending:
 
     def _upload(self, machine: Machine) -> None:
         machine.uploaded_at = self.now
-        size = self.rng.randint(0, int(PARAMS.upload_gb * 10**9))
+        size = self.rng.randint(0, int(PARAMS.traffic.upload_gb * 10**9))
         machine.sent_bytes += size
         self._charge(machine, machine.upload_price * size / 10**9)
 
@@ -375,7 +375,7 @@ class Spending:
             self._apply(job.id, beat)
             if lease.run_epoch == job.run_epoch and self.rng.random() < 0.05:
                 number = 0 if job.checkpoint is None else job.checkpoint.number + 1
-                size = self.rng.randint(1, int(PARAMS.upload_gb * 10**9))
+                size = self.rng.randint(1, int(PARAMS.traffic.upload_gb * 10**9))
                 newest = Checkpoint(job.id, lease.id, number, lease.run_epoch, 1, job.work_done, size, 1, self.now)
                 self._apply(job.id, e.CheckpointVerified(newest, self.now))
 
@@ -539,7 +539,9 @@ def a_scenario(seed: int) -> Spending:
     disk_price = rng.choice([D("0.01"), D("0.01"), D("0.15")])
     up, down = rng.choice([ZERO, ZERO, D("0.004"), D("0.02")]), rng.choice([ZERO, ZERO, D("0.002"), D("0.01")])
     start_and_stop = (
-        create_reserve(floor * 3, disk_price * 20 / 720, PARAMS) + up * 2 * PARAMS.upload_gb + down * PARAMS.image_gb
+        create_reserve(floor * 3, disk_price * 20 / 720, PARAMS)
+        + up * 2 * PARAMS.traffic.upload_gb
+        + down * PARAMS.traffic.image_gb
     )
 
     def limit(likely: float) -> Decimal | None:

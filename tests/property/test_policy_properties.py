@@ -87,7 +87,7 @@ def markets(draw: st.DrawFn) -> Market:
 def leases(draw: st.DrawFn, id: str, slot: Slot) -> Lease:
     terms: dict[str, Any] = {
         "slot": slot,
-        "rate": draw(prices),
+        "bid": draw(prices),
         "on_demand_price": draw(st.none() | prices),
         "storage_rate": draw(st.integers(0, 10**8).map(from_nano)),
         "capacity_type": draw(st.sampled_from(CapacityType)),
@@ -178,7 +178,7 @@ def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) 
                     assert limit is not None
                     assert offer.floor is not None
                     assert offer.floor <= rate <= limit, "a bid that loses, or one too high"
-                    assert rate % P.bid_unit == 0
+                    assert rate % P.bids.unit == 0
                 else:
                     assert spec.spot_policy is not SpotPolicy.SPOT
                     assert rate == offer.on_demand_price

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from autopilot.domain.actions import Acquire, Release, SaveAndStop, SetStatus
@@ -10,9 +11,10 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
+from autopilot.domain.params import Moves
 from autopilot.lab.backtest.availability import AvailabilityChooser, AvailabilityView
 from autopilot.lab.backtest.choices import Choice
-from autopilot.lab.backtest.session import MARKET, ORIGIN, Session, offer, physics, rate
+from autopilot.lab.backtest.session import MARKET, ORIGIN, Session, offer, physics, rate, with_given
 from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityTerms
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.pricing.availability.forecast import LEAST_PROBABILITY, Forecast, forecast, refusal
@@ -42,7 +44,7 @@ class AvailabilityMapping:
         self._told, self._on_demand_rate = told, terms.on_demand_rate
         self._tick = timedelta(seconds=terms.tick_s)
         self._tick_s = terms.tick_s
-        params = physics(told, given, terms.tick_s, told.restart_s, move_least_s=0.0)
+        params = with_given(replace(physics(told, terms.tick_s, told.restart_s), moves=Moves(least_stay_s=0.0)), given)
         self._session = Session(told, params, max_bid=rate(terms.on_demand_rate))
         self._shape = Shape(
             model,

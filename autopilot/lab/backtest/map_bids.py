@@ -20,7 +20,17 @@ from autopilot.domain.reasons import Reason
 from autopilot.lab.backtest.bids import BidChooser, BidView
 from autopilot.lab.backtest.choices import Choice
 from autopilot.lab.backtest.choices import Spot as SpotAt
-from autopilot.lab.backtest.session import GB_MONTH, MARKET, ORIGIN, Session, offer, physics, rate, vanishing_ticks
+from autopilot.lab.backtest.session import (
+    GB_MONTH,
+    MARKET,
+    ORIGIN,
+    Session,
+    offer,
+    physics,
+    rate,
+    vanishing_ticks,
+    with_given,
+)
 from autopilot.lab.backtest.suite import BidJob, BidTerms
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.pricing.auction.floors import TUNABLE, FloorFit, estimate
@@ -62,10 +72,15 @@ class BidMapping:
         self._terms, self._told = terms, told
         self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=terms.tick_s)
-        own = {"bid_unit": BID_UNIT, "ceiling_of_on_demand": CEILING, "resume_s": terms.resume_s}
-        # On synthetic markets a margin over the floor brought nothing.
-        own |= {"least_markup": Decimal(1)}
-        params = physics(told, given, terms.tick_s, terms.migrate_s, **own)
+        params = physics(told, terms.tick_s, terms.migrate_s)
+        params = replace(
+            params,
+            timing=replace(params.timing, resume_s=terms.resume_s),
+            bids=replace(params.bids, unit=BID_UNIT, ceiling_of_on_demand=CEILING),
+            # On synthetic markets a margin over the floor brought nothing.
+            auction=replace(params.auction, least_markup=Decimal(1)),
+        )
+        params = with_given(params, given)
         self._on_demand_rate = rate(terms.on_demand_rate)
         self._storage_rate = rate(terms.storage_rate)
         self._session = Session(
@@ -158,7 +173,7 @@ class BidMapping:
             longest_work_s=told.work_s,
             on_demand_price=terms.on_demand_rate,
             storage_rate=terms.storage_rate,
-            ceiling=float(params.ceiling_of_on_demand) * terms.on_demand_rate,
+            ceiling=float(params.bids.ceiling_of_on_demand) * terms.on_demand_rate,
             bills_at_bid=told.pays == "bid",
             migrate_s=terms.migrate_s,
             resume_s=terms.resume_s,
@@ -166,7 +181,7 @@ class BidMapping:
             reserve_s=reserve_ticks * terms.tick_s,
             shows_running=view.shows_running,
             # Where the floors of machines that run are known, nobody rents them on demand.
-            lost_per_h=0.0 if view.shows_running else params.preemptions_per_h,
+            lost_per_h=0.0 if view.shows_running else params.auction.preemptions_per_h,
         )
         auction_tables(shape)
         return shape

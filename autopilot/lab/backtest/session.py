@@ -20,7 +20,7 @@ from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import NANO, ZERO
 from autopilot.domain.offer import Offer
-from autopilot.domain.params import TUNABLE, Params
+from autopilot.domain.params import TUNABLE, Auction, Budget, Deadline, Hazard, Loading, Params, Timing, Traffic
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import intended_lease
 from autopilot.lab.backtest.suite import Job as Told
@@ -45,29 +45,28 @@ def rate(dollars: float) -> Decimal:
     return Decimal(dollars).quantize(NANO)
 
 
-def physics(told: Told, given: Given, tick_s: float, restart_s: float, **own: object) -> Params:
-    """A suite's physics as the policy's numbers; ``given`` are those that were set by hand."""
-    params = Params(
-        tick_lag_s=tick_s,
-        setup_s=restart_s,
-        boot_s=restart_s,
-        image_gb=ZERO,
-        upload_gb=ZERO,
-        estimate_error=told.estimate_error,
-        detect_s=(told.lag_ticks + 1) * tick_s if told.lag_ticks else 0.0,
-        save_timeout_s=0.0,
-        destroy_s=tick_s,
-        settle_s=0.0,
-        tail_h=0.0,
-        preemptions_per_hour=0.0,
-        on_demand_margin_s=vanishing_ticks(told.vanish) * tick_s,
-        rebid_gap_s=0.0,
-        loading_timeout_s=NEVER_S,
-        silence_s=NEVER_S,
-        max_fruitless=10**9,
+def physics(told: Told, tick_s: float, restart_s: float) -> Params:
+    """A suite's physics as the policy's numbers."""
+    return Params(
+        timing=Timing(tick_lag_s=tick_s, setup_s=restart_s, boot_s=restart_s),
+        traffic=Traffic(image_gb=ZERO, upload_gb=ZERO),
+        deadline=Deadline(estimate_error=told.estimate_error, on_demand_margin_s=vanishing_ticks(told.vanish) * tick_s),
+        budget=Budget(
+            detect_s=(told.lag_ticks + 1) * tick_s if told.lag_ticks else 0.0,
+            save_timeout_s=0.0,
+            destroy_s=tick_s,
+            settle_s=0.0,
+            tail_h=0.0,
+        ),
+        hazard=Hazard(preemptions_per_h=0.0),
+        auction=Auction(rebid_gap_s=0.0),
+        loading=Loading(timeout_s=NEVER_S, silence_s=NEVER_S, max_fruitless=10**9),
     )
-    by_hand = {name: value for name, value in given.items() if name in TUNABLE}
-    return replace(params, **{**own, **by_hand})  # type: ignore[arg-type]
+
+
+def with_given(params: Params, given: Given) -> Params:
+    """The same with the policy's numbers that were set by hand."""
+    return params.tuned({name: value for name, value in given.items() if name in TUNABLE})
 
 
 def vanishing_ticks(vanish: float) -> int:

@@ -19,10 +19,10 @@ def ceiling(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> D
     bounds = [limit for limit in (spec.max_bid, spec.max_hourly) if limit is not None]
     if on_demand_price is not None:
         # Below that share, not at it.
-        bounds.append((on_demand_price * params.ceiling_of_on_demand).next_minus())
+        bounds.append((on_demand_price * params.bids.ceiling_of_on_demand).next_minus())
     if not bounds:
         return None
-    return min(bounds).quantize(params.bid_unit, ROUND_FLOOR)
+    return min(bounds).quantize(params.bids.unit, ROUND_FLOOR)
 
 
 def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
@@ -30,9 +30,9 @@ def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:
     limit = ceiling(spec, offer.on_demand_price, params)
     if offer.floor is None or limit is None:
         return None
-    lowest = max(offer.floor.quantize(params.bid_unit, ROUND_CEILING), params.least_bid)
-    wanted = (offer.floor * params.markup).quantize(params.bid_unit, ROUND_CEILING)
-    bid = max(min(wanted, limit), params.least_bid)
+    lowest = max(offer.floor.quantize(params.bids.unit, ROUND_CEILING), params.bids.least)
+    wanted = (offer.floor * params.bids.markup).quantize(params.bids.unit, ROUND_CEILING)
+    bid = max(min(wanted, limit), params.bids.least)
     return bid if lowest <= bid <= limit else None
 
 
@@ -42,8 +42,8 @@ def raised_bid(spec: JobSpec, lease: Lease, params: Params) -> Decimal | None:
     A bid that had been lowered goes back to the highest that was made: that one ran.
     """
     limit = ceiling(spec, lease.on_demand_price, params)
-    if limit is None or lease.rebids >= params.max_rebids:
+    if limit is None or lease.rebids >= params.bids.max_rebids:
         return None
-    step = max(lease.bid * params.rebid_step, lease.bid + params.bid_unit, lease.highest_bid or lease.bid)
-    bid = min(step.quantize(params.bid_unit, ROUND_CEILING), limit)
+    step = max(lease.bid * params.bids.rebid_step, lease.bid + params.bids.unit, lease.highest_bid or lease.bid)
+    bid = min(step.quantize(params.bids.unit, ROUND_CEILING), limit)
     return bid if bid > lease.bid else None

@@ -58,7 +58,7 @@ def cost_to_finish(
     """
     busy = restart + _work(left, params)
     if losses:
-        busy += losses * (timedelta(seconds=params.setup_s) + job.spec.checkpoint_interval / 2)
+        busy += losses * (timedelta(seconds=params.timing.setup_s) + job.spec.checkpoint_interval / 2)
     return accrued(burn, busy)
 
 
@@ -77,7 +77,7 @@ def lease_cost_to_finish(
 
 
 def _work(left: timedelta | None, params: Params) -> timedelta:
-    return timedelta(seconds=params.waiting_horizon_s) if left is None else left
+    return timedelta(seconds=params.deadline.horizon_s) if left is None else left
 
 
 def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:

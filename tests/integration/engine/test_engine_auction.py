@@ -92,7 +92,7 @@ async def test_a_machine_whose_floor_never_rests_is_passed_over(world: World, tm
     assert lease.machine_id != restless
     floor = offers[lease.machine_id].floor
     assert floor is not None
-    assert floor < lease.bid < floor * Params().markup, "machines that rest are had for less than by the rule"
+    assert floor < lease.bid < floor * Params().bids.markup, "machines that rest are had for less than by the rule"
     await world.until(lambda job: job.status.is_final, "the job is over", most=400)
     recorder.close()
     done = replay(recording)

@@ -40,7 +40,7 @@ async def test_an_image_that_cannot_be_pulled_ends_the_job(world: World) -> None
         await world.tick(apart_s=900)
     job = await world.job()
     assert (job.status, job.reason) == (JobStatus.FAILED, Reason.NEVER_STARTED), await world.story()
-    assert job.launches == world.engine.config.params.max_fruitless
+    assert job.launches == world.engine.config.params.loading.max_fruitless
     assert {lease.is_over for lease in await world.leases()} == {True}
 
 

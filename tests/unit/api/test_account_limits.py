@@ -46,7 +46,7 @@ def notes(
 
 def dear(**changes: Any) -> Offer:
     """$5/h on spot, $10/h on demand, without a disk's price."""
-    return an_offer(**({"floor": D(5) / PARAMS.markup, "on_demand_price": D(10), "storage_price": D(0)} | changes))
+    return an_offer(**({"floor": D(5) / PARAMS.bids.markup, "on_demand_price": D(10), "storage_price": D(0)} | changes))
 
 
 def test_without_limits_there_is_nothing_to_say() -> None:

@@ -17,7 +17,7 @@ from autopilot.lab.backtest.map_availability import start_on_availability
 from autopilot.lab.backtest.optimal import optimal_availability
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.perturbation import EXACT, Perturbation
-from autopilot.lab.backtest.session import VANISH_RISK, physics
+from autopilot.lab.backtest.session import VANISH_RISK, physics, with_given
 from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilityTerms, ticks_until, whole_ticks
 from autopilot.pricing.availability.prior import PHASES
 
@@ -55,7 +55,7 @@ class Trial:
     def can_be_done_on_demand(self) -> bool:
         """Begun at once, by what the policy is told at worst; one tick kept where what it sees is old."""
         told, params = self.told, self.params()
-        worst_s = told.work_s * (1 + told.estimate_error) + self.restart_s + params.on_demand_margin_s
+        worst_s = told.work_s * (1 + told.estimate_error) + self.restart_s + params.deadline.on_demand_margin_s
         return whole_ticks(worst_s, self.tick_s) <= ticks_until(DEADLINE_S, self.tick_s)
 
     def trace(self, lengths: list[int], *, first: int) -> bytes:
@@ -63,7 +63,7 @@ class Trial:
         return (states * (self.run.ticks // max(len(states), 1) + 1))[: self.run.ticks]
 
     def params(self, **given: float) -> Params:
-        return physics(self.told, given, self.tick_s, self.restart_s)
+        return with_given(physics(self.told, self.tick_s, self.restart_s), given)
 
     def played(self, trace: bytes, seen: list[tuple[Any, Choice]] | None = None) -> Outcome:
         def observe(view: AvailabilityView, choice: Choice) -> None:
@@ -212,21 +212,23 @@ def test_no_budget_is_ever_overrun(share: float, runs: list[int], first: int) ->
 def test_the_physics_of_a_suite_are_the_policy_s_numbers() -> None:
     trial = Trial(tick_s=300.0, restart_s=700.0)
     params = trial.params()
-    assert (params.tick_lag_s, params.setup_s, params.boot_s, params.detect_s) == (300.0, 700.0, 700.0, 0.0)
-    assert (params.estimate_error, params.on_demand_margin_s, params.preemptions_per_hour) == (0.0, 0.0, 0.0)
+    assert params.timing == replace(params.timing, tick_lag_s=300.0, setup_s=700.0, boot_s=700.0)
+    assert params.budget.detect_s == 0.0
+    assert params.deadline == replace(params.deadline, estimate_error=0.0, on_demand_margin_s=0.0)
+    assert params.hazard.preemptions_per_h == 0.0
 
 
 def test_what_is_uncertain_is_told() -> None:
     trial = Trial(perturbation=Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1))
     params = trial.params()
-    assert (params.estimate_error, params.detect_s) == (0.2, 1200.0)
-    ticks = params.on_demand_margin_s / 600.0
+    assert (params.deadline.estimate_error, params.budget.detect_s) == (0.2, 1200.0)
+    ticks = params.deadline.on_demand_margin_s / 600.0
     assert 0.1**ticks <= VANISH_RISK < 0.1 ** (ticks - 1)
 
 
 def test_parameters_given_by_hand_win() -> None:
     trial = Trial()
-    assert trial.params(estimate_error=0.5, setup_s=50.0).setup_s == 50.0
+    assert trial.params(estimate_error=0.5, setup_s=50.0).timing.setup_s == 50.0
     choose = start_on_availability(trial.terms, trial.told, {"estimate_error": 1.0}, PHASES)
     seen: list[Choice] = []
     play_availability(

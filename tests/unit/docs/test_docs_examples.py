@@ -128,9 +128,9 @@ def test_money_page_states_the_defaults() -> None:
     assert f"`[limits] max_hourly` | ${limits.max_hourly} |" in text
     assert f"`[limits] max_instances` | {limits.max_instances} |" in text
     assert f"`[limits] max_launches_per_hour` | {limits.max_launches_per_hour} |" in text
-    assert f"(detection {params.detect_s:g} s + last checkpoint {params.save_timeout_s:g} s" in text
-    assert f"+ destroy {params.destroy_s:g} s)" in text
-    assert f"disk rate × {params.tail_h:g} h" in text
+    assert f"(detection {params.budget.detect_s:g} s + last checkpoint {params.budget.save_timeout_s:g} s" in text
+    assert f"+ destroy {params.budget.destroy_s:g} s)" in text
+    assert f"disk rate × {params.budget.tail_h:g} h" in text
     assert set(Limits.__dataclass_fields__) == {
         "day",
         "month",
@@ -146,22 +146,22 @@ def test_policy_pages_state_the_numbers() -> None:
     text = " ".join(" ".join(page.read_text() for page in pages).split())
     params = Params()
     for sentence in (
-        f"floor × {params.markup},",
-        f"{params.ceiling_of_on_demand} × that machine's on-demand price",
-        f"the old bid × {params.rebid_step},",
-        f"back within {params.rebid_settle_s:g} s",
-        f"(set-up {params.setup_s / 60:g} min +",
-        f"an image of {params.image_gb} GB",
-        f"(1 + {params.preemptions_per_hour:g}/h ×",
-        f"wait, at most {params.paused_wait_s / 60:g} minutes",
-        f"come to nothing ({params.max_fruitless})",
-        f"remaining + {params.estimate_error:g} × the estimate) − restart",
-        f"with an estimate that is {params.estimate_error * 100:g} % too low",
-        f"lag {params.tick_lag_s:g} s + detection {params.detect_s:g} s",
-        f"after {params.move_least_s / 60:g} minutes on the machine",
-        f"a saving of at least {params.move_saving * 100:.0f} %",
-        f"Loading for more than {params.loading_timeout_s / 60:g} minutes",
-        f"running for {params.silence_s / 60:g} minutes without a word",
-        f"offline for {params.offline_grace_s:g} s",
+        f"floor × {params.bids.markup},",
+        f"{params.bids.ceiling_of_on_demand} × that machine's on-demand price",
+        f"the old bid × {params.bids.rebid_step},",
+        f"back within {params.bids.rebid_settle_s:g} s",
+        f"(set-up {params.timing.setup_s / 60:g} min +",
+        f"an image of {params.traffic.image_gb} GB",
+        f"(1 + {params.hazard.preemptions_per_h:g}/h ×",
+        f"wait, at most {params.waiting.longest_pause_s / 60:g} minutes",
+        f"come to nothing ({params.loading.max_fruitless})",
+        f"remaining + {params.deadline.estimate_error:g} × the estimate) − restart",
+        f"with an estimate that is {params.deadline.estimate_error * 100:g} % too low",
+        f"lag {params.timing.tick_lag_s:g} s + detection {params.budget.detect_s:g} s",
+        f"after {params.moves.least_stay_s / 60:g} minutes on the machine",
+        f"a saving of at least {params.moves.least_saving * 100:.0f} %",
+        f"Loading for more than {params.loading.timeout_s / 60:g} minutes",
+        f"running for {params.loading.silence_s / 60:g} minutes without a word",
+        f"offline for {params.loading.offline_grace_s:g} s",
     ):
         assert sentence in text

@@ -273,11 +273,11 @@ async def test_a_lease_s_hazard_follows_what_was_seen_of_its_machine() -> None:
     outlooks = Outlooks(store, MODEL, P)
     lease = a_life((RUNNING, 0, 0.1), (STOPPED, 0.1, None))
     elsewhere = replace(lease, gpu="H100", host_id="h9", machine_id="m9")
-    assert outlooks.hazard_of(lease) == P.preemptions_per_hour
+    assert outlooks.hazard_of(lease) == P.hazard.preemptions_per_h
     assert outlooks.hazard_of(replace(lease, capacity_type=CapacityType.ON_DEMAND)) == 0
     async with store.transaction() as work:
         await work.save(job_due(20, lease))
     await outlooks.refresh(START)
-    assert outlooks.hazard_of(lease) > P.preemptions_per_hour
-    assert outlooks.hazard_of(elsewhere) == P.preemptions_per_hour
+    assert outlooks.hazard_of(lease) > P.hazard.preemptions_per_h
+    assert outlooks.hazard_of(elsewhere) == P.hazard.preemptions_per_h
     await outlooks.close()

@@ -16,7 +16,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook, PhaseModel, Shape
-from autopilot.domain.params import Params
+from autopilot.domain.params import Bids, Budget, Deadline, Hazard, Moves, Params, Timing, Traffic, Waiting
 from autopilot.policy.decide import decide
 from autopilot.pricing.availability.beliefs import Weights
 from autopilot.pricing.availability.phases import first_belief
@@ -28,22 +28,14 @@ STEP = timedelta(seconds=STEP_S)
 WORK = 24
 """Steps; 4 hours."""
 P = Params(
-    tick_lag_s=STEP_S,
-    setup_s=STEP_S,
-    boot_s=STEP_S,
-    image_gb=D(0),
-    upload_gb=D(0),
-    markup=D(1),
-    estimate_error=0.0,
-    preemptions_per_hour=0.0,
-    on_demand_margin_s=0.0,
-    detect_s=0.0,
-    save_timeout_s=0.0,
-    destroy_s=0.0,
-    settle_s=0.0,
-    tail_h=0.0,
-    move_least_s=0.0,
-    idle_margin=0.0,
+    timing=Timing(tick_lag_s=STEP_S, setup_s=STEP_S, boot_s=STEP_S),
+    traffic=Traffic(image_gb=D(0), upload_gb=D(0)),
+    bids=Bids(markup=D(1)),
+    deadline=Deadline(estimate_error=0.0, on_demand_margin_s=0.0),
+    hazard=Hazard(preemptions_per_h=0.0),
+    budget=Budget(detect_s=0.0, save_timeout_s=0.0, destroy_s=0.0, settle_s=0.0, tail_h=0.0),
+    moves=Moves(least_stay_s=0.0),
+    waiting=Waiting(idle_margin=0.0),
 )
 PHASES = PhaseModel((True, False), ((0.98, 0.02), (0.5, 0.5)), STEP_S)
 """Off, it comes back soon; on, it stays for hours: worth waiting for."""

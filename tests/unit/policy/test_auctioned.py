@@ -13,7 +13,7 @@ from autopilot.domain.actions import Acquire, ChangeBid
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook
-from autopilot.domain.params import Params
+from autopilot.domain.params import Auction, Bids, Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.auctioned import wait_share
 from autopilot.policy.decide import decide
@@ -45,20 +45,20 @@ def bid(params: Params | None = None, **limits: Any) -> tuple[Decimal, Decimal]:
     spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR, **limits)
     market = replace(a_market(OFFER), outlook=Outlook(auction=SHAPE))
     job = replace(a_job(spec=spec), submitted_at=START - 3 * HOUR)
-    (action,) = decide(job, market, START, replace(params or Params(), **EAGER)).actions
+    (action,) = decide(job, market, START, (params or Params()).tuned(EAGER)).actions
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
     return action.bid, OFFER.storage_rate(spec.disk_gb)
 
 
 def test_a_bid_keeps_a_distance_from_the_floor() -> None:
-    rate, _ = bid(Params(least_markup=D("1.5"), markup=D("1.5")))
+    rate, _ = bid(Params(auction=Auction(least_markup=D("1.5")), bids=Bids(markup=D("1.5"))))
     assert rate >= FLOOR * D("1.5")
 
 
 @pytest.mark.parametrize("limit", [D("0.24"), D("0.25")])
 def test_no_bid_and_disk_together_are_above_what_the_job_may_cost_an_hour(limit: Decimal) -> None:
-    distant = Params(least_markup=D("1.3"))
+    distant = Params(auction=Auction(least_markup=D("1.3")))
     assert bid(distant)[0] > limit, "without it more would be bid"
     rate, storage = bid(distant, max_rate=limit)
     assert rate + storage <= limit
@@ -67,7 +67,7 @@ def test_no_bid_and_disk_together_are_above_what_the_job_may_cost_an_hour(limit:
 @pytest.mark.parametrize(("is_shown", "waited"), [(False, [0.1, 0.05, 0.0, 0.0]), (True, [0.04, 0.03, 0.02, 0.0])])
 def test_the_less_slack_is_left_the_more_must_waiting_promise(is_shown: bool, waited: list[float]) -> None:
     """By its hours; where all floors are shown by the share of it that is used up, of five hours at six of work."""
-    params = Params(wait_margin=0.15, wait_slack_h=3.0, wait_margin_shown=0.05 / 1.2)
+    params = Params(auction=Auction(wait_margin=0.15, wait_slack_h=3.0, wait_margin_shown=0.05 / 1.2))
     shares = []
     for slack_h in (1, 2, 3, 5):
         spec = a_spec(work_estimate=6 * HOUR, deadline=START + (6 + slack_h) * HOUR)
@@ -94,12 +94,12 @@ def test_a_machine_that_has_just_begun_is_not_left_for_a_price(minutes: int, is_
     offers = (OFFER, an_offer("held", floor=D("0.84") if is_shown else None, on_demand_price=D(1)))
     market = replace(a_market(*offers), outlook=Outlook(auction=shape))
     job = replace(a_job(held, spec=spec), submitted_at=START - 3 * HOUR)
-    actions = decide(job, market, START, replace(Params(), **EAGER)).actions
+    actions = decide(job, market, START, Params().tuned(EAGER)).actions
     assert sum(isinstance(action, Acquire) for action in actions) == moves
 
 
 def test_no_bid_is_above_the_highest_that_the_job_allows() -> None:
-    assert bid(Params(least_markup=D("1.3")), max_bid=D("0.24"))[0] <= D("0.24")
+    assert bid(Params(auction=Auction(least_markup=D("1.3"))), max_bid=D("0.24"))[0] <= D("0.24")
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,7 @@ def test_a_dear_bid_is_lowered_unseen_but_not_too_often(
     offers = (an_offer("a", floor=None, on_demand_price=D(1)),)
     market = replace(a_market(*offers), outlook=Outlook(auction=replace(SHAPE, shows_running=False)))
     job = replace(a_job(held, spec=spec), submitted_at=since)
-    actions = decide(job, market, START, Params(least_markup=D(least_markup), markup=D("1.5"))).actions
+    actions = decide(
+        job, market, START, Params(auction=Auction(least_markup=D(least_markup)), bids=Bids(markup=D("1.5")))
+    ).actions
     assert actions == (() if bid is None else (ChangeBid(held.id, D(bid), Reason.FLOOR_MOVED),))

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
-from autopilot.domain.params import Params
+from autopilot.domain.params import Bids, Params
 from autopilot.pricing.rule.bidding import ceiling, first_bid, raised_bid
 from tests.builders import D, a_lease, a_spec, an_offer
 
-P = Params(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3)
+P = Params(bids=Bids(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3))
 
 
 def dollars(text: str | None) -> Decimal | None:
@@ -71,20 +72,24 @@ def test_a_raise_is_one_rung_up_and_never_beyond_the_ceiling(rate: str, rebids: 
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("group", "changes"),
     [
-        {"markup": D("0.99")},
-        {"markup": D(11)},
-        {"rebid_step": D(1)},
-        {"ceiling_of_on_demand": D(1)},
-        {"ceiling_of_on_demand": D(0)},
-        {"estimate_error": -0.1},
-        {"preemptions_per_hour": -1},
-        {"max_rebids": -1},
-        {"setup_s": -1},
-        {"wait_slack_h": 0.0},
+        ("bids", {"markup": D("0.99")}),
+        ("bids", {"markup": D(11)}),
+        ("bids", {"rebid_step": D(1)}),
+        ("bids", {"ceiling_of_on_demand": D(1)}),
+        ("bids", {"ceiling_of_on_demand": D(0)}),
+        ("bids", {"max_rebids": -1}),
+        ("deadline", {"estimate_error": -0.1}),
+        ("hazard", {"preemptions_per_h": -1}),
+        ("auction", {"preemptions_per_h": 1.1}),
+        ("auction", {"least_markup": D("0.9")}),
+        ("auction", {"wait_slack_h": 0.0}),
+        ("timing", {"setup_s": -1}),
+        ("budget", {"tail_h": -1}),
+        ("loading", {"preparing_mbps": 0}),
     ],
 )
-def test_parameters_out_of_bounds_are_refused(changes: dict[str, object]) -> None:
+def test_parameters_out_of_bounds_are_refused(group: str, changes: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"must|at least"):
-        Params(**changes)  # type: ignore[arg-type]
+        replace(getattr(Params(), group), **changes)

@@ -13,7 +13,7 @@ from autopilot.domain.actions import SaveAndStop, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import LeaseState, Role, cost_by_day
-from autopilot.domain.params import Params
+from autopilot.domain.params import Budget, Params
 from autopilot.policy import budget
 from tests.builders import (
     HOUR,
@@ -36,12 +36,12 @@ P = Params()
 
 
 def test_stop_cost_covers_detection_last_checkpoint_destroy_and_a_tail_of_disk() -> None:
-    params = Params(detect_s=60, save_timeout_s=300, destroy_s=60, tail_h=24)
+    params = Params(budget=Budget(detect_s=60, save_timeout_s=300, destroy_s=60, tail_h=24))
     assert budget.stop_cost(D("3.6"), D("0.01"), params) == D("0.42") + D("0.24")
 
 
 def test_the_reserve_of_a_create_adds_what_may_bill_unseen() -> None:
-    params = Params(settle_s=300)
+    params = Params(budget=Budget(settle_s=300))
     stop = budget.stop_cost(D("3.6"), D("0.012"), params)
     assert budget.create_reserve(D("3.6"), D("0.012"), params) == stop + D("0.301")
 
@@ -92,8 +92,8 @@ def test_a_budget_is_never_overrun(rate: str, disk: str, tick_s: int, answers: b
     else:
         pytest.fail("the job was never parked")
     assert told_at is not None, "unsaved work was thrown away"
-    assert now - told_at >= timedelta(seconds=60 if answers else P.save_timeout_s)
-    job = play(job, e.DestroySent(lease.id, True, now + timedelta(seconds=P.destroy_s)))
+    assert now - told_at >= timedelta(seconds=60 if answers else P.budget.save_timeout_s)
+    job = play(job, e.DestroySent(lease.id, True, now + timedelta(seconds=P.budget.destroy_s)))
     assert job.status is JobStatus.PARKED
     total = spent_by(job, now + HOUR)
     assert total <= limit

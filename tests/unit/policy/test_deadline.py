@@ -7,11 +7,11 @@ import pytest
 
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Role
-from autopilot.domain.params import Params
+from autopilot.domain.params import Budget, Deadline, Params, Timing
 from autopilot.pricing.pressure import Verdict, measure_pressure
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
 
-P = Params(estimate_error=0.1, setup_s=600, tick_lag_s=60, detect_s=60)
+P = Params(deadline=Deadline(estimate_error=0.1), timing=Timing(setup_s=600, tick_lag_s=60), budget=Budget(detect_s=60))
 # 10 h of work: 11 h with the error, 10 min of set-up; one more loss costs 1 + 1 + 10 + 10 (its checkpoint) minutes.
 LOSS = timedelta(minutes=22)
 

@@ -89,11 +89,11 @@ def test_what_an_account_limit_parked_goes_on_in_the_next_period(
 
 
 def test_a_job_that_never_starts_anywhere_fails() -> None:
-    job = a_job(a_lease(), fruitless=P.max_fruitless)
+    job = a_job(a_lease(), fruitless=P.loading.max_fruitless)
     failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
     assert acts(job) == (Release("lease-1", Reason.NEVER_STARTED), failed)
-    assert acts(a_job(fruitless=P.max_fruitless)) == (failed,)
-    assert acts(a_job(a_lease(), fruitless=P.max_fruitless - 1)) == ()
+    assert acts(a_job(fruitless=P.loading.max_fruitless)) == (failed,)
+    assert acts(a_job(a_lease(), fruitless=P.loading.max_fruitless - 1)) == ()
 
 
 # 2. Is there money for more than a safe stop?
@@ -119,9 +119,9 @@ def test_one_nano_dollar_more_and_it_goes_on() -> None:
 def test_the_wait_for_the_last_checkpoint_has_an_end() -> None:
     told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START)
     job = broke(a_job(told))
-    assert acts(job, now=P.save_timeout_s - 1) == ()
+    assert acts(job, now=P.budget.save_timeout_s - 1) == ()
     parked = (Release("lease-1", Reason.BUDGET_EXHAUSTED), SetStatus(JobStatus.PARKED, Reason.BUDGET_EXHAUSTED))
-    assert acts(job, now=P.save_timeout_s) == parked
+    assert acts(job, now=P.budget.save_timeout_s) == parked
     saved = broke(a_job(a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)))
     assert acts(saved, now=30) == parked
 
@@ -325,7 +325,7 @@ def test_spot_is_taken_when_the_budget_does_not_reach_for_on_demand() -> None:
 
 def test_each_decision_says_when_to_look_again_and_why_it_stands_so() -> None:
     decision = decide(a_job(), MARKET, START, P)
-    assert decision.wake_at == START + timedelta(seconds=P.tick_lag_s)
+    assert decision.wake_at == START + timedelta(seconds=P.timing.tick_lag_s)
     assert {note.topic for note in decision.notes} == {"status", "option"}
 
 

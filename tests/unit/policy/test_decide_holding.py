@@ -48,7 +48,7 @@ def test_a_failed_run_gives_its_machine_back_before_the_next_attempt() -> None:
 
 
 def test_a_machine_is_given_back_at_the_end_of_its_life() -> None:
-    lease, soon = a_lease(not_after=at(600)), 600 - P.save_timeout_s - P.tick_lag_s
+    lease, soon = a_lease(not_after=at(600)), 600 - P.budget.save_timeout_s - P.timing.tick_lag_s
     assert acts(a_job(lease), a_market(), soon - 1) == ()
     assert acts(a_job(lease), a_market(), soon) == (SaveAndStop("lease-1", Reason.EXPIRING),)
     told = replace(lease, role=Role.SAVE_AND_STOP, stop_ordered_at=at(soon))
@@ -72,27 +72,27 @@ def test_the_end_of_its_life_is_absolute(lease: Lease) -> None:
 
 def test_a_lost_host_is_waited_for_a_little() -> None:
     lease = a_lease(status=InstanceStatus.OFFLINE, running_since=None, offline_since=START)
-    assert acts(a_job(lease), now=P.offline_grace_s - 1) == ()
-    assert acts(a_job(lease), now=P.offline_grace_s) == (Release("lease-1", Reason.HOST_LOST),)
+    assert acts(a_job(lease), now=P.loading.offline_grace_s - 1) == ()
+    assert acts(a_job(lease), now=P.loading.offline_grace_s) == (Release("lease-1", Reason.HOST_LOST),)
 
 
 def test_a_machine_that_loads_for_ever_is_given_up() -> None:
     job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
-    assert acts(job, now=P.loading_timeout_s - 1) == ()
-    assert acts(job, now=P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+    assert acts(job, now=P.loading.timeout_s - 1) == ()
+    assert acts(job, now=P.loading.timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
 
 
 def test_a_machine_whose_agent_never_reports_is_given_up() -> None:
     job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseAcquired("lease-1", "77", at(0)))
     job = play(job, seen(job.leases[0], InstanceStatus.RUNNING, at(60)))
-    assert acts(job, now=60 + P.silence_s - 1) == ()
-    assert acts(job, now=60 + P.silence_s) == (Release("lease-1", Reason.AGENT_SILENT),)
-    assert acts(job, now=P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+    assert acts(job, now=60 + P.loading.silence_s - 1) == ()
+    assert acts(job, now=60 + P.loading.silence_s) == (Release("lease-1", Reason.AGENT_SILENT),)
+    assert acts(job, now=P.loading.timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
     reported = play(job, heartbeat(job.leases[0], at(900), "restoring"))
-    assert acts(reported, a_market(), P.loading_timeout_s) == ()
+    assert acts(reported, a_market(), P.loading.timeout_s) == ()
 
 
-PREPARING_S = P.preparing_least_s + 8000 * float(a_lease().disk_gb) / P.preparing_mbps
+PREPARING_S = P.loading.preparing_least_s + 8000 * float(a_lease().disk_gb) / P.loading.preparing_mbps
 
 
 @pytest.mark.parametrize("state", ["waiting", "setting_up", "restoring"])
@@ -111,7 +111,7 @@ def test_a_machine_that_never_gets_to_begin_the_command_is_given_up(state: str) 
     assert acts(again, a_market(), then + 61) == (), "a new boot gets its time anew"
 
 
-@pytest.mark.parametrize(("state", "after"), [("running", P.silence_s), ("left", 1), ("expired", 1)])
+@pytest.mark.parametrize(("state", "after"), [("running", P.loading.silence_s), ("left", 1), ("expired", 1)])
 def test_a_machine_whose_agent_falls_silent_or_gives_up_is_given_back(state: str, after: float) -> None:
     job = play(a_job(a_lease()), heartbeat(a_lease(), at(60), state))
     silent = (Release("lease-1", Reason.AGENT_SILENT),)
@@ -124,7 +124,7 @@ def test_a_host_that_was_lost_for_a_moment_is_not_taken_for_one_that_never_loade
     lease = a_lease()
     job = play(a_job(lease), seen(lease, InstanceStatus.OFFLINE, at(7200)), seen(lease, back, at(7230)))
     assert acts(job, a_market(), 7231) == ()
-    assert acts(job, a_market(), 7230 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+    assert acts(job, a_market(), 7230 + P.loading.timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
 
 
 def test_a_machine_that_loads_again_after_a_pause_gets_its_time_again() -> None:
@@ -136,13 +136,13 @@ def test_a_machine_that_loads_again_after_a_pause_gets_its_time_again() -> None:
         seen(lease, InstanceStatus.PROVISIONING, at(7230), bid=D("0.360")),
     )
     assert acts(job, now=7231) == (), "a raise that won is not thrown away"
-    assert acts(job, now=7230 + P.loading_timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
+    assert acts(job, now=7230 + P.loading.timeout_s) == (Release("lease-1", Reason.STUCK_LOADING),)
 
 
 def test_a_run_told_to_stop_whose_new_home_was_lost_is_not_kept_idle() -> None:
     told = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START)
     assert acts(a_job(told), a_market(), 30) == ()
-    assert acts(a_job(told), a_market(), P.save_timeout_s) == (Release("lease-1", Reason.MOVING),)
+    assert acts(a_job(told), a_market(), P.budget.save_timeout_s) == (Release("lease-1", Reason.MOVING),)
     saved = a_lease(role=Role.SAVE_AND_STOP, stop_ordered_at=START, agent_saved=True)
     assert acts(a_job(saved), a_market(), 30) == (Release("lease-1", Reason.MOVING),)
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from autopilot.domain.outlook import AGE_EDGES_H, Exposure, Lives, LivesKey, Outlook
-from autopilot.domain.params import Params
+from autopilot.domain.params import Hazard, Params
 from autopilot.pricing.hazard import hazard, losses_expected
 
-P = Params(preemptions_per_hour=0.25, hazard_prior_h=20)
+P = Params(hazard=Hazard(preemptions_per_h=0.25, prior_h=20))
 
 
 def seen(hours: float, losses: float) -> Lives:

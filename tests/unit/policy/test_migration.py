@@ -94,14 +94,14 @@ def test_a_new_home_whose_old_one_is_gone_is_promoted_at_once() -> None:
 
 
 def test_a_new_home_that_never_gets_ready_is_dropped() -> None:
-    job = play(a_job(a_lease(), a_new_home(**LOADING)), heartbeat(a_lease(), at(P.loading_timeout_s - 60), "running"))
-    assert acts(job, P.loading_timeout_s - 1) == ()
-    assert acts(job, P.loading_timeout_s) == (Release("lease-2", Reason.STUCK_LOADING),)
+    job = play(a_job(a_lease(), a_new_home(**LOADING)), heartbeat(a_lease(), at(P.loading.timeout_s - 60), "running"))
+    assert acts(job, P.loading.timeout_s - 1) == ()
+    assert acts(job, P.loading.timeout_s) == (Release("lease-2", Reason.STUCK_LOADING),)
 
 
 def test_a_new_home_whose_agent_speaks_has_the_time_to_fetch_all_that_the_job_needs() -> None:
     job = play(a_job(a_lease(), a_new_home(agent_state="")), heartbeat(a_new_home(), at(60), "setting_up"))
-    until = 60 + P.preparing_least_s + 8000 * float(a_new_home().disk_gb) / P.preparing_mbps
+    until = 60 + P.loading.preparing_least_s + 8000 * float(a_new_home().disk_gb) / P.loading.preparing_mbps
     alive = play(job, heartbeat(a_lease(), at(until - 1), "running"))
     assert acts(alive, until - 1) == ()
     assert acts(alive, until) == (Release("lease-2", Reason.STUCK_LOADING),)
@@ -116,7 +116,7 @@ def test_a_new_home_that_fetches_while_ever_newer_checkpoints_come_is_waited_for
     assert acts(alive, until) == (SaveAndStop("lease-1", Reason.MOVING),)
 
 
-@pytest.mark.parametrize(("state", "after"), [("running", P.silence_s), ("left", 1), ("expired", 1)])
+@pytest.mark.parametrize(("state", "after"), [("running", P.loading.silence_s), ("left", 1), ("expired", 1)])
 def test_a_machine_whose_agent_is_lost_is_not_waited_for_until_its_new_home_is_ready(state: str, after: float) -> None:
     job = a_job(a_lease(), a_new_home(**{**LOADING, "agent_state": "setting_up"}))
     job = play(job, heartbeat(a_lease(), at(60), state))
@@ -124,7 +124,7 @@ def test_a_machine_whose_agent_is_lost_is_not_waited_for_until_its_new_home_is_r
 
 
 def test_a_machine_near_its_end_saves_though_its_new_home_is_not_ready() -> None:
-    soon = 600 - P.save_timeout_s - P.tick_lag_s
+    soon = 600 - P.budget.save_timeout_s - P.timing.tick_lag_s
     job = a_job(a_lease(not_after=at(600)), a_new_home(**LOADING))
     assert acts(job, soon - 1) == ()
     assert acts(job, soon) == (SaveAndStop("lease-1", Reason.EXPIRING),)
@@ -144,8 +144,8 @@ def test_saved_means_verified() -> None:
 
 def test_an_agent_that_never_answers_does_not_hold_up_the_move() -> None:
     job = a_job(told(), a_new_home())
-    assert acts(job, P.save_timeout_s - 1) == ()
-    assert acts(job, P.save_timeout_s) == (Release("lease-1", Reason.MOVING), PROMOTE)
+    assert acts(job, P.budget.save_timeout_s - 1) == ()
+    assert acts(job, P.budget.save_timeout_s) == (Release("lease-1", Reason.MOVING), PROMOTE)
 
 
 # The cuts: at each step of a move, each machine is lost in each way. The job must come out working on one machine.
@@ -187,7 +187,7 @@ def _settle(job: Job) -> Job:
                 job = play(job, seen(held, InstanceStatus.RUNNING, now), heartbeat(held, now, state, saved=saved))
             elif held.state is LeaseState.DESTROY_REQUESTED:
                 job = play(job, e.DestroySent(held.id, True, now))
-        job = decided(job, a_market(), now, replace(P, max_rebids=0))[1]
+        job = decided(job, a_market(), now, replace(P, bids=replace(P.bids, max_rebids=0)))[1]
     return job
 
 

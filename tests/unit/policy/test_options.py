@@ -152,7 +152,7 @@ def test_on_demand_at_work_is_never_closed_by_the_deadline() -> None:
 
 def test_the_guard_counts_an_error_of_the_estimate_what_a_loss_costs_and_offers_that_vanish() -> None:
     def least_due(**changes: float) -> int:
-        params = replace(P, **changes)  # type: ignore[arg-type]
+        params = P.tuned(changes)
         job_refused = []
         for due in range(WORK, 60):
             job, seen = job_due(due), market(is_on=True)
@@ -194,7 +194,7 @@ def test_the_guard_gives_way_where_on_demand_for_the_rest_could_not_be_paid(budg
 
 
 def test_a_reserve_that_the_budget_does_not_cover_closes_a_way() -> None:
-    params = replace(P, settle_s=3600.0)
+    params = replace(P, budget=replace(P.budget, settle_s=3600.0))
     job, seen = job_due(DUE, budget=D("0.19")), market(is_on=True)
     found = price_candidates(job, seen, eligible(job, seen, START, params), params)
     made = price_options(job, found, measure_pressure(job, START, params), seen, START, params)

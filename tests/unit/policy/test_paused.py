@@ -14,7 +14,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
-from autopilot.domain.params import Params
+from autopilot.domain.params import Bids, Params, Waiting
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
 from tests.builders import (
@@ -32,7 +32,7 @@ from tests.builders import (
     seen,
 )
 
-P = Params(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90, paused_wait_s=900)
+P = Params(bids=Bids(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90), waiting=Waiting(longest_pause_s=900))
 ELSEWHERE = an_offer("elsewhere", floor=D("0.500"))
 NOTHING = a_market()
 
@@ -155,8 +155,10 @@ def test_a_raise_that_is_refused_again_and_again_does_not_hold_the_job_for_ever(
             )
     else:
         pytest.fail("the paused machine was never left")
-    assert now <= P.paused_wait_s
-    assert asked <= P.paused_wait_s / P.rebid_settle_s + 1, "a market that says no is not asked at every tick"
+    assert now <= P.waiting.longest_pause_s
+    assert asked <= P.waiting.longest_pause_s / P.bids.rebid_settle_s + 1, (
+        "a market that says no is not asked at every tick"
+    )
 
 
 def test_a_raise_that_the_guard_never_lets_through_does_not_hold_the_job_for_ever() -> None:

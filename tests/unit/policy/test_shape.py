@@ -11,13 +11,13 @@ import pytest
 from autopilot.domain.job import Job
 from autopilot.domain.offer import Offer
 from autopilot.domain.outlook import Exposure, Lives, Outlook, Shape
-from autopilot.domain.params import Params
+from autopilot.domain.params import Hazard, Params
 from autopilot.pricing.availability.prior import PHASES
 from autopilot.pricing.availability.shape import shape_of, still_serves
 from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
 
-P = Params(preemptions_per_hour=0.25)
+P = Params(hazard=Hazard(preemptions_per_h=0.25))
 SPOT = an_offer("spare", floor=D("0.200"), on_demand_price=None, storage_price=D(0), download_mbps=D(800))
 DEDICATED = an_offer("dedicated", floor=None, on_demand_price=D(1), storage_price=D(0), download_mbps=D(800))
 BOTH = (SPOT, DEDICATED)
