@@ -23,6 +23,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --config tests/simulation/importlinter.ini
 
 SEEDS      ?= 300
 SEED_START ?= 1

@@ -8,16 +8,16 @@ import sys
 import time
 from pathlib import Path
 
-from tests.simulation.campaign import campaign, prepare, with_fixed_hashes
-from tests.simulation.dead import all_dead
-from tests.simulation.document import write
-from tests.simulation.hunt import hunt
-from tests.simulation.kills import enumerated
-from tests.simulation.planted import BUGS
-from tests.simulation.regressions import shrunk
-from tests.simulation.run import run
-from tests.simulation.scenario import HOUR_S
-from tests.simulation.stories import STORIES
+from tests.simulation.drivers.campaign import campaign, prepare, with_fixed_hashes
+from tests.simulation.drivers.dead import leave_all
+from tests.simulation.drivers.document import write
+from tests.simulation.drivers.hunt import hunt
+from tests.simulation.drivers.kills import kill_everywhere
+from tests.simulation.drivers.regressions import shrink
+from tests.simulation.ground.scenario import HOUR_S
+from tests.simulation.ground.stories import STORIES
+from tests.simulation.runs.planted import BUGS
+from tests.simulation.runs.run import run
 
 
 def main(arguments: list[str]) -> int:
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     if options.kills:
         return _kill(options)
     if options.shrink:
-        print(shrunk(options.seed_start, options.shrink, options.bug, print).to_json(), end="")
+        print(shrink(options.seed_start, options.shrink, options.bug, print).to_json(), end="")
         return 0
     if options.dead:
         return _die(options)
@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
 def _kill(options: argparse.Namespace) -> int:
     points = failed = 0
     began_at = time.monotonic()
-    for one in enumerated(STORIES, options.processes, every_step=options.every_step, pairs_each=options.pairs):
+    for one in kill_everywhere(STORIES, options.processes, every_step=options.every_step, pairs_each=options.pairs):
         points += bool(one.at)
         failed += bool(one.violations)
         for violation in one.violations[:2]:
@@ -90,7 +90,7 @@ def _kill(options: argparse.Namespace) -> int:
 def _die(options: argparse.Namespace) -> int:
     seeds = failed = machines = 0
     longest_s = 0.0
-    for one in all_dead(range(options.seed_start, options.seed_start + options.seeds), options.processes):
+    for one in leave_all(range(options.seed_start, options.seed_start + options.seeds), options.processes):
         seeds, machines, longest_s = seeds + 1, machines + one.machines, max(longest_s, one.longest_s)
         failed += bool(one.violations)
         for violation in one.violations[:2]:

@@ -1,0 +1,431 @@
+"""What must always hold (S) and what must hold in the end (L), read from the markets' own books and the store's rows.
+
+Each checker has a name of its own in ``CHECKERS``; a violation names it, and a run with any has failed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from autopilot.domain.job import Checkpoint, JobStatus
+from autopilot.domain.labels import is_ours
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.money import to_nano
+from autopilot.providers.runpod import pacing as runpod_pacing
+from autopilot.providers.vastai import pacing as vastai_pacing
+from autopilot.store.memory.tables import Tables
+from tests.simulation.ground.books import dollars
+from tests.simulation.ground.ground import DARK, Ground
+from tests.simulation.ground.machines import REUSED_LABEL, Box, State
+from tests.simulation.ground.wire import STALE_S, Request
+from tests.simulation.markets.market import SimulatedMarket
+from tests.simulation.product.blobs import Objects
+from tests.simulation.product.daemon import INSTALL_ID, SENTINEL_KEY
+from tests.simulation.virtual.clock import at
+
+CHECKERS = {
+    "S1": "no create without a committed intent, and none sent twice",
+    "S2": "no machine computes for ten minutes that no lease wants, no run goes on twice",
+    "S3": "true spend stays below every limit at every instant, excused spend apart",
+    "S4": "what has no label of ours is never changed",
+    "S5": "a lease is GONE only when the market has no such instance",
+    "S6": "the ledger is only added to, in whole nano-dollars",
+    "S7": "nothing is rented on a market whose list is not known",
+    "S8": "the newest checkpoint is whole, of the run's own epoch, and never lost; no run begins before it",
+    "S9": "no key leaves the daemon",
+    "S10": "with the daemon dead every running machine ends itself within its permit and two minutes",
+    "S11": "what is to go and is still there is told so again within 25 minutes",
+    "S12": "markets are not called faster than they allow, nor asked without end to rent for a job or to destroy",
+    "S13": "no task ends in an error that nobody expected",
+    "S14": "a job has SUCCEEDED only when its command ended well on some machine",
+    "S15": "no machine is kept for hours at one stage of getting ready, without ever beginning the command",
+    "L1": "in the end nothing of ours is rented that no job wants",
+    "L2": "in the end every intent is resolved",
+    "L3": "in the end every job is over, with a reason",
+    "L4": "in the end the ledger says what the market billed",
+}
+
+UNPLANNED_OVERLAP_S = 600.0
+QUARANTINE_S = 1800.0
+"""A ledger that has been put back is in doubt for so long, and what it does not know is left alone."""
+MOST_DESTROYS_IN_10_MINUTES = 10
+"""By one daemon: after 5 s, twice as long each time, and no longer than 5 minutes."""
+MOST_CREATES_IN_10_MINUTES = 4
+"""Three intents, and one that was written before and waited for its turn."""
+UNREADY_S = 12_600.0
+"""Two hours, what a slow link takes to fill the disk, and an hour in which the daemon may not hear of it."""
+DESTROY_AGAIN_S = 1500.0
+"""The longest pause between two destroys of one machine, and two ticks that do not come to it."""
+LANDS_AT_ONCE_S = 60.0
+TAIL_S = 120.0
+ON_ITS_WAY_S = 180.0
+"""From the list that a decision goes by to the call that it leads to."""
+SLOW_END_S = 1800.0
+"""Beyond that, where its market does not carry out what it asks for."""
+CHECKED_EVERY_S = 60.0
+STAGES = ("setting_up", "restoring")
+"""Of getting ready for the command."""
+_PACED_VASTAI = {
+    "list": vastai_pacing.Family.LIST,
+    "show": vastai_pacing.Family.SHOW,
+    "destroy": vastai_pacing.Family.DESTROY,
+    "create": vastai_pacing.Family.CREATE,
+    "bid": vastai_pacing.Family.BID,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    checker: str
+    at_s: float
+    what: str
+
+
+class Invariants:
+    def __init__(self, ground: Ground, markets: Mapping[str, SimulatedMarket], objects: Objects) -> None:
+        self.ground = ground
+        self._markets = markets
+        self._objects = objects
+        self.violations: list[Violation] = []
+        self.transitions: Counter[tuple[LeaseState, LeaseState]] = Counter()
+        self.arrivals: Counter[str] = Counter()
+        """Creates that arrived, by label."""
+        self._last_call: dict[tuple[str, str], tuple[object, float]] = {}
+        self._looked_s: dict[str, float] = {}
+        """By machine: when the daemon last asked for it alone."""
+        self._unwanted_s: dict[str, float] = {}
+        self._unready_s: dict[tuple[str, str], float] = {}
+        """By machine and stage."""
+        self._doubled_s: dict[tuple[str, int], float] = {}
+        self._undestroyed_s: dict[str, float] = {}
+        """By id: for how long a machine that is to go has not been told so."""
+        self._dark_s: dict[str, float] = {}
+        """When each market last carried out nothing at all, of what agents ask for either, and each machine could not
+        act."""
+        self._newest: dict[str, Checkpoint] = {}
+        self._destroys: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        """By id: when, and by which of the daemon's lives."""
+        self._creates: dict[str, list[float]] = defaultdict(list)
+        """By job: when one was sent."""
+        self.is_ledger_old = False
+        """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
+
+    def add_violation(self, checker: str, what: str) -> None:
+        if len(self.violations) < 50:
+            self.violations.append(Violation(checker, self.ground.now_s, what))
+        self.ground.trace("violated", checker, what)
+
+    def _boxes(self) -> Iterator[Box]:
+        for market in self._markets.values():
+            yield from list(market.boxes.values())
+
+    # --- at the market
+
+    def send_request(self, asked: Request) -> None:
+        """A request of the daemon leaves now."""
+        if asked.kind == "destroy" and not asked.by_agent:
+            self._note_destroy(asked.box_id)
+        if asked.kind != "create":
+            return
+        label = asked.body.get("label") or asked.body.get("name") or ""
+        lease_id, job_id = self.ground.owner_of(label)
+        if lease_id is None and not self.is_ledger_old:
+            self.add_violation("S1", f"create of {label!r}, which no committed intent names")
+        if job_id is None:
+            return
+        # By when they were sent: a request that dawdles on its way may arrive minutes later, beside newer ones.
+        now_s = self.ground.now_s
+        lately = self._creates[job_id] = [sent_s for sent_s in self._creates[job_id] if sent_s > now_s - 600]
+        lately.append(now_s)
+        if len(lately) > MOST_CREATES_IN_10_MINUTES:
+            self.add_violation("S12", f"{len(lately)} creates for job {job_id[-1]} in ten minutes")
+
+    def receive_request(self, provider: str, asked: Request, *, client: object, is_late: bool) -> None:
+        """A request of ours takes effect now."""
+        ground = self.ground
+        if asked.kind == "create":
+            self._create_arrived(provider, asked)
+        if asked.kind in ("bid", "start", "stop", "destroy"):
+            box = self._markets[provider].boxes.get(asked.box_id)
+            if box is not None and not is_ours(box.label, INSTALL_ID) and not (asked.by_agent or self._is_news(box)):
+                self.add_violation("S4", f"{asked.kind} of {box.key}, labelled {box.label!r}")
+        if asked.kind == "show" and not asked.by_agent:
+            self._looked_s[f"{provider}/{asked.box_id}"] = ground.now_s
+        if not asked.by_agent and not is_late:
+            self._paced(provider, asked, client)
+
+    def _is_news(self, box: Box) -> bool:
+        """Whether it was ours, or its id was, and no list need have told yet that this is over."""
+        if box.relabelled_s is None and box.label != REUSED_LABEL:
+            return False
+        return box.shown_as_others_s is None or self.ground.now_s - box.shown_as_others_s < ON_ITS_WAY_S
+
+    def read_list(self, provider: str) -> None:
+        """The daemon gets a list that can be read, which may be as old as lists get."""
+        for box in self._markets[provider].boxes.values():
+            if box.shown_as_others_s is None and not is_ours(box.label, INSTALL_ID):
+                since_s = box.created_s if box.relabelled_s is None else box.relabelled_s
+                if self.ground.now_s - since_s >= STALE_S:
+                    box.shown_as_others_s = self.ground.now_s
+
+    def _create_arrived(self, provider: str, asked: Request) -> None:
+        label = asked.body.get("label") or asked.body.get("name") or ""
+        self.arrivals[label] += 1
+        if self.arrivals[label] > 1:
+            self.add_violation("S1", f"create of {label!r} was sent {self.arrivals[label]} times")
+        if SENTINEL_KEY in str(asked.body):
+            self.add_violation("S9", f"the key is in the create of {label!r}")
+
+    def _note_destroy(self, box_id: str) -> None:
+        self._undestroyed_s.pop(box_id, None)
+        now_s, life = self.ground.now_s, self.ground.lives
+        lately = [told for told in self._destroys[box_id] if told[0] > now_s - 600 and told[1] == life]
+        self._destroys[box_id] = [*lately, (now_s, life)]
+        if len(lately) >= MOST_DESTROYS_IN_10_MINUTES:
+            self.add_violation("S12", f"{len(lately) + 1} destroys of {box_id} in ten minutes")
+
+    def _paced(self, provider: str, asked: Request, client: object) -> None:
+        now_s = self.ground.now_s
+        if provider == "vastai":
+            family = _PACED_VASTAI.get(asked.kind)
+            least_s = vastai_pacing.INTERVAL_S[family] if family is not None else 0.0
+        else:
+            least_s = runpod_pacing.INTERVAL_S[runpod_pacing.Family.CREATE] if asked.kind == "create" else 0.0
+        key = provider, asked.kind
+        before = self._last_call.get(key)
+        self._last_call[key] = client, now_s
+        if before is not None and before[0] is client and now_s - before[1] < least_s - 0.001:
+            self.add_violation("S12", f"{asked.kind} at {provider} after {now_s - before[1]:.2f} s")
+
+    # --- in the ledger
+
+    def commit(self, tables: Tables) -> None:
+        """A transaction is about to become durable."""
+        for lease_id, lease in tables.leases.changes.items():
+            if lease is not None:
+                before = self.ground.committed.get("leases", {}).get(lease_id)
+                self._lease_changed(before, lease)
+        for job_id, job in tables.jobs.changes.items():
+            if job is not None and job.status is JobStatus.SUCCEEDED and job_id not in self.ground.finished:
+                self.add_violation("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
+        for entry_id, entry in tables.entries.changes.items():
+            known = self.ground.committed.get("entries", {}).get(entry_id)
+            if entry is None or (known is not None and known != entry):
+                self.add_violation("S6", f"entry {entry_id} was changed")
+                continue
+            try:
+                assert isinstance(entry.amount, Decimal), "a float"
+                to_nano(entry.amount)
+            except (AssertionError, ValueError) as problem:
+                self.add_violation("S6", f"entry {entry_id}: {problem}")
+        for checkpoint in tables.checkpoints.changes.values():
+            if checkpoint is not None:
+                self._checkpoint_named(checkpoint, tables)
+        for key, kept in tables.checkpoints.changes.items():
+            if kept is None:
+                self._removed(key)
+
+    def _lease_changed(self, before: Lease | None, after: Lease) -> None:
+        was = before.state if before is not None else None
+        if was is not None and was is not after.state:
+            self.transitions[was, after.state] += 1
+        if was is None and after.state is LeaseState.INTENT:
+            self._intended(after)
+        if after.state is LeaseState.ABANDONED and was is LeaseState.INTENT:
+            self._given_up(after)
+        if after.state is LeaseState.GONE and was is not LeaseState.GONE:
+            box = self._markets[after.provider].boxes.get(after.instance_id or "")
+            if box is not None and box.label == after.label and box.back_s <= self._looked_s.get(box.key, 0.0):
+                self.add_violation("S5", f"lease {after.id} is gone, but {box.key} is {box.state.value}")
+
+    def _intended(self, lease: Lease) -> None:
+        if self.ground.is_unreadable(lease.provider):
+            self.add_violation("S7", f"an intent for {lease.provider}, whose last list could not be read")
+
+    def _given_up(self, lease: Lease) -> None:
+        """An intent is abandoned although its create took effect at once, or the market has shown or said so."""
+        for box in self._markets[lease.provider].boxes.values():
+            if box.label != lease.label or box.lease_id != lease.id:
+                continue
+            landed_s = (at(box.created_s) - lease.intended_at).total_seconds()
+            if box.is_reported or landed_s < LANDS_AT_ONCE_S:
+                self.add_violation("S5", f"lease {lease.id} is abandoned, but {box.key} is {box.state.value}")
+
+    def _checkpoint_named(self, checkpoint: Checkpoint, tables: Tables) -> None:
+        before = self.ground.committed["jobs"].get(checkpoint.job_id)
+        job, lease = tables.jobs.get(checkpoint.job_id), tables.leases.get(checkpoint.lease_id)
+        objects = self._objects
+        # The very transaction that takes the last checkpoint of a run may raise the epoch for the next.
+        epochs = {known.run_epoch for known in (before, job) if known is not None}
+        if checkpoint.run_epoch not in epochs:
+            self.add_violation("S8", f"checkpoint of epoch {checkpoint.run_epoch} in epoch {max(epochs, default=0)}")
+        problem = objects.fault_of(checkpoint) if lease is not None else "of no lease"
+        if problem:
+            self.add_violation("S8", f"checkpoint {checkpoint.number} of {checkpoint.lease_id} is named: {problem}")
+        newest = self._newest.get(checkpoint.job_id)
+        if newest is None or checkpoint.order > newest.order:
+            self._newest[checkpoint.job_id] = checkpoint
+
+    def _removed(self, key: tuple[str, int]) -> None:
+        """Forgotten on purpose: as surplus, or because it was found harmed."""
+        for job_id, newest in list(self._newest.items()):
+            if (newest.lease_id, newest.number) == key:
+                if not self._objects.fault_of(newest):
+                    self.add_violation("S8", f"the newest checkpoint of {job_id} was forgotten although it is whole")
+                del self._newest[job_id]
+
+    def forget_ledger(self) -> None:
+        """From now on it does not know what it knew: only leaks and what is sent can be held against the daemon."""
+        self.is_ledger_old = True
+        self._newest.clear()
+
+    # --- in the object store
+
+    def write_object(self, key: str, data: bytes) -> None:
+        if SENTINEL_KEY.encode() in data:
+            self.add_violation("S9", f"the key is in {key}")
+
+    def delete_object(self, key: str) -> None:
+        for job_id, newest in self._newest.items():
+            if key in self._objects.keys_of(newest):
+                self.add_violation("S8", f"{key} of the newest checkpoint of {job_id} was deleted")
+
+    # --- on the machines
+
+    def begin_run(self, box: Box, epoch: int, step: int) -> None:
+        """The user's command starts from so many steps."""
+        newest = None if self.is_ledger_old else self._newest.get(box.job_id or "")
+        job = self.ground.committed.get("jobs", {}).get(box.job_id)
+        if newest is None or job is None or job.run_epoch != epoch:
+            return
+        if step < newest.step and not self._objects.fault_of(newest):
+            self.add_violation("S8", f"{box.key} begins at step {step} although {newest.step} are saved")
+
+    # --- everywhere
+
+    def report_error(self, where: str, problem: object) -> None:
+        self.add_violation("S13", f"{where}: {problem!r}")
+
+    def look(self) -> None:
+        """Every minute, and whenever something ends."""
+        ground = self.ground
+        ground.books.settle_all(ground.now_s)
+        if not self.is_ledger_old:
+            self._limits()
+        self._machines()
+        self._unready()
+        self._check_destroys()
+        self._left_alone()
+
+    def _limits(self) -> None:
+        ground, books = self.ground, self.ground.books
+        for job_id, spec in ground.scenario.jobs.items():
+            if spec.budget is not None and dollars(books.by_job[job_id]) > spec.budget:
+                self._overrun(f"job {job_id[-1]}", dollars(books.by_job[job_id]), spec.budget)
+        limits, today = ground.scenario.limits, at(ground.now_s).date()
+        if limits.day is not None and dollars(books.by_day[today]) > limits.day:
+            self._overrun(f"the day {today}", dollars(books.by_day[today]), limits.day)
+        month = today.year, today.month
+        if limits.month is not None and dollars(books.by_month[month]) > limits.month:
+            self._overrun(f"the month {month}", dollars(books.by_month[month]), limits.month)
+
+    def _overrun(self, scope: str, spent: Decimal, limit: Decimal) -> None:
+        if not any(v.checker == "S3" and v.what.startswith(scope) for v in self.violations):
+            self.add_violation("S3", f"{scope}: {spent:.6f} of {limit}")
+
+    def _machines(self) -> None:
+        """Machines that compute although no lease wants them, and runs that go on twice."""
+        ground = self.ground
+        leases = ground.committed.get("leases", {})
+        unwanted: dict[str, float] = {}
+        at_work: Counter[tuple[str, int]] = Counter()
+        wanted_at_work: Counter[str] = Counter()
+        for box in self._boxes():
+            if box.job_id is None or box.state is not State.RUNNING or not is_ours(box.label, INSTALL_ID):
+                continue  # what its user has given another label is its user's
+            if box.agent is not None and box.agent.is_at_work:
+                at_work[box.job_id, box.agent.machine.epoch] += 1
+            lease = leases.get(box.lease_id)
+            is_held = lease is not None and lease.instance_id == box.id and lease.is_wanted
+            if is_held and box.agent is not None and box.agent.is_at_work:
+                wanted_at_work[box.job_id] += 1
+            if (not is_held or box.is_not_as_asked) and not self._markets[box.provider].excuse_for(box):
+                passed_s = CHECKED_EVERY_S if ground.is_able(box.provider) else 0.0
+                unwanted[box.key] = self._unwanted_s.get(box.key, 0.0) + passed_s
+                if unwanted[box.key] > UNPLANNED_OVERLAP_S + QUARANTINE_S * self.is_ledger_old:
+                    self.add_violation("S2", f"{box.key} computes for nobody since {unwanted[box.key]:.0f} s")
+                    unwanted[box.key] = 0.0
+        self._unwanted_s = unwanted
+        doubled = {
+            run: self._doubled_s.get(run, 0.0) + CHECKED_EVERY_S for run, number in at_work.items() if number > 1
+        }
+        for (job_id, epoch), for_s in doubled.items():
+            # A ledger that was put back counts its runs anew; machines that it does not know end with their permits.
+            if not self.is_ledger_old or for_s > QUARANTINE_S:
+                self.add_violation("S2", f"{at_work[job_id, epoch]} machines run epoch {epoch} of job {job_id[-1]}")
+        self._doubled_s = doubled
+
+        for job_id, number in wanted_at_work.items():
+            if number > 1:
+                self.add_violation("S2", f"both machines of job {job_id[-1]} are at work")
+
+    def _unready(self) -> None:
+        """Machines that we hold and whose agents are busy getting ready all the time."""
+        ground, before = self.ground, self._unready_s
+        leases = ground.committed.get("leases", {})
+        self._unready_s = {}
+        for box in self._boxes():
+            lease, agent = leases.get(box.lease_id), box.agent
+            if lease is None or lease.instance_id != box.id or not lease.is_wanted or agent is None or not agent.is_on:
+                continue
+            stage = box.key, agent.machine.state()
+            if stage[1] in STAGES and not self.is_ledger_old:
+                passed_s = CHECKED_EVERY_S if ground.is_able(box.provider) else 0.0
+                self._unready_s[stage] = before.get(stage, 0.0) + passed_s
+                if self._unready_s[stage] > UNREADY_S:
+                    self.add_violation("S15", f"{box.key} is {stage[1]} for {self._unready_s[stage]:.0f} s")
+                    self._unready_s[stage] = 0.0
+
+    def _check_destroys(self) -> None:
+        ground, undestroyed_s = self.ground, self._undestroyed_s
+        leases = ground.committed.get("leases", {})
+        self._undestroyed_s = {}
+        for box in self._boxes():
+            lease = leases.get(box.lease_id)
+            if lease is None or lease.instance_id != box.id or lease.label != box.label:
+                continue
+            if lease.state not in (LeaseState.DESTROY_REQUESTED, LeaseState.DESTROY_SENT):
+                continue
+            passed_s = CHECKED_EVERY_S if ground.is_able(box.provider) else 0.0
+            self._undestroyed_s[box.id] = undestroyed_s.get(box.id, 0.0) + passed_s
+            if self._undestroyed_s[box.id] > DESTROY_AGAIN_S:
+                self.add_violation("S11", f"{box.key} was not told to go for {self._undestroyed_s[box.id]:.0f} s")
+                self._undestroyed_s[box.id] = 0.0
+
+    def _left_alone(self) -> None:
+        """With the daemon out for long, machines that run and could end themselves."""
+        ground = self.ground
+        for name in self._markets:
+            if any(ground.faults.ends_at(row, name, ground.now_s) > ground.now_s for row in DARK):
+                self._dark_s[name] = ground.now_s
+        since_s = ground.out_since_s
+        for box in self._boxes():
+            agent = box.agent
+            if agent is None or not agent.is_on or box.is_suspended or box.state is not State.RUNNING:
+                self._dark_s[box.key] = ground.now_s
+                continue
+            if since_s is None:
+                continue
+            able_s = max(self._dark_s.get(name, 0.0) for name in (box.provider, box.key))
+            left_alone_s = ground.now_s - max(since_s, box.permit_until_s, able_s)
+            is_asked = box.destroy_sent_s is not None
+            if left_alone_s > ground.permit_ttl_s + TAIL_S + SLOW_END_S * is_asked:
+                self.add_violation("S10", f"{box.key} still runs {left_alone_s:.0f} s after its permit")
+
+    def outlive(self, box: Box, for_s: float) -> None:
+        """A machine has run for so long since the daemon's death, or since its last boot."""
+        if for_s > self.ground.permit_ttl_s + TAIL_S and not any(v.what.startswith(box.key) for v in self.violations):
+            self.add_violation("S10", f"{box.key} still runs {for_s:.0f} s after the daemon's death")

@@ -1,0 +1,136 @@
+"""What is true in one run, whoever looks at it: time, faults, books, the committed ledger and the daemon's life."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import Protocol
+
+from autopilot.store.memory.tables import Committed, Tables
+from tests.simulation.ground.books import Books
+from tests.simulation.ground.faults import Faults
+from tests.simulation.ground.machines import Box
+from tests.simulation.ground.scenario import Scenario, Wish
+from tests.simulation.ground.wire import Request
+from tests.simulation.virtual.loop import Process, VirtualLoop
+
+DARK = ("C1", "C2", "C3")
+"""Bursts in which a market refuses everything."""
+WARM_UP_S = 120.0
+"""A daemon that was just started is not yet held to what it has to do in time."""
+
+
+class Watcher(Protocol):
+    """Sees what happens while it happens; ``checks.invariants`` is one."""
+
+    def send_request(self, asked: Request) -> None: ...
+    def receive_request(self, provider: str, asked: Request, *, client: object, is_late: bool) -> None: ...
+    def read_list(self, provider: str) -> None: ...
+    def commit(self, tables: Tables) -> None: ...
+    def write_object(self, key: str, data: bytes) -> None: ...
+    def delete_object(self, key: str) -> None: ...
+    def begin_run(self, box: Box, epoch: int, step: int) -> None: ...
+    def report_error(self, where: str, problem: object) -> None: ...
+
+
+@dataclass(slots=True)
+class Life:
+    """Of one daemon, from its start to its end."""
+
+    process: Process
+    began_s: float
+    is_stopping: bool = False
+    """It was asked to end once its calls have."""
+    has_stopped: bool = False
+
+    @property
+    def can_act(self) -> bool:
+        return self.process.is_alive and not self.process.is_frozen
+
+
+class Ground:
+    """Shared by every part of the simulation, and knows none of them but the watcher."""
+
+    permit_ttl_s = 900
+    check: Watcher
+
+    def __init__(self, seed: int, scenario: Scenario, loop: VirtualLoop, faults: Faults) -> None:
+        self.seed = seed
+        self.scenario = scenario
+        self.loop = loop
+        self.faults = faults
+        self.books = Books()
+        self.committed: Committed = {}
+        self.wishes: list[Wish] = []
+        self.finished: set[str] = set()
+        """Jobs whose command has ended well somewhere."""
+        self.life: Life | None = None
+        self.lives = 0
+        self.out_since_s: float | None = None
+        """Since when the daemon is dead or frozen."""
+        self.version = 0
+        """Goes up whenever something changes that outlives the daemon."""
+        self.is_landing_late = False
+        self._unreadable_pages: set[tuple[str, str]] = set()
+        """Of each market's last list: (provider, token of the page)."""
+        self._trace = hashlib.blake2b(digest_size=16)
+        self.story: list[str] | None = None
+        """Kept line by line when somebody wants to read it."""
+
+    def rng(self, name: str) -> random.Random:
+        """The run's generator of that name, at its beginning."""
+        return random.Random(f"{self.seed}/{name}")
+
+    @property
+    def now_s(self) -> float:
+        return self.loop.time()
+
+    # --- what happened
+
+    def trace(self, *what: str) -> None:
+        line = f"{self.loop.time():.4f} {' '.join(what)}"
+        self._trace.update(line.encode())
+        if self.story is not None:
+            self.story.append(line)
+
+    def trace_hash(self) -> str:
+        return self._trace.hexdigest()
+
+    # --- the ledger
+
+    def owner_of(self, label: str) -> tuple[str | None, str | None]:
+        """The committed lease, and its job, that a label names."""
+        ids = self.committed.get("leases_by_label", {}).get(label) or ()
+        if not ids:
+            return None, None
+        lease = self.committed["leases"][ids[0]]
+        return lease.id, lease.job_id
+
+    # --- the markets' lists
+
+    def spoil(self, provider: str, page: str = "") -> None:
+        """That page of the market's list is no answer to go by."""
+        self._unreadable_pages.add((provider, page))
+
+    def is_unreadable(self, provider: str) -> bool:
+        return any(of == provider for of, _ in self._unreadable_pages)
+
+    def read_again(self, provider: str, page: str) -> None:
+        """A list is begun anew with its first page, and each page when it is asked for again."""
+        self._unreadable_pages = {
+            (of, spoilt) for of, spoilt in self._unreadable_pages if of != provider or (page and spoilt != page)
+        }
+
+    # --- the daemon
+
+    @property
+    def is_daemon_out(self) -> bool:
+        return self.life is None or not self.life.can_act
+
+    def is_able(self, provider: str) -> bool:
+        """The daemon runs, and has done so for a while, and that market answers."""
+        life = self.life
+        if self.is_daemon_out or life is None or self.now_s - life.began_s < WARM_UP_S:
+            return False
+        return not any(self.faults.ends_at(row, provider, self.now_s) > self.now_s for row in DARK)

@@ -1,0 +1,130 @@
+"""Hosts and the machines rented on them, as they really are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Protocol
+
+from autopilot.agent.shipped.machine import Machine
+from tests.simulation.ground.books import Meter
+
+REUSED_LABEL = "others-again"
+"""Of a machine that got an id of ours anew."""
+
+
+class State(Enum):
+    LOADING = "loading"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    OFFLINE = "offline"
+
+
+@dataclass(slots=True)
+class Host:
+    """Where machines can be rented. ``room``: how many at once."""
+
+    machine_id: str
+    host_id: str
+    gpu: str
+    floor: Decimal
+    on_demand: Decimal
+    storage_price: Decimal
+    """$/GB-month."""
+    upload_price: Decimal
+    """$/GB."""
+    room: int = 1
+    shown_floor: Decimal | float | None = None
+    """What the market says that the floor is, when that is not true; a float for what is no price."""
+    mean_floor: Decimal = Decimal(0)
+    is_dear: bool = False
+
+
+class Agent(Protocol):
+    """Of the program on a machine, what its market and the checkers see."""
+
+    machine: Machine
+    is_on: bool
+
+    @property
+    def is_at_work(self) -> bool: ...
+
+    def power_off(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Disk:
+    """What outlives a boot: the agent's memory, the job's files, the newest snapshot."""
+
+    memory: dict[str, Any] = field(default_factory=dict)
+    step: int = 0
+    """Of the files that the job left or that were restored."""
+    snapshot: tuple[int, int, int] | None = None
+    """(run epoch, number, step) of the newest one here."""
+    is_uploaded: bool = False
+
+
+@dataclass(slots=True)
+class Box:
+    """One rented machine. Money is $/h; times are seconds of the run."""
+
+    id: str
+    provider: str
+    label: str
+    host: Host
+    is_spot: bool
+    rate: Decimal
+    """The bid on spot, the price on demand."""
+    disk_gb: int
+    storage_rate: Decimal
+    onstart: str
+    created_s: float
+    meter: Meter
+    job_id: str | None
+    lease_id: str | None
+    visible_from_s: float = 0.0
+    """The list shows it from then on."""
+    state: State = State.LOADING
+    wanted: bool = True
+    """Meant to run."""
+    started_s: float = 0.0
+    up_at_s: float | None = None
+    """When this start is through loading; None: never."""
+    stays_paused: bool = False
+    shown: str | None = None
+    """A state that the market shows instead of the true one."""
+    is_gone: bool = False
+    gone_s: float = 0.0
+    back_s: float = 0.0
+    """When its destroy was undone."""
+    destroy_sent_s: float | None = None
+    """When we first told the market to destroy it."""
+    is_reported: bool = False
+    """An answer that names it was given."""
+    is_not_as_asked: bool = False
+    """Dearer, or of another kind."""
+    is_late: bool = False
+    """It landed when nobody could reckon with it any more."""
+    relabelled_s: float | None = None
+    """When its user made it his own."""
+    shown_as_others_s: float | None = None
+    """Of a machine that is not ours: since when the daemon has a list that surely says so."""
+    is_suspended: bool = False
+    is_broken: str = ""
+    """How its work goes wrong: fails, hangs, crawls, never ready."""
+    slowness: float = 1.0
+    """How much longer than usual its transfers take."""
+    permit_until_s: float = 0.0
+    """Of the newest permit that its agent has taken."""
+    disk: Disk = field(default_factory=Disk)
+    agent: Agent | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.provider}/{self.id}"
+
+    @property
+    def computes(self) -> bool:
+        """Its GPU is billed."""
+        return self.state is State.RUNNING and not self.is_gone

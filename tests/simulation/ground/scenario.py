@@ -1,0 +1,153 @@
+"""What a seed is about: the jobs that are submitted, what the user asks for later, limits, markets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.domain import events as e
+from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus, SpotPolicy
+from autopilot.domain.reasons import Reason
+from autopilot.engine.event_log import EventLog
+from autopilot.policy.guard import Limits
+from autopilot.ports.store import UnitOfWork
+from tests.simulation.ground.faults import Burst
+from tests.simulation.ground.machines import Host
+from tests.simulation.virtual.clock import at
+
+GPU = "RTX 4090"
+HOUR_S = 3600.0
+LENGTH_S = 28 * HOUR_S
+TICKS_S = {15.0: 1, 20.0: 1, 30.0: 4, 60.0: 10}
+"""How long a tick lasts, and how often that is drawn: seeds with seldom ticks take less time to play."""
+D = Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    job_id: str
+    spec: JobSpec
+
+    async def grant(self, uow: UnitOfWork, now: datetime) -> None:
+        if await uow.job(self.job_id) is None:
+            await uow.save(Job(self.job_id, self.spec, JobStatus.PENDING, Reason.SUBMITTED, now))
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Cancel a job, or let a parked one go on."""
+
+    job_id: str
+    status: JobStatus
+
+    async def grant(self, uow: UnitOfWork, now: datetime) -> None:
+        job = await uow.job(self.job_id)
+        if job is None or job.status.is_final:
+            return
+        if self.status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
+            return
+        reason = Reason.SUBMITTED if self.status is JobStatus.PENDING else Reason.USER_CANCELLED
+        event_log = EventLog(job)
+        event_log.apply(e.StatusSet(self.status, reason, now))
+        await uow.save(event_log.job)
+        await uow.add_events(event_log.records)
+
+
+Wish = Submit | Move
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """``wishes``: (when, what). Times are seconds of the run."""
+
+    wishes: tuple[tuple[float, Wish], ...]
+    limits: Limits
+    tick_s: float
+    length_s: float = LENGTH_S
+    goes_on_s: float = HOUR_S
+    """After the faults are over, before the user cancels what still runs."""
+    acts: tuple[tuple[float, str], ...] = ()
+    """(when, what befalls the world) beyond what faults do: names of ``events.ACTS``."""
+    script: Mapping[str, Collection[int]] | None = None
+    """Instead of rng: which opportunities of each row of the catalogue are taken."""
+    bursts: tuple[Burst, ...] = ()
+    """With a script."""
+
+    @property
+    def jobs(self) -> dict[str, JobSpec]:
+        return {wish.job_id: wish.spec for _, wish in self.wishes if isinstance(wish, Submit)}
+
+
+def a_spec(work: timedelta, **changes: object) -> JobSpec:
+    """A job of so much work; its command says how much, for the machine to know."""
+    spec = JobSpec(
+        name="train",
+        image="some/image:1",
+        run=f"work {round(work.total_seconds())}",
+        gpus=(GpuChoice(GPU),),
+        work_estimate=work,
+        checkpoint_path="ckpt",
+    )
+    return replace(spec, **changes)  # type: ignore[arg-type]
+
+
+def draw_scenario(seed: int) -> Scenario:
+    """Three jobs over 28 hours, with limits from hardly enough to generous."""
+    rng = random.Random(f"{seed}/scenario")
+    needs = random.Random(f"{seed}/needs")
+    wishes: list[tuple[float, Wish]] = []
+    begins_s = 60.0
+    for number in range(3):
+        work = timedelta(minutes=rng.choice((20, 60, 180, 360, 600)))
+        job_id = f"01JOB{seed % 10**9:09d}{number:012d}"
+        wishes.append((begins_s, Submit(job_id, _a_job(rng, needs, work, begins_s))))
+        if rng.random() < 0.15:
+            wishes.append((begins_s + rng.uniform(60, 4 * HOUR_S), Move(job_id, JobStatus.CANCELLING)))
+        if rng.random() < 0.3:
+            wishes.append((begins_s + rng.uniform(HOUR_S, 8 * HOUR_S), Move(job_id, JobStatus.PENDING)))
+        begins_s += rng.uniform(0, 6 * HOUR_S)
+    day = rng.choice((None, D(2), D(4), D(50)))
+    month = rng.choice((None, None, D(5), D(500)))
+    limits = Limits(day, month, D(10), 8, 3, 20)
+    return Scenario(
+        tuple(sorted(wishes, key=lambda pair: pair[0])),
+        limits,
+        rng.choices(*zip(*TICKS_S.items(), strict=True))[0],
+    )
+
+
+def _a_job(rng: random.Random, needs: random.Random, work: timedelta, begins_s: float) -> JobSpec:
+    hours = D(round(work.total_seconds())) / 3600
+    budget = rng.choice((None, D("0.8"), hours * D("0.15") + D("0.4"), hours * D("0.6") + D(1)))
+    deadline = at(begins_s) + work * rng.choice((1.5, 3.0)) + timedelta(hours=1) if rng.random() < 0.3 else None
+    return a_spec(
+        work,
+        budget=None if budget is None else budget.quantize(D("0.01")),
+        deadline=deadline,
+        spot_policy=rng.choice((SpotPolicy.AUTO, SpotPolicy.AUTO, SpotPolicy.SPOT, SpotPolicy.ON_DEMAND)),
+        checkpoint_interval=timedelta(minutes=rng.choice((5, 10, 20))),
+        work_estimate=rng.choice((work, work, None)) if deadline is None else work,
+        cancel_when_exhausted=rng.random() < 0.2,
+        setup=needs.choice(("", "", "make")),
+        inputs=needs.choice(((), (), (("data", "https://files.example/data"),))),
+    )
+
+
+def draw_hosts(rng: random.Random) -> tuple[list[Host], list[Host]]:
+    """Of vast.ai and of RunPod."""
+    dear_traffic = rng.random() < 0.3
+    vastai = []
+    for number in range(6):
+        on_demand = D(rng.randint(280, 520)) / 1000
+        floor = (on_demand * rng.randint(30, 60) / 100).quantize(D("0.001"))
+        upload = D("0.004") if dear_traffic else D(0)
+        storage = D(rng.choice(("0.10", "0.15", "0.30")))
+        vastai.append(Host(str(101 + number), str(201 + number // 2), GPU, floor, on_demand, storage, upload))
+    runpod = []
+    for cloud, on_demand in (("SECURE", D("0.59")), ("COMMUNITY", D("0.34"))):
+        floor = (on_demand * rng.randint(40, 60) / 100).quantize(D("0.001"))
+        runpod.append(Host(cloud, f"host-{cloud.lower()}", GPU, floor, on_demand, D("0.10"), D(0), room=4))
+    return vastai, runpod

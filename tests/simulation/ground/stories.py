@@ -1,0 +1,103 @@
+"""Short scripted runs, each about one thing that can be cut short by a kill: at every step of them one is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain.job import JobStatus, SpotPolicy
+from autopilot.policy.guard import Limits
+from tests.simulation.ground.faults import Burst
+from tests.simulation.ground.scenario import Move, Scenario, Submit, Wish, a_spec
+from tests.simulation.virtual.clock import at
+
+D = Decimal
+JOB = "01JOB000000000000000000000"
+LENGTH_S = 2400.0
+LIMITS = Limits(D(50), D(500), D(10), 8, 3, 20)
+
+
+def _story(
+    *acts: tuple[float, str],
+    minutes: int = 8,
+    faults: Mapping[str, tuple[int, ...]] | None = None,
+    bursts: tuple[Burst, ...] = (),
+    wishes: tuple[tuple[float, Wish], ...] = (),
+    limits: Limits = LIMITS,
+    length_s: float = LENGTH_S,
+    **spec: Any,
+) -> Scenario:
+    job = a_spec(timedelta(minutes=minutes), checkpoint_interval=timedelta(minutes=3), **spec)
+    return Scenario(
+        ((40.0, Submit(JOB, job)), *wishes),
+        limits,
+        tick_s=20.0,
+        length_s=length_s,
+        goes_on_s=0.0,
+        acts=acts,
+        script=faults or {},
+        bursts=bursts,
+    )
+
+
+def _outage(row: str, begins_s: float, ends_s: float, target: str = "") -> Burst:
+    return Burst(row, target, begins_s, ends_s)
+
+
+STORIES: dict[str, Scenario] = {
+    "create and finish": _story(),
+    "create on demand": _story(spot_policy=SpotPolicy.ON_DEMAND),
+    "create takes effect, then a 500": _story(faults={"A1": (0,)}),
+    "create takes effect, answer lost": _story(faults={"A2": (0,)}),
+    "create lands, nobody knows, it ends itself": _story(
+        (40.0, "dies as soon as it rents"), bursts=(_outage("C2", 0.0, 300.0, "runpod"),), length_s=6000.0
+    ),
+    "create refused with an id": _story(faults={"A3": (0,)}),
+    "create lands late": _story(faults={"A4": (0,)}, length_s=3000.0),
+    "create makes two": _story(faults={"A5": (0,)}),
+    "create makes two, lists are spoilt": _story(
+        faults={"A5": (0,), "B1": tuple(range(4, 40))},
+        bursts=(_outage("C2", 0.0, 3600.0, "runpod"), _outage("J1", 120.0, 600.0)),
+        length_s=3600.0,
+    ),
+    "create makes two, one never starts": _story((40.0, "second never starts"), faults={"A5": (0,)}),
+    "create on other terms": _story(faults={"A6": (0,)}),
+    "offers gone twice": _story(faults={"A7": (0, 1)}),
+    "outbid and back": _story((500.0, "outbid"), (800.0, "rivals leave"), minutes=10),
+    "outbid for good": _story((500.0, "outbid"), minutes=10, length_s=3600.0),
+    "outbid on demand steps in": _story(
+        (500.0, "outbid"), minutes=15, deadline=at(40.0) + timedelta(minutes=60), length_s=3600.0
+    ),
+    "moves to a cheaper machine": _story((1900.0, "others get cheap"), minutes=90, length_s=4200.0),
+    "moves, create's answer lost": _story(
+        (1900.0, "others get cheap"), minutes=90, faults={"A2": (1,)}, length_s=4200.0
+    ),
+    "budget stops it": _story(minutes=300, budget=D("0.20"), length_s=4200.0),
+    "the day's limit stops it": _story(minutes=300, limits=Limits(D("0.2"), None, D(10), 8, 3, 20), length_s=4200.0),
+    "cancelled while it loads": _story(wishes=((90.0, Move(JOB, JobStatus.CANCELLING)),), length_s=900.0),
+    "cancelled while it runs": _story(minutes=60, wishes=((700.0, Move(JOB, JobStatus.CANCELLING)),), length_s=1500.0),
+    "destroy does nothing": _story(faults={"D1": (0, 1)}),
+    "destroy of a stopped one does nothing": _story(
+        (500.0, "outbid"), minutes=10, faults={"D1": (0, 1, 2)}, length_s=3600.0
+    ),
+    "destroy refused": _story(faults={"D2": (0, 1)}),
+    "destroy's answer lost": _story(faults={"D3": (0,)}),
+    "host vanishes": _story((500.0, "host vanishes"), minutes=10, length_s=3600.0),
+    "set up without end": _story((40.0, "first never gets ready"), setup="make", length_s=12_000.0),
+    "inputs never come": _story(
+        (40.0, "first never gets ready"), inputs=(("data", "https://files.example/data"),), length_s=3600.0
+    ),
+    "user destroys it": _story((500.0, "user destroys"), minutes=10, length_s=3000.0),
+    # A machine that the ledger does not know puts the ledger in doubt for half an hour, and a restart anew.
+    "machine from nowhere": _story((340.0, "machine from nowhere"), length_s=5400.0),
+    "dead for an hour": _story((500.0, "dies for an hour"), minutes=90, length_s=6000.0),
+    "killed and recovering": _story((110.0, "kill"), (500.0, "kill"), faults={"A2": (0,)}),
+    "restarted for an update": _story((70.0, "restart"), (600.0, "restart")),
+    "frozen for five minutes": _story((500.0, "freeze")),
+    "market dark while it ends": _story(bursts=(_outage("C2", 600.0, 1500.0),), minutes=6),
+    "ledger full while it creates": _story(bursts=(_outage("G1", 60.0, 200.0),)),
+    "ledger full while it ends": _story(bursts=(_outage("G1", 600.0, 1200.0),), minutes=6),
+    "object store dark": _story(bursts=(_outage("J1", 300.0, 900.0),)),
+}

@@ -1,0 +1,96 @@
+"""What both markets' wires have in common: requests, raw answers, and the ways in which an answer gets spoilt."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+STALE_S = 300.0
+"""A list may be so old."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``kind``: create, list, show, offers, account, bid, start, stop, destroy, charges, probe, types."""
+
+    kind: str
+    method: str
+    path: str
+    query: Mapping[str, Any]
+    body: Any
+    box_id: str = ""
+    by_agent: bool = False
+
+    @property
+    def page(self) -> str:
+        """The token of the page of a list; empty for its first."""
+        return str(self.query.get("after_token") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """An answer as it goes over the wire."""
+
+    status: int
+    text: str
+
+
+def raw(status: int, body: object) -> Raw:
+    return Raw(status, json.dumps(body))
+
+
+class Snapshots:
+    """Lists as they were; a stale answer is one of these."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[float, list[Json]]] = deque()
+
+    def keep(self, now_s: float, rows: list[Json]) -> None:
+        self._kept.append((now_s, rows))
+        while self._kept[0][0] < now_s - STALE_S:
+            self._kept.popleft()
+
+    def one(self, rng: random.Random) -> list[Json]:
+        return rng.choice(self._kept)[1]
+
+
+NOT_A_LIST = (
+    "",
+    "null",
+    "[]",
+    '{"success": false, "error": "internal"}',
+    "<html><body>Bad gateway</body></html>",
+    "{}",
+)
+UNAUTHORISED = (401, 402, 403)
+
+
+def drift(row: Json, rng: random.Random, fields: tuple[str, ...]) -> Json:
+    """With one field missing, null, renamed, of another type or out of all bounds."""
+    field = rng.choice(fields)
+    changed = dict(row)
+    value = changed.pop(field)
+    match rng.randrange(6):
+        case 0:
+            pass
+        case 1:
+            changed[field] = None
+        case 2:
+            changed[field + "_v2"] = value
+        case 3:
+            changed[field] = [value]
+        case 4:
+            changed[field] = float("nan")
+        case _:
+            changed[field] = "1e400"
+    return changed
+
+
+def tear(text: str, rng: random.Random) -> str:
+    return text[: rng.randrange(max(len(text), 1))]

@@ -1,0 +1,255 @@
+"""A market of the simulated world: hosts with moving floors, machines that load, run, are outbid and come back.
+
+What it is told over the wire is read by ``vastai`` and ``runpod``; here are its rules and its rng.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+from autopilot.domain.lease import LeaseState
+from autopilot.domain.money import storage_rate
+from tests.simulation.ground.faults import between
+from tests.simulation.ground.ground import Ground
+from tests.simulation.ground.machines import REUSED_LABEL, Box, Host, State
+
+MILLI = Decimal("0.001")
+REUSED_AFTER_S = 90.0
+THE_USERS_LABEL = "my-own-machine"
+TAKEN_FOR_DESTROYED = frozenset({LeaseState.DESTROY_SENT, LeaseState.GONE})
+RESTART_S = (20.0, 90.0)
+LOADING_S = (60.0, 400.0)
+FLOOR_MOVES_EVERY_S = 1800.0
+SLOWNESS = (2.0, 90.0)
+DAEMON_TAIL_S = 120.0
+"""What a machine may need to end itself once its permit has run out."""
+
+
+class SimulatedMarket:
+    def __init__(
+        self, ground: Ground, provider: str, hosts: list[Host], rng: random.Random, boot_agent: Callable[[Box], None]
+    ) -> None:
+        """``boot_agent``: called when a machine is up."""
+        self.ground = ground
+        self.provider = provider
+        self.hosts = {host.machine_id: host for host in hosts}
+        self.boxes: dict[str, Box] = {}
+        """What exists now."""
+        self.past: dict[str, Box] = {}
+        self.rented_last: Box | None = None
+        self.rng = rng
+        self._boot_agent = boot_agent
+        self._given = 0
+        for host in hosts:
+            host.mean_floor = host.floor
+            ground.loop.after(rng.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
+
+    # --- hosts
+
+    def new_id(self) -> str:
+        self._given += 1
+        if self.provider == "vastai":
+            return str(47_000_000 + self._given)
+        return f"pod{self._given:06d}x"
+
+    def has_room(self, host: Host) -> bool:
+        held = sum(1 for box in self.boxes.values() if box.host is host and box.state is not State.STOPPED)
+        return held < host.room
+
+    def _move_floor(self, host: Host) -> None:
+        if not host.is_dear:
+            pull = host.mean_floor * (Decimal(self.rng.randint(70, 135)) / 100)
+            self.set_floor(host, ((host.floor + pull) / 2).quantize(MILLI))
+        self.ground.loop.after(self.rng.expovariate(1 / FLOOR_MOVES_EVERY_S), self._move_floor, host)
+
+    def set_floor(self, host: Host, floor: Decimal) -> None:
+        """Those who bid less are stopped, those who bid more come back."""
+        host.floor = max(floor, MILLI)
+        for box in list(self.boxes.values()):
+            if box.host is host:
+                self.consider(box)
+
+    def consider(self, box: Box) -> None:
+        """Whether it may run at its bid and as it is meant to."""
+        if box.state is State.OFFLINE or box.is_gone:
+            return
+        wins = not box.is_spot or box.rate >= box.host.floor
+        runs = box.state is not State.STOPPED
+        if runs and not (wins and box.wanted):
+            self.change(box, State.STOPPED)
+        elif not runs and wins and box.wanted and not box.stays_paused:
+            self.boot(box, RESTART_S)
+
+    # --- machines
+
+    def rent(
+        self,
+        host: Host,
+        *,
+        label: str,
+        is_spot: bool,
+        rate: Decimal,
+        disk_gb: int,
+        onstart: str,
+        starts: bool = True,
+        id_: str | None = None,
+    ) -> Box:
+        ground = self.ground
+        now_s = ground.now_s
+        lease_id, job_id = ground.owner_of(label)
+        meter_key = f"{self.provider}/{id_ or 'new'} again"
+        if id_ is None:
+            id_ = self.new_id()
+            meter_key = f"{self.provider}/{id_}"
+        box = Box(
+            id=id_,
+            provider=self.provider,
+            label=label,
+            host=host,
+            is_spot=is_spot,
+            rate=rate,
+            disk_gb=disk_gb,
+            storage_rate=storage_rate(host.storage_price, Decimal(disk_gb)),
+            onstart=onstart,
+            created_s=now_s,
+            meter=ground.books.open(meter_key, job_id, now_s),
+            job_id=job_id,
+            lease_id=lease_id,
+            wanted=starts,
+        )
+        self.boxes[box.id] = self.rented_last = box
+        box.permit_until_s = now_s + ground.permit_ttl_s
+        box.is_late = ground.is_landing_late
+        if ground.faults.hits("B2"):
+            box.visible_from_s = now_s + self.rng.uniform(0, 60)
+        box.stays_paused = ground.faults.hits("E4")
+        if ground.faults.hits("E7"):
+            box.is_broken = self.rng.choice(("fails", "hangs", "crawls", "never ready"))
+        if ground.faults.hits("K2"):
+            box.slowness = between(ground.faults.rng("K2"), *SLOWNESS)
+        ground.trace("rented", box.key, label, str(rate))
+        if starts:
+            self.boot(box, LOADING_S)
+        else:
+            self.change(box, State.STOPPED)
+        return box
+
+    def boot(self, box: Box, takes_s: tuple[float, float]) -> None:
+        self.change(box, State.LOADING)
+        box.started_s = self.ground.now_s
+        if self.ground.faults.hits("E2"):
+            box.up_at_s = None
+            return
+        box.up_at_s = self.ground.now_s + self.rng.uniform(*takes_s)
+        self.ground.loop.after(box.up_at_s - self.ground.now_s, self._up, box, box.started_s)
+
+    def _up(self, box: Box, started_s: float) -> None:
+        if box.state is State.LOADING and box.started_s == started_s and not box.is_gone:
+            self.change(box, State.RUNNING)
+
+    def change(self, box: Box, state: State) -> None:
+        """To another state, with what follows for its agent and its bill."""
+        box.state = state
+        if state is State.RUNNING:
+            self._boot_agent(box)
+        elif box.agent is not None and state is not State.OFFLINE:
+            box.agent.power_off()
+            box.agent = None
+        self.rebill(box)
+        self.ground.trace("state", box.key, state.value)
+
+    def destroy(self, box: Box) -> None:
+        box.is_gone, box.gone_s = True, self.ground.now_s
+        if box.agent is not None:
+            box.agent.power_off()
+            box.agent = None
+        self.rebill(box)
+        del self.boxes[box.id]
+        self.past[box.id] = box
+        self.ground.trace("destroyed", box.key)
+
+    def reuse(self, gone: Box) -> None:
+        """Somebody else's machine gets the id, once the daemon takes ours for destroyed."""
+        lease = self.ground.committed.get("leases", {}).get(gone.lease_id)
+        if lease is None or lease.instance_id != gone.id or lease.state not in TAKEN_FOR_DESTROYED:
+            return
+        del self.past[gone.id]
+        self.past[f"{gone.id} before"] = gone
+        self.rent_to_others(gone.host, REUSED_LABEL, id_=gone.id)
+
+    def rent_to_others(self, host: Host, label: str, *, id_: str | None = None) -> Box:
+        """On demand, on our account, and none of ours."""
+        return self.rent(host, label=label, is_spot=False, rate=host.on_demand, disk_gb=20, onstart="", id_=id_)
+
+    def bring_to_life(self, box: Box) -> None:
+        """What was destroyed is there again, and runs."""
+        if self.ground.faults.is_quiet or self.past.get(box.id) is not box:
+            return
+        del self.past[box.id]
+        self.boxes[box.id] = box
+        box.is_gone, box.wanted, box.back_s = False, True, self.ground.now_s
+        self.ground.trace("undone", box.key)
+        self.boot(box, RESTART_S)
+
+    def billed(self) -> Iterator[Box]:
+        """Whatever is on the account's bill; what got an id anew is on somebody else's."""
+        known = (*self.past.values(), *self.boxes.values())
+        return (box for box in known if box.label != REUSED_LABEL)
+
+    def relabel(self, box: Box) -> None:
+        """The user makes it his own: from now on it is none of the daemon's, and what it costs is no job's."""
+        box.label, box.relabelled_s = THE_USERS_LABEL, self.ground.now_s
+        self.ground.trace("relabelled", box.key)
+        self.rebill(box)
+
+    def set_bid(self, box: Box, bid: Decimal) -> None:
+        box.rate = bid
+        self.rebill(box)
+        self.consider(box)
+
+    def stop(self, box: Box) -> None:
+        box.wanted = False
+        self.consider(box)
+
+    def start(self, box: Box) -> None:
+        box.wanted = True
+        self.consider(box)
+
+    def vanish(self, box: Box, for_s: float) -> None:
+        """Its host is cut off; the run on it goes on, and nothing bills until it is back."""
+        if box.state is not State.RUNNING:
+            return
+        self.change(box, State.OFFLINE)
+        self.ground.loop.after(for_s, self.bring_back, box)
+
+    def bring_back(self, box: Box) -> None:
+        if not box.is_gone and box.state is State.OFFLINE:
+            box.state = State.RUNNING
+            self.rebill(box)
+            self.ground.trace("returned", box.key)
+            self.consider(box)
+
+    # --- bills
+
+    def rebill(self, box: Box) -> None:
+        compute = box.rate if box.computes else Decimal(0)
+        disk = Decimal(0) if box.is_gone or box.state is State.OFFLINE else box.storage_rate
+        self.ground.books.change(box.meter, self.ground.now_s, compute, disk, self.excuse_for(box))
+
+    def excuse_for(self, box: Box) -> str:
+        if box.destroy_sent_s is not None:
+            return "destroy_not_carried_out"
+        if box.relabelled_s is not None:
+            return "relabelled"
+        if box.is_late:
+            return "landed_late"
+        if self.ground.is_daemon_out and self.ground.now_s > box.permit_until_s + DAEMON_TAIL_S:
+            return "nobody_could_act"
+        return ""
+
+    def visible(self) -> Iterator[Box]:
+        """What an honest list shows now."""
+        now_s = self.ground.now_s
+        return (box for box in self.boxes.values() if box.visible_from_s <= now_s)

@@ -1,0 +1,247 @@
+"""vast.ai's side of the wire: raw requests in, statuses and bodies out, as the market's own documents show them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from tests.simulation.ground.books import dollars
+from tests.simulation.ground.machines import Box, Host, State
+from tests.simulation.ground.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drift, raw
+from tests.simulation.markets.market import REUSED_AFTER_S, SimulatedMarket
+
+PAGE = 25
+_DRIFTING = ("id", "is_bid", "dph_base", "actual_status", "label")
+_NEEDED = ("id", "is_bid", "dph_base")
+_DRIFTING_OFFERS = ("id", "min_bid", "dph_base", "machine_id", "storage_cost", "gpu_ram")
+_ID = re.compile(r"/(\d+)/$")
+_NO_INSTANCE = {"success": False, "error": "no_such_instance", "msg": "Instance with that ID does not exist."}
+_GONE = {"success": False, "error": "no_such_ask", "msg": "error 410/3907: no_such_ask is no longer available."}
+
+
+def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None) -> Request:
+    found = _ID.search(path)
+    id_ = found[1] if found else ""
+    if path.startswith("/asks/"):
+        kind = "create"
+    elif path == "/api/v1/instances/":
+        kind = "list"
+    elif path.startswith("/instances/bid_price/"):
+        kind = "bid"
+    elif path.startswith("/instances/"):
+        changes = {"DELETE": "destroy", "GET": "show"}
+        kind = changes.get(method) or ("start" if (body or {}).get("state") == "running" else "stop")
+    else:
+        kind = {"/bundles/": "offers", "/users/current": "account", "/charges/": "charges"}[path]
+    return Request(kind, method, path, query or {}, body, id_)
+
+
+class Vastai:
+    """Answers for one market."""
+
+    def __init__(self, market: SimulatedMarket) -> None:
+        self.market = market
+        self.ground = market.ground
+        self._snapshots = Snapshots()
+
+    def answer(self, asked: Request) -> Raw:
+        """The request takes effect here."""
+        found: Raw = getattr(self, f"_{asked.kind}")(asked)
+        return found
+
+    # --- reads
+
+    def _list(self, asked: Request) -> Raw:
+        faults, rng = self.ground.faults, self.market.rng
+        rows = [self.row(box) for box in self.market.visible()]
+        self._snapshots.keep(self.ground.now_s, rows)
+        if faults.hits("B1"):
+            self.ground.spoil(self.market.provider, asked.page)
+            return Raw(200, rng.choice(NOT_A_LIST))
+        if faults.hits("B3"):
+            rows = self._snapshots.one(faults.rng("B3"))
+        first = int(asked.query.get("after_token", 0))
+        page, more = rows[first : first + PAGE], len(rows) > first + PAGE
+        if page and faults.hits("B6"):
+            changed = drift(page[0], faults.rng("B6"), _DRIFTING)
+            is_read = all(changed.get(name) == page[0][name] for name in _NEEDED)
+            page = [changed, *page[1:]]
+            if not is_read:
+                self.ground.spoil(self.market.provider, asked.page)
+        body = {"success": True, "instances": page, "total_instances": len(rows), "next_token": None}
+        if more:
+            body["next_token"] = str(first + PAGE)
+        if page and faults.hits("B4"):
+            is_cut = faults.rng("B4").random() < 0.5
+            if is_cut:
+                body["instances"] = page[:-1]
+            else:
+                body["next_token"] = str(first or PAGE)
+            if is_cut or first:  # else there is but an empty page more
+                self.ground.spoil(self.market.provider, asked.page)
+        return raw(200, body)
+
+    def _show(self, asked: Request) -> Raw:
+        box = self.market.boxes.get(asked.box_id)
+        if box is None:
+            lately = self.market.past.get(asked.box_id)
+            if lately is None or self.ground.now_s - lately.gone_s > 60 or not self.ground.faults.hits("B5"):
+                return raw(404, _NO_INSTANCE) if self.market.rng.random() < 0.5 else raw(200, {"instances": None})
+            return raw(200, {"instances": self.row(lately)})
+        row = self.row(box)
+        if self.ground.faults.hits("B5"):
+            row["actual_status"] = self.ground.faults.rng("B5").choice(("loading", "exited", "offline", None))
+        return raw(200, {"instances": row})
+
+    def row(self, box: Box) -> Json:
+        stopped = box.state is State.STOPPED
+        truly = {State.LOADING: "loading", State.RUNNING: "running", State.STOPPED: "exited", State.OFFLINE: "offline"}
+        actual: str | None = truly[box.state]
+        if box.shown is not None:
+            actual = None if box.shown == "null" else box.shown
+        return {
+            "id": int(box.id),
+            "label": box.label,
+            "machine_id": int(box.host.machine_id),
+            "host_id": int(box.host.host_id),
+            "is_bid": box.is_spot,
+            "dph_base": float(box.rate),
+            "storage_total_cost": float(box.storage_rate),
+            "gpu_name": box.host.gpu,
+            "num_gpus": 1,
+            "actual_status": actual,
+            "intended_status": "stopped" if stopped else "running",
+            "cur_state": "stopped" if stopped else "running",
+            "end_date": None,
+            "status_msg": "",
+        }
+
+    def _account(self, _: Request) -> Raw:
+        return raw(200, {"id": 1, "credit": 500.0, "balance": 0})
+
+    def _offers(self, asked: Request) -> Raw:
+        gpu, is_bid = asked.body["gpu_name"]["eq"], asked.body["type"] == "bid"
+        hosts = [host for host in self.market.hosts.values() if host.gpu == gpu and self.market.has_room(host)]
+        rows = [_offer(host, is_bid) for host in hosts]
+        if rows and self.ground.faults.hits("B6"):
+            rows[0] = drift(rows[0], self.ground.faults.rng("B6"), _DRIFTING_OFFERS)
+        return raw(200, {"offers": rows})
+
+    def _charges(self, asked: Request) -> Raw:
+        day = asked.query["select_filters"]["day"]
+        since, until = (datetime.fromtimestamp(day[end], UTC).date() for end in ("gte", "lte"))
+        rows = []
+        if not self.ground.faults.bursts("I1", self.market.provider, self.ground.now_s):
+            for box in self.market.billed():
+                rows += self._charge_rows(box, since, until)
+        first = int(asked.query.get("after_token", 0))
+        last = first + int(asked.query["limit"])
+        token = str(last) if last < len(rows) else None
+        return raw(200, {"success": True, "results": rows[first:last], "total": len(rows), "next_token": token})
+
+    def _charge_rows(self, box: Box, since: Any, until: Any) -> list[Json]:
+        self.ground.books.settle(box.meter, self.ground.now_s)
+        by_day: dict[Any, list[Json]] = {}
+        for (kind, day), amount in box.meter.lines.items():
+            if since <= day <= until:
+                by_day.setdefault(day, []).append({"type": kind, "amount": float(dollars(amount))})
+        return [
+            {
+                "source": f"instance-{box.id}",
+                "metadata": {"label": box.label},
+                "start": int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()),
+                "items": items,
+            }
+            for day, items in by_day.items()
+        ]
+
+    # --- changes
+
+    def _create(self, asked: Request) -> Raw:
+        faults, body = self.ground.faults, asked.body
+        host = self.market.hosts.get(str(int(asked.box_id) % 1_000_000))
+        if host is None or not self.market.has_room(host) or faults.hits("A7"):
+            return raw(410, _GONE) if self.market.rng.random() < 0.7 else raw(404, {**_GONE, "error": "invalid_args"})
+        price = body.get("price")
+        is_spot = price is not None
+        rate = Decimal(str(price)) if is_spot else host.on_demand
+        terms = {"label": body["label"], "disk_gb": int(body["disk"]), "onstart": body["onstart"], "host": host}
+        if is_spot and rate < host.floor:
+            return raw(410, _GONE)
+        if faults.hits("A3"):
+            box = self.market.rent(**terms, is_spot=is_spot, rate=rate, starts=False)
+            return raw(200, {"success": False, "new_contract": int(box.id)})
+        is_odd = faults.hits("A6")
+        if is_odd:
+            if faults.rng("A6").random() < 0.5:
+                is_spot, rate = not is_spot, host.on_demand
+            else:
+                rate = (rate * Decimal("1.5")).quantize(Decimal("0.0001"))
+        if faults.hits("A5"):
+            self.market.rent(**terms, is_spot=is_spot, rate=rate)
+        box = self.market.rent(**terms, is_spot=is_spot, rate=rate)
+        box.is_not_as_asked = is_odd
+        return raw(200, {"success": True, "new_contract": int(box.id)})
+
+    def _bid(self, asked: Request) -> Raw:
+        box = self.market.boxes.get(asked.box_id)
+        if box is None:
+            return raw(404, _NO_INSTANCE)
+        self.market.set_bid(box, Decimal(str(asked.body["price"])))
+        return raw(200, {"success": True})
+
+    def _start(self, asked: Request) -> Raw:
+        box = self.market.boxes.get(asked.box_id)
+        if box is None:
+            return raw(404, _NO_INSTANCE)
+        self.market.start(box)
+        return raw(200, {"success": True})
+
+    def _stop(self, asked: Request) -> Raw:
+        box = self.market.boxes.get(asked.box_id)
+        if box is None:
+            return raw(404, _NO_INSTANCE)
+        self.market.stop(box)
+        return raw(200, {"success": True})
+
+    def _destroy(self, asked: Request) -> Raw:
+        box = self.market.boxes.get(asked.box_id)
+        if box is None:
+            return raw(404, _NO_INSTANCE)
+        if self.ground.faults.hits("D1"):
+            return raw(200, {"success": True})
+        if self.ground.faults.hits("D2"):
+            return raw(500, {"success": False, "msg": "try again in 60 s"})
+        self.market.destroy(box)
+        if self.ground.faults.hits("D5"):
+            self.ground.loop.after(self.market.rng.uniform(60, 600), self.market.bring_to_life, box)
+        elif self.ground.faults.hits("D4"):
+            self.ground.loop.after(REUSED_AFTER_S, self.market.reuse, box)
+        return raw(200, {"success": True})
+
+
+def _offer(host: Host, is_bid: bool) -> Json:
+    shown = host.shown_floor if host.shown_floor is not None else host.floor
+    return {
+        "id": 9_000_000 + int(host.machine_id),
+        "machine_id": int(host.machine_id),
+        "host_id": int(host.host_id),
+        "gpu_name": host.gpu,
+        "num_gpus": 1,
+        "gpu_ram": 24_564,
+        "min_bid": float(shown),
+        "dph_base": float(shown if is_bid else host.on_demand),
+        "storage_cost": float(host.storage_price),
+        "inet_up_cost": float(host.upload_price),
+        "inet_down_cost": 0.0,
+        "inet_down": 900.0,
+        "reliability": 0.99,
+        "verification": "verified",
+        "hosting_type": 0,
+        "disk_space": 500.0,
+        "geolocation": "Sweden, SE",
+        "end_date": None,
+    }

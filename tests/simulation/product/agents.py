@@ -1,0 +1,366 @@
+"""The agent on one simulated machine: the shipped state machine, with a process, a disk and a network of the world's.
+
+Nothing is polled that nothing can have changed: it looks at its mailbox as often as the shipped one and otherwise
+sleeps until the next moment at which its state machine may want something else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from decimal import Decimal
+from typing import Any
+
+from autopilot.agent.shipped.agent import POLL_S
+from autopilot.agent.shipped.machine import SAVE_BOUND_S, TERM_GRACE_S, Machine
+from autopilot.agent.shipped.orders import parse_orders
+from autopilot.domain.money import BYTES_PER_GB
+from tests.simulation.ground.ground import Ground
+from tests.simulation.ground.machines import Box, State
+from tests.simulation.ground.wire import Raw, Request
+from tests.simulation.markets.network import Connection
+from tests.simulation.product.blobs import ObjectRefused, Objects, a_part, stored
+
+PART_BYTES = 400_000_000
+TRANSFER_S = (3.0, 40.0)
+
+
+def fresh_memory() -> dict[str, Any]:
+    return {
+        **{"boot": 0, "next_orders_url": "", "orders_seq": 0, "run_epoch": 0, "permit_ttl_s": 900.0},
+        **{"setup_done": False, "dirty": False, "exit": None, "next_ckpt_n": 0, "last_ckpt_n": None},
+    }
+
+
+class SimAgent:
+    """From one boot to the end of it."""
+
+    def __init__(
+        self, ground: Ground, objects: Objects, connection: Connection, box: Box, orders_url: str, rng: random.Random
+    ) -> None:
+        self.ground = ground
+        self._objects = objects
+        self._connection = connection
+        self.box = box
+        self.rng = rng
+        self.is_on = True
+        self.memory: dict[str, Any] = box.disk.memory
+        if not self.memory:
+            self.memory.update(fresh_memory())
+        self.memory["boot"] += 1
+        if box.provider == "runpod":
+            self.memory["setup_done"] = False
+        self.urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
+        self.first_url = orders_url
+        self.machine = Machine(ground.now_s, self.memory, instance=box.id)
+        self.box.permit_until_s = self.machine.permit_until
+        self.ran_from_s = 0.0
+        self.process_n = 0
+        self.upload_n = 0
+        self.bytes_sent = 0
+        self.beats = 0
+        self.damaged = 0
+        self.timer: Any = None
+        self._read: Any = None
+        ground.loop.after(self.rng.uniform(0.5, 4), self._poll)
+
+    # --- being there
+
+    def power_off(self) -> None:
+        """As SIGKILL to everything: what the job had since its files were written is gone."""
+        if self.machine.process == "run":
+            self.box.disk.step = self._files_step()
+        self.is_on = False
+        if self.timer is not None:
+            self.timer.cancel()
+
+    @property
+    def is_at_work(self) -> bool:
+        return self.is_on and self.machine.process == "run" and not self.box.is_suspended
+
+    @property
+    def _can_reach_store(self) -> bool:
+        ground, box = self.ground, self.box
+        if box.state is State.OFFLINE or ground.faults.bursts("K1", box.id, ground.now_s):
+            return False
+        return not ground.faults.bursts("J1", "store", ground.now_s)
+
+    # --- events
+
+    def _poll(self) -> None:
+        if not self.is_on:
+            return
+        if not self.box.is_suspended and self._can_reach_store:
+            try:
+                self._fetch_orders()
+            except ObjectRefused:
+                self.urls = self.urls[1:] + self.urls[:1]
+            self._beat()
+        self._act()
+        self.ground.loop.after(POLL_S, self._poll)
+
+    def _fetch_orders(self) -> None:
+        found = self._objects.get_by(self.urls[0])
+        if found is self._read:
+            return
+        self._read = found
+        orders, seq = parse_orders(found.data or b""), self.machine.seq
+        if orders is not None and self.machine.orders_received(orders, self.ground.now_s):
+            url = orders["next_orders_url"]
+            self.memory.update(next_orders_url=url, permit_ttl_s=orders["permit_ttl_s"])
+            self.urls = [url, self.first_url]
+            if self.machine.expired_since is None and orders["seq"] > seq:
+                # As the daemon gave it, whatever the machine makes of it.
+                self.box.permit_until_s = self.ground.now_s + orders["permit_ttl_s"]
+
+    def _act(self) -> None:
+        if not self.is_on or self.box.is_suspended:
+            return
+        machine = self.machine
+        for _ in range(20):
+            command = machine.decide(self.ground.now_s)
+            if command is None:
+                break
+            self._obey(command)
+            if not self.is_on:
+                return
+        self.memory.update(
+            **{"orders_seq": machine.seq, "setup_done": machine.setup_done, "exit": machine.exit},
+            **{"dirty": machine.dirty, "run_epoch": machine.epoch},
+        )
+        self._sleep()
+
+    def _sleep(self) -> None:
+        """Until the state machine may want something else."""
+        machine, now_s = self.machine, self.ground.now_s
+        moments = [machine.permit_until, *machine.not_before.values()]
+        if machine.process == "run":
+            moments.append(machine.checkpoint_at)
+        if machine.stop_since is not None:
+            moments += [machine.stop_since + TERM_GRACE_S, machine.stop_since + SAVE_BOUND_S / 2]
+        if machine.expired_since is not None:
+            moments += [machine.expired_since + SAVE_BOUND_S]
+        ahead = [moment for moment in moments if moment > now_s]
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if ahead and min(ahead) < now_s + POLL_S:
+            self.timer = self.ground.loop.after(min(ahead) - now_s + 0.05, self._act)
+
+    # --- acts
+
+    def _obey(self, command: str) -> None:
+        if command in ("setup", "run"):
+            self._start(command)
+        elif command in ("term", "kill"):
+            takes_s = self.rng.uniform(0.2, 8) if command == "term" else 0.1
+            self.ground.loop.after(takes_s, self._ended, self.process_n, 143 if command == "term" else -9)
+        elif command == "abandon":
+            self.upload_n += 1
+            self.ground.loop.after(0.1, self._done, "checkpoint", False)
+        elif command in ("destroy", "stop"):
+            self._ask_market(command)
+        elif command == "report":
+            self.ground.loop.after(0.3, self._report)
+        elif command == "checkpoint":
+            self._take_checkpoint()
+        elif command == "inputs" or self.box.is_broken != "never ready":
+            self.ground.loop.after(self._transfer_s(), getattr(self, f"_{command}"))
+
+    def _transfer_s(self) -> float:
+        return self.rng.uniform(*TRANSFER_S) * self.box.slowness
+
+    def _start(self, kind: str) -> None:
+        machine, ground, box = self.machine, self.ground, self.box
+        machine.process_started(kind, ground.now_s)
+        self.process_n += 1
+        self.ran_from_s = ground.now_s
+        if kind == "setup":
+            if box.is_broken != "never ready":
+                ground.loop.after(self.rng.uniform(20, 90), self._ended, self.process_n, 0)
+            return
+        ground.check.begin_run(box, machine.epoch, box.disk.step)
+        if box.is_broken == "fails":
+            ground.loop.after(self.rng.uniform(60, 1800), self._ended, self.process_n, 1)
+        elif not box.is_broken:
+            left_s = max(self._total_s() - box.disk.step, 0)
+            ground.loop.after(left_s + 0.5, self._ended, self.process_n, 0)
+
+    def _total_s(self) -> int:
+        orders = self.machine.orders
+        return int(orders["work"]["run"].split()[-1]) if orders else 0
+
+    def step(self) -> int:
+        """Seconds of work that the job has done by now."""
+        if self.machine.process != "run" or self.box.is_broken == "hangs":
+            return self.box.disk.step
+        pace = 0.01 if self.box.is_broken == "crawls" else 1.0
+        return self.box.disk.step + int((self.ground.now_s - self.ran_from_s) * pace)
+
+    def _files_step(self) -> int:
+        """The job writes its files all the time, so they hold what it has done."""
+        return self.step()
+
+    def _ended(self, process_n: int, code: int) -> None:
+        if not self.is_on or process_n != self.process_n or self.machine.process is None:
+            return
+        if self.box.is_suspended:
+            self.ground.loop.after(30, self._ended, process_n, code)
+            return
+        if self.machine.process == "run":
+            self.box.disk.step = self._files_step()
+            if code == 0 and self.box.job_id is not None:
+                self.ground.finished.add(self.box.job_id)
+        self.machine.process_ended(code, self.ground.now_s, "then")
+        self._act()
+
+    def _done(self, task: str, ok: bool) -> None:
+        if self.is_on and task in self.machine.tasks:
+            self.machine.task_done(task, ok, self.ground.now_s)
+            self._act()
+
+    # --- the store
+
+    def _take_checkpoint(self) -> None:
+        orders, disk = self.machine.orders, self.box.disk
+        assert orders is not None, "checkpoints need orders"
+        newest = disk.snapshot
+        if newest is None or (newest[0], newest[2]) != (self.machine.epoch, self.step()):
+            restore = orders["restore"]
+            number = int(self.memory["next_ckpt_n"])
+            if restore and restore["lease"] == orders["lease"]:
+                number = max(number, restore["n"] + 1)
+            disk.snapshot, disk.is_uploaded = (self.machine.epoch, number, self.step()), False
+        if disk.is_uploaded:
+            self.ground.loop.after(0.1, self._done, "checkpoint", True)
+            return
+        self.memory["next_ckpt_n"] = disk.snapshot[1] if disk.snapshot else 0
+        self.upload_n += 1
+        self.ground.loop.after(self._transfer_s(), self._upload, disk.snapshot, self.upload_n)
+
+    def _upload(self, snapshot: tuple[int, int, int], upload_n: int) -> None:
+        if not self.is_on or upload_n != self.upload_n:
+            return
+        orders, faults = self.machine.orders, self.ground.faults
+        assert orders is not None, "checkpoints need orders"
+        epoch, number, step = snapshot
+        slot = next((slot for slot in orders["put_urls"]["ckpt"] if slot["n"] == number), None)
+        if slot is None or self.box.is_suspended or not self._can_reach_store:
+            self._done("checkpoint", False)
+            return
+        part = a_part(f"{orders['lease']}/{number}/{step}", PART_BYTES)
+        rows = [{"key": f"{orders['lease']}/ckpt/{number}/part-0", "size": part.size, "sha256": part.sha256}]
+        body = {"v": 1, "run_epoch": epoch, "n": number, "step": step, "parts": rows}
+        harmed = a_part("harmed", PART_BYTES) if faults.hits("J2") else part
+        try:
+            self._objects.put_by(slot["part_urls"][0], harmed)
+            self.bytes_sent += part.size
+            self._charge_upload(part.size)
+            self._objects.put_by(slot["manifest_url"], stored(json.dumps(body).encode()))
+        except ObjectRefused:
+            self._done("checkpoint", False)
+            return
+        self.memory.update(next_ckpt_n=number + 1, last_ckpt_n=number)
+        if self.box.disk.snapshot == snapshot:
+            self.box.disk.is_uploaded = True
+        self._done("checkpoint", True)
+
+    def _charge_upload(self, size: int) -> None:
+        """So many bytes leave the machine, and its host bills them."""
+        box = self.box
+        if box.host.upload_price:
+            amount = (box.host.upload_price * size / BYTES_PER_GB).quantize(Decimal("1e-9"))
+            self.ground.books.charge(box.meter, "bwu", self.ground.now_s, amount)
+
+    def _fetch(self) -> tuple[int, int, int] | None:
+        """The checkpoint of the orders: (epoch, number, step); None when there is none. Raises ``ObjectRefused``."""
+        orders = self.machine.orders
+        restore = orders["restore"] if orders else None
+        if restore is None:
+            return None
+        if self.box.is_suspended or not self._can_reach_store:
+            raise ObjectRefused("the store cannot be reached")
+        manifest = json.loads(self._objects.get_by(restore["manifest_url"]).data or b"{}")
+        for part, url in zip(manifest["parts"], restore["part_urls"], strict=False):
+            if self._objects.get_by(url).sha256 != part["sha256"]:
+                self.damaged += 1
+                raise ObjectRefused("a part of it has changed")
+        return manifest["run_epoch"], manifest["n"], manifest["step"]
+
+    def _inputs(self) -> None:
+        """From the network at large, which no fault of the object store touches."""
+        is_there = self.box.state is not State.OFFLINE and self.box.is_broken != "never ready"
+        self._done("inputs", is_there and not self.box.is_suspended)
+
+    def _prefetch(self) -> None:
+        try:
+            self._fetch()
+        except ObjectRefused:
+            self._done("prefetch", False)
+        else:
+            self._done("prefetch", True)
+
+    def _restore(self) -> None:
+        if not self.is_on:
+            return
+        disk = self.box.disk
+        try:
+            ordered = self._fetch()
+        except ObjectRefused:
+            if self.damaged < 5 or disk.snapshot is None:
+                self._done("restore", False)
+                return
+            ordered = None
+        self.damaged = 0
+        found = [snapshot for snapshot in (ordered, disk.snapshot) if snapshot is not None]
+        newest = max(found, key=lambda snapshot: snapshot[:2], default=None)
+        disk.step = newest[2] if newest is not None else 0
+        if newest is not None and newest is ordered and newest != disk.snapshot:
+            disk.snapshot, disk.is_uploaded = newest, True
+        self._done("restore", True)
+
+    def _report(self) -> None:
+        orders = self.machine.orders
+        if not self.is_on or orders is None or self.box.is_suspended or not self._can_reach_store:
+            self._done("report", False)
+            return
+        try:
+            body = json.dumps({"v": 1, **(self.machine.exit or {})}).encode()
+            self._objects.put_by(orders["put_urls"]["exit"], stored(body))
+        except ObjectRefused:
+            self._done("report", False)
+            return
+        self._done("report", True)
+
+    def _beat(self) -> None:
+        machine, orders = self.machine, self.machine.orders
+        if orders is None or machine.is_surplus():
+            return
+        self.beats += 1
+        step = self.step()
+        is_lie = self.ground.faults.hits("J2")
+        body = {
+            **{"v": 1, "boot": self.memory["boot"], "seq": self.beats, "run_epoch": orders["run_epoch"]},
+            **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.saved()},
+            **{"step": step * (1000 if is_lie else 1), "progress": None, "bytes_sent": self.bytes_sent},
+            **{"last_ckpt_n": self.memory["last_ckpt_n"], "next_ckpt_n": self.memory["next_ckpt_n"]},
+            "restore_failed": self.damaged > 0,
+        }
+        with contextlib.suppress(ObjectRefused):
+            self._objects.put_by(orders["put_urls"]["heartbeat"], stored(json.dumps(body).encode()))
+
+    # --- the market
+
+    def _ask_market(self, wish: str) -> None:
+        if self.box.state is State.OFFLINE:
+            self.ground.loop.after(20, self._done, wish, False)
+            return
+        asked = Request(wish, "DELETE" if wish == "destroy" else "PUT", "", {}, None, self.box.id, by_agent=True)
+        answer = self._connection.send(asked)
+
+        def answered(done: Any) -> None:
+            found = done.result() if done.exception() is None else None
+            self._done(wish, isinstance(found, Raw) and found.status == 200)
+
+        answer.add_done_callback(answered, context=self.ground.loop.outside)

@@ -1,0 +1,152 @@
+"""The simulated object store: small objects as they are, checkpoint parts by size and content's name alone."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from autopilot.domain.job import Checkpoint
+from autopilot.mailbox.formats import MAX_OBJECT_BYTES, Manifest, parse_manifest, verified_key
+from autopilot.ports.blobs import BlobUnavailable, checked_key
+from tests.simulation.ground.ground import Ground
+from tests.simulation.virtual.loop import VirtualLoop
+
+STORE = "store"
+"""What bursts call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """``data`` None: a part of a checkpoint, known by its size and SHA-256."""
+
+    data: bytes | None
+    size: int
+    sha256: str
+
+
+def stored(data: bytes) -> Stored:
+    return Stored(data, len(data), "")
+
+
+def a_part(name: str, size: int) -> Stored:
+    return Stored(None, size, hashlib.sha256(name.encode()).hexdigest())
+
+
+class ObjectRefused(Exception):
+    """A URL that is no longer valid, or an object that is not there."""
+
+
+class Objects:
+    """The truth: what is stored."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.kept: dict[str, Stored] = {}
+
+    def put(self, key: str, what: Stored) -> None:
+        self.kept[key] = what
+
+    def keys_of(self, checkpoint: Checkpoint) -> frozenset[str]:
+        """What a verified checkpoint needs: the daemon's copy of its manifest, and its parts."""
+        manifest = self._manifest(checkpoint)
+        key = verified_key(checkpoint.job_id, checkpoint.lease_id, checkpoint.number)
+        parts = () if manifest is None else manifest.part_keys(checkpoint.job_id, checkpoint.lease_id)
+        return frozenset((key, *parts))
+
+    def fault_of(self, checkpoint: Checkpoint) -> str:
+        """Why it cannot be restored; empty when it can."""
+        manifest = self._manifest(checkpoint)
+        if manifest is None:
+            return "its manifest is missing"
+        keys = manifest.part_keys(checkpoint.job_id, checkpoint.lease_id)
+        for key, part in zip(keys, manifest.parts, strict=True):
+            kept = self.kept.get(key)
+            if kept is None or (kept.size, kept.sha256) != (part.size, part.sha256):
+                return f"{key} is missing or harmed"
+        return ""
+
+    def _manifest(self, checkpoint: Checkpoint) -> Manifest | None:
+        kept = self.kept.get(verified_key(checkpoint.job_id, checkpoint.lease_id, checkpoint.number))
+        return None if kept is None else parse_manifest(kept.data or b"")
+
+    # --- by URL, as agents do it: the URL is the key and the moment from which it is refused
+
+    def put_by(self, url: str, what: Stored) -> None:
+        """Raises ``ObjectRefused``."""
+        self.put(self._checked(url, "put"), what)
+
+    def get_by(self, url: str) -> Stored:
+        """Raises ``ObjectRefused``."""
+        found = self.kept.get(self._checked(url, "get"))
+        if found is None:
+            raise ObjectRefused("no such object")
+        return found
+
+    def _checked(self, url: str, method: str) -> str:
+        allowed, until_s, key = url.split(":", 2)
+        if allowed != method or self._loop.time() >= float(until_s):
+            raise ObjectRefused("the URL has expired")
+        return key
+
+
+class SimulatedBlobs:
+    """The daemon's way to the store (``BlobStore``)."""
+
+    def __init__(self, ground: Ground, objects: Objects, rng: random.Random) -> None:
+        self._objects = objects
+        self._ground = ground
+        self._rng = rng
+        self.put_headers: Mapping[str, str] = {}
+
+    async def _reach(self) -> dict[str, Stored]:
+        await asyncio.sleep(self._rng.uniform(0.002, 0.03))
+        if self._ground.faults.bursts("J1", STORE, self._ground.now_s):
+            raise BlobUnavailable("the store answered 503")
+        return self._objects.kept
+
+    async def put(self, key: str, data: bytes) -> None:
+        await self._reach()
+        self._ground.check.write_object(key, data)
+        self._objects.put(checked_key(key), stored(data))
+        self._ground.version += 1
+
+    async def get(self, key: str) -> bytes | None:
+        found = (await self._reach()).get(checked_key(key))
+        return None if found is None else found.data
+
+    async def size(self, key: str) -> int | None:
+        found = (await self._reach()).get(checked_key(key))
+        return None if found is None else found.size
+
+    async def sha256(self, key: str) -> str | None:
+        found = (await self._reach()).get(checked_key(key))
+        if found is None or found.data is None:
+            return None if found is None else found.sha256
+        return hashlib.sha256(found.data).hexdigest()
+
+    async def delete_prefix(self, prefix: str) -> None:
+        await self.delete(await self.keys(prefix))
+
+    async def keys(self, prefix: str) -> tuple[str, ...]:
+        kept = await self._reach()
+        return tuple(key for key in kept if key.startswith(prefix + "/") or key == prefix)
+
+    async def delete(self, keys: Collection[str]) -> None:
+        kept = await self._reach()
+        for key in keys:
+            self._ground.check.delete_object(key)
+            kept.pop(key, None)
+        self._ground.version += 1
+
+    async def grant(self, write: Collection[str], read: Collection[str]) -> None:
+        """It gives no keys, as most stores."""
+
+    def sign_get(self, key: str, valid_for: timedelta) -> str:
+        return f"get:{self._ground.now_s + valid_for.total_seconds():.0f}:{key}"
+
+    def sign_put(self, key: str, valid_for: timedelta, max_bytes: int = MAX_OBJECT_BYTES) -> str:
+        return f"put:{self._ground.now_s + valid_for.total_seconds():.0f}:{key}"

@@ -1,0 +1,124 @@
+"""The product in the simulated world: engine, policy and adapters as they ship, on the world's wires and clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from datetime import timedelta
+
+from pydantic import SecretStr
+
+from autopilot.domain.params import Params
+from autopilot.engine.engine import Engine, EngineConfig
+from autopilot.mailbox.formats import orders_key
+from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
+from autopilot.ports.blobs import BlobStore
+from autopilot.ports.provider import Provider
+from autopilot.ports.store import StoreUnavailable
+from autopilot.providers.runpod.adapter import RunpodProvider
+from autopilot.providers.runpod.client import RunpodClient
+from autopilot.providers.runpod.config import RunpodSettings
+from autopilot.providers.vastai.adapter import VastaiProvider
+from autopilot.providers.vastai.client import VastaiClient
+from autopilot.providers.vastai.config import VastaiSettings
+from tests.simulation.ground.ground import Ground, Life
+from tests.simulation.markets.network import Connection, RunpodTransport, VastaiTransport
+from tests.simulation.product.blobs import Objects, SimulatedBlobs
+from tests.simulation.product.ledger import SimulatedLedger
+from tests.simulation.virtual.clock import HostClock
+from tests.simulation.virtual.loop import Process
+
+INSTALL_ID = "simulate"
+SENTINEL_KEY = "sentinel-account-key"
+"""The markets' key: nothing that leaves the daemon may hold it."""
+STOP_WAITS_S = 90.0
+
+
+class OrdersBootstrap:
+    """A start command that names where the orders are and nothing else."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    def onstart(self, job_id: str, lease_id: str) -> str:
+        return f"agent {self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR)}"
+
+
+class NumberedIds:
+    """Ids in the order of their making, over all daemons of a run."""
+
+    def __init__(self) -> None:
+        self._given = 0
+
+    def new(self) -> str:
+        self._given += 1
+        return f"01SIM{self._given:021d}"
+
+
+class Daemon:
+    """One process's life."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        ledger: SimulatedLedger,
+        objects: Objects,
+        connections: Mapping[str, Connection],
+        ids: NumberedIds,
+        *,
+        wrong_s: float,
+        rng: random.Random,
+    ) -> None:
+        """``connections``: to each market. ``wrong_s``: how far the host's wall clock is off."""
+        self.ground = ground
+        self.ledger = ledger
+        self.life = Life(Process("daemon"), ground.now_s)
+        self.clock = HostClock(ground.loop, wrong_s)
+        self._ids = ids
+        self._blobs = SimulatedBlobs(ground, objects, rng)
+        self._markets_by_name = self._adapters(connections)
+        ground.loop.start(self.life.process, self._run())
+
+    def _adapters(self, connections: Mapping[str, Connection]) -> dict[str, Provider]:
+        key = SecretStr(SENTINEL_KEY)
+        vastai, runpod = VastaiSettings(api_key=key), RunpodSettings(api_key=key)
+        vastai_client = VastaiClient(VastaiTransport(connections["vastai"]), self.clock)
+        runpod_client = RunpodClient(RunpodTransport(connections["runpod"]), self.clock)
+        return {
+            "vastai": VastaiProvider(vastai, vastai_client, self.clock),
+            "runpod": RunpodProvider(runpod, runpod_client, self.clock),
+        }
+
+    async def _run(self) -> None:
+        """As the service does: a tick at a time, also after one that failed."""
+        ground = self.ground
+        config = EngineConfig(
+            INSTALL_ID, ground.scenario.limits, Params(), ground.permit_ttl_s, settle_delay=timedelta(minutes=10)
+        )
+        bootstrap = OrdersBootstrap(self._blobs)
+        engine = Engine(config, self._markets_by_name, self.ledger, self._blobs, bootstrap, self.clock, self._ids)
+        while not self.life.is_stopping:
+            began_s = self.ground.now_s
+            await self._grant_wishes()
+            try:
+                await engine.tick()
+            except StoreUnavailable:
+                pass
+            except Exception as problem:
+                self.ground.check.report_error("tick", problem)
+            next_s = began_s + self.ground.scenario.tick_s
+            await asyncio.sleep(max(next_s - self.ground.now_s, 0.0))
+        await engine.calls.settle_for(STOP_WAITS_S)
+        self.life.has_stopped = True
+
+    async def _grant_wishes(self) -> None:
+        """What the user has asked for meanwhile; tried again until the ledger takes it."""
+        wishes = self.ground.wishes
+        while wishes:
+            try:
+                async with self.ledger.transaction() as uow:
+                    await wishes[0].grant(uow, self.clock.now())
+            except StoreUnavailable:
+                return
+            wishes.pop(0)
