@@ -110,7 +110,7 @@ class Bench:
                 beat = Heartbeat(
                     boot=1,
                     seq=self.beats,
-                    run_epoch=lease.run_epoch,
+                    run_epoch=lease.orders.run_epoch,
                     orders_seq_seen=1,
                     state="running",
                     step=self.beats,

@@ -15,7 +15,7 @@ from autopilot.domain import events as e
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import Lease, LeaseState, Slot
+from autopilot.domain.lease import Billing, Lease, LeaseState, Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
@@ -87,10 +87,10 @@ def _running_job() -> Job:
         bid=Decimal("0.25"),
         storage_rate=Decimal("0.004"),
         on_demand_price=Decimal("0.42"),
-        reserved=Decimal("0.1"),
         intended_at=began,
         not_after=NOW + timedelta(days=2),
         reason=Reason.CHEAPEST,
+        billing=Billing(Decimal("0.1")),
     )
     instance = Instance(
         provider="vastai",

@@ -18,7 +18,7 @@ from figures import Figure
 from autopilot.api.spend import spend
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
-from autopilot.domain.lease import Lease, LeaseState, Slot
+from autopilot.domain.lease import Billing, Ending, Lease, LeaseState, Slot
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
@@ -119,13 +119,12 @@ def _leases() -> Iterator[Lease]:
             bid=rate,
             storage_rate=storage,
             on_demand_price=rate * 2,
-            reserved=Decimal(1),
             intended_at=start,
             not_after=start + timedelta(days=2),
             reason=Reason.CHEAPEST,
             instance_id=str(number),
-            gone_at=start + timedelta(hours=LIFE_H),
-            settled_at=start + timedelta(hours=LIFE_H + 1),
+            billing=Billing(Decimal(1), settled_at=start + timedelta(hours=LIFE_H + 1)),
+            ending=Ending(gone_at=start + timedelta(hours=LIFE_H)),
         )
         for status, at_h in (
             (InstanceStatus.PROVISIONING, 0.0),

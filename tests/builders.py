@@ -24,6 +24,7 @@ from autopilot.engine.actions import action_events
 from autopilot.engine.observe import Reading
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
+from tests.leases import new_lease
 
 D = Decimal
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
@@ -54,7 +55,7 @@ def a_job(*leases: Lease, spec: JobSpec | None = None, **changes: Any) -> Job:
         "reason": Reason.SUBMITTED,
         "submitted_at": START,
         "launches": len(leases),
-        "run_epoch": max((lease.run_epoch for lease in leases), default=0),
+        "run_epoch": max((lease.orders.run_epoch for lease in leases), default=0),
     }
     job = Job(id="job-1", spec=spec or a_spec(), leases=leases, **(values | changes))
     return job if "status" in changes else evolve(job, e.StatusSet(job.status, job.reason, START))
@@ -82,7 +83,7 @@ def an_intent(id: str = "lease-1", **changes: Any) -> Lease:
         "not_after": START + timedelta(hours=72),
         "reason": Reason.CHEAPEST,
     }
-    return Lease(id=id, **(values | changes))
+    return new_lease(id=id, **(values | changes))
 
 
 def a_lease(id: str = "lease-1", **changes: Any) -> Lease:
@@ -101,7 +102,7 @@ def a_lease(id: str = "lease-1", **changes: Any) -> Lease:
         "agent_seen_at": START,
     }
     lease = an_intent(id, **(values | changes))
-    running = lease.status if lease.is_wanted else InstanceStatus.STOPPED
+    running = lease.observed.status if lease.is_wanted else InstanceStatus.STOPPED
     return lease if lease.spans or lease.is_over else lease.billed_as(running, lease.bid, lease.storage_rate, START)
 
 
@@ -169,7 +170,7 @@ def a_checkpoint(lease: Lease, number: int = 0, **changes: Any) -> Checkpoint:
         "job_id": "job-1",
         "lease_id": lease.id,
         "number": number,
-        "run_epoch": lease.run_epoch,
+        "run_epoch": lease.orders.run_epoch,
         "step": 100,
         "work_done": HOUR,
         "size_bytes": 1000,
@@ -276,11 +277,11 @@ def check_invariants(before: Job, after: Job) -> None:
     for slot in Slot:
         held = [lease.id for lease in after.leases if lease.slot is slot and lease.is_wanted]
         assert len(held) <= 1, f"two live leases in {slot}: {held}"
-    at_work = [lease for lease in after.leases if lease.is_wanted and lease.role is Role.RUN]
+    at_work = [lease for lease in after.leases if lease.is_wanted and lease.orders.role is Role.RUN]
     assert len(at_work) <= 1, "two leases may run the user's command"
     assert after.run_epoch >= before.run_epoch, "a run epoch went back"
-    assert len({lease.run_epoch for lease in after.leases if lease.run_epoch}) == sum(
-        1 for lease in after.leases if lease.run_epoch
+    assert len({lease.orders.run_epoch for lease in after.leases if lease.orders.run_epoch}) == sum(
+        1 for lease in after.leases if lease.orders.run_epoch
     ), "two leases share a run epoch"
     if before.checkpoint is not None:
         assert after.checkpoint is not None

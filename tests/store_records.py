@@ -22,6 +22,7 @@ from autopilot.domain.money import from_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.ports.store import Store, UnitOfWork
+from tests.leases import new_lease
 
 START = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 DAY = START.date()
@@ -68,7 +69,7 @@ def a_lease(id: str = "lease-1", job_id: str | None = "job-000001", **changes: A
         "not_after": START + timedelta(days=2),
         "reason": Reason.CHEAPEST,
     }
-    return Lease(id=id, job_id=job_id, **(values | changes))
+    return new_lease(id=id, job_id=job_id, **(values | changes))
 
 
 def an_entry(

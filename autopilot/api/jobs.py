@@ -153,7 +153,7 @@ class Jobs:
                 if read is None or read[0] != lease.id:
                     continue
                 is_new, boot, number = True, read[1], read[2] + 1
-            while boot <= min(lease.agent_boot, BOOTS_SHOWN) and len(chunks) < LOG_CHUNKS_PER_ANSWER:
+            while boot <= min(lease.agent.boot, BOOTS_SHOWN) and len(chunks) < LOG_CHUNKS_PER_ANSWER:
                 key = log_key(job.id, lease.id, boot, number)
                 data = await self._blobs.get(key)
                 if data is None:

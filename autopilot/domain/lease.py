@@ -49,7 +49,7 @@ LEASE_TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
     LeaseState.ABANDONED: frozenset({LeaseState.DESTROY_REQUESTED}),
 }
 
-UPLOADS_UNSEEN = 2
+UPLOADS_UNREPORTED = 2
 """Checkpoints that a machine may have sent beyond what its agent has reported: the one on its way, and the last."""
 
 WANTED = frozenset({LeaseState.INTENT, LeaseState.ACTIVE, LeaseState.PAUSED})
@@ -85,6 +85,126 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Billing:
+    """What is set aside for a lease, and how far the market's bill for it has come."""
+
+    reserved: Decimal = ZERO
+    """Dollars set aside with the intent: the most that it can cost before it is seen, and ending it safely."""
+    settled_at: datetime | None = None
+    """When the market's bill was first imported."""
+    reconciled_at: datetime | None = None
+    """When the market's bill was last compared, whatever came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bidding:
+    """What became of the bid since the machine was rented."""
+
+    changed_at: datetime | None = None
+    highest: Decimal | None = None
+    """$/h: the highest that was ever bid, once the bid was changed; None: it never was."""
+    raises: int = 0
+    """Since the last time it ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the market's lists have shown of the machine."""
+
+    status: InstanceStatus = InstanceStatus.PROVISIONING
+    running_since: datetime | None = None
+    paused_at: datetime | None = None
+    pause_cause: Reason | None = None
+    offline_since: datetime | None = None
+    seen_at: datetime | None = None
+    absences: int = 0
+    """Complete lists in a row, far enough apart, without it."""
+    absent_at: datetime | None = None
+    """When the last of these absences was counted."""
+    lists_since_intent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOrders:
+    """What the agent is ordered to do."""
+
+    role: Role = Role.WAIT
+    stop_ordered_at: datetime | None = None
+    run_epoch: int = 0
+    """The job's epoch with which this lease was promoted to main; 0 before that."""
+    stop_seq: int = 0
+    """The first orders that said to save and stop; 0 when none did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The machine's leave to go on."""
+
+    seq: int = 0
+    renewed_at: datetime | None = None
+    ttl_s: int | None = None
+    """How long that permit lasts; None: as long as the settings say. Near a limit it is made shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """What the agent on the machine claims, by its newest heartbeat and its exit record."""
+
+    boot: int = 0
+    seq: int = 0
+    """Of the newest heartbeat, within its boot."""
+    state: str = ""
+    seen_at: datetime | None = None
+    preparing_since: datetime | None = None
+    """Since when it reports this stage of getting ready for the command; None: it does not, or works."""
+    has_saved: bool = False
+    last_checkpoint: int | None = None
+    """Highest number of a checkpoint of this lease whose manifest it claims to have written."""
+    log_count: int = 0
+    """Log chunks of the current boot that it claims to have written."""
+    sent_bytes: int = 0
+    """Of the newest heartbeat, within its boot."""
+    exit_code: int | None = None
+    """Of the user's command, once it ended on this lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaceAnchor:
+    """Where the job's pace on this machine is measured from: its present boot's first report of progress."""
+
+    work: timedelta | None = None
+    """The job's work done then."""
+    progress: Decimal | None = None
+    """0..1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What the machine sends and receives, and at what price."""
+
+    upload_price: Decimal = ZERO
+    """$/GB sent by the instance."""
+    download_price: Decimal = ZERO
+    """$/GB that the instance received."""
+    download_gb: Decimal = ZERO
+    """Taken to be received in setting up: nothing meters it before the bill does."""
+    upload_gb: Decimal = ZERO
+    """Taken to be sent with each checkpoint: the setting, or the largest checkpoint that was seen."""
+    sent_by_day: tuple[tuple[str, Number], ...] = ()
+    """Bytes reported by all its agents so far, by UTC day ("2026-11-20")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How far its destroy has come."""
+
+    requested_at: datetime | None = None
+    sent_at: datetime | None = None
+    attempts: int = 0
+    gone_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     id: str
     job_id: str | None
@@ -101,85 +221,29 @@ class Lease:
     num_gpus: int
     disk_gb: Decimal
     bid: Decimal
-    """$/h of compute while running: the current bid on spot, the price on demand."""
+    """$/h of compute while running: the current bid on spot, the posted price on demand."""
     storage_rate: Decimal
+    """$/h of the disk."""
     on_demand_price: Decimal | None
-    """What the same machine cost on demand when this was rented; for savings reports."""
-    reserved: Decimal
-    """Set aside with the intent: the most that it can cost before it is seen, and the way out of it."""
+    """$/h: what the same machine cost on demand when this was rented; for savings reports."""
     intended_at: datetime
     not_after: datetime
     """Absolute lifetime: whatever happens, the instance is released then."""
     reason: Reason
     decision_id: str | None = None
     instance_id: str | None = None
-    status: InstanceStatus = InstanceStatus.PROVISIONING
-    """As last seen at the provider."""
     create_unknown: bool = False
     """The create's outcome is not known; only listing for the label resolves it."""
     acquired_at: datetime | None = None
-    running_since: datetime | None = None
-    paused_at: datetime | None = None
-    pause_cause: Reason | None = None
-    bid_changed_at: datetime | None = None
-    highest_bid: Decimal | None = None
-    """The highest that was ever bid, once the bid was changed; None: it never was."""
-    rebids: int = 0
-    """Raises since the last time it ran."""
-    offline_since: datetime | None = None
-    last_seen_at: datetime | None = None
-    absences: int = 0
-    """Complete lists in a row, far enough apart, without it."""
-    absent_at: datetime | None = None
-    """When the last of these absences was counted."""
-    lists_since_intent: int = 0
-    destroy_requested_at: datetime | None = None
-    destroy_sent_at: datetime | None = None
-    destroy_attempts: int = 0
-    gone_at: datetime | None = None
-    settled_at: datetime | None = None
-    """When the market's bill was first taken over."""
-    reconciled_at: datetime | None = None
-    """When the market's bill was last compared, whatever came of it."""
-    role: Role = Role.WAIT
-    stop_ordered_at: datetime | None = None
-    run_epoch: int = 0
-    """The job's epoch with which this lease was promoted to main; 0 before that."""
-    permit_seq: int = 0
-    permit_renewed_at: datetime | None = None
-    permit_ttl_s: int | None = None
-    """How long that permit lasts; None: as long as the settings say. Near a limit it is made shorter."""
-    stop_seq: int = 0
-    """The first orders that told the agent to save and stop; 0 when none did."""
-    agent_boot: int = 0
-    agent_seq: int = 0
-    """Of the newest heartbeat, within its boot."""
-    agent_state: str = ""
-    agent_seen_at: datetime | None = None
-    preparing_since: datetime | None = None
-    """Since when its agent has reported this stage of getting ready for the command; None: it does not, or works."""
-    agent_saved: bool = False
-    last_checkpoint_number: int | None = None
-    """Highest checkpoint of this lease whose manifest the agent claims to have written."""
-    log_count: int = 0
-    """Log chunks of the current boot that the agent claims to have written."""
-    anchor_work: timedelta | None = None
-    """The job's work done when the present boot first reported progress: where its pace is measured from."""
-    anchor_progress: Decimal | None = None
-    exit_code: int | None = None
-    """Of the user's command, once it ended on this lease."""
-    upload_price: Decimal = ZERO
-    """$/GB sent by the instance."""
-    download_price: Decimal = ZERO
-    """$/GB that the instance received."""
-    download_gb: Decimal = ZERO
-    """Taken to be received in setting up: nothing meters it before the bill does."""
-    upload_gb: Decimal = ZERO
-    """Taken to be sent with each checkpoint: the setting, or the largest checkpoint that was seen."""
-    agent_sent_bytes: int = 0
-    """Of the newest heartbeat, within its boot."""
-    sent_bytes: tuple[tuple[str, Number], ...] = ()
-    """Reported by all its agents so far, by UTC day ("2026-11-20")."""
+    billing: Billing = Billing()
+    bidding: Bidding = Bidding()
+    observed: Observed = Observed()
+    orders: LeaseOrders = LeaseOrders()
+    permit: Permit = Permit()
+    agent: AgentReport = AgentReport()
+    anchor: PaceAnchor = PaceAnchor()
+    traffic: Traffic = Traffic()
+    ending: Ending = Ending()
     spans: tuple[Span, ...] = ()
 
     @property
@@ -204,17 +268,19 @@ class Lease:
     @property
     def has_run(self) -> bool:
         """Whether anybody ever saw it run: the market's list, or its agent."""
-        return self.agent_boot > 0 or any(span.status is InstanceStatus.RUNNING for span in self.spans)
+        return self.agent.boot > 0 or any(span.status is InstanceStatus.RUNNING for span in self.spans)
 
     @property
     def was_listed(self) -> bool:
         """Whether the market has shown it, and so what it bills for it, since it said that it was created."""
-        return self.last_seen_at is not None and self.last_seen_at != self.acquired_at
+        return self.observed.seen_at is not None and self.observed.seen_at != self.acquired_at
 
     @property
     def observed_at(self) -> datetime:
         """When the market last gave word of it: shown, or plainly missing from a complete list."""
-        return max(at for at in (self.intended_at, self.acquired_at, self.last_seen_at, self.absent_at) if at)
+        return max(
+            at for at in (self.intended_at, self.acquired_at, self.observed.seen_at, self.observed.absent_at) if at
+        )
 
     @property
     def burn_upper(self) -> Decimal:
@@ -276,12 +342,15 @@ def metered_by_day(spans: Iterable[Span], now: datetime) -> dict[tuple[CostKind,
 
 def _traffic_by_day(lease: Lease) -> Iterator[tuple[date, Decimal]]:
     if lease.acquired_at is not None:
-        yield utc_day(lease.acquired_at), ceil_nano(lease.download_price * lease.download_gb)
-    if lease.gone_at is not None and lease.agent_seen_at is not None and not lease.agent_saved:
+        yield utc_day(lease.acquired_at), ceil_nano(lease.traffic.download_price * lease.traffic.download_gb)
+    if lease.ending.gone_at is not None and lease.agent.seen_at is not None and not lease.agent.has_saved:
         # What it sent after its last word nobody will report: the most that it can be, until the bill is in.
-        yield utc_day(lease.gone_at), ceil_nano(lease.upload_price * lease.upload_gb * UPLOADS_UNSEEN)
-    for day, sent in lease.sent_bytes:
-        yield date.fromisoformat(day), ceil_nano(lease.upload_price * Decimal(str(sent)) / BYTES_PER_GB)
+        yield (
+            utc_day(lease.ending.gone_at),
+            ceil_nano(lease.traffic.upload_price * lease.traffic.upload_gb * UPLOADS_UNREPORTED),
+        )
+    for day, sent in lease.traffic.sent_by_day:
+        yield date.fromisoformat(day), ceil_nano(lease.traffic.upload_price * Decimal(str(sent)) / BYTES_PER_GB)
 
 
 def time_running(lease: Lease, now: datetime) -> timedelta:

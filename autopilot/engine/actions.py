@@ -19,7 +19,7 @@ from autopilot.domain.actions import (
 )
 from autopilot.domain.job import Job
 from autopilot.domain.labels import label_for
-from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.lease import Billing, Lease, LeaseOrders, LeaseState, Role, Slot, Traffic
 from autopilot.domain.params import Params
 from autopilot.policy.budget import create_reserve, traffic_cost
 from autopilot.ports.ids import Ids
@@ -58,16 +58,15 @@ def intended_lease(
         bid=action.bid,
         storage_rate=storage_rate,
         on_demand_price=offer.on_demand_price,
-        reserved=create_reserve(action.bid, storage_rate, params, traffic_cost(offer, job, params)),
         intended_at=now,
         not_after=min(ends),
         reason=action.reason,
         decision_id=decision_id,
-        upload_price=offer.upload_price,
-        download_price=offer.download_price,
-        download_gb=received_gb(job, params),
-        upload_gb=largest_upload_gb(job, params),
-        role=Role.WAIT if action.slot is Slot.NEXT else Role.RUN,
+        billing=Billing(create_reserve(action.bid, storage_rate, params, traffic_cost(offer, job, params))),
+        orders=LeaseOrders(Role.WAIT if action.slot is Slot.NEXT else Role.RUN),
+        traffic=Traffic(
+            offer.upload_price, offer.download_price, received_gb(job, params), largest_upload_gb(job, params)
+        ),
     )
 
 

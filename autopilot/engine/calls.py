@@ -68,16 +68,16 @@ class Calls:
         """Ask again, unless the last request is too young: 5 s, then doubling up to 5 minutes, for ever."""
         now = self._clock.now()
         last = self._last_destroy.get(lease.id)
-        wait_s = min(DESTROY_BACKOFF_FIRST_S * 2 ** min(lease.destroy_attempts, 10), DESTROY_BACKOFF_MOST_S)
+        wait_s = min(DESTROY_BACKOFF_FIRST_S * 2 ** min(lease.ending.attempts, 10), DESTROY_BACKOFF_MOST_S)
         if last is not None and now - last < timedelta(seconds=wait_s):
             return
-        if lease.destroy_requested_at and now - lease.destroy_requested_at >= DESTROY_ALARM_AFTER:
+        if lease.ending.requested_at and now - lease.ending.requested_at >= DESTROY_ALARM_AFTER:
             log.error(
                 "lease.destroy_overdue",
                 lease=lease.id,
                 provider=lease.provider,
                 instance=lease.instance_id,
-                attempts=lease.destroy_attempts,
+                attempts=lease.ending.attempts,
             )
         self._last_destroy[lease.id] = now
         self._begin(lease, self._destroy(lease))
@@ -136,7 +136,10 @@ class Calls:
         async with self._store.snapshot() as uow:
             job, now_held = await uow.job(lease.job_id), await uow.lease(lease.id)
         return (
-            job is not None and job.status.wants_capacity and now_held is not None and now_held.role is not Role.LEAVE
+            job is not None
+            and job.status.wants_capacity
+            and now_held is not None
+            and now_held.orders.role is not Role.LEAVE
         )
 
     async def _change_bid(self, lease: Lease, record: BidRecord, current_bid: Decimal) -> None:
@@ -165,7 +168,7 @@ class Calls:
         if not accepted:
             log.warning("lease.destroy_failed", lease=lease.id, instance=lease.instance_id, outcome=repr(outcome))
         await self._record(lease, e.DestroySent(lease.id, accepted, self._clock.now()))
-        if lease.destroy_attempts >= FALLBACKS_AFTER:
+        if lease.ending.attempts >= FALLBACKS_AFTER:
             await apply_destroy_fallback(provider, lease.instance_id, self._params.bids.least)
 
     async def _record(self, lease: Lease, *events: e.Event, bid: tuple[BidRecord, str] | None = None) -> None:

@@ -353,9 +353,9 @@ class Engine:
             in_sight = watch is not None and watch.known_at is not None and now - watch.known_at < SIGHT_LASTS
             if not lease.is_wanted or not in_sight:
                 continue
-            renewed = lease.permit_renewed_at
-            told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
-            may_go_on = lease.was_listed and lease.role is not Role.SAVE_AND_STOP
+            renewed = lease.permit.renewed_at
+            told_to_stop = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0
+            may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP
             # One renewed in the future is due as well: the clock was wrong then.
             is_due = renewed is None or (may_go_on and not timedelta(0) <= now - renewed < PERMIT_EVERY)
             if is_due or told_to_stop:
@@ -379,7 +379,7 @@ def _end_outlived(event_log: EventLog, now: datetime) -> None:
     """The absolute lifetime holds whatever the policy says, and for a job that cannot be decided upon as well."""
     with _contained(event_log):
         for lease in event_log.job.leases:
-            if lease.is_wanted and lease.role is not Role.LEAVE and now >= lease.not_after:
+            if lease.is_wanted and lease.orders.role is not Role.LEAVE and now >= lease.not_after:
                 event_log.apply(e.ReleaseRequested(lease.id, Reason.EXPIRING, now))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from autopilot.domain import events as e
-from autopilot.domain.evolve import evolve, evolve_lease
+from autopilot.domain.evolve import evolve
+from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, LeaseState
@@ -94,7 +95,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
                 ("gpu", lease.gpu),
                 ("capacity_type", lease.capacity_type),
                 ("bid", lease.bid),
-                ("reserved", lease.reserved),
+                ("reserved", lease.billing.reserved),
                 ("slot", lease.slot),
                 ("reason", lease.reason),
             )
@@ -123,7 +124,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
         case e.StopOrdered(_, reason, _):
             return "run.stop_ordered", (("reason", reason),)
         case e.LeasePromoted(_, reason, _):
-            return "lease.promoted", (("reason", reason), ("run_epoch", new.run_epoch if new else None))
+            return "lease.promoted", (("reason", reason), ("run_epoch", new.orders.run_epoch if new else None))
         case e.CheckpointVerified(checkpoint):
             return "checkpoint.verified", (
                 ("number", checkpoint.number),
@@ -137,7 +138,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str,
         case e.LeaseObserved():
             return _observation(old, new)
         case e.HeartbeatSeen(_, boot, _, agent_state):
-            if old is not None and (old == new or (old.agent_state, old.agent_boot) == (agent_state, boot)):
+            if old is not None and (old == new or (old.agent.state, old.agent.boot) == (agent_state, boot)):
                 return None
             return "agent.reported", (("state", agent_state), ("boot", boot))
         case _:
@@ -148,10 +149,10 @@ def _observation(old: Lease | None, new: Lease | None) -> tuple[str, Fields] | N
     if old is None or new is None:
         return None
     if new.state is LeaseState.PAUSED and old.state is not LeaseState.PAUSED:
-        return "lease.paused", (("cause", new.pause_cause), ("bid", new.bid))
-    if new.offline_since and not old.offline_since:
+        return "lease.paused", (("cause", new.observed.pause_cause), ("bid", new.bid))
+    if new.observed.offline_since and not old.observed.offline_since:
         return "lease.offline", ()
-    if new.running_since and not old.running_since:
+    if new.observed.running_since and not old.observed.running_since:
         ran_before = any(span.status is InstanceStatus.RUNNING for span in old.spans)
         name = "lease.resumed" if ran_before or old.state is LeaseState.PAUSED else "lease.running"
         return name, (("bid", new.bid),)

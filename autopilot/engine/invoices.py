@@ -79,11 +79,11 @@ def reconcile(
     book = _Book(entries)
     latest = {(kind, day): line for (_, kind, day), line in newest(known).items()}
     billed = _billed(lease, charges)
-    if lease.gone_at is None:
+    if lease.ending.gone_at is None:
         billed = _certain(billed, book.estimate, now)
         is_final = False
     else:
-        waited = now - lease.gone_at
+        waited = now - lease.ending.gone_at
         if not _is_believed(_certainly_due(lease, book.estimate, is_billed=bool(billed)), billed, waited):
             return Reconciled(is_final=waited >= GIVE_UP_AFTER)
         missing = {key: amount for key, amount in book.estimate.items() if key not in billed and key not in latest}
@@ -110,7 +110,7 @@ def reconcile(
 async def take_over(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge], now: datetime) -> None:
     """Bring the ledger to the bill. ``asked``: the lease as it was before the market was asked."""
     lease = await uow.lease(asked.id) or asked
-    if lease.gone_at != asked.gone_at:
+    if lease.ending.gone_at != asked.ending.gone_at:
         return  # it came back to life, or to its end, meanwhile
     lines = await uow.invoice_lines_of([lease.id])
     found = reconcile(lease, await uow.entries_of(lease.id), lines, charges, now)
@@ -120,12 +120,12 @@ async def take_over(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge], no
         numbers = (("drift", found.drift), ("estimate", found.estimate), ("instance_id", lease.instance_id))
         await uow.add_events([EventRecord(now, "invoice.drifted", lease.job_id, lease.id, numbers)])
         log.warning("invoice.drifted", lease=lease.id, **dict(numbers))
-    if lease.gone_at is None:
+    if lease.ending.gone_at is None:
         return
-    if found.is_final and lease.settled_at is None:
+    if found.is_final and lease.billing.settled_at is None:
         log.info("lease.settled", lease=lease.id, entries=len(found.entries))
-        lease = replace(lease, settled_at=now)
-    await uow.save_lease(replace(lease, reconciled_at=now))
+        lease = replace(lease, billing=replace(lease.billing, settled_at=now))
+    await uow.save_lease(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
 
 
 class _Book:
@@ -181,9 +181,9 @@ def _is_the_users(lease: Lease, charge: Charge) -> bool:
     """Of a machine that was seen to be taken over, the days after that. Of the day itself no bill tells whose hours
     are whose, and another label alone proves nothing: it stands on the bill of every day as it is now.
     """
-    if lease.reason is not Reason.TAKEN_OVER or lease.gone_at is None or charge.label == lease.label:
+    if lease.reason is not Reason.TAKEN_OVER or lease.ending.gone_at is None or charge.label == lease.label:
         return False
-    return charge.day > utc_day(lease.gone_at)
+    return charge.day > utc_day(lease.ending.gone_at)
 
 
 def _certain(
@@ -208,9 +208,9 @@ def _certainly_due(
     none that has no line at all.
     """
     due = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
-    if lease.last_seen_at is not None and lease.gone_at is not None:
-        doubtful = _doubtful(lease.spans, lease.last_seen_at, is_billed=is_billed)
-        for (kind, day), amount in metered_by_day(doubtful, lease.gone_at).items():
+    if lease.observed.seen_at is not None and lease.ending.gone_at is not None:
+        doubtful = _doubtful(lease.spans, lease.observed.seen_at, is_billed=is_billed)
+        for (kind, day), amount in metered_by_day(doubtful, lease.ending.gone_at).items():
             key = kind.as_billed, day
             due[key] = max(due.get(key, ZERO) - amount, ZERO)
     return due
@@ -272,10 +272,10 @@ def window(leases: Sequence[Lease], now: datetime) -> tuple[date, date]:
 
 def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
     """Whether the end of the lease calls for a look at its bill: soon after, until it is settled, and at ``LOOKS``."""
-    if lease.gone_at is None:
+    if lease.ending.gone_at is None:
         return False
-    since = now - lease.gone_at
-    if lease.settled_at is None:
+    since = now - lease.ending.gone_at
+    if lease.billing.settled_at is None:
         return since >= delay
-    looked = lease.reconciled_at or lease.settled_at
-    return any(since >= look and looked < lease.gone_at + look for look in LOOKS)
+    looked = lease.billing.reconciled_at or lease.billing.settled_at
+    return any(since >= look and looked < lease.ending.gone_at + look for look in LOOKS)

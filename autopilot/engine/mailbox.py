@@ -90,7 +90,7 @@ class Mailbox:
             exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
                 self._heartbeats[lease.id] = heartbeat
-            if exit_record is not None and exit_record.run_epoch != lease.run_epoch:
+            if exit_record is not None and exit_record.run_epoch != lease.orders.run_epoch:
                 exit_record = None
             checkpoint = await self._newest(job, lease, heartbeat, exit_record is not None, now)
             claimed = heartbeat.last_ckpt_n if heartbeat else None
@@ -110,9 +110,9 @@ class Mailbox:
         restore = job.checkpoint
         face = (
             lease.instance_id,
-            lease.permit_seq,
-            lease.role,
-            lease.run_epoch,
+            lease.permit.seq,
+            lease.orders.role,
+            lease.orders.run_epoch,
             restore and (restore.lease_id, restore.number),
             heartbeat and _wishes(heartbeat),
         )
@@ -148,16 +148,16 @@ class Mailbox:
     ) -> Orders:
         interval = self._interval(job, lease, heartbeat)
         # One create may have made two machines. Until it is known which one is ours, none of them may begin.
-        is_nameless = lease.instance_id is None and lease.role is Role.RUN
+        is_nameless = lease.instance_id is None and lease.orders.role is Role.RUN
         return build_orders(
             self._blobs,
             job_id=job.id,
             lease_id=lease.id,
             instance_id=lease.instance_id,
-            run_epoch=lease.run_epoch,
-            seq=lease.permit_seq,
-            permit_ttl_s=lease.permit_ttl_s or self._permit_ttl_s,
-            role="wait" if is_nameless else lease.role.value,
+            run_epoch=lease.orders.run_epoch,
+            seq=lease.permit.seq,
+            permit_ttl_s=lease.permit.ttl_s or self._permit_ttl_s,
+            role="wait" if is_nameless else lease.orders.role.value,
             checkpoint_interval_s=max(1, round(interval.total_seconds())),
             work=self._work(job),
             restore=restore,
@@ -232,7 +232,7 @@ class Mailbox:
         """Of the lease's orders: the ledger's, or what its agent has seen, if an older ledger has been restored."""
         heartbeat = self._heartbeats.get(lease.id)
         seen = heartbeat.orders_seq_seen if heartbeat else 0
-        return max(seen, lease.permit_seq) if seen <= lease.permit_seq + SEQS_AT_ONCE else lease.permit_seq
+        return max(seen, lease.permit.seq) if seen <= lease.permit.seq + SEQS_AT_ONCE else lease.permit.seq
 
     def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
         """Drop what is kept for leases and jobs other than these."""
@@ -269,10 +269,10 @@ class Mailbox:
         return newest
 
     async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:
-        if ended and job.spec.outputs and (lease.id, lease.run_epoch) not in self._outputs_read:
-            outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.run_epoch, _most_bytes(lease))
+        if ended and job.spec.outputs and (lease.id, lease.orders.run_epoch) not in self._outputs_read:
+            outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.orders.run_epoch, _most_bytes(lease))
             log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
-            self._outputs_read.add((lease.id, lease.run_epoch))
+            self._outputs_read.add((lease.id, lease.orders.run_epoch))
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
         number = max(verified + 1, claimed)
         newest: Checkpoint | None = None
@@ -292,7 +292,7 @@ class Mailbox:
         kept = await self._kept_manifest(job.checkpoint) if job.checkpoint else None
         trusted = contents(kept, job.id, job.checkpoint.lease_id) if kept and job.checkpoint else frozenset()
         manifest = await verified_manifest(self._blobs, job.id, lease.id, number, trusted, _most_bytes(lease))
-        if manifest is None or not manifest.run_epoch == lease.run_epoch == job.run_epoch:
+        if manifest is None or not manifest.run_epoch == lease.orders.run_epoch == job.run_epoch:
             self._rejected.add((lease.id, number))
             reason = "not whole" if manifest is None else f"written under run epoch {manifest.run_epoch}"
             log.warning("checkpoint.rejected", job=job.id, lease=lease.id, number=number, reason=reason)
@@ -329,9 +329,9 @@ def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
 
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
     """The events that an agent's mail stands for, in the order in which they must be applied."""
-    if mail.heartbeat is not None and mail.heartbeat.boot <= lease.agent_boot + BOOTS_AT_ONCE:
+    if mail.heartbeat is not None and mail.heartbeat.boot <= lease.agent.boot + BOOTS_AT_ONCE:
         beat = mail.heartbeat
-        stop_heard = lease.role is Role.SAVE_AND_STOP and 0 < lease.stop_seq <= beat.orders_seq_seen
+        stop_heard = lease.orders.role is Role.SAVE_AND_STOP and 0 < lease.orders.stop_seq <= beat.orders_seq_seen
         yield e.HeartbeatSeen(
             lease.id,
             boot=beat.boot,
@@ -347,5 +347,5 @@ def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e
         )
     if mail.checkpoint is not None:
         yield e.CheckpointVerified(mail.checkpoint, now)
-    if mail.exit is not None and lease.exit_code is None:
+    if mail.exit is not None and lease.agent.exit_code is None:
         yield e.RunExited(lease.id, mail.exit.run_epoch, mail.exit.exit_code, now)

@@ -108,7 +108,7 @@ class Watch:
             and lease.acquired_at is not None
             and begun_at - lease.acquired_at >= VISIBLE_AFTER * (lease.state is not LeaseState.DESTROY_SENT)
         ]
-        doubted = [lease for lease in missing if lease.absences >= 1 or lease.instance_id in shown]
+        doubted = [lease for lease in missing if lease.observed.absences >= 1 or lease.instance_id in shown]
         alone = await asyncio.gather(*(self._read_alone(lease) for lease in doubted))
         not_ours = [
             (lease.instance_id, read.instance is not None and lease.instance_id in shown)

@@ -10,7 +10,7 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.instance import Instance
 from autopilot.domain.labels import is_ours
-from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.lease import Lease, LeaseOrders, LeaseState, Role, Slot
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog, evolve_orphan
@@ -120,9 +120,8 @@ def make_orphan(machine: Instance | Lease, lease_id: str, since: datetime, reaso
         bid=machine.bid,
         storage_rate=machine.storage_rate,
         on_demand_price=None,
-        reserved=ZERO,
         intended_at=since,
         not_after=since + timedelta(hours=1),
         reason=reason,
-        role=Role.LEAVE,
+        orders=LeaseOrders(Role.LEAVE),
     )

@@ -92,7 +92,7 @@ class Outlooks:
 
     def _believed(self, job: Job, market: Market, now: datetime) -> Belief:
         main = job.main
-        is_on = (main is not None and main.is_spot and main.running_since is not None) or any(
+        is_on = (main is not None and main.is_spot and main.observed.running_since is not None) or any(
             market.providers[offer.provider].capabilities.spot and first_bid(job.spec, offer, self._params) is not None
             for offer in eligible(job, market, now, self._params)
         )

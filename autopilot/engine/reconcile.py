@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain import events as e
-from autopilot.domain.evolve import ABSENCE_GAP
+from autopilot.domain.evolve_lease import ABSENCE_GAP
 from autopilot.domain.instance import Instance
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState
@@ -36,9 +36,9 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
         if lease.instance_id in reading.absent:
             yield from _absence(lease, reading)
         return
-    if lease.destroy_sent_at is not None and reading.begun_at <= lease.destroy_sent_at:
+    if lease.ending.sent_at is not None and reading.begun_at <= lease.ending.sent_at:
         return
-    if lease.bid_changed_at is not None and reading.begun_at <= lease.bid_changed_at:
+    if lease.bidding.changed_at is not None and reading.begun_at <= lease.bidding.changed_at:
         return
     yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit)
     if lease.is_wanted and not _terms_hold(lease, instance):
@@ -51,14 +51,14 @@ def failed_starts(job: Job, busy: Collection[str]) -> Iterator[Lease]:
     To be asked once the tick's mail has been read too: an agent that was heard of has run.
     """
     for lease in job.leases:
-        is_stuck = lease.state is LeaseState.PAUSED and lease.pause_cause is Reason.STUCK_LOADING
+        is_stuck = lease.state is LeaseState.PAUSED and lease.observed.pause_cause is Reason.STUCK_LOADING
         if is_stuck and not lease.has_run and lease.id not in busy:
             yield lease
 
 
 def _terms_hold(lease: Lease, instance: Instance) -> bool:
     """Rented as asked: of that capacity type, and not dearer than any rate that was committed to."""
-    committed = max(lease.bid, lease.highest_bid or lease.bid)
+    committed = max(lease.bid, lease.bidding.highest or lease.bid)
     return instance.capacity_type is lease.capacity_type and instance.bid <= committed + PRICE_ROUNDING
 
 
@@ -74,7 +74,7 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
     if reading.begun_at <= lease.intended_at:
         return
     yield e.LeaseMissed(lease.id, now)
-    if reading.begun_at - lease.intended_at >= SETTLE and lease.lists_since_intent + 1 >= LISTS_TO_ABANDON:
+    if reading.begun_at - lease.intended_at >= SETTLE and lease.observed.lists_since_intent + 1 >= LISTS_TO_ABANDON:
         yield e.LeaseAbandoned(lease.id, Reason.NEVER_APPEARED, now)
 
 
@@ -84,9 +84,9 @@ def _absence(lease: Lease, reading: Reading) -> Iterator[e.Event]:
     Where one list and a single read both show it under another label, that is enough: it must not be touched from then
     on.
     """
-    again = lease.absent_at is not None and reading.begun_at - lease.absent_at >= ABSENCE_GAP
+    again = lease.observed.absent_at is not None and reading.begun_at - lease.observed.absent_at >= ABSENCE_GAP
     yield e.LeaseAbsent(lease.id, reading.begun_at)
-    is_confirmed = lease.absences >= 1 and again and lease.instance_id in reading.confirmed_gone
+    is_confirmed = lease.observed.absences >= 1 and again and lease.instance_id in reading.confirmed_gone
     taken_over = lease.instance_id in reading.taken_over
     if is_confirmed or taken_over:
         yield e.LeaseGone(lease.id, reading.begun_at, taken_over)

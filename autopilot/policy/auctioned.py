@@ -103,8 +103,8 @@ class _Auctioned:
             is_paused = main.state is LeaseState.PAUSED
             held = Held.ON_DEMAND if not main.is_spot else Held.PAUSED if is_paused else Held.RUNNING
             if not is_paused and not is_at_work(main):
-                started = main.running_since or main.acquired_at or main.intended_at
-                whole = self.shape.resume_s if main.agent_boot > 1 else self.shape.migrate_s
+                started = main.observed.running_since or main.acquired_at or main.intended_at
+                whole = self.shape.resume_s if main.agent.boot > 1 else self.shape.migrate_s
                 pending_s = max(whole - (self.now - started).total_seconds(), 0.0)
         return Position(
             left_s=pressure.left_s,
@@ -113,16 +113,16 @@ class _Auctioned:
             worst_extra_s=pressure.upper_work_s - pressure.work_s,
             held=held,
             machine=main.machine_id if main is not None and main.is_spot else "",
-            is_set_up=main is not None and main.agent_boot > 0,
+            is_set_up=main is not None and main.agent.boot > 0,
             pending_s=pending_s,
             bid=float(main.bid) if main is not None and main.is_spot else 0.0,
             bid_age_s=self._bid_age_s(main) if held is Held.RUNNING else 0.0,
         )
 
     def _bid_age_s(self, main: Lease | None) -> float:
-        if main is None or main.running_since is None:
+        if main is None or main.observed.running_since is None:
             return 0.0
-        since = max(main.running_since, main.bid_changed_at or main.running_since)
+        since = max(main.observed.running_since, main.bidding.changed_at or main.observed.running_since)
         return (self.now - since).total_seconds()
 
     def _spot(self, machine: str, candidate: Candidate) -> Spot:
@@ -218,7 +218,7 @@ class _Auctioned:
             return (Acquire(Slot.MAIN, candidate.offer, candidate.capacity_type, rate, reason),)
         if main.state is LeaseState.PAUSED:
             take = Acquire(Slot.MAIN, candidate.offer, candidate.capacity_type, rate, reason)
-            return (Release(main.id, main.pause_cause or Reason.UNKNOWN), take)
+            return (Release(main.id, main.observed.pause_cause or Reason.UNKNOWN), take)
         return (Acquire(Slot.NEXT, candidate.offer, candidate.capacity_type, rate, reason),)
 
     def _may_go(self, chosen: Quote, main: Lease | None) -> bool:
@@ -231,7 +231,9 @@ class _Auctioned:
             return True
         if main.is_spot and chosen.machine == main.machine_id:
             return True
-        return main.running_since is not None and self.now - main.running_since >= timedelta(seconds=least_s)
+        return main.observed.running_since is not None and self.now - main.observed.running_since >= timedelta(
+            seconds=least_s
+        )
 
     def _leave(self, main: Lease, reason: Reason) -> tuple[Action, ...]:
         """Nothing unsaved is given up: a machine at work saves first."""
@@ -243,7 +245,7 @@ class _Auctioned:
         if view is None or not view.capabilities.can_rebid or highest is None:
             return ()
         bid = min(bid, highest)
-        since = main.bid_changed_at
+        since = main.bidding.changed_at
         too_soon = since is not None and self.now - since < timedelta(seconds=self.params.auction.rebid_gap_s)
         if bid == main.bid or too_soon:
             return ()

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.job import Job
-from autopilot.domain.lease import UPLOADS_UNSEEN, Lease, LeaseState
+from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState
 from autopilot.domain.money import ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -46,7 +46,7 @@ def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic
 def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
     """Dollars for what a new machine receives while it is set up, and sends before we may know of it and at its end."""
     received = offer.download_price * received_gb(job, params)
-    return ceil_nano(received + offer.upload_price * UPLOADS_UNSEEN * largest_upload_gb(job, params))
+    return ceil_nano(received + offer.upload_price * UPLOADS_UNREPORTED * largest_upload_gb(job, params))
 
 
 def commitment(lease: Lease, params: Params) -> Decimal:
@@ -54,10 +54,10 @@ def commitment(lease: Lease, params: Params) -> Decimal:
     if lease.is_over:
         return ZERO
     if lease.state is LeaseState.INTENT:
-        return lease.reserved
+        return lease.billing.reserved
     committed = stop_cost(lease.bid, lease.storage_rate, params)
-    if lease.upload_price:
-        committed += ceil_nano(lease.upload_price * lease.upload_gb * UPLOADS_UNSEEN)
+    if lease.traffic.upload_price:
+        committed += ceil_nano(lease.traffic.upload_price * lease.traffic.upload_gb * UPLOADS_UNREPORTED)
     return committed
 
 

@@ -77,37 +77,37 @@ def _for_main(
         is_payable = any(is_affordable(job, choice, params) for choice in candidates)
         answer = by_auction if auctioned and is_payable else _acquire
         return answer(job, candidates, pressure, market, now, params)
-    if main.exit_code is not None:
+    if main.agent.exit_code is not None:
         return (Release(main.id, Reason.RETRY),), ()
     if main.instance_id is None:
         return (), ()
     if now >= main.not_after:
         return (Release(main.id, Reason.EXPIRING),), ()
-    if main.offline_since is not None:
-        if now - main.offline_since >= timedelta(seconds=params.loading.offline_grace_s):
+    if main.observed.offline_since is not None:
+        if now - main.observed.offline_since >= timedelta(seconds=params.loading.offline_grace_s):
             return (Release(main.id, Reason.HOST_LOST),), ()
         return (), ()
     if main.state is LeaseState.PAUSED:
         # Where its floor is not shown, a raise is tried by the rule.
         view = market.providers.get(main.provider)
         is_shown = view is not None and view.capabilities.shows_held_floors
-        if auctioned and is_shown and main.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
+        if auctioned and is_shown and main.observed.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
             return by_auction(job, candidates, pressure, market, now, params)
         return decide_paused(job, main, candidates, pressure, market, now, params)
-    if main.running_since is None or not main.agent_state:
+    if main.observed.running_since is None or not main.agent.state:
         if loads_too_long(main, now, params):
             return (Release(main.id, Reason.STUCK_LOADING),), ()
-        if main.running_since is not None and is_given_up(main, now, params):
+        if main.observed.running_since is not None and is_given_up(main, now, params):
             return (Release(main.id, Reason.AGENT_SILENT),), ()
         return _while_held(job, main, candidates, pressure, market, now, params)
     if is_given_up(main, now, params):
         return (Release(main.id, Reason.AGENT_SILENT),), ()
-    if main.role is Role.RUN and prepares_too_long(main, now, params):
+    if main.orders.role is Role.RUN and prepares_too_long(main, now, params):
         return (Release(main.id, Reason.STUCK_LOADING),), ()
     expires = last_save(main, params)
-    if now >= expires and main.role is Role.RUN:
+    if now >= expires and main.orders.role is Role.RUN:
         return (SaveAndStop(main.id, Reason.EXPIRING),), ()
-    if main.role is Role.SAVE_AND_STOP:
+    if main.orders.role is Role.SAVE_AND_STOP:
         # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
         reason = Reason.EXPIRING if now >= expires else Reason.MOVING
         return ((Release(main.id, reason),) if was_saved(job, main, now, params) else ()), ()
@@ -230,7 +230,7 @@ def _while_held(
 def _has_stayed(main: Lease, now: datetime, params: Params) -> bool:
     """Whether it has run for so long that it may be left for a price."""
     least = timedelta(seconds=params.moves.least_stay_s)
-    return main.running_since is not None and now - main.running_since >= least
+    return main.observed.running_since is not None and now - main.observed.running_since >= least
 
 
 def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params: Params) -> Option | None:
@@ -255,9 +255,14 @@ def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params
 def _park(job: Job, status: SetStatus, now: datetime, params: Params) -> tuple[Action, ...]:
     """Save, then stop paying: never a destroy of unsaved work while the money for the save was set aside."""
     main = job.main
-    if main is not None and main.running_since is not None and main.role is Role.RUN and main.instance_id is not None:
+    if (
+        main is not None
+        and main.observed.running_since is not None
+        and main.orders.role is Role.RUN
+        and main.instance_id is not None
+    ):
         return (SaveAndStop(main.id, status.reason), *_releases(job, Slot.NEXT, status.reason))
-    if main is not None and main.role is Role.SAVE_AND_STOP and not was_saved(job, main, now, params):
+    if main is not None and main.orders.role is Role.SAVE_AND_STOP and not was_saved(job, main, now, params):
         return ()
     return (*_release_all(job, status.reason), status)
 
@@ -272,7 +277,7 @@ def _release_all(job: Job, reason: Reason) -> tuple[Action, ...]:
     return tuple(
         Release(lease.id, reason)
         for lease in job.leases
-        if lease.is_wanted and (lease.instance_id is not None or lease.role is not Role.LEAVE)
+        if lease.is_wanted and (lease.instance_id is not None or lease.orders.role is not Role.LEAVE)
     )
 
 

@@ -20,7 +20,7 @@ def loads_too_long(lease: Lease, now: datetime, params: Params) -> bool:
 
 def prepares_too_long(lease: Lease, now: datetime, params: Params) -> bool:
     """Of a machine whose agent speaks and has not begun the command: at one stage of getting ready for it."""
-    since = lease.preparing_since
+    since = lease.agent.preparing_since
     fill_s = float(lease.disk_gb) * 8000 / params.loading.preparing_mbps
     return since is not None and now - since >= timedelta(seconds=params.loading.preparing_least_s + fill_s)
 

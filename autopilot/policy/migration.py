@@ -29,7 +29,7 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
     assert new is not None, "a move without a new home"
     if main is None:
         return (Promote(new.id, Reason.PROMOTED),) if new.instance_id is not None else ()
-    if main.exit_code is not None:
+    if main.agent.exit_code is not None:
         return _drop(new, Reason.COMPLETED)
     if main.instance_id is None:
         return ()  # its create is not resolved: it holds its slot
@@ -38,33 +38,33 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
         if new.instance_id is None:
             return ()
         return (Release(main.id, lost), Promote(new.id, Reason.PROMOTED))
-    new_lost = new.state is LeaseState.PAUSED or new.offline_since is not None
-    is_stuck = prepares_too_long(new, now, params) if new.agent_state else loads_too_long(new, now, params)
-    if main.role is Role.SAVE_AND_STOP:
+    new_lost = new.state is LeaseState.PAUSED or new.observed.offline_since is not None
+    is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(new, now, params)
+    if main.orders.role is Role.SAVE_AND_STOP:
         if new.instance_id is not None and was_saved(job, main, now, params):
             return (Release(main.id, Reason.MOVING), Promote(new.id, Reason.PROMOTED))
         return ()
     if now >= last_save(main, params):
         return (SaveAndStop(main.id, Reason.EXPIRING),)
-    if new_lost or (is_stuck and new.agent_state not in READY):
-        return _drop(new, new.pause_cause or Reason.STUCK_LOADING)
-    if new.running_since is not None and (new.agent_state in READY or _falls_behind(job, new, now)):
+    if new_lost or (is_stuck and new.agent.state not in READY):
+        return _drop(new, new.observed.pause_cause or Reason.STUCK_LOADING)
+    if new.observed.running_since is not None and (new.agent.state in READY or _falls_behind(job, new, now)):
         return (SaveAndStop(main.id, Reason.MOVING),)
     return ()
 
 
 def _why_lost(main: Lease, now: datetime, params: Params) -> Reason | None:
     """A machine that no longer works is not waited for while its new home gets ready."""
-    if main.state is LeaseState.PAUSED or main.offline_since is not None:
-        return main.pause_cause or Reason.HOST_LOST
-    return Reason.AGENT_SILENT if main.agent_state and is_given_up(main, now, params) else None
+    if main.state is LeaseState.PAUSED or main.observed.offline_since is not None:
+        return main.observed.pause_cause or Reason.HOST_LOST
+    return Reason.AGENT_SILENT if main.agent.state and is_given_up(main, now, params) else None
 
 
 def _falls_behind(job: Job, new: Lease, now: datetime) -> bool:
     """It fetches for so long that there are newer checkpoints all the time: what it is to fetch must stand still."""
-    since = new.preparing_since
+    since = new.agent.preparing_since
     patience = max(2 * job.spec.checkpoint_interval, FETCH_PATIENCE)
-    return new.agent_state == "restoring" and since is not None and now - since >= patience
+    return new.agent.state == "restoring" and since is not None and now - since >= patience
 
 
 def last_save(lease: Lease, params: Params) -> datetime:
@@ -74,19 +74,19 @@ def last_save(lease: Lease, params: Params) -> datetime:
 
 def is_given_up(lease: Lease, now: datetime, params: Params) -> bool:
     """Whether its agent has stopped for good, or has not been heard for too long since it ran."""
-    heard_at = max(lease.agent_seen_at or lease.intended_at, lease.running_since or lease.intended_at)
-    return now - heard_at >= timedelta(seconds=params.loading.silence_s) or lease.agent_state in GIVEN_UP
+    heard_at = max(lease.agent.seen_at or lease.intended_at, lease.observed.running_since or lease.intended_at)
+    return now - heard_at >= timedelta(seconds=params.loading.silence_s) or lease.agent.state in GIVEN_UP
 
 
 def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
     """True once the lease's last checkpoint is verified, or the wait for it has lasted too long."""
-    if lease.running_since is None:
+    if lease.observed.running_since is None:
         return True
-    if lease.agent_saved:
+    if lease.agent.has_saved:
         newest = job.checkpoint
-        last = lease.last_checkpoint_number
+        last = lease.agent.last_checkpoint
         return last is None or (newest is not None and newest.lease_id == lease.id and newest.number >= last)
-    since = lease.stop_ordered_at
+    since = lease.orders.stop_ordered_at
     return since is not None and now - since >= timedelta(seconds=params.budget.save_timeout_s)
 
 

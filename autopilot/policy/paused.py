@@ -32,9 +32,9 @@ def decide_paused(
     now: datetime,
     params: Params,
 ) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    paused_for = now - (lease.paused_at or now)
+    paused_for = now - (lease.observed.paused_at or now)
     waited_out = paused_for >= timedelta(seconds=params.waiting.longest_pause_s)
-    since_raise = now - lease.bid_changed_at if lease.bid_changed_at else None
+    since_raise = now - lease.bidding.changed_at if lease.bidding.changed_at else None
     if since_raise is not None and since_raise > paused_for:
         since_raise = None  # it answered an earlier pause
     view = market.providers.get(lease.provider)
@@ -47,7 +47,7 @@ def decide_paused(
     note = Note(
         "paused",
         (
-            ("cause", lease.pause_cause),
+            ("cause", lease.observed.pause_cause),
             ("paused_s", round(paused_for.total_seconds())),
             ("rebid", rung),
             ("cost_of_rebid", rebid),
@@ -55,18 +55,18 @@ def decide_paused(
             ("cost_of_waiting_per_h", lease.storage_rate),
         ),
     )
-    if lease.pause_cause is Reason.OUT_OF_CREDIT:
+    if lease.observed.pause_cause is Reason.OUT_OF_CREDIT:
         # Every machine of the account stopped at once: no bid helps until the user pays in.
         return (), (note,)
-    if lease.pause_cause is Reason.EXPIRING:
+    if lease.observed.pause_cause is Reason.EXPIRING:
         return (Release(lease.id, Reason.EXPIRING),), (note,)
     if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)
     if not waited_out and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
         # After that long even a raise that is refused, or vetoed, at every turn has had its chances.
         return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
-    is_displaced = lease.rebids >= params.bids.max_rebids > 0
-    cause = Reason.DISPLACED if is_displaced else lease.pause_cause or Reason.UNKNOWN
+    is_displaced = lease.bidding.raises >= params.bids.max_rebids > 0
+    cause = Reason.DISPLACED if is_displaced else lease.observed.pause_cause or Reason.UNKNOWN
     if other is not None or pressure.needs_on_demand or waited_out:
         return (Release(lease.id, cause),), (note,)
     return (), (note,)

@@ -71,9 +71,9 @@ class Pressure:
 
 def is_at_work(lease: Lease | None) -> bool:
     """Whether the command runs on it, as far as is known: not while it pulls, sets up or restores."""
-    if lease is None or lease.running_since is None or lease.role not in (Role.RUN, Role.SAVE_AND_STOP):
+    if lease is None or lease.observed.running_since is None or lease.orders.role not in (Role.RUN, Role.SAVE_AND_STOP):
         return False
-    return lease.agent_state in AT_WORK
+    return lease.agent.state in AT_WORK
 
 
 def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:

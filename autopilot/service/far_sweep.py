@@ -17,7 +17,7 @@ import structlog
 
 from autopilot.config.settings import load_settings
 from autopilot.domain.errors import UserError
-from autopilot.domain.evolve import ABSENCE_GAP
+from autopilot.domain.evolve_lease import ABSENCE_GAP
 from autopilot.domain.instance import Instance
 from autopilot.domain.labels import read_label
 from autopilot.domain.params import Params

@@ -124,7 +124,7 @@ def _fate(instance: Instance, named: Sequence[Lease]) -> str:
         return "a second machine under one label"
     if holder.is_over:
         return f"its lease is over: {holder.state}"
-    return f"to be destroyed, asked {holder.destroy_attempts} times"
+    return f"to be destroyed, asked {holder.ending.attempts} times"
 
 
 def _whose(label: str) -> str:

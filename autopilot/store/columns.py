@@ -6,12 +6,12 @@ field's name, so that rows and records map one to one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from sqlalchemy import BigInteger, Boolean, Column, Date
@@ -47,18 +47,32 @@ _TYPES: dict[Any, type[TypeEngine[Any]]] = {
 _UNITS = {NanoUSD: "_nano", Duration: "_us"}
 
 
+PATHS = "paths"
+"""Where a table keeps which columns fill a record within the record: ``{column key: (field, field of it)}``."""
+
+Paths = Mapping[str, tuple[str, str]]
+
+
 def columns_of(
-    record: type, *, leave_out: Collection[str] = (), not_money: Collection[str] = (), key: Collection[str] = ()
+    record: type,
+    *,
+    leave_out: Collection[str] = (),
+    not_money: Collection[str] = (),
+    key: Collection[str] = (),
+    paths: Paths = MappingProxyType({}),
 ) -> list[Column[Any]]:
-    """One column per field of the dataclass ``record``, in order.
+    """One column per field of the dataclass ``record``, in order; ``paths`` name those of the records within it.
 
     ``leave_out``: fields that live elsewhere; ``not_money``: Decimals that are not dollars; ``key``: the primary key.
     """
     hints = get_type_hints(record)
+    within = {group for group, _ in paths.values()}
+    plain = {field.name: hints[field.name] for field in fields(record) if field.name not in within}
+    nested = {name: get_type_hints(hints[group])[field] for name, (group, field) in paths.items()}
     return [
-        _column(field.name, hints[field.name], is_money=field.name not in not_money, is_key=field.name in key)
-        for field in fields(record)
-        if field.name not in leave_out
+        _column(name, hint, is_money=name not in not_money, is_key=name in key)
+        for name, hint in (plain | nested).items()
+        if name not in leave_out
     ]
 
 

@@ -27,7 +27,7 @@ from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
-from autopilot.store.columns import columns_of
+from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
 REVISION = "0006"
@@ -64,17 +64,69 @@ jobs = Table(
     Index(None, "submitted_at"),
 )
 
+LEASE_PATHS = {
+    "reserved": ("billing", "reserved"),
+    "settled_at": ("billing", "settled_at"),
+    "reconciled_at": ("billing", "reconciled_at"),
+    "bid_changed_at": ("bidding", "changed_at"),
+    "highest_bid": ("bidding", "highest"),
+    "rebids": ("bidding", "raises"),
+    "status": ("observed", "status"),
+    "running_since": ("observed", "running_since"),
+    "paused_at": ("observed", "paused_at"),
+    "pause_cause": ("observed", "pause_cause"),
+    "offline_since": ("observed", "offline_since"),
+    "last_seen_at": ("observed", "seen_at"),
+    "absences": ("observed", "absences"),
+    "absent_at": ("observed", "absent_at"),
+    "lists_since_intent": ("observed", "lists_since_intent"),
+    "role": ("orders", "role"),
+    "stop_ordered_at": ("orders", "stop_ordered_at"),
+    "run_epoch": ("orders", "run_epoch"),
+    "stop_seq": ("orders", "stop_seq"),
+    "permit_seq": ("permit", "seq"),
+    "permit_renewed_at": ("permit", "renewed_at"),
+    "permit_ttl_s": ("permit", "ttl_s"),
+    "agent_boot": ("agent", "boot"),
+    "agent_seq": ("agent", "seq"),
+    "agent_state": ("agent", "state"),
+    "agent_seen_at": ("agent", "seen_at"),
+    "preparing_since": ("agent", "preparing_since"),
+    "agent_saved": ("agent", "has_saved"),
+    "last_checkpoint_number": ("agent", "last_checkpoint"),
+    "log_count": ("agent", "log_count"),
+    "agent_sent_bytes": ("agent", "sent_bytes"),
+    "exit_code": ("agent", "exit_code"),
+    "anchor_work": ("anchor", "work"),
+    "anchor_progress": ("anchor", "progress"),
+    "upload_price": ("traffic", "upload_price"),
+    "download_price": ("traffic", "download_price"),
+    "download_gb": ("traffic", "download_gb"),
+    "upload_gb": ("traffic", "upload_gb"),
+    "sent_bytes": ("traffic", "sent_by_day"),
+    "destroy_requested_at": ("ending", "requested_at"),
+    "destroy_sent_at": ("ending", "sent_at"),
+    "destroy_attempts": ("ending", "attempts"),
+    "gone_at": ("ending", "gone_at"),
+}
+"""Columns of a lease that fill a field of one of its records: (record, field)."""
+
 leases = Table(
     "leases",
     metadata,
     *columns_of(
-        Lease, key=("id",), not_money=("disk_gb", "anchor_progress", "download_gb", "upload_gb"), leave_out=("spans",)
+        Lease,
+        key=("id",),
+        not_money=("disk_gb", "anchor_progress", "download_gb", "upload_gb"),
+        leave_out=("spans",),
+        paths=LEASE_PATHS,
     ),
     _refers("job_id", "jobs.id"),
     Index(None, "job_id"),
     Index(None, "state"),
     Index(None, "label"),
     Index(None, "intended_at"),
+    info={PATHS: LEASE_PATHS},
 )
 
 _holds_slot: Any = and_(leases.c.state.in_(sorted(WANTED)), leases.c.job_id.is_not(None))

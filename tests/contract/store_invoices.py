@@ -13,6 +13,7 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import InvoiceLine, LeaseBooks
 from autopilot.ports.store import ConstraintViolated, Store
+from tests.leases import change_lease
 from tests.store_records import START, a_job, a_lease, an_entry
 
 NOV_1, NOV_2, DEC_1 = date(2026, 11, 1), date(2026, 11, 2), date(2026, 12, 1)
@@ -92,8 +93,8 @@ class WhatReconciliationReads:
         leases = (
             a_lease("lives", instance_id="1"),
             a_lease("leaves", None, instance_id="2", state=LeaseState.DESTROY_SENT),
-            replace(LEASE, id="lately", label="a", gone_at=START),
-            replace(LEASE, id="long-ago", label="b", gone_at=START - timedelta(microseconds=1)),
+            change_lease(LEASE, id="lately", label="a", gone_at=START),
+            change_lease(LEASE, id="long-ago", label="b", gone_at=START - timedelta(microseconds=1)),
             a_lease("never", None, state=LeaseState.ABANDONED),
         )
         async with store.transaction() as work:

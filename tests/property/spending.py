@@ -218,7 +218,7 @@ class Spending:
     def _land(self, machine: Machine) -> None:
         self.machines[machine.instance.instance_id] = machine
         lease = self._lease(machine)
-        self._charge(machine, lease.download_price * lease.download_gb * self.rng.randint(0, 10) / 10)
+        self._charge(machine, lease.traffic.download_price * lease.traffic.download_gb * self.rng.randint(0, 10) / 10)
 
     # The agents
 
@@ -277,7 +277,7 @@ class Spending:
         dies = self._is_killed()
         for job in self.jobs.values():
             for lease in job.leases:
-                self.orders[lease.id] = (lease.permit_seq, lease.permit_ttl_s or PERMIT_S, lease.role)
+                self.orders[lease.id] = (lease.permit.seq, lease.permit.ttl_s or PERMIT_S, lease.orders.role)
         for job_id, call, lease_id, bid in calls:
             if dies and self._is(0.5):
                 break
@@ -332,7 +332,7 @@ class Spending:
             and self.now - lease.acquired_at >= VISIBLE_AFTER
         ]
         absent = frozenset(lease.instance_id for lease in missing if lease.instance_id)
-        proved = frozenset(lease.instance_id for lease in missing if lease.instance_id and lease.absences)
+        proved = frozenset(lease.instance_id for lease in missing if lease.instance_id and lease.observed.absences)
         shown = tuple(machine.shown for machine in self.machines.values())
         return Reading("vastai", self.now, shown, absent=absent, confirmed_gone=proved)
 
@@ -367,16 +367,18 @@ class Spending:
                 continue
             machine.beats += 1
             saved = machine.saved_at is not None and self.now >= machine.saved_at
-            state = "saved" if saved else "waiting" if lease.role is Role.WAIT else "running"
+            state = "saved" if saved else "waiting" if lease.orders.role is Role.WAIT else "running"
             beat = e.HeartbeatSeen(
                 *(lease.id, machine.boot, machine.beats, state, None, None, None, 0, saved, self.now),
                 sent_bytes=machine.sent_bytes,
             )
             self._apply(job.id, beat)
-            if lease.run_epoch == job.run_epoch and self.rng.random() < 0.05:
+            if lease.orders.run_epoch == job.run_epoch and self.rng.random() < 0.05:
                 number = 0 if job.checkpoint is None else job.checkpoint.number + 1
                 size = self.rng.randint(1, int(PARAMS.traffic.upload_gb * 10**9))
-                newest = Checkpoint(job.id, lease.id, number, lease.run_epoch, 1, job.work_done, size, 1, self.now)
+                newest = Checkpoint(
+                    job.id, lease.id, number, lease.orders.run_epoch, 1, job.work_done, size, 1, self.now
+                )
                 self._apply(job.id, e.CheckpointVerified(newest, self.now))
 
     def _accrued(self) -> tuple[Decimal, Decimal]:
@@ -425,13 +427,13 @@ class Spending:
         for left_over, rate in lefts:
             self.is_at_a_limit |= left_over is not None and left_over < rate / 12
         for lease in job.leases:
-            told_to_stop = lease.stop_ordered_at is not None and lease.stop_seq == 0
-            since = lease.permit_renewed_at
-            may_go_on = lease.was_listed and lease.role is not Role.SAVE_AND_STOP
+            told_to_stop = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0
+            since = lease.permit.renewed_at
+            may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP
             is_due = since is None or (may_go_on and self.now - since >= timedelta(seconds=60))
             if lease.is_wanted and (is_due or told_to_stop):
                 ttl_s = permit_ttl_s(lefts, PERMIT_S, PARAMS)
-                self._apply(job_id, e.PermitRenewed(lease.id, lease.permit_seq + 1, self.now, ttl_s))
+                self._apply(job_id, e.PermitRenewed(lease.id, lease.permit.seq + 1, self.now, ttl_s))
 
     def _offers(self) -> Iterator[Offer]:
         for n in range(3):
@@ -467,7 +469,7 @@ class Spending:
             ends_at=None,
             message="",
         )
-        machine = Machine(instance, job_id, lease_id, lease.upload_price, instance, lease.bid)
+        machine = Machine(instance, job_id, lease_id, lease.traffic.upload_price, instance, lease.bid)
         if self._is(self.trouble.create_lost):
             self.late.append((self.now + timedelta(seconds=self.rng.randint(0, 180)), machine))
             is_answered = False

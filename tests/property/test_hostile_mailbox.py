@@ -144,8 +144,8 @@ async def one_tick(blobs: Watched, mailbox: Mailbox, job: Job, now: Any) -> Job:
 def assert_sane(job: Job, lease: Lease, blobs: Watched) -> None:
     assert lease.state is LeaseState.ACTIVE
     assert job.progress is None or 0 <= job.progress <= 1
-    assert 0 <= lease.agent_sent_bytes <= 2**53
-    assert all(to_nano(amount) >= 0 for amount in (job.spent, lease.reserved))
+    assert 0 <= lease.agent.sent_bytes <= 2**53
+    assert all(to_nano(amount) >= 0 for amount in (job.spent, lease.billing.reserved))
     assert job.spent == ZERO
     if job.checkpoint is not None:
         # The only bytes that are there are those of the good part.

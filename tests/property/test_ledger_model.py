@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from autopilot.domain import events as e
-from autopilot.domain.evolve import evolve_lease
+from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import Charge, CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.ledger import RESERVE_TYPES
@@ -131,7 +131,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.now += timedelta(seconds=1)
         self.sent[lease_id] = self.sent.get(lease_id, 0) + sent
         lease = self.lease(lease_id)
-        beat = heartbeat(lease, self.now, seq=lease.agent_seq + 1, sent_bytes=self.sent[lease_id])
+        beat = heartbeat(lease, self.now, seq=lease.agent.seq + 1, sent_bytes=self.sent[lease_id])
         day = self.now.date()
         self.sent_by_day[lease_id, day] = self.sent_by_day.get((lease_id, day), 0) + sent
         self.machines[lease_id].traffic[day] = -(-self.sent_by_day[lease_id, day] * UPLOAD_PRICE // 10**9)
@@ -195,11 +195,11 @@ class LedgerMachine(RuleBasedStateMachine):
         """It shows what it showed before; what it still does not name was not billed, or is a cent at most."""
         self.now += timedelta(days=days)
         machine, lease = self.machines[lease_id], self.lease(lease_id)
-        assert lease.gone_at is not None
-        is_unbilled = sum(self.surely(lease).values()) <= 10**7 and self.now - lease.gone_at >= UNFINISHED_FOR
+        assert lease.ending.gone_at is not None
+        is_unbilled = sum(self.surely(lease).values()) <= 10**7 and self.now - lease.ending.gone_at >= UNFINISHED_FOR
         if machine.bills or is_unbilled:
             missing = {line: nano for line, nano in machine.clock(self.micros).items() if line not in machine.bills}
-            given_up = self.now - lease.gone_at >= timedelta(days=3)
+            given_up = self.now - lease.ending.gone_at >= timedelta(days=3)
             silent = [line for line, nano in missing.items() if given_up or line[0] == "traffic" or nano <= 10**7]
             machine.bill(dict.fromkeys(silent, 0), self.micros)
         self.look(lease, crash)
@@ -210,8 +210,8 @@ class LedgerMachine(RuleBasedStateMachine):
         lease, machine = self.lease(lease_id), self.machines[lease_id]
         metered = {line: nano for line, nano in machine.clock(self.micros).items() if line[0] != "traffic"}
         due = self.surely(lease)
-        assert lease.gone_at is not None
-        if not due or max(due.values()) <= 10**6 + 100 or self.now - lease.gone_at >= UNFINISHED_FOR:
+        assert lease.ending.gone_at is not None
+        if not due or max(due.values()) <= 10**6 + 100 or self.now - lease.ending.gone_at >= UNFINISHED_FOR:
             return
         dearest = max(due, key=lambda line: (due[line], line))
         charges = [
@@ -221,15 +221,15 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def surely(self, lease: Lease) -> dict[Line, int]:
         """What it has cost until a minute before it was last seen."""
-        assert lease.last_seen_at is not None
-        last_us = (lease.last_seen_at - EPOCH) // timedelta(microseconds=1)
+        assert lease.observed.seen_at is not None
+        last_us = (lease.observed.seen_at - EPOCH) // timedelta(microseconds=1)
         return self.machines[lease.id].surely(last_us - 60_000_000)
 
     def is_billable(self, lease: Lease, day: date) -> bool:
         return lease.is_over or day < self.now.date()
 
     def is_certain(self, lease: Lease, day: date) -> bool:
-        ended = lease.gone_at or datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)
+        ended = lease.ending.gone_at or datetime.combine(day + timedelta(days=1), datetime.min.time(), UTC)
         return self.now - ended >= UNFINISHED_FOR
 
     def look(self, lease: Lease, crash: str | None, charges: list[Charge] | None = None) -> None:

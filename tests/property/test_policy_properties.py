@@ -187,7 +187,7 @@ def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) 
                 limit = ceiling(spec, lease.on_demand_price, P)
                 assert lease.is_spot
                 assert lease.state is LeaseState.PAUSED
-                assert lease.pause_cause is not Reason.OUT_OF_CREDIT
+                assert lease.observed.pause_cause is not Reason.OUT_OF_CREDIT
                 assert limit is not None
                 assert lease.bid < bid <= limit
             case Release(lease_id):

@@ -57,7 +57,7 @@ def test_in_a_calm_market_the_job_is_at_work_and_stays(seed: int) -> None:
         world.tick()
     main = world.job.main
     assert main is not None
-    assert (world.job.status, main.role, world.created) == (JobStatus.RUNNING, Role.RUN, 1)
+    assert (world.job.status, main.orders.role, world.created) == (JobStatus.RUNNING, Role.RUN, 1)
     assert world.job.work_done >= 20 * TICK
 
 

@@ -115,7 +115,7 @@ class World:
             and self.now - lease.acquired_at >= VISIBLE_AFTER
         ]
         absent = frozenset(lease.instance_id for lease in missing if lease.instance_id)
-        proved = frozenset(lease.instance_id for lease in missing if lease.instance_id and lease.absences)
+        proved = frozenset(lease.instance_id for lease in missing if lease.instance_id and lease.observed.absences)
         return Reading("vastai", self.now, tuple(self.machines.values()), absent=absent, confirmed_gone=proved)
 
     def _sweep(self, reading: Reading) -> None:
@@ -140,15 +140,15 @@ class World:
                 continue
             if self._goes_wrong("agent silent"):
                 continue
-            state = {Role.RUN: "running", Role.WAIT: "waiting", Role.SAVE_AND_STOP: "saved"}.get(lease.role, "")
-            saved = lease.role is Role.SAVE_AND_STOP
+            state = {Role.RUN: "running", Role.WAIT: "waiting", Role.SAVE_AND_STOP: "saved"}.get(lease.orders.role, "")
+            saved = lease.orders.role is Role.SAVE_AND_STOP
             self._apply(heartbeat(lease, self.now, state, saved=saved))
-            if lease.run_epoch == self.job.run_epoch and self.rng.random() < 0.1:
+            if lease.orders.run_epoch == self.job.run_epoch and self.rng.random() < 0.1:
                 number = 0 if self.job.checkpoint is None else self.job.checkpoint.number + 1
                 done = self.job.work_done
                 self._apply(e.CheckpointVerified(a_checkpoint(lease, number, work_done=done), self.now))
-            if lease.run_epoch == self.job.run_epoch and self._goes_wrong("command failed"):
-                self._apply(e.RunExited(lease.id, lease.run_epoch, 1, self.now))
+            if lease.orders.run_epoch == self.job.run_epoch and self._goes_wrong("command failed"):
+                self._apply(e.RunExited(lease.id, lease.orders.run_epoch, 1, self.now))
 
     def market(self, *, known: bool = True) -> Market:
         return a_market(*self._offers(), known=known)

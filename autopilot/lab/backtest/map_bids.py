@@ -145,8 +145,8 @@ class BidMapping:
 
     def _see(self, view: BidView, held: Lease, now: datetime) -> None:
         if view.running is Choice.KEEP:
-            if view.is_set_up and not held.agent_boot:
-                held = replace(held, agent_boot=1)
+            if view.is_set_up and not held.agent.boot:
+                held = replace(held, agent=replace(held.agent, boot=1))
             self._session.see(held, InstanceStatus.STOPPED, rate(view.bid), "", now)
             return
         state = "pulling" if view.pending_s > 0 else "running"

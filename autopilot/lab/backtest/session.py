@@ -137,17 +137,24 @@ class Session:
         since: datetime | None = None,
     ) -> None:
         """What its market and its agent tell of the machine in this tick; what is new is so ``since`` then."""
-        if lease.status is status and lease.bid == billed and lease.agent_state == agent_state:
+        if lease.observed.status is status and lease.bid == billed and lease.agent.state == agent_state:
             # As they told before: only the time of it is new.
-            self.job = replace(self.job, leases=(replace(lease, last_seen_at=now, agent_seen_at=now),))
+            self.job = replace(
+                self.job,
+                leases=(
+                    replace(
+                        lease, observed=replace(lease.observed, seen_at=now), agent=replace(lease.agent, seen_at=now)
+                    ),
+                ),
+            )
             return
         at = since or now
-        boots = lease.agent_boot + (status is InstanceStatus.RUNNING and lease.status is not status)
+        boots = lease.agent.boot + (status is InstanceStatus.RUNNING and lease.observed.status is not status)
         job = evolve(
             replace(self.job, leases=(lease,)), e.LeaseObserved(lease.id, _instance(lease, status, billed), at)
         )
         if agent_state:
-            beat = e.HeartbeatSeen(lease.id, boots, lease.agent_seq + 1, agent_state, None, None, None, 0, False, now)
+            beat = e.HeartbeatSeen(lease.id, boots, lease.agent.seq + 1, agent_state, None, None, None, 0, False, now)
             job = evolve(job, beat)
         self.job = job
 

@@ -42,8 +42,8 @@ def raised_bid(spec: JobSpec, lease: Lease, params: Params) -> Decimal | None:
     A bid that had been lowered goes back to the highest that was made: that one ran.
     """
     limit = ceiling(spec, lease.on_demand_price, params)
-    if limit is None or lease.rebids >= params.bids.max_rebids:
+    if limit is None or lease.bidding.raises >= params.bids.max_rebids:
         return None
-    step = max(lease.bid * params.bids.rebid_step, lease.bid + params.bids.unit, lease.highest_bid or lease.bid)
+    step = max(lease.bid * params.bids.rebid_step, lease.bid + params.bids.unit, lease.bidding.highest or lease.bid)
     bid = min(step.quantize(params.bids.unit, ROUND_CEILING), limit)
     return bid if bid > lease.bid else None

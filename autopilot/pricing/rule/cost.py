@@ -70,7 +70,7 @@ def lease_cost_to_finish(
     losses = 0.0
     if lease.is_spot:
         per_h = hazard(outlook, lease.provider, lease.gpu, lease.host_id, lease.machine_id, params)
-        age_h = (now - (lease.running_since or now)).total_seconds() / 3600
+        age_h = (now - (lease.observed.running_since or now)).total_seconds() / 3600
         hours = (restart + _work(left, params)).total_seconds() / 3600
         losses = losses_expected(outlook, lease.provider, lease.gpu, per_h, age_h, hours, params)
     return cost_to_finish(job, losses, rate + lease.storage_rate, left, restart, params)

@@ -72,5 +72,5 @@ class InvoiceQueries(Queries):
 
 def _is_concerned(lease: Lease, gone_since: datetime) -> bool:
     if lease.state is LeaseState.GONE:
-        return lease.gone_at is not None and lease.gone_at >= gone_since
+        return lease.ending.gone_at is not None and lease.ending.gone_at >= gone_since
     return not lease.is_over

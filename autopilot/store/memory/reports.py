@@ -88,7 +88,7 @@ class ReportQueries(Queries):
             if (price.provider, price.gpu, price.num_gpus) == (lease.provider, lease.gpu, lease.num_gpus)
             and price.on_demand_price is not None
             and price.observed_at >= lease.intended_at
-            and (lease.gone_at is None or price.observed_at <= lease.gone_at)
+            and (lease.ending.gone_at is None or price.observed_at <= lease.ending.gone_at)
         )
         return min((rate for rate in seen if rate is not None), default=None)
 

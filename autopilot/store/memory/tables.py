@@ -79,7 +79,9 @@ class Tables:
         self._take_slot(before, lease)
         self.leases.put(lease.id, lease)
         _mark(self.live_leases, lease.id, lease.state not in OVER)
-        is_unsettled = lease.state is LeaseState.GONE and lease.instance_id is not None and lease.settled_at is None
+        is_unsettled = (
+            lease.state is LeaseState.GONE and lease.instance_id is not None and lease.billing.settled_at is None
+        )
         _mark(self.unsettled, lease.id, is_unsettled)
         _move(self.leases_by_job, lease.id, before and before.job_id, lease.job_id)
         _move(self.leases_by_label, lease.id, before and before.label, lease.label)

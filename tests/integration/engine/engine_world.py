@@ -288,7 +288,7 @@ class World:
 
     async def story(self) -> str:
         job = await self.job()
-        leases = [(lease.state.value, lease.status.value, lease.reason.value) for lease in await self.leases()]
+        leases = [(lease.state.value, lease.observed.status.value, lease.reason.value) for lease in await self.leases()]
         return f"{job.status} ({job.reason}), leases {leases}, events {await self.events()}"
 
     def creates(self) -> int:

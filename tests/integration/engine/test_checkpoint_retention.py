@@ -25,7 +25,7 @@ async def put_reusing(world: World, lease: Lease, number: int, old: Manifest, st
     new = Part("part-0", len(data), hashlib.sha256(data).hexdigest())
     assert lease.job_id is not None
     await world.blobs.put(part_key(lease.job_id, lease.id, number, 0), data)
-    manifest = Manifest(lease.run_epoch, number, (new, *old.parts), step)
+    manifest = Manifest(lease.orders.run_epoch, number, (new, *old.parts), step)
     await world.blobs.put(manifest_key(lease.job_id, lease.id, number), manifest.to_json())
 
 

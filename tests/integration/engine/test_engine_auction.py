@@ -138,7 +138,9 @@ async def test_one_lowered_in_vain_goes_back_to_what_it_was(world: World, tmp_pa
     await with_learnt_bids(world, lambda lease: lease.bid < before.bid, "a lower bid")
     lease = await with_learnt_bids(world, lambda lease: lease.state is LeaseState.PAUSED, "paused by its rival")
     assert lease.id == before.id
-    again = await with_learnt_bids(world, lambda lease: lease.status is InstanceStatus.RUNNING, "it runs again")
+    again = await with_learnt_bids(
+        world, lambda lease: lease.observed.status is InstanceStatus.RUNNING, "it runs again"
+    )
     assert (again.id, again.bid, again.state) == (before.id, before.bid, LeaseState.ACTIVE)
     world.agents.total_steps = 60
     await world.until_over()

@@ -47,7 +47,7 @@ async def until_step(world: World, step: str) -> None:
 STEPS: dict[str, Callable[[Job], bool]] = {
     "renting": lambda job: job.next is not None,
     "loading": lambda job: job.next is not None and job.next.state is LeaseState.ACTIVE,
-    "saving": lambda job: job.main is not None and job.main.role is Role.SAVE_AND_STOP,
+    "saving": lambda job: job.main is not None and job.main.orders.role is Role.SAVE_AND_STOP,
     "promoted": lambda job: job.next is None and job.run_epoch == 2,
 }
 

@@ -42,6 +42,7 @@ from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.vastai import listing, outcomes
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.store.memory.tables import Tables
+from tests.leases import change_lease
 from tests.simulation.product.daemon import SENTINEL_KEY, OrdersBootstrap
 
 Patches = Sequence[tuple[object, str, Any]]
@@ -446,7 +447,7 @@ def _next_runs_too() -> Patches:
     intended = actions.intended_lease
 
     def at_once(*arguments: Any) -> Any:
-        return replace(intended(*arguments), role=Role.RUN)
+        return change_lease(intended(*arguments), role=Role.RUN)
 
     return [(engine, "intended_lease", at_once)]
 

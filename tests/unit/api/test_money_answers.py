@@ -24,6 +24,7 @@ from autopilot.ids import UlidIds
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import limits
+from tests.leases import change_lease
 from tests.store_records import START, a_job, a_lease, an_entry
 
 HOUR = timedelta(hours=1)
@@ -114,7 +115,7 @@ async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, ob
     lease = a_lease(instance_id="1", acquired_at=NOW)
     lease = lease.billed_as(InstanceStatus.RUNNING, Decimal(rate), Decimal(0), NOW) if Decimal(rate) else lease
     async with store.transaction() as work:
-        await work.save(a_job(leases=(replace(lease, last_seen_at=NOW),)))
+        await work.save(a_job(leases=(change_lease(lease, last_seen_at=NOW),)))
         await work.post([an_entry("a", spent, lease=lease)])
     blobs = LocalBlobStore(tmp_path, b"key", "http://127.0.0.1:1")
     config = EngineConfig("install1", limits(month=Decimal(500)), Params())

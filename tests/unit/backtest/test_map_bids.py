@@ -100,7 +100,7 @@ def test_a_machine_that_has_just_begun_is_not_taken_for_one_that_works() -> None
             seen = view.running, view.pending_s
             choice = mapping.choose(view)
             lease = mapping._session.job.main
-            told.append((*seen, "", 0) if lease is None else (*seen, lease.agent_state, lease.agent_boot))
+            told.append((*seen, "", 0) if lease is None else (*seen, lease.agent.state, lease.agent.boot))
             return choice
 
         return choose

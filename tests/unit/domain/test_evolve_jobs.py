@@ -9,7 +9,8 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.errors import InvalidTransition
-from autopilot.domain.evolve import evolve, evolve_lease
+from autopilot.domain.evolve import evolve
+from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState, Role
@@ -96,9 +97,9 @@ def test_cancel_while_the_create_is_open() -> None:
 
 def test_an_intent_released_before_it_is_resolved_is_destroyed_as_soon_as_it_lands() -> None:
     job = play(a_job(), e.LeaseIntended(an_intent(), at(0)), e.ReleaseRequested("lease-1", Reason.EXPIRING, at(5)))
-    assert (lease_of(job).state, lease_of(job).role) == (LeaseState.INTENT, Role.LEAVE)
+    assert (lease_of(job).state, lease_of(job).orders.role) == (LeaseState.INTENT, Role.LEAVE)
     job = play(job, e.LeaseAcquired("lease-1", "77", at(10)))
-    assert (lease_of(job).state, lease_of(job).destroy_requested_at) == (LeaseState.DESTROY_REQUESTED, at(10))
+    assert (lease_of(job).state, lease_of(job).ending.requested_at) == (LeaseState.DESTROY_REQUESTED, at(10))
     assert job.main is None
 
 
@@ -118,7 +119,11 @@ def test_parked_for_want_of_money_and_resumed_by_the_user() -> None:
         heartbeat(lease, at(90), "saving", saved=True, last_checkpoint_number=0),
         e.CheckpointVerified(checkpoint, at(90)),
     )
-    assert (lease_of(job).role, lease_of(job).stop_seq, lease_of(job).agent_saved) == (Role.SAVE_AND_STOP, 5, True)
+    assert (lease_of(job).orders.role, lease_of(job).orders.stop_seq, lease_of(job).agent.has_saved) == (
+        Role.SAVE_AND_STOP,
+        5,
+        True,
+    )
     job = play(
         job,
         e.ReleaseRequested(lease.id, Reason.BUDGET_EXHAUSTED, at(91)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autopilot.domain import events as e
-from autopilot.domain.evolve import ABSENCE_GAP, evolve_lease
+from autopilot.domain.evolve_lease import ABSENCE_GAP, evolve_lease
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState, Role
@@ -34,11 +34,13 @@ def test_from_the_intent_to_work() -> None:
     job, intent = a_job(), an_intent()
     job = play(job, e.LeaseIntended(intent, at(0)))
     assert (job.status, job.reason, job.launches, job.run_epoch) == (JobStatus.STARTING, Reason.LAUNCHING, 1, 1)
-    assert (lease_of(job).role, lease_of(job).run_epoch) == (Role.RUN, 1)
+    assert (lease_of(job).orders.role, lease_of(job).orders.run_epoch) == (Role.RUN, 1)
     job = play(job, e.LeaseAcquired(intent.id, "77", at(3)))
     assert (job.status, job.reason) == (JobStatus.STARTING, Reason.PULLING)
     job = play(job, seen(lease_of(job), PROVISIONING, at(30)), seen(lease_of(job), RUNNING, at(60)))
-    assert (job.status, lease_of(job).running_since) == (JobStatus.STARTING, at(60)), "the agent has not reported"
+    assert (job.status, lease_of(job).observed.running_since) == (JobStatus.STARTING, at(60)), (
+        "the agent has not reported"
+    )
     job = play(job, heartbeat(intent, at(90), "restoring"))
     assert job.status is JobStatus.STARTING
     job = play(job, heartbeat(intent, at(120), step=1))
@@ -61,7 +63,7 @@ def test_a_pause_has_a_cause(changes: dict[str, object], out_of_credit: bool, ca
     job = play(a_job(lease), seen(lease, STOPPED, at(60), out_of_credit=out_of_credit, **changes))
     assert (job.status, job.reason) == (JobStatus.PAUSED, cause)
     paused = lease_of(job)
-    assert (paused.state, paused.paused_at, paused.running_since) == (LeaseState.PAUSED, at(60), None)
+    assert (paused.state, paused.observed.paused_at, paused.observed.running_since) == (LeaseState.PAUSED, at(60), None)
 
 
 @pytest.mark.parametrize("capacity_type", CapacityType)
@@ -95,16 +97,16 @@ def test_a_machine_that_has_run_did_start(ran: dict[str, object]) -> None:
 def test_outbid_raised_and_resumed() -> None:
     lease = a_lease()
     job = play(a_job(lease), seen(lease, STOPPED, at(60)), seen(lease, STOPPED, at(90)))
-    assert lease_of(job).paused_at == at(60), "the pause began when it was first seen"
+    assert lease_of(job).observed.paused_at == at(60), "the pause began when it was first seen"
     job = play(job, e.BidIntended(lease.id, D("0.360"), at(91)), e.BidChanged(lease.id, D("0.360"), at(92)))
-    assert (lease_of(job).rebids, lease_of(job).bid_changed_at) == (1, at(92))
+    assert (lease_of(job).bidding.raises, lease_of(job).bidding.changed_at) == (1, at(92))
     job = play(job, seen(lease, PROVISIONING, at(100), bid=D("0.360")))
-    assert (lease_of(job).state, lease_of(job).rebids) == (LeaseState.ACTIVE, 1)
+    assert (lease_of(job).state, lease_of(job).bidding.raises) == (LeaseState.ACTIVE, 1)
     assert job.status is JobStatus.STARTING
     job = play(job, seen(lease, RUNNING, at(120), bid=D("0.360")))
     resumed = lease_of(job)
-    assert (resumed.state, resumed.paused_at, resumed.pause_cause) == (LeaseState.ACTIVE, None, None)
-    assert (resumed.bid, resumed.rebids, resumed.running_since) == (D("0.360"), 0, at(120))
+    assert (resumed.state, resumed.observed.paused_at, resumed.observed.pause_cause) == (LeaseState.ACTIVE, None, None)
+    assert (resumed.bid, resumed.bidding.raises, resumed.observed.running_since) == (D("0.360"), 0, at(120))
 
 
 def test_a_machine_that_wakes_up_by_itself_works_again() -> None:
@@ -122,7 +124,7 @@ def test_outbid_and_left_for_another_machine() -> None:
     assert (job.status, job.reason, job.main) == (JobStatus.RECOVERING, Reason.WAITING_FOR_OFFER, None)
     job = play(job, e.DestroySent(lease.id, True, at(61)), e.LeaseIntended(an_intent("lease-2"), at(62)))
     assert job.main is not None
-    assert (job.main.id, job.main.run_epoch, job.status) == ("lease-2", 2, JobStatus.STARTING)
+    assert (job.main.id, job.main.orders.run_epoch, job.status) == ("lease-2", 2, JobStatus.STARTING)
     job = play(job, e.LeaseAbsent(lease.id, at(90)), e.LeaseAbsent(lease.id, at(120)), e.LeaseGone(lease.id, at(120)))
     assert (lease_of(job).state, lease_of(job).reason) == (LeaseState.GONE, Reason.OUTBID)
 
@@ -131,9 +133,13 @@ def test_a_lost_host_that_comes_back() -> None:
     lease = a_lease()
     job = play(a_job(lease), seen(lease, OFFLINE, at(60)), seen(lease, OFFLINE, at(90)))
     assert (job.status, job.reason) == (JobStatus.RECOVERING, Reason.HOST_LOST)
-    assert (lease_of(job).offline_since, lease_of(job).running_since) == (at(60), None)
+    assert (lease_of(job).observed.offline_since, lease_of(job).observed.running_since) == (at(60), None)
     job = play(job, seen(lease, RUNNING, at(120)))
-    assert (job.status, lease_of(job).offline_since, lease_of(job).running_since) == (JobStatus.STARTING, None, at(120))
+    assert (job.status, lease_of(job).observed.offline_since, lease_of(job).observed.running_since) == (
+        JobStatus.STARTING,
+        None,
+        at(120),
+    )
     job = play(job, heartbeat(lease, at(59)))
     assert play(job, heartbeat(lease, at(59))).status is JobStatus.RUNNING, "its agent says so itself"
 
@@ -141,9 +147,9 @@ def test_a_lost_host_that_comes_back() -> None:
 def test_a_paused_machine_whose_host_is_lost_stays_paused() -> None:
     lease = a_paused_lease()
     job = play(a_job(lease), seen(lease, OFFLINE, at(60)))
-    assert (lease_of(job).state, lease_of(job).offline_since) == (LeaseState.PAUSED, at(60))
+    assert (lease_of(job).state, lease_of(job).observed.offline_since) == (LeaseState.PAUSED, at(60))
     job = play(job, seen(lease, STOPPED, at(90)))
-    assert (lease_of(job).state, lease_of(job).offline_since, lease_of(job).paused_at) == (
+    assert (lease_of(job).state, lease_of(job).observed.offline_since, lease_of(job).observed.paused_at) == (
         LeaseState.PAUSED,
         None,
         START,
@@ -179,7 +185,7 @@ def test_an_unknown_create_that_never_appeared_is_abandoned() -> None:
         e.LeaseUncertain("lease-1", "timeout", at(60)),
         *(e.LeaseMissed("lease-1", at(120 * n)) for n in (1, 2, 3)),
     )
-    assert lease_of(job).lists_since_intent == 3
+    assert lease_of(job).observed.lists_since_intent == 3
     job = play(job, e.LeaseAbandoned("lease-1", Reason.NEVER_APPEARED, at(360)))
     assert (lease_of(job).state, job.main) == (LeaseState.ABANDONED, None)
     assert (job.status, job.reason) == (JobStatus.PENDING, Reason.WAITING_FOR_OFFER)
@@ -190,7 +196,7 @@ def test_a_create_that_lands_after_it_was_abandoned_is_destroyed() -> None:
     tombstone = evolve_lease(an_intent(), e.LeaseAbandoned("lease-1", Reason.NEVER_APPEARED, at(360)))
     job = play(a_job(tombstone), e.InstanceFound("lease-1", "77", at(500)))
     late = lease_of(job)
-    assert (late.state, late.instance_id, late.role) == (LeaseState.DESTROY_REQUESTED, "77", Role.LEAVE)
+    assert (late.state, late.instance_id, late.orders.role) == (LeaseState.DESTROY_REQUESTED, "77", Role.LEAVE)
     assert late.spans[0].started_at == START, "it may bill since the create was sent"
     assert job.main is None
     job = play(job, e.DestroySent("lease-1", True, at(501)))
@@ -205,8 +211,8 @@ def test_a_gone_instance_that_comes_back_is_destroyed_and_settled_again() -> Non
         state=LeaseState.GONE, running_since=None, gone_at=at(60), settled_at=at(900), absences=2, destroy_attempts=4
     )
     found = evolve_lease(gone, e.InstanceFound(gone.id, "instance-of-lease-1", at(1000)))
-    assert (found.state, found.gone_at, found.settled_at) == (LeaseState.DESTROY_REQUESTED, None, None)
-    assert (found.absences, found.destroy_attempts) == (0, 0)
+    assert (found.state, found.ending.gone_at, found.billing.settled_at) == (LeaseState.DESTROY_REQUESTED, None, None)
+    assert (found.observed.absences, found.ending.attempts) == (0, 0)
 
 
 def test_a_known_no_frees_the_slot() -> None:
@@ -222,7 +228,7 @@ def test_a_no_that_names_a_contract_has_it_destroyed() -> None:
         a_job(), e.LeaseIntended(an_intent(), at(0)), e.LeaseRefused("lease-1", Reason.OUTBID, "too low", "99", at(2))
     )
     orphan = lease_of(job)
-    assert (orphan.state, orphan.instance_id, orphan.destroy_requested_at) == (
+    assert (orphan.state, orphan.instance_id, orphan.ending.requested_at) == (
         LeaseState.DESTROY_REQUESTED,
         "99",
         at(2),
@@ -236,15 +242,15 @@ def test_a_destroy_is_asked_for_until_it_is_proved() -> None:
     job = play(
         a_job(lease), e.ReleaseRequested(lease.id, Reason.EXPIRING, at(0)), e.DestroySent(lease.id, False, at(1))
     )
-    assert (lease_of(job).state, lease_of(job).destroy_attempts) == (LeaseState.DESTROY_REQUESTED, 1)
+    assert (lease_of(job).state, lease_of(job).ending.attempts) == (LeaseState.DESTROY_REQUESTED, 1)
     job = play(job, e.DestroySent(lease.id, True, at(7)))
-    assert (lease_of(job).state, lease_of(job).destroy_sent_at) == (LeaseState.DESTROY_SENT, at(7))
+    assert (lease_of(job).state, lease_of(job).ending.sent_at) == (LeaseState.DESTROY_SENT, at(7))
     job = play(job, seen(lease_of(job), RUNNING, at(40)))
     assert lease_of(job).state is LeaseState.DESTROY_REQUESTED, "the market shows it still: ask again"
     job = play(job, e.DestroySent(lease.id, True, at(41)))
-    assert (lease_of(job).state, lease_of(job).destroy_attempts) == (LeaseState.DESTROY_SENT, 3)
+    assert (lease_of(job).state, lease_of(job).ending.attempts) == (LeaseState.DESTROY_SENT, 3)
     job = play(job, e.LeaseAbsent(lease.id, at(60)), e.LeaseAbsent(lease.id, at(90)), e.LeaseGone(lease.id, at(90)))
-    assert (lease_of(job).state, lease_of(job).gone_at) == (LeaseState.GONE, at(90))
+    assert (lease_of(job).state, lease_of(job).ending.gone_at) == (LeaseState.GONE, at(90))
 
 
 def test_asking_twice_for_a_release_changes_nothing() -> None:
@@ -256,7 +262,7 @@ def test_asking_twice_for_a_release_changes_nothing() -> None:
 def test_absences_count_only_when_far_enough_apart_and_in_a_row() -> None:
     lease = a_lease()
     job = play(a_job(lease), e.LeaseAbsent(lease.id, at(0)), e.LeaseAbsent(lease.id, at(0) + ABSENCE_GAP / 2))
-    assert lease_of(job).absences == 1
-    assert play(job, e.LeaseAbsent(lease.id, at(0) + ABSENCE_GAP)).leases[0].absences == 2
+    assert lease_of(job).observed.absences == 1
+    assert play(job, e.LeaseAbsent(lease.id, at(0) + ABSENCE_GAP)).leases[0].observed.absences == 2
     job = play(job, seen(lease, RUNNING, at(30)))
-    assert (lease_of(job).absences, lease_of(job).absent_at) == (0, None)
+    assert (lease_of(job).observed.absences, lease_of(job).observed.absent_at) == (0, None)

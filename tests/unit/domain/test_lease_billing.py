@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from autopilot.domain import events as e
-from autopilot.domain.evolve import evolve_lease
+from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, cost_by_day, time_running
 from autopilot.domain.reasons import Reason
@@ -67,10 +67,10 @@ def test_a_life_with_a_pause_a_raise_and_a_destroy_bills_each_stretch_at_its_own
 def test_a_raise_while_it_runs_bills_at_the_higher_bid_from_the_moment_of_the_intent() -> None:
     lease = a_lease()
     raised = lived(lease, e.BidIntended(lease.id, D("0.400"), at(60)))
-    assert (raised.bid, raised.rebids) == (D("0.400"), 1)
+    assert (raised.bid, raised.bidding.raises) == (D("0.400"), 1)
     assert bill(raised)[-1] == (RUNNING, D("0.400"), D("0.004"), 60, None)
     refused = lived(raised, e.BidRefused(lease.id, D("0.300"), at(70)))
-    assert (refused.bid, refused.rebids) == (D("0.300"), 0)
+    assert (refused.bid, refused.bidding.raises) == (D("0.300"), 0)
     assert bill(refused)[-1] == (RUNNING, D("0.300"), D("0.004"), 70, None)
 
 
@@ -78,7 +78,7 @@ def test_a_lower_bid_bills_at_the_higher_one_until_the_market_took_it() -> None:
     lease = a_lease()
     lowered = lived(lease, e.BidIntended(lease.id, D("0.200"), at(60)))
     assert lowered.bid == D("0.300")
-    assert lowered.rebids == 0
+    assert lowered.bidding.raises == 0
     taken = lived(lowered, e.BidChanged(lease.id, D("0.200"), at(61)))
     assert taken.bid == D("0.200")
     assert bill(taken)[-1] == (RUNNING, D("0.200"), D("0.004"), 61, None)
@@ -145,7 +145,7 @@ def test_a_destroy_that_the_market_ignored_bills_without_a_gap() -> None:
 def test_a_destroy_that_was_not_accepted_goes_on_billing() -> None:
     lease = a_lease()
     lease = lived(lease, e.ReleaseRequested(lease.id, Reason.MOVING, at(100)), e.DestroySent(lease.id, False, at(101)))
-    assert (lease.state, lease.destroy_attempts) == (LeaseState.DESTROY_REQUESTED, 1)
+    assert (lease.state, lease.ending.attempts) == (LeaseState.DESTROY_REQUESTED, 1)
     assert bill(lease)[-1][-1] is None
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from autopilot.domain.evolve import FASTEST_LINK_BYTES_PER_S, evolve_lease
+from autopilot.domain.evolve_lease import FASTEST_LINK_BYTES_PER_S, evolve_lease
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, cost_by_day
 from autopilot.domain.ledger import EntryType, LeaseBooks, LedgerEntry
@@ -133,7 +133,7 @@ def test_traffic_that_agents_report_is_accrued_on_the_day_on_which_it_was_heard_
 
 def test_an_agent_that_claims_more_than_any_link_carries_is_not_believed() -> None:
     lease = evolve_lease(a_lease(), heartbeat(a_lease(), at(10), sent_bytes=10**17))
-    assert dict(lease.sent_bytes) == {TODAY.isoformat(): 10 * FASTEST_LINK_BYTES_PER_S}
+    assert dict(lease.traffic.sent_by_day) == {TODAY.isoformat(): 10 * FASTEST_LINK_BYTES_PER_S}
 
 
 def test_a_disk_is_told_apart_by_whether_its_machine_is_stopped() -> None:

@@ -47,9 +47,14 @@ def intended(action: Acquire = SPOT, job: Job | None = None, now: datetime = STA
 def test_an_intent_records_all_that_its_create_will_ask_for() -> None:
     lease = intended()
     assert (lease.id, lease.job_id, lease.label, lease.decision_id) == ("id-1", "job-1", "ap1.install1.id-1", "job-1-7")
-    assert (lease.state, lease.instance_id, lease.slot, lease.role) == (LeaseState.INTENT, None, Slot.MAIN, Role.RUN)
+    assert (lease.state, lease.instance_id, lease.slot, lease.orders.role) == (
+        LeaseState.INTENT,
+        None,
+        Slot.MAIN,
+        Role.RUN,
+    )
     assert (lease.bid, lease.disk_gb, lease.storage_rate) == (D("0.230"), D(20), OFFER.storage_rate(D(20)))
-    assert lease.reserved == create_reserve(D("0.230"), OFFER.storage_rate(D(20)), Params())
+    assert lease.billing.reserved == create_reserve(D("0.230"), OFFER.storage_rate(D(20)), Params())
     assert (lease.offer_id, lease.machine_id, lease.on_demand_price) == (OFFER.offer_id, "machine-a", D("0.600"))
 
 
@@ -61,7 +66,7 @@ def test_each_create_has_a_label_of_its_own() -> None:
 
 def test_a_new_home_waits() -> None:
     lease = intended(Acquire(Slot.NEXT, OFFER, CapacityType.SPOT, D("0.2"), Reason.DEADLINE))
-    assert (lease.slot, lease.role) == (Slot.NEXT, Role.WAIT)
+    assert (lease.slot, lease.orders.role) == (Slot.NEXT, Role.WAIT)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from autopilot.engine.invoices import (
     window,
 )
 from tests.builders import HOUR, START, D, a_lease, at
+from tests.leases import change_lease
 
 COMPUTE, DISK, STOPPED, BANDWIDTH = (
     *(CostKind.COMPUTE, CostKind.STORAGE_RUNNING, CostKind.STORAGE_STOPPED, CostKind.BANDWIDTH),
@@ -54,7 +55,7 @@ class Book:
 
     def look(self, charges: Iterable[Charge], after: timedelta = HOUR) -> Reconciled:
         """``after``: the end of the lease."""
-        now = (self.lease.gone_at or START) + after
+        now = (self.lease.ending.gone_at or START) + after
         found = reconcile(self.lease, self.entries.values(), self.lines.values(), charges, now)
         for line in found.lines:
             self.lines.setdefault(line.id, line)
@@ -170,7 +171,7 @@ def test_the_days_after_a_machine_was_seen_to_be_taken_over_are_no_job_s(
     found = book.look([replace(line, label=label) for line in bill], timedelta(days=2))
     assert book.spent() == D(booked)
     assert found.is_final
-    found_again = Book({}, replace(book.lease, state=LeaseState.DESTROY_REQUESTED, gone_at=None))
+    found_again = Book({}, change_lease(book.lease, state=LeaseState.DESTROY_REQUESTED, gone_at=None))
     assert len(found_again.look([replace(line, label=label) for line in bill], timedelta(days=3)).lines) == 2
 
 
@@ -221,9 +222,9 @@ def test_a_bill_is_held_against_what_the_machine_must_have_cost_not_against_what
     lease = replace(LEASE, spans=(Span(InstanceStatus.RUNNING, D("0.36"), D("0.004"), START, at(3600)),))
     accrued = {(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.004", (BANDWIDTH, TODAY): "0.20"}
     until_seen = [charge(COMPUTE, "0.171"), charge(DISK, "0.002")]
-    in_sight = Book(accrued, replace(lease, last_seen_at=at(3600)))
+    in_sight = Book(accrued, change_lease(lease, last_seen_at=at(3600)))
     assert in_sight.look(until_seen) == Reconciled()
-    lost = Book(accrued, replace(lease, last_seen_at=at(1800)))
+    lost = Book(accrued, change_lease(lease, last_seen_at=at(1800)))
     assert lost.look([charge(COMPUTE, "0.15"), charge(DISK, "0.002")]) == Reconciled(), "less than it was seen to cost"
     found = lost.look(until_seen)
     assert (lost.spent(), found.is_final, found.has_drifted) == (D("0.173"), True, True)
@@ -234,17 +235,20 @@ def test_the_minute_before_a_machine_was_seen_to_run_no_more_may_be_missing_on_t
     """Five minutes at $0.36 an hour by our clock, the last of which the market may not have had it running."""
     running = Span(InstanceStatus.RUNNING, D("0.36"), D("0.004"), START, at(300))
     ended = Span(after, D(0), D(0), at(300), at(460))
-    lease = replace(LEASE, spans=(running, ended), last_seen_at=at(460), gone_at=at(460))
+    lease = change_lease(LEASE, spans=(running, ended), last_seen_at=at(460), gone_at=at(460))
     accrued = {(COMPUTE, TODAY): "0.03", (DISK, TODAY): "0.0003"}
     found = Book(accrued, lease).look([charge(COMPUTE, "0.024"), charge(DISK, "0")])
     assert (found.is_final, found.has_drifted) == (True, False)
     assert Book(accrued, lease).look([charge(COMPUTE, "0.021"), charge(DISK, "0")]) == Reconciled(), "it surely ran"
     again = replace(running, started_at=at(460), ended_at=at(760))
     twice = replace(lease, spans=(running, ended, again, replace(ended, started_at=at(760), ended_at=at(920))))
-    book = Book(accrued | {(COMPUTE, TODAY): "0.06"}, replace(twice, last_seen_at=at(920), gone_at=at(920)))
+    book = Book(
+        accrued | {(COMPUTE, TODAY): "0.06"},
+        change_lease(twice, last_seen_at=at(920), gone_at=at(920)),
+    )
     assert book.look([charge(COMPUTE, "0.048"), charge(DISK, "0")]) == Reconciled(), "a minute in all"
     dearer = replace(running, billed_rate=D("0.40"), started_at=at(300), ended_at=at(460))
-    raised = replace(lease, spans=(running, dearer), last_seen_at=at(520))
+    raised = change_lease(lease, spans=(running, dearer), last_seen_at=at(520))
     accrued[COMPUTE, TODAY] = "0.0477"
     assert Book(accrued, raised).look([charge(COMPUTE, "0.042"), charge(DISK, "0")]) == Reconciled(), "it never stopped"
 
@@ -252,7 +256,7 @@ def test_the_minute_before_a_machine_was_seen_to_run_no_more_may_be_missing_on_t
 def test_no_bill_at_all_takes_nothing_back_from_a_machine_that_ran_for_less_than_a_minute() -> None:
     running = Span(InstanceStatus.RUNNING, D(2), D("0.004"), START, at(50))
     ended = Span(InstanceStatus.STOPPED, D(0), D("0.004"), at(50), at(200))
-    lease = replace(LEASE, spans=(running, ended), last_seen_at=at(200), gone_at=at(200))
+    lease = change_lease(LEASE, spans=(running, ended), last_seen_at=at(200), gone_at=at(200))
     book = Book({(COMPUTE, TODAY): "0.0278", (BANDWIDTH, TODAY): "0.30"}, lease)
     assert book.look(()) == Reconciled()
     assert book.spent() == D("0.3278")
@@ -300,7 +304,7 @@ def test_silence_never_takes_back_what_was_accrued_or_billed() -> None:
 
 
 def test_an_instance_that_lives_on_is_reconciled_for_days_that_are_over() -> None:
-    living = replace(LEASE, state=LeaseState.ACTIVE, gone_at=None, intended_at=START)
+    living = change_lease(LEASE, state=LeaseState.ACTIVE, intended_at=START, gone_at=None)
     book = Book({(COMPUTE, TODAY): "5", (COMPUTE, NEXT_DAY): "1"}, living)
     until_midnight = timedelta(hours=14, minutes=30)
     assert book.look([charge(COMPUTE, "5.2")], until_midnight + JUST_BEFORE) == Reconciled()
@@ -319,14 +323,16 @@ def test_the_window_covers_every_life_in_full() -> None:
 
 def test_bills_are_looked_at_soon_after_the_end_and_again_a_day_and_three_days_later() -> None:
     delay = timedelta(minutes=10)
-    assert LEASE.gone_at is not None
+    assert LEASE.ending.gone_at is not None
     looks: list[timedelta] = []
     lease = LEASE
     for minutes in range(0, 5 * 24 * 60, 5):
         since = timedelta(minutes=minutes)
-        if is_due(lease, delay, LEASE.gone_at + since):
+        if is_due(lease, delay, LEASE.ending.gone_at + since):
             looks.append(since)
-            lease = replace(lease, settled_at=LEASE.gone_at + since, reconciled_at=LEASE.gone_at + since)
+            lease = change_lease(
+                lease, settled_at=LEASE.ending.gone_at + since, reconciled_at=LEASE.ending.gone_at + since
+            )
     assert looks == [delay, UNFINISHED_FOR, GIVE_UP_AFTER]
-    assert not is_due(replace(LEASE, gone_at=None, state=LeaseState.ACTIVE), delay, NOW + GIVE_UP_AFTER)
-    assert is_due(replace(LEASE, reconciled_at=NOW), delay, NOW + HOUR), "unsettled: asked again and again"
+    assert not is_due(change_lease(LEASE, state=LeaseState.ACTIVE, gone_at=None), delay, NOW + GIVE_UP_AFTER)
+    assert is_due(change_lease(LEASE, reconciled_at=NOW), delay, NOW + HOUR), "unsettled: asked again and again"

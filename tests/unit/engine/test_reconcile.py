@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from autopilot.domain import events as e
-from autopilot.domain.evolve import evolve_lease
+from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import Instance
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import CapacityType
@@ -16,6 +16,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.observe import Reading
 from autopilot.engine.reconcile import LISTS_TO_ABANDON, SETTLE, failed_starts, lease_events, unaccounted
 from tests.builders import D, a_job, a_lease, a_paused_lease, a_reading, an_instance, an_intent, at
+from tests.leases import change_lease
 
 LEASE = a_lease(instance_id="77")
 INTENT = an_intent(create_unknown=True)
@@ -86,7 +87,7 @@ def test_gone_takes_two_lists_far_apart_and_a_single_read(
     assert (lease.state is LeaseState.GONE) == gone
     assert seen.count("LeaseGone") == gone
     if gone:
-        assert lease.gone_at == at(begun[-1])
+        assert lease.ending.gone_at == at(begun[-1])
 
 
 def test_absences_are_counted_in_a_row() -> None:
@@ -136,7 +137,7 @@ def test_a_start_that_failed_is_given_back_unless_its_agent_was_heard_or_a_call_
     assert list(failed_starts(a_job(stuck), (stuck.id,))) == []
     for other in (
         a_paused_lease(agent_boot=0),
-        replace(stuck, agent_boot=1),
+        change_lease(stuck, agent_boot=1),
         replace(stuck, state=LeaseState.DESTROY_REQUESTED),
     ):
         assert list(failed_starts(a_job(other), ())) == []

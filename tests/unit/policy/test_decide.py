@@ -343,5 +343,5 @@ def test_a_move_for_the_deadline_is_carried_through() -> None:
     actions, job = decided(job, a_market(), at(241))
     assert [type(action).__name__ for action in actions] == ["Release", "Promote"]
     assert job.main is not None
-    assert (job.main.id, job.main.role, job.run_epoch) == ("lease-2", Role.RUN, 2)
+    assert (job.main.id, job.main.orders.role, job.run_epoch) == ("lease-2", Role.RUN, 2)
     assert not any(isinstance(action, ChangeBid) for action in acts(job, MARKET, 300))

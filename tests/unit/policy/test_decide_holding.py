@@ -34,6 +34,7 @@ from tests.builders import (
     play,
     seen,
 )
+from tests.leases import change_lease
 
 P = Params()
 MARKET = a_market(an_offer("dear", floor=D("0.400")), an_offer("cheap", floor=D("0.100")))
@@ -51,9 +52,11 @@ def test_a_machine_is_given_back_at_the_end_of_its_life() -> None:
     lease, soon = a_lease(not_after=at(600)), 600 - P.budget.save_timeout_s - P.timing.tick_lag_s
     assert acts(a_job(lease), a_market(), soon - 1) == ()
     assert acts(a_job(lease), a_market(), soon) == (SaveAndStop("lease-1", Reason.EXPIRING),)
-    told = replace(lease, role=Role.SAVE_AND_STOP, stop_ordered_at=at(soon))
+    told = change_lease(lease, role=Role.SAVE_AND_STOP, stop_ordered_at=at(soon))
     assert acts(a_job(told), a_market(), soon + 60) == ()
-    assert acts(a_job(replace(told, agent_saved=True)), a_market(), soon + 60) == (Release("lease-1", Reason.EXPIRING),)
+    assert acts(a_job(change_lease(told, agent_saved=True)), a_market(), soon + 60) == (
+        Release("lease-1", Reason.EXPIRING),
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from autopilot.domain.params import Deadline, Params, Timing, Traffic
 from autopilot.policy.eligibility import eligible, why_not
 from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
+from tests.leases import change_lease
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_of_a_pool_there_are_other_machines_and_other_capacity() -> None:
     assert to_be_had(held) == [CapacityType.ON_DEMAND], "the way out when the deadline presses"
     assert to_be_had(replace(held, capacity_type=CapacityType.ON_DEMAND)) == [CapacityType.SPOT]
     both = [CapacityType.SPOT, CapacityType.ON_DEMAND]
-    assert to_be_had(replace(held, state=LeaseState.DESTROY_REQUESTED, role=Role.LEAVE)) == both
+    assert to_be_had(change_lease(held, state=LeaseState.DESTROY_REQUESTED, role=Role.LEAVE)) == both
 
 
 def test_an_unknown_market_has_no_eligible_offers() -> None:

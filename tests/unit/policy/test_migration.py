@@ -181,9 +181,11 @@ def _settle(job: Job) -> Job:
             held = lease_of(job, lease.id)
             if held.state is LeaseState.INTENT:
                 job = play(job, e.LeaseAcquired(held.id, f"instance-of-{held.id}", now))
-            elif held.is_wanted and held.state is not LeaseState.PAUSED and held.offline_since is None:
-                state = {Role.WAIT: "waiting", Role.RUN: "running", Role.SAVE_AND_STOP: "saved"}.get(held.role, "")
-                saved = held.role is Role.SAVE_AND_STOP
+            elif held.is_wanted and held.state is not LeaseState.PAUSED and held.observed.offline_since is None:
+                state = {Role.WAIT: "waiting", Role.RUN: "running", Role.SAVE_AND_STOP: "saved"}.get(
+                    held.orders.role, ""
+                )
+                saved = held.orders.role is Role.SAVE_AND_STOP
                 job = play(job, seen(held, InstanceStatus.RUNNING, now), heartbeat(held, now, state, saved=saved))
             elif held.state is LeaseState.DESTROY_REQUESTED:
                 job = play(job, e.DestroySent(held.id, True, now))
@@ -214,8 +216,10 @@ def test_a_move_survives_a_loss_between_any_two_steps(step: int, lost: str, loss
     if main is None:
         assert job.status is JobStatus.RECOVERING, "it looks for another machine"
     else:
-        assert (main.role, job.status) == (Role.RUN, JobStatus.RUNNING), "a machine is paid for and does not work"
-        assert main.run_epoch == job.run_epoch
+        assert (main.orders.role, job.status) == (Role.RUN, JobStatus.RUNNING), (
+            "a machine is paid for and does not work"
+        )
+        assert main.orders.run_epoch == job.run_epoch
     assert job.next is None
     for lease in job.leases:
         assert lease is main or not lease.is_wanted, "a machine that nobody needs is kept"
@@ -226,7 +230,7 @@ def test_a_whole_move_keeps_the_work_of_its_last_checkpoint() -> None:
     for go in STEPS:
         job = go(job)
     assert job.main is not None
-    assert (job.main.id, job.main.run_epoch, job.run_epoch, job.status) == ("lease-2", 2, 2, JobStatus.RUNNING)
+    assert (job.main.id, job.main.orders.run_epoch, job.run_epoch, job.status) == ("lease-2", 2, 2, JobStatus.RUNNING)
     assert job.work_done == 2 * HOUR
     assert lease_of(job).state is LeaseState.DESTROY_REQUESTED
 

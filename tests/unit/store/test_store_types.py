@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store import schema
-from autopilot.store.columns import columns_of
+from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Duration, Instant, NanoUSD
 
 SQLITE, POSTGRES = sqlite.dialect(), postgresql.dialect()
@@ -91,7 +91,13 @@ def test_only_known_codes_are_written() -> None:
     ],
 )
 def test_every_field_has_its_column(table: Table, record: type, elsewhere: Collection[str]) -> None:
-    assert {field.name for field in fields(record)} - set(elsewhere) <= set(table.c.keys())
+    """A field of its own, or one for each field of the record that it holds."""
+    paths = table.info.get(PATHS, {})
+    within = {group for group, _ in paths.values()}
+    assert {field.name for field in fields(record)} - set(elsewhere) - within <= set(table.c.keys())
+    assert set(paths) <= set(table.c.keys())
+    hints = get_type_hints(record)
+    assert set(paths.values()) == {(group, field.name) for group in within for field in fields(hints[group])}
 
 
 def test_names_carry_the_unit_and_options_become_nullable() -> None:

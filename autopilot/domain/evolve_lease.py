@@ -1,0 +1,383 @@
+"""``evolve_lease(lease, event) -> lease``: what each event changes in one lease, by the table at the end.
+
+What happens, and the state that it leads to (``lease.LEASE_TRANSITIONS`` says which arrows there are at all):
+
+    LeaseAcquired ─────────────► ACTIVE             LeaseObserved, stopped ──► PAUSED
+    LeaseRefused, nothing made ► ABANDONED          LeaseObserved, running ──► ACTIVE
+    LeaseRefused, one was made ► DESTROY_REQUESTED  LeaseGone ───────────────► GONE
+    LeaseAbandoned ────────────► ABANDONED          ReleaseRequested ────────► DESTROY_REQUESTED, or an INTENT
+    InstanceFound ─────────────► DESTROY_REQUESTED                             that leaves as soon as it is rented
+    DestroySent, accepted ─────► DESTROY_SENT       LeaseObserved after it ──► DESTROY_REQUESTED again
+
+All other events leave the state as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain import events as e
+from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role
+from autopilot.domain.money import BYTES_PER_GB, ZERO
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+from autopilot.domain.time import utc_day
+
+ABSENCE_GAP = timedelta(seconds=20)
+"""Two lists closer together than this are one piece of evidence that an instance is gone."""
+
+UNOBSERVED_LASTS = timedelta(seconds=90)
+"""What a machine did between two observations further apart than this is not known."""
+
+FASTEST_LINK_BYTES_PER_S = 1_250_000_000
+"""An agent that claims to have sent more than this is not plausible: only so much counts."""
+
+PREPARING = ("waiting", "restoring", "setting_up")
+"""What an agent reports before the user's command is started."""
+
+
+def evolve_lease(lease: Lease, event: e.Event) -> Lease:
+    """Apply one event that concerns a lease alone.
+
+    Raises ``TypeError`` for any other event, ``InvalidTransition`` for one that the lifecycle does not allow.
+    """
+    change = _CHANGES.get(type(event))
+    if change is None:
+        raise TypeError(f"{type(event).__name__} does not concern a lease alone")
+    return change(lease, event)
+
+
+# --- the create
+
+
+def _acquire(lease: Lease, event: e.LeaseAcquired) -> Lease:
+    observed_at = lease.observed_at
+    lease = lease.moved(
+        LeaseState.ACTIVE,
+        instance_id=event.instance_id,
+        acquired_at=event.at,
+        create_unknown=False,
+        observed=replace(lease.observed, seen_at=event.at, absent_at=None),
+    ).billed_as(InstanceStatus.PROVISIONING, lease.bid, lease.storage_rate, lease.intended_at)
+    lease = _bill_unobserved(lease, observed_at, event.at)
+    if lease.orders.role is Role.LEAVE:
+        return lease.moved(LeaseState.DESTROY_REQUESTED, ending=replace(lease.ending, requested_at=event.at))
+    return lease
+
+
+def _refuse(lease: Lease, event: e.LeaseRefused) -> Lease:
+    if event.instance_id is None:
+        return lease.moved(LeaseState.ABANDONED, reason=event.reason, create_unknown=False)
+    lease = lease.billed_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, lease.intended_at)
+    return lease.moved(
+        LeaseState.DESTROY_REQUESTED,
+        reason=event.reason,
+        instance_id=event.instance_id,
+        acquired_at=event.at,
+        create_unknown=False,
+        ending=replace(lease.ending, requested_at=event.at),
+    )
+
+
+def _doubt(lease: Lease, event: e.LeaseUncertain) -> Lease:
+    return replace(lease, create_unknown=True)
+
+
+def _miss(lease: Lease, event: e.LeaseMissed) -> Lease:
+    lists = lease.observed.lists_since_intent + 1
+    observed = replace(lease.observed, lists_since_intent=lists, absent_at=event.at)
+    return replace(lease, create_unknown=True, observed=observed)
+
+
+def _abandon(lease: Lease, event: e.LeaseAbandoned) -> Lease:
+    return lease.moved(LeaseState.ABANDONED, reason=event.reason)
+
+
+# --- what the market shows
+
+
+def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
+    instance, at = event.instance, event.at
+    previous = lease.observed.status
+    lease = _bill_as_observed(lease, instance, at)
+    if not lease.is_wanted:
+        if lease.state is LeaseState.DESTROY_SENT:
+            return lease.moved(LeaseState.DESTROY_REQUESTED)
+        return lease
+    lease = replace(lease, bid=instance.bid)
+    if instance.status is not InstanceStatus.RUNNING:
+        # Whatever the agent said last, it is not at work now; when it is back it says so itself.
+        lease = replace(lease, agent=replace(lease.agent, state="", preparing_since=None))
+    match instance.status:
+        case InstanceStatus.STOPPED:
+            return _pause(lease, instance, at, event.out_of_credit)
+        case InstanceStatus.RUNNING:
+            return _run(lease, previous, at)
+        case InstanceStatus.OFFLINE if lease.state is LeaseState.PAUSED:
+            return lease
+    observed = replace(lease.observed, paused_at=None, pause_cause=None, running_since=None)
+    return lease.moved(LeaseState.ACTIVE, observed=observed)
+
+
+def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
+    status = instance.status
+    billed_from = at
+    if lease.state is LeaseState.DESTROY_SENT and lease.spans:
+        # The market took the destroy and did not carry it out: it never stopped billing.
+        billed_from = lease.spans[-1].ended_at or at
+    else:
+        observed_at = lease.observed_at
+        lease = _bill_unobserved(lease, observed_at, at)
+        computes_at = instance.bid if status is InstanceStatus.RUNNING else ZERO
+        # It may have begun right after the last observation: between two the dearer one counts.
+        lease = _bill_at_least(lease, observed_at, computes_at, ZERO)
+    observed = replace(
+        lease.observed,
+        status=status,
+        seen_at=at,
+        absences=0,
+        absent_at=None,
+        offline_since=(lease.observed.offline_since or at) if status is InstanceStatus.OFFLINE else None,
+    )
+    return replace(
+        lease,
+        observed=observed,
+        storage_rate=instance.storage_rate,
+        host_id=instance.host_id or lease.host_id,
+    ).billed_as(status, instance.bid, instance.storage_rate, billed_from)
+
+
+def _pause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:
+    has_paid_in = lease.observed.pause_cause is Reason.OUT_OF_CREDIT and not out_of_credit
+    if lease.state is LeaseState.PAUSED and not has_paid_in:
+        return lease
+    cause = _pause_cause(lease, instance, at, out_of_credit)
+    observed = replace(lease.observed, paused_at=at, pause_cause=cause, running_since=None)
+    return lease.moved(LeaseState.PAUSED, observed=observed)
+
+
+def _pause_cause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Reason:
+    if out_of_credit:
+        return Reason.OUT_OF_CREDIT
+    if instance.ends_at is not None and at >= instance.ends_at:
+        return Reason.EXPIRING
+    if instance.start_failed and not lease.has_run:
+        return Reason.STUCK_LOADING
+    return Reason.OUTBID if instance.capacity_type is CapacityType.SPOT else Reason.UNKNOWN
+
+
+def _run(lease: Lease, previous: InstanceStatus, at: datetime) -> Lease:
+    since = lease.observed.running_since if previous is InstanceStatus.RUNNING else None
+    observed = replace(lease.observed, running_since=since or at, paused_at=None, pause_cause=None)
+    return lease.moved(LeaseState.ACTIVE, observed=observed, bidding=replace(lease.bidding, raises=0))
+
+
+def _count_absence(lease: Lease, event: e.LeaseAbsent) -> Lease:
+    absent_at = lease.observed.absent_at
+    if absent_at is not None and event.at - absent_at < ABSENCE_GAP:
+        return lease
+    lease = _bill_unobserved(lease, lease.observed_at, event.at)
+    observed = replace(lease.observed, absences=lease.observed.absences + 1, absent_at=event.at)
+    return replace(lease, observed=observed)
+
+
+def _end(lease: Lease, event: e.LeaseGone) -> Lease:
+    # It may have gone at any time since it was last seen; the bill will tell.
+    end = lease.observed.absent_at or event.at
+    reason = lease.reason if lease.ending.requested_at else Reason.VANISHED
+    reason = Reason.TAKEN_OVER if event.taken_over else reason
+    ending = replace(lease.ending, gone_at=event.at)
+    return lease.unbilled(end).moved(LeaseState.GONE, ending=ending, reason=reason)
+
+
+# --- bids
+
+
+def _intend_bid(lease: Lease, event: e.BidIntended) -> Lease:
+    """The dearer of the two counts until the market has answered."""
+    raises = 1 if event.bid > lease.bid else 0
+    bidding = replace(
+        lease.bidding,
+        raises=lease.bidding.raises + raises,
+        changed_at=event.at,
+        highest=max(event.bid, lease.bid, lease.bidding.highest or event.bid),
+    )
+    return _with_bid(replace(lease, bidding=bidding), max(event.bid, lease.bid), event.at)
+
+
+def _change_bid(lease: Lease, event: e.BidChanged) -> Lease:
+    lease = replace(lease, bidding=replace(lease.bidding, changed_at=event.at))
+    return _with_bid(lease, event.bid, event.at)
+
+
+def _take_back_bid(lease: Lease, event: e.BidRefused) -> Lease:
+    lease = replace(lease, bidding=replace(lease.bidding, raises=max(lease.bidding.raises - 1, 0)))
+    return _with_bid(lease, event.bid, event.at)
+
+
+def _with_bid(lease: Lease, bid: Decimal, at: datetime) -> Lease:
+    lease = replace(lease, bid=bid)
+    if lease.observed.running_since is None:
+        return lease
+    return lease.billed_as(lease.observed.status, bid, lease.storage_rate, at)
+
+
+# --- the end
+
+
+def _request_release(lease: Lease, event: e.ReleaseRequested) -> Lease:
+    if not lease.is_wanted:
+        return lease
+    orders = replace(lease.orders, role=Role.LEAVE)
+    if lease.instance_id is None:
+        # Not yet created, or not known to be: it stays an intent until that is resolved.
+        return lease.moved(LeaseState.INTENT, orders=orders, reason=event.reason)
+    ending = replace(lease.ending, requested_at=event.at)
+    return lease.moved(LeaseState.DESTROY_REQUESTED, orders=orders, reason=event.reason, ending=ending)
+
+
+def _find_instance(lease: Lease, event: e.InstanceFound) -> Lease:
+    """A machine of a lease that was given up, or that was gone: it is destroyed again."""
+    start = event.at if lease.spans else lease.intended_at
+    lease = lease.moved(
+        LeaseState.DESTROY_REQUESTED,
+        instance_id=event.instance_id,
+        acquired_at=lease.acquired_at or event.at,
+        ending=Ending(requested_at=event.at),
+        billing=replace(lease.billing, settled_at=None),
+        observed=replace(lease.observed, absences=0),
+        orders=replace(lease.orders, role=Role.LEAVE),
+        reason=Reason.VANISHED if lease.reason is Reason.TAKEN_OVER else lease.reason,
+    )
+    return lease.billed_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, start)
+
+
+def _send_destroy(lease: Lease, event: e.DestroySent) -> Lease:
+    lease = replace(lease, ending=replace(lease.ending, attempts=lease.ending.attempts + 1))
+    if not event.accepted:
+        return lease
+    # The bill is taken to end here; if the market still shows the instance later, a new span opens.
+    return lease.unbilled(event.at).moved(LeaseState.DESTROY_SENT, ending=replace(lease.ending, sent_at=event.at))
+
+
+def _settle(lease: Lease, event: e.LeaseSettled) -> Lease:
+    return replace(lease, billing=replace(lease.billing, settled_at=event.at))
+
+
+# --- orders and the agent
+
+
+def _order_stop(lease: Lease, event: e.StopOrdered) -> Lease:
+    return replace(lease, orders=replace(lease.orders, role=Role.SAVE_AND_STOP, stop_ordered_at=event.at))
+
+
+def _renew_permit(lease: Lease, event: e.PermitRenewed) -> Lease:
+    orders = lease.orders
+    if orders.role is Role.SAVE_AND_STOP and orders.stop_seq == 0:
+        orders = replace(orders, stop_seq=event.seq)
+    return replace(lease, permit=Permit(event.seq, event.at, event.ttl_s), orders=orders)
+
+
+def _hear(lease: Lease, event: e.HeartbeatSeen) -> Lease:
+    if (event.boot, event.seq) <= (lease.agent.boot, lease.agent.seq):
+        return lease
+    agent = AgentReport(
+        boot=event.boot,
+        seq=event.seq,
+        state=event.agent_state,
+        seen_at=event.at,
+        preparing_since=_preparing_since(lease.agent, event),
+        has_saved=event.saved,
+        last_checkpoint=event.last_checkpoint_number,
+        log_count=event.log_count,
+        sent_bytes=max(event.sent_bytes, _counted_before(lease.agent, event)),
+        exit_code=lease.agent.exit_code,
+    )
+    return replace(_count_traffic(lease, event), agent=agent)
+
+
+def _preparing_since(agent: AgentReport, event: e.HeartbeatSeen) -> datetime | None:
+    if event.agent_state not in PREPARING:
+        return None
+    return agent.preparing_since if event.agent_state == agent.state and agent.preparing_since else event.at
+
+
+def _counted_before(agent: AgentReport, event: e.HeartbeatSeen) -> int:
+    """Where this boot's counter of sent bytes stood."""
+    return agent.sent_bytes if event.boot == agent.boot else 0
+
+
+def _count_traffic(lease: Lease, event: e.HeartbeatSeen) -> Lease:
+    """Add what the agent has sent since its last word, on the day on which it was heard.
+
+    Its counter starts anew at each boot; what the one before had sent after its last word is taken to be a checkpoint.
+    A counter that goes back within a boot, or that no link could have filled, is not plausible.
+    """
+    agent = lease.agent
+    elapsed = event.at - (agent.seen_at or lease.intended_at)
+    most = int(elapsed.total_seconds() * FASTEST_LINK_BYTES_PER_S)
+    more = max(min(event.sent_bytes - _counted_before(agent, event), most), 0)
+    if agent.boot not in (0, event.boot) and not agent.has_saved:
+        more += int(lease.traffic.upload_gb * BYTES_PER_GB)
+    if not more:
+        return lease
+    day = utc_day(event.at).isoformat()
+    by_day = dict(lease.traffic.sent_by_day)
+    counted = by_day.get(day, 0)
+    assert isinstance(counted, int), "bytes are whole"
+    by_day[day] = counted + more
+    return replace(lease, traffic=replace(lease.traffic, sent_by_day=tuple(by_day.items())))
+
+
+# --- what it bills
+
+
+def _bill_unobserved(lease: Lease, since: datetime, at: datetime) -> Lease:
+    """Nobody saw it for long: until the bill is in, it is taken to have computed all the time at its highest rate."""
+    if at - since <= UNOBSERVED_LASTS:
+        return lease
+    return _bill_at_least(lease, since, lease.bid, lease.storage_rate)
+
+
+def _bill_at_least(lease: Lease, since: datetime, rate: Decimal, storage_rate: Decimal) -> Lease:
+    """From ``since`` on, as far as its open span goes back, it bills no less than this ($/h)."""
+    if not lease.spans or lease.spans[-1].ended_at is not None:
+        return lease
+    last = lease.spans[-1]
+    if rate <= last.billed_rate and storage_rate <= last.storage_rate:
+        return lease
+    since = max(since, last.started_at)
+    dearer = replace(
+        last,
+        billed_rate=max(rate, last.billed_rate),
+        storage_rate=max(storage_rate, last.storage_rate),
+        started_at=since,
+    )
+    return replace(lease, spans=(*lease.spans[:-1], replace(last, ended_at=since), dearer))
+
+
+_CHANGES: Mapping[type[e.Event], Callable[[Lease, Any], Lease]] = {
+    e.LeaseAcquired: _acquire,
+    e.LeaseRefused: _refuse,
+    e.LeaseUncertain: _doubt,
+    e.LeaseMissed: _miss,
+    e.LeaseAbandoned: _abandon,
+    e.LeaseObserved: _observe,
+    e.LeaseAbsent: _count_absence,
+    e.LeaseGone: _end,
+    e.BidIntended: _intend_bid,
+    e.BidChanged: _change_bid,
+    e.BidRefused: _take_back_bid,
+    e.ReleaseRequested: _request_release,
+    e.InstanceFound: _find_instance,
+    e.DestroySent: _send_destroy,
+    e.StopOrdered: _order_stop,
+    e.HeartbeatSeen: _hear,
+    e.PermitRenewed: _renew_permit,
+    e.LeaseSettled: _settle,
+}
