@@ -14,7 +14,7 @@ from autopilot.pricing.auction.floors import TUNABLE as FLOOR_NUMBERS
 
 
 @dataclass(frozen=True)
-class Entry:
+class Registered:
     starts: Mapping[str, str]
     """Suite kind → ``module:function`` that makes a chooser of (terms, job, params) and, when fitted, of the model."""
     params: Mapping[str, float | None] = field(default_factory=dict)
@@ -28,8 +28,8 @@ _BIDS = "autopilot.lab.backtest.bid_baselines"
 
 _OWN = "autopilot.lab.backtest"
 
-REGISTRY: dict[str, Entry] = {
-    "autopilot": Entry(
+REGISTRY: dict[str, Registered] = {
+    "autopilot": Registered(
         {
             "availability": f"{_OWN}.map_availability:start_on_availability",
             "bids": f"{_OWN}.map_bids:start_on_bids",
@@ -37,14 +37,14 @@ REGISTRY: dict[str, Entry] = {
         dict.fromkeys((*NUMBERS, *FLOOR_NUMBERS)),
         fit="autopilot.lab.backtest.fit:phases_of",
     ),
-    "on-demand": Entry({"availability": f"{_ONE}:on_demand", "bids": f"{_BIDS}:on_demand"}),
-    "greedy": Entry({"availability": f"{_ONE}:greedy"}),
-    "uniform-progress": Entry(
+    "on-demand": Registered({"availability": f"{_ONE}:on_demand", "bids": f"{_BIDS}:on_demand"}),
+    "greedy": Registered({"availability": f"{_ONE}:greedy"}),
+    "uniform-progress": Registered(
         {"availability": f"{_ONE}:uniform_progress", "bids": f"{_BIDS}:uniform_progress"}, {"markup": 1.1}
     ),
-    "fixed-bid": Entry({"bids": f"{_BIDS}:fixed_bid"}),
-    "floor-markup": Entry({"bids": f"{_BIDS}:floor_markup"}, {"markup": 1.1}),
-    "on-demand-bid": Entry({"bids": f"{_BIDS}:on_demand_bid"}),
+    "fixed-bid": Registered({"bids": f"{_BIDS}:fixed_bid"}),
+    "floor-markup": Registered({"bids": f"{_BIDS}:floor_markup"}, {"markup": 1.1}),
+    "on-demand-bid": Registered({"bids": f"{_BIDS}:on_demand_bid"}),
 }
 
 Chooser = Callable[[Any], Any]

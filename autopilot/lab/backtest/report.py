@@ -10,7 +10,7 @@ from autopilot.lab.backtest.policies import OPTIMAL, Policy
 from autopilot.lab.backtest.runner import Plan, Result
 from autopilot.lab.backtest.samples import pick_samples, sample_plots
 from autopilot.lab.backtest.scores import Score
-from autopilot.lab.backtest.svg import PALETTE, Bar, Line, Plot, draw, draw_bars, legend
+from autopilot.lab.backtest.svg import PALETTE, Bar, Plot, Series, draw, draw_bars, legend
 
 KINDS_OF_COST = (("spot", "#009e73"), ("on_demand", "#0072b2"), ("storage", "#e69f00"), ("lost", "#d55e00"))
 
@@ -83,7 +83,7 @@ def _deadline_plots(scores: Sequence[Score], colours: dict[str, str]) -> list[st
                 x_label="deadline, h",
                 y_label="mean cost, $",
                 lines=[
-                    Line(
+                    Series(
                         score.policy,
                         [(group.deadline_h, group.mean_cost) for group in score.groups if group.setting == setting],
                         colours[score.policy],

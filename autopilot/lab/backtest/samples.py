@@ -10,7 +10,7 @@ from autopilot.lab.backtest.play import play
 from autopilot.lab.backtest.policies import Policy, starter
 from autopilot.lab.backtest.runner import Plan, Result
 from autopilot.lab.backtest.suite import HOUR_S, BidRun, BidSuite
-from autopilot.lab.backtest.svg import PALETTE, Line, Plot, Span, draw
+from autopilot.lab.backtest.svg import PALETTE, Plot, Series, Span, draw
 
 SHOWN_POLICIES = 4
 QUANTILES = (0.1, 0.5, 0.95)
@@ -75,16 +75,16 @@ def _draw(plan: Plan, sample: Result, heading: str, seen: _Seen) -> str:
     if not isinstance(suite, BidSuite):
         left = [(tick * tick_h, left_h) for tick, left_h in enumerate(seen.left_h)]
         pace = [(0.0, run.work_s / HOUR_S), (run.deadline_s / HOUR_S, 0.0)]
-        lines = [Line("work left", _thinned(left), BID_COLOUR), Line("even pace", pace, "#666666", dashed=True)]
+        lines = [Series("work left", _thinned(left), BID_COLOUR), Series("even pace", pace, "#666666", dashed=True)]
         return draw(Plot(heading, "h", "work left, h", lines, spans, y_from_zero=True))
     assert isinstance(run, BidRun)
     ticks = len(seen.running)
     lines = [
-        Line(name, _steps([floors[run.start + tick] for tick in range(ticks)], tick_h), colour, steps=True)
+        Series(name, _steps([floors[run.start + tick] for tick in range(ticks)], tick_h), colour, steps=True)
         for name, floors, colour in zip(_machines(suite), suite.floors, _colours(suite), strict=True)
     ]
     bids = _thinned([(tick * tick_h, bid) for tick, bid in seen.bids])
-    lines.append(Line("bid", bids, BID_COLOUR, steps=True))
+    lines.append(Series("bid", bids, BID_COLOUR, steps=True))
     most = suite.terms.on_demand_rate * 1.1
     return draw(Plot(heading, "h", "$/h", [line for line in lines if line.points], spans, True, most))
 

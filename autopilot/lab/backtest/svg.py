@@ -15,7 +15,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Series:
     """One series; ``steps`` draws it as a staircase."""
 
     name: str
@@ -41,7 +41,7 @@ class Plot:
     title: str
     x_label: str
     y_label: str
-    lines: Sequence[Line]
+    lines: Sequence[Series]
     spans: Sequence[Span] = field(default=())
     y_from_zero: bool = False
     y_most: float | None = None
@@ -129,7 +129,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(step * number, 12) for number in range(first, int(high / step + 1e-9) + 1)]
 
 
-def _path(line: Line, x_of: _Scale, y_of: _Scale) -> str:
+def _path(line: Series, x_of: _Scale, y_of: _Scale) -> str:
     commands: list[str] = []
     for index, (x, y) in enumerate(line.points):
         here = f"{x_of(x):.1f},{y_of(y):.1f}"
@@ -145,7 +145,7 @@ def _path(line: Line, x_of: _Scale, y_of: _Scale) -> str:
     )
 
 
-def _marks(line: Line, x_of: _Scale, y_of: _Scale) -> str:
+def _marks(line: Series, x_of: _Scale, y_of: _Scale) -> str:
     return "".join(
         f'<circle cx="{x_of(x):.1f}" cy="{y_of(y):.1f}" r="3" fill="{line.colour}">'
         f"<title>{escape(line.name)}: {y:.4f}</title></circle>"

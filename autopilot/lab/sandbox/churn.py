@@ -10,7 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from autopilot.lab.sandbox.market.machines import Machine
-from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.market.market import SandboxMarket
 
 _MEAN_GAP_S = {"floor": 1_200.0, "rival": 2_400.0, "on_demand": 14_400.0}
 _MEAN_STAY_S = {"rival": 1_500.0, "on_demand": 5_400.0}
@@ -19,7 +19,7 @@ _FLOOR_BAND = (Decimal("0.7"), Decimal("1.5"))
 
 
 class Churn:
-    def __init__(self, market: Market, seed: int) -> None:
+    def __init__(self, market: SandboxMarket, seed: int) -> None:
         self._market = market
         for machine in market.machines.values():
             rng = random.Random(f"{seed}:{machine.spec.machine_id}")  # noqa: S311 - reproducible, no secret

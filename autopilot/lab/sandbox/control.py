@@ -27,13 +27,13 @@ from __future__ import annotations
 from aiohttp import web
 
 from autopilot.clock import ManualClock, ScaledClock
-from autopilot.domain.money import NANO
 from autopilot.lab.sandbox.faults import Fault, Faults
 from autopilot.lab.sandbox.market.instances import Instance
 from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine
-from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount, duration
+from autopilot.lab.sandbox.units import NANO
 from autopilot.lab.sandbox.vastai.app import VastApi
 from autopilot.lab.sandbox.vastai.billing import billed_total
 from autopilot.lab.sandbox.wire import Host
@@ -41,7 +41,7 @@ from autopilot.ports.clock import Clock
 
 
 class Control:
-    def __init__(self, market: Market, clock: Clock, host: Host, faults: Faults, api: VastApi) -> None:
+    def __init__(self, market: SandboxMarket, clock: Clock, host: Host, faults: Faults, api: VastApi) -> None:
         self._market = market
         self._clock = clock
         self._host = host

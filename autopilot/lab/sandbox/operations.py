@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from aiohttp import web
 
 from autopilot.lab.sandbox.market.exchange import NoSuchInstance
-from autopilot.lab.sandbox.market.market import Refused
+from autopilot.lab.sandbox.market.market import OrderRefused
 from autopilot.lab.sandbox.wire import Host
 
 Json = dict[str, object]
@@ -33,7 +33,7 @@ def _handler(operation: Operation, host: Host) -> Callable[[web.Request], Awaita
         host.synchronise()
         try:
             answer = operation({**request.query, **await _body(request)})
-        except (BadRequest, Refused, ValueError) as error:
+        except (BadRequest, OrderRefused, ValueError) as error:
             return web.json_response({"error": str(error)}, status=400)
         except NoSuchInstance as error:
             return web.json_response({"error": f"no such instance: {error}"}, status=400)

@@ -26,7 +26,7 @@ from autopilot.lab.sandbox.control import Control
 from autopilot.lab.sandbox.faults import Faults
 from autopilot.lab.sandbox.market.instances import Instance
 from autopilot.lab.sandbox.market.lifecycle import NoContainers
-from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.processes import LocalContainers
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.provider import RunpodProvider
@@ -65,7 +65,7 @@ class Sandbox:
         return self._url
 
     @property
-    def market(self) -> Market:
+    def market(self) -> SandboxMarket:
         """vast.ai's."""
         return self._market
 
@@ -81,7 +81,7 @@ class Sandbox:
         self._containers = (
             LocalContainers(config.state_dir, self._environment) if config.real_processes else _SilentContainers()
         )
-        self._market = Market(
+        self._market = SandboxMarket(
             config.machines if config.machines is not None else default_catalogue(config.seed, now),
             now,
             seed=config.seed,

@@ -9,10 +9,11 @@ from decimal import Decimal
 
 from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
 from autopilot.domain.lease import Span
-from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, OfferQuery
 from autopilot.domain.time import split_by_day
 from autopilot.providers.paper.agent import AgentMemory
+from autopilot.providers.paper.meter import cost_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class PaperInstance:
             for day, start, end in split_by_day(span.started_at, span.ended_at or now):
                 for kind, rate in ((CostKind.COMPUTE, span.billed_rate), (CostKind.STORAGE_RUNNING, span.storage_rate)):
                     if rate:
-                        totals[day, kind] = totals.get((day, kind), ZERO) + accrued(rate, end - start)
+                        totals[day, kind] = totals.get((day, kind), ZERO) + cost_of(rate, start, end)
         return (Charge(self.instance_id, day, kind, amount) for (day, kind), amount in totals.items())
 
     def _judged(self, now: datetime, load: timedelta) -> PaperInstance:

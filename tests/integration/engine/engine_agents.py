@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
 from autopilot.lab.sandbox.market.instances import Container, Instance
-from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.mailbox.formats import (
     AgentState,
     ExitRecord,
@@ -125,7 +125,7 @@ class Agent:
 class Agents:
     """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders."""
 
-    def __init__(self, store: LocalBlobStore, market: Market) -> None:
+    def __init__(self, store: LocalBlobStore, market: SandboxMarket) -> None:
         self.total_steps = 200
         self.exit_code = 0
         self.deaf: set[str] = set()

@@ -10,8 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from fractions import Fraction
+from math import ceil
 
-from autopilot.domain.money import from_nano, to_nano
 from tests.simulation.virtual.clock import ORIGIN, at
 
 _MICROS_PER_HOUR = 3_600_000_000
@@ -55,7 +56,7 @@ class Books:
     def change(self, meter: Meter, now_s: float, compute: Decimal, disk: Decimal, excuse: str) -> None:
         """From now on it bills so much ($/h)."""
         self.settle(meter, now_s)
-        meter.compute_nano, meter.disk_nano, meter.excuse = to_nano(compute), to_nano(disk), excuse
+        meter.compute_nano, meter.disk_nano, meter.excuse = _whole_nano(compute), _whole_nano(disk), excuse
 
     def settle_all(self, now_s: float) -> None:
         for meter in self.meters.values():
@@ -78,7 +79,7 @@ class Books:
 
     def charge(self, meter: Meter, kind: str, now_s: float, amount: Decimal) -> None:
         """Dollars for something that is not billed by the hour."""
-        self._add(meter, kind, at(now_s).date(), to_nano(amount) * _MICROS_PER_HOUR)
+        self._add(meter, kind, at(now_s).date(), _whole_nano(amount) * _MICROS_PER_HOUR)
 
     def _add(self, meter: Meter, kind: str, day: date, amount: int) -> None:
         meter.lines[kind, day] += amount
@@ -99,9 +100,23 @@ class Books:
 
 def dollars(amount: int) -> Decimal:
     """Of a sum in the books, to the nearest nano-dollar."""
-    return from_nano((amount + _MICROS_PER_HOUR // 2) // _MICROS_PER_HOUR)
+    return Decimal((amount + _MICROS_PER_HOUR // 2) // _MICROS_PER_HOUR).scaleb(-9)
 
 
 def _next_midnight_s(time_s: float) -> float:
     days = (time_s - _FIRST_MIDNIGHT_S) // _DAY_S + 1
     return _FIRST_MIDNIGHT_S + days * _DAY_S
+
+
+def hourly_storage(price_per_gb_month: Decimal, gigabytes: int) -> Decimal:
+    """$/h, rounded up to a nano-dollar; a month has 720 hours."""
+    monthly = Fraction(price_per_gb_month) * gigabytes
+    return Decimal(ceil(monthly * 1_000_000_000 / 720)).scaleb(-9)
+
+
+def _whole_nano(amount: Decimal) -> int:
+    """Raises ``ValueError`` for what is finer than a nano-dollar."""
+    nano = Fraction(amount) * 1_000_000_000
+    if nano.denominator != 1:
+        raise ValueError(f"{amount} is finer than a nano-dollar")
+    return nano.numerator

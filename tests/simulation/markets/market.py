@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 
 from autopilot.domain.lease import LeaseState
-from autopilot.domain.money import storage_rate
+from tests.simulation.ground.books import hourly_storage
 from tests.simulation.ground.faults import between
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import REUSED_LABEL, Box, Host, State
@@ -111,7 +111,7 @@ class SimulatedMarket:
             is_spot=is_spot,
             rate=rate,
             disk_gb=disk_gb,
-            storage_rate=storage_rate(host.storage_price, Decimal(disk_gb)),
+            storage_rate=hourly_storage(host.storage_price, disk_gb),
             onstart=onstart,
             created_s=now_s,
             meter=ground.books.open(meter_key, job_id, now_s),

@@ -13,7 +13,7 @@ from autopilot.lab.backtest.report import report
 from autopilot.lab.backtest.runner import Plan, run_plan
 from autopilot.lab.backtest.scores import score_all
 from autopilot.lab.backtest.suite_file import suite_from
-from autopilot.lab.backtest.svg import Line, Plot, draw
+from autopilot.lab.backtest.svg import Plot, Series, draw
 
 
 def page_of(body: dict[str, object]) -> str:
@@ -46,5 +46,5 @@ def test_it_says_what_it_should() -> None:
 
 
 def test_a_plot_of_a_single_value() -> None:
-    ElementTree.fromstring(draw(Plot("one", "x", "y", [Line("l", [(1.0, 2.0)], "#000", marked=True)])))
-    assert draw(Plot("none", "x", "y", [Line("l", [], "#000")])) == ""
+    ElementTree.fromstring(draw(Plot("one", "x", "y", [Series("l", [(1.0, 2.0)], "#000", marked=True)])))
+    assert draw(Plot("none", "x", "y", [Series("l", [], "#000")])) == ""

@@ -6,7 +6,7 @@ import pytest
 
 from autopilot.lab.sandbox.catalogue import default_catalogue
 from autopilot.lab.sandbox.market.instances import Instance, RentOrder
-from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.market.market import SandboxMarket
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -14,7 +14,7 @@ START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 class Trader:
     """One machine's customer in short words. Prices are strings of $/h."""
 
-    def __init__(self, market: Market, machine_id: int) -> None:
+    def __init__(self, market: SandboxMarket, machine_id: int) -> None:
         self.market = market
         self.machine_id = machine_id
 
@@ -50,7 +50,7 @@ def open_market() -> Callable[..., Trader]:
     """A market of the default catalogue and a customer of its first machine with that many GPUs; floor 0.10."""
 
     def build(*, gpus: int = 1, **options: object) -> Trader:
-        market = Market(default_catalogue(7, START), START, **options)  # type: ignore[arg-type]
+        market = SandboxMarket(default_catalogue(7, START), START, **options)  # type: ignore[arg-type]
         machine = next(m for m in market.machines.values() if m.spec.gpu_count == gpus)
         machine.floor = Decimal("0.10")
         return Trader(market, machine.spec.machine_id)

@@ -11,7 +11,7 @@ from autopilot.lab.sandbox.churn import Churn
 from autopilot.lab.sandbox.market.exchange import NoSuchAsk, NoSuchInstance
 from autopilot.lab.sandbox.market.instances import Cause, Instance
 from autopilot.lab.sandbox.market.machines import HostState
-from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit, Market, Refused
+from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit, OrderRefused, SandboxMarket
 from autopilot.lab.sandbox.market.metering import DISK, GPU
 
 OpenMarket = Callable[..., Any]
@@ -234,7 +234,7 @@ def test_an_offline_host_bills_nothing_and_comes_back_with_the_instance(trader: 
 def test_a_vanished_host_never_returns(trader: Any) -> None:
     instance = trader.rent("0.20")
     trader.market.set_host(trader.machine_id, HostState.VANISHED)
-    with pytest.raises(Refused):
+    with pytest.raises(OrderRefused):
         trader.market.set_host(trader.machine_id, HostState.ONLINE)
     assert trader.market.actual_status(instance) == "offline"
     trader.market.destroy(instance.id)
@@ -248,7 +248,7 @@ def test_a_contract_expires_and_is_deleted_two_days_later(trader: Any) -> None:
     trader.market.advance_to(instance.end_date)
     trader.wait(60)
     assert words(instance) == ("stopped", "stopped", "stopped", "stopped")
-    with pytest.raises(Refused):
+    with pytest.raises(OrderRefused):
         trader.market.start(instance.id)
     trader.wait(48 * 3600 - 61)
     assert instance.destroyed_at is None
@@ -328,4 +328,4 @@ def test_the_default_market_has_the_promised_models_and_spread() -> None:
     assert Decimal("1.6") < sum(spreads) / len(spreads) < Decimal("1.8")
     assert specs == default_catalogue(1, datetime(2026, 1, 1, tzinfo=UTC))
     assert specs != default_catalogue(2, datetime(2026, 1, 1, tzinfo=UTC))
-    assert isinstance(Market(specs, datetime(2026, 1, 1, tzinfo=UTC)).credit, Decimal)
+    assert isinstance(SandboxMarket(specs, datetime(2026, 1, 1, tzinfo=UTC)).credit, Decimal)

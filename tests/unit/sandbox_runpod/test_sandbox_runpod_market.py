@@ -16,13 +16,13 @@ from autopilot.lab.sandbox.runpod.lifecycle import Timings
 from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
-from autopilot.lab.sandbox.runpod.refusals import Reason, Refused
+from autopilot.lab.sandbox.runpod.refusals import PodRefused, Reason
 
 D = Decimal
 
 
 def refusal(call: Any) -> Reason:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(PodRefused) as caught:
         call()
     return caught.value.reason
 

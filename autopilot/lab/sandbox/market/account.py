@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from autopilot.domain.money import NANO
 from autopilot.lab.sandbox.market.metering import Meter, to_decimal
+from autopilot.lab.sandbox.units import NANO
 
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 _HORIZON = timedelta(days=3650)
 
 
-class Account:
+class PrepaidCredit:
     def __init__(self, credit: Decimal, meters: Callable[[], Iterable[Meter]]) -> None:
         self._paid_in = Fraction(credit)
         self._meters = meters

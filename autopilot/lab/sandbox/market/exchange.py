@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
-from autopilot.lab.sandbox.market.account import Account
+from autopilot.lab.sandbox.market.account import PrepaidCredit
 from autopilot.lab.sandbox.market.agenda import Agenda
 from autopilot.lab.sandbox.market.auction import allocate
 from autopilot.lab.sandbox.market.instances import Cause, Instance
@@ -73,7 +73,7 @@ class Exchange:
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.instances: dict[int, Instance] = {}
         self._seed = seed
-        self.account = Account(credit, lambda: (instance.meter for instance in self.instances.values()))
+        self.account = PrepaidCredit(credit, lambda: (instance.meter for instance in self.instances.values()))
         self._clearing_is_visible = clearing_is_visible
         self._offer_ids = itertools.count(29_332_107)
         self._instance_ids = itertools.count(47_848_147)

@@ -12,9 +12,9 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 
-from autopilot.domain.money import HOURS_PER_STORAGE_MONTH
 from autopilot.lab.sandbox.market.machines import Chunk
 from autopilot.lab.sandbox.market.metering import Meter
+from autopilot.lab.sandbox.units import HOURS_PER_STORAGE_MONTH
 
 RUNNING, STOPPED = "running", "stopped"
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalEntry:
     seq: int
     at: datetime
     kind: str
@@ -22,7 +22,7 @@ class Entry:
 
 @dataclass
 class Journal:
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[JournalEntry] = field(default_factory=list)
 
     def record(self, at: datetime, kind: str, **fields: object) -> None:
-        self.entries.append(Entry(len(self.entries), at, kind, fields))
+        self.entries.append(JournalEntry(len(self.entries), at, kind, fields))

@@ -22,11 +22,11 @@ class InsufficientCredit(Exception):
     pass
 
 
-class Refused(Exception):
+class OrderRefused(Exception):
     """The market does not allow this; the text says why."""
 
 
-class Market(Exchange):
+class SandboxMarket(Exchange):
     """The exchange, and the moves that customers, strangers and hosts may make on it."""
 
     # --- customers
@@ -67,13 +67,13 @@ class Market(Exchange):
     def start(self, instance_id: int) -> bool:
         """Whether the instance got its GPUs; if not, the start stays queued.
 
-        Raises ``NoSuchInstance``, ``InsufficientCredit`` and ``Refused``.
+        Raises ``NoSuchInstance``, ``InsufficientCredit`` and ``OrderRefused``.
         """
         instance = self.get(instance_id)
         if self.credit <= 0:
             raise InsufficientCredit
         if self.now >= instance.end_date:
-            raise Refused("the contract has ended")
+            raise OrderRefused("the contract has ended")
         if instance.holding:
             return True
         instance.wants_gpus = True
@@ -108,11 +108,11 @@ class Market(Exchange):
     def change_bid(self, instance_id: int, price: Decimal | None) -> None:
         """Set the current bid, billed from now on; ``None`` takes the price that wins now.
 
-        Raises ``NoSuchInstance`` and ``Refused`` (not a bid).
+        Raises ``NoSuchInstance`` and ``OrderRefused`` (not a bid).
         """
         instance = self.get(instance_id)
         if not instance.is_bid:
-            raise Refused("not an interruptible instance")
+            raise OrderRefused("not an interruptible instance")
         machine = self.machines[instance.machine_id]
         new = self.price_to_win(machine, instance) if price is None else price.quantize(PRICE_UNIT)
         self.record("bid.changed", instance_id=instance.id, label=instance.label, old_price=instance.price, price=new)
@@ -168,10 +168,10 @@ class Market(Exchange):
         self.settle(machine)
 
     def set_host(self, machine_id: int, state: HostState) -> None:
-        """Raises ``Refused``: a vanished host never returns."""
+        """Raises ``OrderRefused``: a vanished host never returns."""
         machine = self.machines[machine_id]
         if machine.state is HostState.VANISHED and state is not HostState.VANISHED:
-            raise Refused("a vanished host does not return")
+            raise OrderRefused("a vanished host does not return")
         was_online = machine.state is HostState.ONLINE
         machine.state = state
         self.record("host.changed", machine_id=machine_id, state=str(state))

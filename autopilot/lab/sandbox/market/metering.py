@@ -13,7 +13,7 @@ from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
-from autopilot.domain.time import split_by_day, utc_day
+from autopilot.lab.sandbox.units import cut_at_midnights, utc_day
 
 GPU, DISK, DOWN, UP = "gpu", "disk", "bwd", "bwu"
 KINDS = (GPU, DISK, DOWN, UP)
@@ -24,7 +24,7 @@ _BILL_UNIT = Decimal("0.001")
 
 
 @dataclass(frozen=True)
-class Line:
+class BillLine:
     """One line of a day's bill: ``quantity`` hours (gpu, disk) or gigabytes (bwd, bwu) at ``rate`` dollars each."""
 
     day: date
@@ -101,17 +101,17 @@ class Meter:
                 total[kind] += gigabytes * price
         return total
 
-    def lines(self, until: datetime) -> list[Line]:
+    def lines(self, until: datetime) -> list[BillLine]:
         """The bill: one line per UTC day, kind and rate."""
         quantities: dict[tuple[date, str, Fraction], Fraction] = {}
         for kind, start, end, rate in self._intervals(until):
-            for day, begin, finish in split_by_day(start, end):
+            for day, begin, finish in cut_at_midnights(start, end):
                 key = (day, kind, rate)
                 quantities[key] = quantities.get(key, Fraction(0)) + _hours(begin, finish)
         for kind, at, gigabytes, price in self._transfers:
             key = (utc_day(at), kind, price)
             quantities[key] = quantities.get(key, Fraction(0)) + gigabytes
-        lines = [Line(day, kind, quantity, rate) for (day, kind, rate), quantity in quantities.items()]
+        lines = [BillLine(day, kind, quantity, rate) for (day, kind, rate), quantity in quantities.items()]
         return sorted(lines, key=lambda line: (line.day, KINDS.index(line.kind), line.rate))
 
     def _intervals(self, until: datetime) -> Iterable[tuple[str, datetime, datetime, Fraction]]:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from autopilot.domain.money import NANO
-from autopilot.lab.sandbox.market.account import Account
+from autopilot.lab.sandbox.market.account import PrepaidCredit
 from autopilot.lab.sandbox.market.metering import Meter, to_decimal
+from autopilot.lab.sandbox.units import NANO
 
 SETTLEMENT = timedelta(minutes=5)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class Balance:
     def __init__(self, paid_in: Decimal, meters: Callable[[], Iterable[Meter]]) -> None:
-        self._account = Account(paid_in, meters)
+        self._account = PrepaidCredit(paid_in, meters)
         self._meters = meters
 
     def settled(self, now: datetime) -> Decimal:

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
 
-from autopilot.domain.money import NANO
 from autopilot.lab.sandbox.market.metering import DISK, GPU, Meter, to_decimal
 from autopilot.lab.sandbox.runpod.exchange import Exchange
 from autopilot.lab.sandbox.runpod.pods import Pod
 from autopilot.lab.sandbox.runpod.refusals import invalid
 from autopilot.lab.sandbox.runpod.rest_rows import seconds
 from autopilot.lab.sandbox.runpod.rows import Json, number
+from autopilot.lab.sandbox.units import NANO
 
 BucketSize = Literal["hour", "day", "week", "month", "year"]
 _SIZES: tuple[BucketSize, ...] = ("hour", "day", "week", "month", "year")
@@ -22,7 +22,7 @@ _MAX_BUCKETS = 1000
 
 
 def pod_billing(market: Exchange, query: Mapping[str, str], team: str | None, lag_s: float) -> Json:
-    """Raises ``Refused`` for a query that makes no sense."""
+    """Raises ``PodRefused`` for a query that makes no sense."""
     size, start, end = _period(query, market.now)
     pods = [pod for pod in market.pods.values() if pod.order.team == team]
     if "podId" in query:
@@ -37,7 +37,7 @@ def pod_billing(market: Exchange, query: Mapping[str, str], team: str | None, la
 
 
 def network_volume_billing(market: Exchange, query: Mapping[str, str], lag_s: float) -> Json:
-    """Raises ``Refused`` for a query that makes no sense."""
+    """Raises ``PodRefused`` for a query that makes no sense."""
     size, start, end = _period(query, market.now)
     known_until = market.now - timedelta(seconds=lag_s)
     records = []

@@ -94,7 +94,7 @@ def mistakes(value: object, shape: Shape, path: str = "$") -> list[str]:
 
 
 def created(body: Json, team: str | None, pub_key: str) -> PodOrder:
-    """The order in a valid create body. Raises ``Refused``."""
+    """The order in a valid create body. Raises ``PodRefused``."""
     gpu = _object(body["gpu"])
     count = _whole(gpu.get("count"), 1)
     if not body.get("image"):
@@ -125,7 +125,7 @@ def created(body: Json, team: str | None, pub_key: str) -> PodOrder:
 
 
 def edited(body: Json) -> dict[str, object]:
-    """The fields of an order that a valid patch changes. Raises ``Refused``."""
+    """The fields of an order that a valid patch changes. Raises ``PodRefused``."""
     changes: dict[str, object] = {name: body[name] for name in ("name", "image", "args") if name in body}
     if "disk" in body:
         changes["container_disk_gb"] = body["disk"]

@@ -28,7 +28,6 @@ from decimal import Decimal
 
 from aiohttp import web
 
-from autopilot.domain.money import NANO
 from autopilot.lab.sandbox.faults import Fault, Faults
 from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.market.metering import DISK, GPU, Meter, to_decimal
@@ -39,7 +38,8 @@ from autopilot.lab.sandbox.runpod.exchange import Mode
 from autopilot.lab.sandbox.runpod.machines import Machine
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Pod
-from autopilot.lab.sandbox.runpod.refusals import Refused
+from autopilot.lab.sandbox.runpod.refusals import PodRefused
+from autopilot.lab.sandbox.units import NANO
 from autopilot.lab.sandbox.wire import Host
 
 
@@ -123,7 +123,7 @@ class RunpodControl:
     def _set_host(self, wish: Json) -> Json:
         try:
             self._market.set_host(self._machine(wish).spec.machine_id, HostState(str(wish.get("state"))))
-        except Refused as refused:
+        except PodRefused as refused:
             raise BadRequest(str(refused)) from None
         return {}
 

@@ -14,7 +14,6 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from autopilot.domain.money import NANO
 from autopilot.lab.sandbox.market.agenda import Agenda
 from autopilot.lab.sandbox.market.journal import Journal
 from autopilot.lab.sandbox.market.machines import HostState
@@ -26,11 +25,12 @@ from autopilot.lab.sandbox.runpod.placement import Tenant, evictions, free_gpus,
 from autopilot.lab.sandbox.runpod.pods import Cause, NetworkVolume, Pod, Status
 from autopilot.lab.sandbox.runpod.refusals import (
     SPOT_NO_CAPACITY,
+    PodRefused,
     Reason,
-    Refused,
     insufficient_balance,
     over_spend_limit,
 )
+from autopilot.lab.sandbox.units import NANO
 
 
 class Mode(StrEnum):
@@ -162,7 +162,7 @@ class Exchange:
     # --- money
 
     def check_funds(self, wish: str, cost_per_hr: Decimal, pod: Pod) -> None:
-        """An hour's credit, and room beneath the spend limit, for a pod that is to start. Raises ``Refused``."""
+        """An hour's credit, and room beneath the spend limit, for a pod that is to start. Raises ``PodRefused``."""
         per_hour = cost_per_hr + to_decimal(pod.running_disk_rate, NANO)
         if self.balance.burn() - to_decimal(pod.meter.burn(), NANO) + per_hour > self.terms.spend_limit:
             raise over_spend_limit(self.terms.spend_limit)
@@ -228,10 +228,10 @@ class Exchange:
         self.record("floor.moved", machine_id=machine_id, price=price)
 
     def set_host(self, machine_id: str, state: HostState) -> None:
-        """Raises ``Refused``: a vanished host never returns."""
+        """Raises ``PodRefused``: a vanished host never returns."""
         machine = self.machines[machine_id]
         if machine.state is HostState.VANISHED and state is not HostState.VANISHED:
-            raise Refused(Reason.INVALID, "a vanished host does not return")
+            raise PodRefused(Reason.INVALID, "a vanished host does not return")
         was_online, machine.state = machine.state is HostState.ONLINE, state
         self.record("host.changed", machine_id=machine_id, state=str(state))
         for pod in [pod for pod in self.live() if pod.machine_id == machine_id]:

@@ -26,8 +26,8 @@ from autopilot.lab.sandbox.runpod.injected_faults import (
     problem,
 )
 from autopilot.lab.sandbox.runpod.market import PodMarket
-from autopilot.lab.sandbox.runpod.refusals import Reason, Refused
-from autopilot.lab.sandbox.runpod.resolvers import PUBLIC_FIELDS, Account, Authorise, Call, Caller, Unauthorized, root
+from autopilot.lab.sandbox.runpod.refusals import PodRefused, Reason
+from autopilot.lab.sandbox.runpod.resolvers import PUBLIC_FIELDS, Authorise, Call, Caller, Customer, Unauthorized, root
 from autopilot.lab.sandbox.runpod.rows import Json
 from autopilot.lab.sandbox.runpod.schema import Document, Malformed, read, schema
 from autopilot.lab.sandbox.wire import Host, bearer_key
@@ -42,7 +42,7 @@ class GraphqlApi:
     def __init__(
         self,
         market: PodMarket,
-        account: Account,
+        account: Customer,
         host: Host,
         faults: Faults,
         authorise: Authorise,
@@ -110,7 +110,7 @@ class GraphqlApi:
 def _error(error: GraphQLError) -> Json:
     message, code = _INTERNAL_ERROR, "INTERNAL_SERVER_ERROR"
     cause = error.original_error
-    if isinstance(cause, Refused):
+    if isinstance(cause, PodRefused):
         message, code = str(cause), _CODES.get(cause.reason, "RUNPOD")
     elif isinstance(cause, Unauthorized):
         message, code = "Unauthorized", "RUNPOD"

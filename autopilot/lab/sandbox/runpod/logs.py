@@ -34,7 +34,7 @@ class LogQuery:
 
     @classmethod
     def parse(cls, query: Mapping[str, str], last_event_id: str | None) -> Self:
-        """Raises ``Refused``."""
+        """Raises ``PodRefused``."""
         source = query.get("source")
         if source is not None and source not in SOURCES:
             raise invalid("source must be container or system")

@@ -12,8 +12,8 @@ from autopilot.lab.sandbox.runpod.machines import Cloud, Machine, Requirements
 from autopilot.lab.sandbox.runpod.placement import evictions
 from autopilot.lab.sandbox.runpod.pods import Cause, Container, Pod, PodOrder, Status
 from autopilot.lab.sandbox.runpod.refusals import (
+    PodRefused,
     Reason,
-    Refused,
     host_full,
     invalid,
     no_capacity,
@@ -26,7 +26,7 @@ _ID_LENGTH = 14
 
 
 class PodMarket(Exchange):
-    """The exchange, and the moves that the customer may make on it. Every move may raise ``Refused``."""
+    """The exchange, and the moves that the customer may make on it. Every move may raise ``PodRefused``."""
 
     def rent(self, order: PodOrder) -> Pod:
         """The cheapest machine that takes the order, one with free GPUs before one where somebody has to go."""
@@ -40,7 +40,7 @@ class PodMarket(Exchange):
             on_spot = [(machine, machine.floor) for machine in suitable if machine.floor is not None]
             suitable = [machine for machine, floor in on_spot if order.bid >= floor]
             if on_spot and not suitable:
-                raise Refused(Reason.LOW_BID, self.terms.low_bid_text)
+                raise PodRefused(Reason.LOW_BID, self.terms.low_bid_text)
         machine = self._best(suitable, order)
         if machine is None:
             raise no_capacity(spot=spot)
@@ -74,7 +74,7 @@ class PodMarket(Exchange):
             raise host_full()
         floor = self.machines[pod.machine_id].floor
         if gpu_count > 0 and floor is not None and bid < floor:
-            raise Refused(Reason.LOW_BID, self.terms.low_bid_text)
+            raise PodRefused(Reason.LOW_BID, self.terms.low_bid_text)
         self._start(pod, gpu_count, bid, "spot")
 
     def stop(self, pod: Pod, cause: Cause = Cause.USER) -> None:

@@ -1,4 +1,4 @@
-"""From the inputs of the GraphQL schema to orders and requirements. Everything may raise ``Refused``."""
+"""From the inputs of the GraphQL schema to orders and requirements. Everything may raise ``PodRefused``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
-from autopilot.domain.money import NANO
 from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
 from autopilot.lab.sandbox.runpod.pods import DEFAULT_MOUNT, PodOrder
 from autopilot.lab.sandbox.runpod.refusals import invalid
+from autopilot.lab.sandbox.units import NANO
 
 MAX_ENV = 50
 _MAX_BID = Decimal(1000)

@@ -13,9 +13,9 @@ from enum import StrEnum
 from fractions import Fraction
 from pathlib import PurePosixPath
 
-from autopilot.domain.money import HOURS_PER_STORAGE_MONTH
 from autopilot.lab.sandbox.market.metering import Meter
 from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
+from autopilot.lab.sandbox.units import HOURS_PER_STORAGE_MONTH
 
 CONTAINER_DISK_PRICE = VOLUME_PRICE = Fraction(10, 100)
 """$/GB-month while the pod runs; a stopped pod's container disk is gone and costs nothing."""

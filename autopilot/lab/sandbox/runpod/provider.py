@@ -23,7 +23,7 @@ from autopilot.lab.sandbox.runpod.lifecycle import NoPodContainers, Timings
 from autopilot.lab.sandbox.runpod.machines import MachineSpec
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import NetworkVolume, Pod
-from autopilot.lab.sandbox.runpod.resolvers import Account, Caller
+from autopilot.lab.sandbox.runpod.resolvers import Caller, Customer
 from autopilot.lab.sandbox.runpod.rest_api import RestApi
 from autopilot.lab.sandbox.runpod.rows import open_ports
 from autopilot.lab.sandbox.wire import Host
@@ -94,7 +94,7 @@ class RunpodProvider:
             raise UserError(
                 "the sandbox needs graphql-core, which is not installed", hint=install_hint("lab")
             ) from None
-        config, requests, account = self._config, Counter[str](), Account()
+        config, requests, account = self._config, Counter[str](), Customer()
         faults = Faults(config.seed)
         shared = (self.market, account, self._host, faults, self._authorise, requests, self._stopping)
         app.router.add_post("/graphql", GraphqlApi(*shared).handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from enum import StrEnum
 
-from autopilot.domain.money import CENT
+from autopilot.lab.sandbox.units import CENT
 
 SPOT_NO_CAPACITY = "There are no instances available with the request specifications. Please try again later."
 NO_CAPACITY = (
@@ -25,7 +25,7 @@ class Reason(StrEnum):
     INVALID = "invalid"
 
 
-class Refused(Exception):
+class PodRefused(Exception):
     """The market does not do this; the text is the customer's."""
 
     def __init__(self, reason: Reason, text: str) -> None:
@@ -33,35 +33,35 @@ class Refused(Exception):
         self.reason = reason
 
 
-def no_capacity(*, spot: bool) -> Refused:
-    return Refused(Reason.NO_CAPACITY, SPOT_NO_CAPACITY if spot else NO_CAPACITY)
+def no_capacity(*, spot: bool) -> PodRefused:
+    return PodRefused(Reason.NO_CAPACITY, SPOT_NO_CAPACITY if spot else NO_CAPACITY)
 
 
-def host_full() -> Refused:
-    return Refused(Reason.HOST_FULL, _HOST_FULL)
+def host_full() -> PodRefused:
+    return PodRefused(Reason.HOST_FULL, _HOST_FULL)
 
 
-def wrong_resume() -> Refused:
-    return Refused(Reason.WRONG_RESUME, _WRONG_RESUME)
+def wrong_resume() -> PodRefused:
+    return PodRefused(Reason.WRONG_RESUME, _WRONG_RESUME)
 
 
-def over_spend_limit(limit: Decimal) -> Refused:
-    return Refused(
+def over_spend_limit(limit: Decimal) -> PodRefused:
+    return PodRefused(
         Reason.BALANCE, f"Renting this pod would put you over your current spending limit (${limit.normalize():f}/hr)"
     )
 
 
-def insufficient_balance(wish: str, needed: Decimal, balance: Decimal) -> Refused:
+def insufficient_balance(wish: str, needed: Decimal, balance: Decimal) -> PodRefused:
     """``wish``: "rent this pod", "resume this spot pod" …"""
     needed, balance = needed.quantize(CENT, ROUND_CEILING), balance.quantize(CENT, ROUND_HALF_EVEN)
     amounts = f"${needed} (current: ${balance}, deficit: ${needed - balance})"
-    return Refused(Reason.BALANCE, f"Insufficient balance to {wish}. You need at least {amounts}.")
+    return PodRefused(Reason.BALANCE, f"Insufficient balance to {wish}. You need at least {amounts}.")
 
 
-def not_found(wish: str) -> Refused:
+def not_found(wish: str) -> PodRefused:
     """``wish``: "terminate" …"""
-    return Refused(Reason.NOT_FOUND, f"pod not found to {wish}")
+    return PodRefused(Reason.NOT_FOUND, f"pod not found to {wish}")
 
 
-def invalid(text: str) -> Refused:
-    return Refused(Reason.INVALID, text)
+def invalid(text: str) -> PodRefused:
+    return PodRefused(Reason.INVALID, text)

@@ -1,4 +1,4 @@
-"""The root fields of the GraphQL schema, resolved against the market. They raise ``Refused`` and ``Unauthorized``."""
+"""The root fields of the GraphQL schema, resolved against the market. Raise ``PodRefused`` and ``Unauthorized``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Unauthorized(Exception):
 
 
 @dataclass
-class Account:
+class Customer:
     """What is remembered of the customer besides pods."""
 
     pub_key: str = "ssh-ed25519 AAAA... me"
@@ -51,7 +51,7 @@ class Call:
     """One execution. ``fault``: what is wrong with it."""
 
     market: PodMarket
-    account: Account
+    account: Customer
     caller: Caller
     fault: Fault | None = None
 
@@ -74,7 +74,7 @@ class Call:
     def rent(self, order: PodOrder) -> Pod:
         """The pod that the answer names: the second one where a fault makes two.
 
-        Without room for a second, the first one is left behind a refusal. Raises ``Refused``.
+        Without room for a second, the first one is left behind a refusal. Raises ``PodRefused``.
         """
         defect = next((defect for defect in Defect if self.has_fault(defect)), None)
         pods = [self.market.rent(replace(order, defect=defect)) for _ in range(1 + self.has_fault("rented_twice"))]

@@ -30,8 +30,8 @@ from autopilot.lab.sandbox.runpod.machines import Cloud
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Pod
 from autopilot.lab.sandbox.runpod.quota import Quota
-from autopilot.lab.sandbox.runpod.refusals import Reason, Refused, invalid
-from autopilot.lab.sandbox.runpod.resolvers import Account, Authorise, Call, Unauthorized
+from autopilot.lab.sandbox.runpod.refusals import PodRefused, Reason, invalid
+from autopilot.lab.sandbox.runpod.resolvers import Authorise, Call, Customer, Unauthorized
 from autopilot.lab.sandbox.runpod.rows import Json
 from autopilot.lab.sandbox.wire import Host, bearer_key
 
@@ -58,7 +58,7 @@ class RestCall:
         return self.call.market
 
     def pod(self) -> Pod:
-        """The pod that the path names. Raises ``Refused`` and ``Unauthorized``."""
+        """The pod that the path names. Raises ``PodRefused`` and ``Unauthorized``."""
         return self.call.own_pod(self.request.match_info["id"], "show")
 
     def row(self, pod: Pod) -> Json:
@@ -72,7 +72,7 @@ class RestApi:
     def __init__(
         self,
         market: PodMarket,
-        account: Account,
+        account: Customer,
         host: Host,
         faults: Faults,
         authorise: Authorise,
@@ -260,7 +260,7 @@ async def _answer(
         return problem(failed.status, failed.detail, **failed.more)
     except Unauthorized:
         return problem(403, "this key may not do that")
-    except Refused as refused:
+    except PodRefused as refused:
         detail = {Reason.BALANCE: "insufficient balance", Reason.NOT_FOUND: "pod not found"}
         return problem(_STATUSES.get(refused.reason, 400), detail.get(refused.reason, str(refused)))
 

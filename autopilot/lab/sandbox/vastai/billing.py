@@ -8,10 +8,10 @@ from collections import defaultdict
 from datetime import date, timedelta
 from decimal import Decimal
 
-from autopilot.domain.time import start_of_day
 from autopilot.lab.sandbox.market.instances import Instance
-from autopilot.lab.sandbox.market.market import Market
-from autopilot.lab.sandbox.market.metering import DISK, GPU, Line
+from autopilot.lab.sandbox.market.market import SandboxMarket
+from autopilot.lab.sandbox.market.metering import DISK, GPU, BillLine
+from autopilot.lab.sandbox.units import start_of_day
 from autopilot.lab.sandbox.vastai.calls import Call
 from autopilot.lab.sandbox.vastai.query import matches
 from autopilot.lab.sandbox.vastai.replies import Failure, Json, Reply, invalid_body, invalid_token
@@ -62,23 +62,23 @@ def charges(call: Call) -> Reply:
     )
 
 
-def billed_total(market: Market, instance: Instance) -> Decimal:
+def billed_total(market: SandboxMarket, instance: Instance) -> Decimal:
     """The sum of all lines billed for the instance so far."""
     return sum((line.amount for line in instance.meter.lines(market.now)), Decimal(0))
 
 
-def _rows(market: Market) -> list[Json]:
+def _rows(market: SandboxMarket) -> list[Json]:
     """Oldest day first."""
     rows: list[tuple[date, int, Json]] = []
     for instance in market.instances.values():
-        by_day: dict[date, list[Line]] = defaultdict(list)
+        by_day: dict[date, list[BillLine]] = defaultdict(list)
         for line in instance.meter.lines(market.now):
             by_day[line.day].append(line)
         rows.extend((day, instance.id, _row(instance, day, lines)) for day, lines in by_day.items())
     return [row for _, _, row in sorted(rows, key=lambda item: item[:2])]
 
 
-def _row(instance: Instance, day: date, lines: list[Line]) -> Json:
+def _row(instance: Instance, day: date, lines: list[BillLine]) -> Json:
     return {
         **_frame(day),
         "type": "instance",
@@ -106,7 +106,7 @@ def _frame(day: date) -> Json:
     return {"start": int(start.timestamp()), "end": int((start + timedelta(days=1)).timestamp())}
 
 
-def _description(line: Line) -> str:
+def _description(line: BillLine) -> str:
     if line.kind in (GPU, DISK):
         return f"{float(line.quantity):.3f} hours at ${float(line.rate):.3f}/hour"
     return f"{float(line.quantity):.3f} GB at ${float(line.rate):.3f}/GB"

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from autopilot.lab.sandbox.faults import Fault
 from autopilot.lab.sandbox.market.instances import Instance
-from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.vastai.pacing import RowQuota
 from autopilot.lab.sandbox.vastai.replies import Json, invalid_body, no_such_instance, not_authorized
 
@@ -28,7 +28,7 @@ class LogFile:
 class Site:
     """The provider behind the endpoints."""
 
-    market: Market
+    market: SandboxMarket
     consoles: Consoles
     quota: RowQuota
     base_url: str = ""
@@ -48,7 +48,7 @@ class Call:
     fault: Fault | None
 
     @property
-    def market(self) -> Market:
+    def market(self) -> SandboxMarket:
         return self.site.market
 
     def has_fault(self, kind: str) -> bool:

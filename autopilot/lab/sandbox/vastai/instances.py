@@ -6,7 +6,7 @@ import hashlib
 from decimal import Decimal, InvalidOperation
 
 from autopilot.lab.sandbox.market.lifecycle import Notice
-from autopilot.lab.sandbox.market.market import InsufficientCredit, Refused
+from autopilot.lab.sandbox.market.market import InsufficientCredit, OrderRefused
 from autopilot.lab.sandbox.vastai.calls import Call
 from autopilot.lab.sandbox.vastai.replies import (
     OK,
@@ -65,7 +65,7 @@ def change_bid(call: Call) -> Reply:
         raise invalid_args(f"Please set a bid price <= {_MAX_BID_PER_GPU * len(instance.gpu_ids)}.")
     try:
         call.market.change_bid(instance.id, price)
-    except Refused as refused:
+    except OrderRefused as refused:
         raise invalid_args(str(refused)) from None
     return OK
 
@@ -108,7 +108,7 @@ def _set_state(call: Call, instance_id: int, state: object) -> Reply:
         return OK if call.market.start(instance_id) else START_QUEUED
     except InsufficientCredit:
         raise insufficient_credit() from None
-    except Refused as refused:
+    except OrderRefused as refused:
         raise invalid_args(str(refused)) from None
 
 

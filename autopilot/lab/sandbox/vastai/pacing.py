@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 
-from autopilot.domain.time import start_of_day, utc_day
+from autopilot.lab.sandbox.units import start_of_day, utc_day
 from autopilot.lab.sandbox.vastai.replies import Reply, search_quota_exceeded, too_frequent
 
 MIN_INTERVAL_S = {

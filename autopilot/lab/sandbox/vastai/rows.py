@@ -6,12 +6,12 @@ import hashlib
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from autopilot.domain.money import HOURS_PER_STORAGE_MONTH
 from autopilot.lab.sandbox.market.exchange import Ask
 from autopilot.lab.sandbox.market.instances import Container, Instance
 from autopilot.lab.sandbox.market.machines import MachineSpec
-from autopilot.lab.sandbox.market.market import Market
+from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.market.metering import DOWN, GPU, UP
+from autopilot.lab.sandbox.units import HOURS_PER_STORAGE_MONTH
 from autopilot.lab.sandbox.vastai.replies import Json
 
 PORTS_LAG = timedelta(seconds=3)
@@ -86,7 +86,7 @@ def disk_only_row(gpu_row: Json) -> Json:
     return {**gpu_row, **nothing, **unknown, **price, "resource_type": "disk", "id": offer_id}
 
 
-def instance_row(market: Market, instance: Instance) -> Json:
+def instance_row(market: SandboxMarket, instance: Instance) -> Json:
     spec, count, order = market.machines[instance.machine_id].spec, len(instance.gpu_ids), instance.order
     actual = market.actual_status(instance)
     running = actual == "running" and instance.container is Container.RUNNING
