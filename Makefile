@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test lint check sim bench previous lock clean
+.PHONY: help demo test lint check pythons sim bench docs pictures release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -15,8 +15,12 @@ demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a lo
 test: lint    ## lint, type-check and run the tests (a few minutes)
 	$(BIN)/pytest -n auto -m "not slow"
 
-check: test    ## the long gates as well: random kills of the daemon
+check: test    ## the long gates as well: random kills of the daemon, every supported Python
 	$(BIN)/pytest -m slow -x --timeout=1800
+	tools/pythons.sh
+
+pythons:    ## the unit tests on Python 3.11, 3.12 and 3.13, as far as they are installed
+	tools/pythons.sh
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -34,6 +38,18 @@ sim: $(READY)    ## run the whole in virtual time with faults and kills: SEEDS=3
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py
 
+docs: $(READY)    ## write the generated tables anew, test the rest, and measure the sentences
+	$(BIN)/python -m tools.references
+	$(BIN)/pytest -q -n auto tests/unit/docs tests/unit/cli/test_cli_reference.py \
+		tests/unit/config/test_job_reference.py tests/simulation/test_document.py
+	$(BIN)/python -m tools.prose
+
+pictures: $(READY)    ## play the demo and draw its end into docs/images
+	$(BIN)/autopilot demo --plain --picture docs/images/demo.svg
+
+release: $(READY)    ## build wheel and sdist; install the wheel away from the sources and run its demo
+	tools/release.sh $(VENV)
+
 previous: $(READY)    ## keep REVISION as the version before, which the takeover test upgrades from
 	$(BIN)/python -m tests.previous $(REVISION)
 
@@ -46,7 +62,7 @@ lock:    ## resolve the dependencies anew: requirements.lock to run, requirement
 	$(COMPILE) --extra lab --extra dev -c requirements.lock -o requirements-dev.lock
 
 clean:    ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-3.* dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Locked and hash-checked, then this checkout on top. --no-deps: the SDKs declare what the lock leaves out.
 # Written last, so a cut-off set-up starts over.

@@ -1,0 +1,60 @@
+"""Write anew what the code can write of the documentation: ``python -m tools.references``.
+
+- the tables of arguments in docs/reference/cli.md, of the commands' own docstrings;
+- the tables of docs/research/simulator-catalogue.md, but for the planted bugs, which take hours (``--planted all``).
+
+The other pages of docs/reference are written by hand. Their tests say what is missing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+from cyclopts import App
+
+from autopilot.cli.main import COMMANDS, app
+from tests.simulation import document
+
+ROOT = Path(__file__).parents[1]
+CLI = ROOT / "docs/reference/cli.md"
+CATALOGUE = ROOT / "docs/research/simulator-catalogue.md"
+
+HEAD = "| Argument | Default | Meaning |\n|---|---|---|\n"
+_SECTION = re.compile(r"^### ([\w-]+)\n.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(re.escape(HEAD) + r"(?:^\|.*\n)*", re.MULTILINE)
+
+
+def arguments(program: App, command: str) -> str:
+    """The table of a command's arguments."""
+    rows = []
+    for argument in program[command].assemble_argument_collection(parse_docstring=True):
+        default = argument.field_info.default
+        is_unset = default is None or default is False or default is inspect.Parameter.empty
+        shown = "required" if argument.required else "" if is_unset else f"`{default}`"
+        names = ", ".join(f"`{name}`" for name in argument.names)
+        rows.append(f"| {names} | {shown} | {argument.parameter.help} |\n")
+    return HEAD + "".join(rows)
+
+
+def with_arguments(page: str, program: App, commands: list[str]) -> str:
+    """``page`` with the commands' tables written anew. Raises ``ValueError`` where a section is missing."""
+    sections = {found[1]: found[0] for found in _SECTION.finditer(page)}
+    for command in commands:
+        if command not in sections:
+            raise ValueError(f"docs/reference/cli.md has no section {command}: write it, with the head of its table")
+        table = arguments(program, command)
+        page = page.replace(sections[command], _TABLE.sub(lambda _, new=table: new, sections[command]))
+    return page
+
+
+def main() -> int:
+    CLI.write_text(with_arguments(CLI.read_text(), app(), [command.name for command in COMMANDS]))
+    document.write(CATALOGUE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
