@@ -40,8 +40,9 @@ bench: $(READY)    ## measure what docs/explanation/performance.md states
 
 docs: $(READY)    ## write the generated tables anew, test the rest, and measure the sentences
 	$(BIN)/python -m tools.references
+	$(BIN)/python -m tests.licences
 	$(BIN)/pytest -q -n auto tests/unit/docs tests/unit/cli/test_cli_reference.py \
-		tests/unit/config/test_job_reference.py tests/simulation/test_document.py
+		tests/unit/config/test_job_reference.py tests/simulation/drivers/test_document.py
 	$(BIN)/python -m tools.prose
 
 pictures: $(READY)    ## play the demo and draw its end into docs/images

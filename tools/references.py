@@ -16,7 +16,7 @@ from pathlib import Path
 from cyclopts import App
 
 from autopilot.cli.main import COMMANDS, app
-from tests.simulation import document
+from tests.simulation.drivers import document
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs/reference/cli.md"
