@@ -120,11 +120,11 @@ class Agent:
     def look_at_job(self) -> None:
         """What it says by files, and what is asked of it that way."""
         machine, now = self.machine, self.now()
-        if machine.process != "run":
+        if machine.process.kind != "run":
             return
-        machine.progressed(self.progress.read(), now)
+        machine.take_progress(self.progress.read(), now)
         self.look_at_mark()
-        if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.stop_since or 0):
+        if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.process.stop_since):
             self.requested_at = now
             with open(self.room.save_request, "w"):
                 pass
@@ -143,7 +143,7 @@ class Agent:
 
     def take_in(self, event: tuple[Any, ...]) -> None:
         now = self.now()
-        if event[0] == "orders" and self.machine.orders_received(event[1], now):
+        if event[0] == "orders" and self.machine.take_orders(event[1], now):
             url = event[1]["next_orders_url"]
             self.web.put_headers = event[1]["put_urls"]["headers"]
             self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
@@ -154,23 +154,16 @@ class Agent:
                 named = event[1]["instance"]
                 self.log.trouble("orders", f"for machine {named}, and this is {self.machine.instance}: it is to go")
         elif event[0] == "done":
-            self.machine.task_done(event[1], not event[2], now)
+            self.machine.finish_task(event[1], not event[2], now)
             self.wake.set()
         elif event[0] == "busy":
-            self.machine.claimed_at = now
-        elif event[0] == "quit" and self.machine.quit_since is None:
-            self.machine.quit_since = now
+            self.machine.take_sign_of_life(now)
+        elif event[0] == "quit":
+            self.machine.quit(now)
 
     def remember(self) -> None:
-        machine = self.machine
         try:
-            self.memory.save(
-                orders_seq=machine.seq,
-                setup_done=machine.setup_done,
-                exit=machine.exit,
-                dirty=machine.dirty,
-                run_epoch=machine.epoch,
-            )
+            self.memory.save(**self.machine.to_remember())
             self.log.solved("memory")
         except OSError as error:  # a full disk must not keep it from what comes next
             self.log.trouble("memory", str(error))
@@ -206,7 +199,7 @@ class Agent:
         except OSError as error:
             problem = str(error)
         self.keeper.job_uid = uid if command == "run" else None
-        self.machine.process_started(command, self.now())
+        self.machine.begin_process(command, self.now())
         self.remember()
         try:
             if problem:
@@ -214,7 +207,7 @@ class Agent:
             self.child.start(command, work[command], self.beneath(work["workdir"]), env, self.keeper.job_uid)
         except (OSError, ValueError) as error:
             self.log.trouble(command, str(error))
-            self.machine.process_ended(127, self.now(), utc_now())
+            self.machine.end_process(127, self.now(), utc_now())
 
     def surroundings(self, command: str, work: dict[str, Any]) -> tuple[dict[str, str], int | None]:
         """The job's environment, and the user that its command gets if it gets one of its own. Raises ``OSError``."""
@@ -236,14 +229,14 @@ class Agent:
         return {**env, **account.variables(), **work["env"], **ours}, self.child.uid
 
     def ended(self, code: int) -> None:
-        kind = self.machine.process
+        kind = self.machine.process.kind
         if kind == "run":
             self.look_at_mark()  # it may have saved last of all
         self.log.say(f"{kind} ended with code {code}")
-        self.machine.process_ended(code, self.now(), utc_now())
+        self.machine.end_process(code, self.now(), utc_now())
         self.remember()
         if kind == "run" or code != 0:  # a setup that went well may leave services for the run
-            self.child.sweep(str(kind))
+            self.child.sweep(kind)
         self.child.drain()
 
     # -- tasks, each in a thread of its own
@@ -267,14 +260,14 @@ class Agent:
             self.room.keep_mlflow_run(run)
 
     def checkpoint(self) -> None:
-        machine = self.machine
+        machine, upload = self.machine, self.machine.upload
         self.keeper.checkpoint(
             self.checkpoint_path(),
             machine.epoch,
             self.progress.read()[0],
-            take=machine.fresh,
-            whole_at=machine.whole_at,
-            final=machine.final,
+            take=upload.is_fresh,
+            whole_at=upload.whole_at,
+            final=upload.is_final,
             mlflow_run=self.room.mlflow_run(),
         )
 
@@ -295,7 +288,7 @@ class Agent:
             self.ship_logs()
         except OSError as error:
             self.log.trouble("ship_logs", str(error))
-        body = json.dumps({"v": 1, **(self.machine.exit or {})}).encode()
+        body = json.dumps({"v": 1, **(self.machine.to_remember()["exit"] or {})}).encode()
         self.web.put(self.machine.orders["put_urls"]["exit"], body)
 
     def destroy(self) -> None:
@@ -346,7 +339,7 @@ class Agent:
         step, progress = self.progress.read()
         body = {
             **{"v": 1, "boot": memory["boot"], "seq": self.beats, "run_epoch": machine.orders["run_epoch"]},
-            **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.saved()},
+            **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.is_saved()},
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
             **{"last_ckpt_n": memory["last_ckpt_n"], "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
             **self.keeper.cost,

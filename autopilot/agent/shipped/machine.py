@@ -1,21 +1,57 @@
-"""What to do next: a pure state machine. No I/O, no clock, no randomness."""
+"""What to do next: a pure state machine. No I/O, no clock, no randomness.
+
+``states`` draws its states and holds their tables. This module turns events into steps along them, and answers what
+is to be done. The order of what a served machine does:
+
+    inputs ─► setup ─► restore ─► run ─► checkpoint, as often as ordered ─► last checkpoint ─► outputs ─► report
+                 └───► prefetch, for as long as its role is to wait
+
+The last checkpoint comes before the report: a job that is reported as ended is saved.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
+
+from .states import (
+    ABANDONED,
+    DISK,
+    EMPTY,
+    ENDED,
+    ENDING,
+    EXPIRED,
+    IN_USE,
+    NONE,
+    OUTPUTS_SENT,
+    RESTORED,
+    RESULT,
+    RUNS,
+    SENDING,
+    SERVING,
+    UNSAVED,
+    Claim,
+    Exit,
+    Life,
+    Process,
+    Tries,
+    Upload,
+    moved,
+)
 
 SAVE_BOUND_S = 90.0  # from the end of the permit to the self-destroy, whose answer may take half a minute more
 TERM_GRACE_S = 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 300.0
 PREPARE_TRIES = 10  # some twenty minutes: what has failed so often on a machine that is heard does not pass by itself
 REPEAT_S = 60.0  # a destroy that was accepted is asked for again: we are still here
+GOODBYES = ("destroy", "stop")  # they need not wait for another task
 
 
 class Machine:
     """Decides what to do next, from orders, results and the time; does nothing itself.
 
     ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``prefetch restore
-    checkpoint inputs outputs report destroy stop`` are tasks that end in ``task_done``; ``abandon`` cuts short the
+    checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon`` cuts short the
     checkpoint that is under way, for a newer one is there to be saved; ``quit`` ends the agent. Whatever happened,
     asking again leads to what the newest orders want.
     """
@@ -26,165 +62,137 @@ class Machine:
         self.orders: dict[str, Any] | None = None
         self.seq = int(memory["orders_seq"])
         self.permit_until = now + float(memory["permit_ttl_s"])
-        self.setup_done = bool(memory["setup_done"])
-        self.exit: dict[str, Any] | None = memory["exit"]
-        self.dirty = bool(memory["dirty"])  # the job has run since the last upload that was taken after its end
+        self.life = Life()
+        self.process = Process()
+        self.disk = UNSAVED if memory["dirty"] else EMPTY
+        self.upload = Upload()
+        self.exit = Exit(**memory["exit"]) if memory["exit"] else None
+        self.result = ENDED if self.exit else NONE
         self.epoch = int(memory["run_epoch"])
-        self.process: str | None = None
-        self.inputs_there = self.outputs_sent = False
-        self.restored = self.reported = self.killed = self.final = self.abandoning = False
-        self.prefetching = self.prefetched = ""
-        self.stop_since: float | None = None
-        self.expired_since: float | None = None
-        self.heard = False  # whether orders came since the last failure: else it is the network that fails
-        self.vain: dict[str, int] = {}  # failures of what the command needs first, while orders came
-        self.quit_since: float | None = None
+        self.prepared = frozenset({"setup"} if memory["setup_done"] else ())  # of ``inputs`` and ``setup``
+        self.prefetched = ""
         self.checkpoint_at = now
-        self.mark = self.mark_taken = self.mark_before = 0  # when the job last said that its checkpoint is whole
-        self.fresh, self.whole_at = True, 0
-        self.claim: Any = None  # the job's newest word on its progress
-        self.claimed_at = now
-        self.stalled = False
-        self.tasks: list[str] = []
-        self.failures: dict[str, int] = {}
-        self.not_before: dict[str, float] = {}
+        self.mark = self.mark_taken = 0  # when the job last said that its checkpoint is whole; the one last sent
+        self.claim = Claim(None, now)
+        self.tasks: dict[str, str] = {}  # under way: what was to be restored when it began
+        self.tries: dict[str, Tries] = {}
+        self.has_heard = False  # whether orders came since the last failure: else it is the network that fails
+
+    def to_remember(self) -> dict[str, Any]:
+        """What the ``memory`` of the next boot must hold."""
+        return {
+            "orders_seq": self.seq,
+            "setup_done": "setup" in self.prepared,
+            "exit": asdict(self.exit) if self.exit else None,
+            "dirty": self.is_dirty,
+            "run_epoch": self.epoch,
+        }
 
     # -- what happens
 
-    def orders_received(self, orders: dict[str, Any], now: float) -> bool:
-        """Take them unless they are older than what is known; only a higher ``seq`` renews the permit."""
+    def take_orders(self, orders: dict[str, Any], now: float) -> bool:
+        """Go by them unless they are older than what is known; only a higher ``seq`` renews the permit."""
         if orders["seq"] < self.seq:
             return False
         if orders["seq"] > self.seq:
             self.seq = orders["seq"]
             self.permit_until = now + orders["permit_ttl_s"]
-        before, self.orders, self.heard = self.restore_name(), orders, True
+        before, self.orders, self.has_heard = self.restore_name(), orders, True
         if self.restore_name() != before:
-            self.vain.pop("restore", None)
-        if self.is_surplus() and self.expired_since is None:
-            self.expired_since = now
+            self.tries["restore"] = replace(self._tries("restore"), in_vain=0)
+        if self.is_surplus():
+            self.life = self.life.moved("expire", now)
         return True
 
-    def process_started(self, kind: str, now: float) -> None:
-        self.process, self.stop_since, self.killed = kind, None, False
+    def begin_process(self, kind: str, now: float) -> None:
+        self.process = Process(kind).moved("start")
+        self.claim = Claim(self.claim.progress, now)
         if kind == "run":
-            self.exit, self.reported, self.dirty, self.outputs_sent = None, False, True, False
+            self.exit, self.result = None, moved(RESULT, self.result, "start")
+            self.disk = moved(DISK, self.disk, "start")
             self.epoch = self.orders["run_epoch"] if self.orders else self.epoch
             self.checkpoint_at = now + self._interval()
             self.mark_taken = self.mark
-        self.claimed_at, self.stalled = now, False
 
-    def progressed(self, claim: Any, now: float) -> None:
+    def take_progress(self, progress: Any, now: float) -> None:
         """What the job says of its progress now."""
-        if claim != self.claim:
-            self.claim, self.claimed_at = claim, now
+        if progress != self.claim.progress:
+            self.claim = Claim(progress, now)
 
-    def process_ended(self, code: int, now: float, finished_at: str) -> None:
-        kind, stopped = self.process, self.stop_since is not None and not self.stalled
-        self.process = self.stop_since = None
-        if kind == "run":
-            self.restored = False
-        elif kind == "setup" and code == 0:
-            self.setup_done = True
-        if stopped or (kind == "setup" and code == 0):
+    def take_sign_of_life(self, now: float) -> None:
+        """Its GPUs work."""
+        self.claim = Claim(self.claim.progress, now)
+
+    def end_process(self, code: int, now: float, finished_at: str) -> None:
+        process, self.process = self.process, Process()
+        if process.kind == "run":
+            self.disk = moved(DISK, self.disk, "end")
+        elif code == 0:
+            self.prepared |= {"setup"}
+        was_stopped = process.is_ending and not process.has_hung
+        if was_stopped or (process.kind == "setup" and code == 0):
             return
-        if kind == "run" or self._role() == "run":
-            killer = -code if code < 0 else code - 128 if 128 < code <= 192 else None
-            epoch = self.epoch if kind == "run" or not self.orders else self.orders["run_epoch"]
-            self.exit = {
-                "run_epoch": epoch,
-                "exit_code": code,
-                "signal": killer,
-                "reason": "stalled" if self.stalled else "exited" if kind == "run" else "setup_failed",
-                "finished_at": finished_at,
-            }
-            self.reported = False
+        if process.kind == "run":
+            self._end_run(self.epoch, code, "stalled" if process.has_hung else "exited", finished_at)
+        elif self.orders and self._role() == "run":
+            self._end_run(self.orders["run_epoch"], code, "setup_failed", finished_at)
         else:
-            self._failed("setup", now)
+            self._fail("setup", now)
 
-    def task_done(self, task: str, ok: bool, now: float) -> None:
-        self.tasks.remove(task)
-        abandoned, self.abandoning = self.abandoning and task == "checkpoint", False
-        if abandoned and not ok:
-            return
-        if not ok:
-            self.mark_taken = self.mark_before if task == "checkpoint" else self.mark_taken
-            self._failed(task, now)
+    def finish_task(self, task: str, ok: bool, now: float) -> None:
+        about, upload = self.tasks.pop(task), self.upload
+        if task == "checkpoint":
+            self.upload = upload.moved("end")
+        if ok:
+            self._succeed(task, about, now)
+        elif task != "checkpoint" or upload.state != ABANDONED:
+            self.mark_taken = upload.mark_before if task == "checkpoint" else self.mark_taken
+            self._fail(task, now)
             if task in ("inputs", "restore"):
-                self._tried_in_vain(task)
-            return
-        self.failures[task] = self.vain[task] = 0
-        self.not_before[task] = now + (REPEAT_S if task in ("destroy", "stop") else 0)
-        if task == "restore":
-            self.restored = True
-        elif task == "prefetch":
-            self.prefetched = self.prefetching
-        elif task == "checkpoint":
-            self.checkpoint_at = now + self._interval()
-            self.dirty = self.dirty and not self.final
-        elif task == "inputs":
-            self.inputs_there = True
-        elif task == "outputs":
-            self.outputs_sent = True
-        elif task == "report":
-            self.reported = True
+                self._fail_in_vain(task)
+
+    def quit(self, now: float) -> None:
+        """The agent itself was told to end."""
+        self.life = self.life.moved("quit", now)
 
     # -- what to do
 
     def decide(self, now: float) -> str | None:
-        if now >= self.permit_until and self.expired_since is None:
-            self.expired_since = now  # for good: whoever renews it now finds a machine on its way out
-        role = self._role()
-        fenced = role in ("wait", "leave")
-        if self.quit_since is not None:
-            over = now >= self.quit_since + 4 * self.second
-            if self.process and not over:
-                return self._end_process(now, 2 * self.second)
-            return "quit" if over or fenced or not self.dirty else self._begin("checkpoint", now)
-        if self.expired_since is not None:
-            bound = max(SAVE_BOUND_S, 5 * self.second)
-            over = now >= self.expired_since + bound
-            if self.process and not over:
-                return self._end_process(now, bound / 2)
-            if self.orders and (self.dirty or self._unreported()) and not fenced and not over:
-                return self._save_and_report(now)
-            return self._begin("stop" if self.dirty and not fenced else "destroy", now)
-        if self.stop_since is not None or (self.process and role in ("save_and_stop", "leave")):
-            return self._end_process(now)
-        if role == "run":
-            return self._run(now)
-        if role == "save_and_stop":
-            return self._save_and_report(now)
-        if role == "wait":
-            return self._wait(now)
-        return None
+        if now >= self.permit_until:
+            self.life = self.life.moved("expire", now)  # for good: a late renewal finds a machine on its way out
+        if self.life.state == SERVING:
+            return self._serve(now)
+        return self._go(now) if self.life.state == EXPIRED else self._quit(now)
 
     def state(self) -> str:
-        """The word for the heartbeat."""
-        role = self._role()
-        if self.expired_since is not None:
+        """The word for the heartbeat, of ``AGENT_STATES``."""
+        role, has_ended = self._role(), self.exit is not None
+        if self.life.is_expired:
             return "expired"
-        if self.exit is not None and self.process is None and not self.dirty:
+        if has_ended and not self.process.kind and not self.is_dirty:
             return "finished"
-        if role == "save_and_stop" or (self.exit is not None and self.dirty):
+        if role == "save_and_stop" or (has_ended and self.is_dirty):
             return "saving"
         if role == "leave":
             return "left"
-        if self.process:
-            return "running" if self.process == "run" else "setting_up"
-        if not self._set_up():
-            return "setting_up"
+        if self.process.kind or not self._is_prepared():
+            return "running" if self.process.kind == "run" else "setting_up"
         # Newer checkpoints come while it waits: with one of them here the rest of the newest is soon fetched.
-        is_ready = self.restored if role == "run" else self.prefetched or not self.restore_name()
+        is_ready = self._is_restored() if role == "run" else self.prefetched or not self.restore_name()
         return "waiting" if is_ready else "restoring"
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether the job has run since the last upload that was taken after its end."""
+        return self.disk in (IN_USE, UNSAVED)
 
     def is_surplus(self) -> bool:
         """Whether the orders are for another machine: one create has made both, and this one is wanted by nobody."""
         return bool(self.instance and self.orders and self.orders["instance"] not in ("", self.instance))
 
-    def saved(self) -> bool:
+    def is_saved(self) -> bool:
         """Ordered to save and stop, and nothing runs and nothing is left to upload."""
-        return self._role() == "save_and_stop" and self.process is None and not self.dirty
+        return self._role() == "save_and_stop" and not self.process.kind and not self.is_dirty
 
     def restore_name(self) -> str:
         """What the orders want restored."""
@@ -193,12 +201,12 @@ class Machine:
 
     def is_due(self, now: float) -> bool:
         """Whether the job should save: a checkpoint is due, or its process is about to end."""
-        return self.process == "run" and (now >= self.checkpoint_at or self.stop_since is not None)
+        return self.process.kind == "run" and (now >= self.checkpoint_at or self.process.is_ending)
 
     def is_judged_by_gpus(self) -> bool:
         """Whether nothing else can tell if the job hangs: it is watched, and says nothing of its progress."""
-        is_watched = bool(self.orders and self.orders["work"]["stall_s"]) and self.process == "run"
-        return is_watched and self.claim in (None, (None, None))
+        is_watched = bool(self.orders and self.orders["work"]["stall_s"]) and self.process.kind == "run"
+        return is_watched and self.claim.progress in (None, (None, None))
 
     def has_stalled(self, now: float) -> bool:
         """Whether the job has given no sign of life for longer than its orders find bearable.
@@ -206,106 +214,174 @@ class Machine:
         New progress is one; of a job that says nothing of its progress, work of the GPUs.
         """
         bearable = self.orders["work"]["stall_s"] if self.orders else 0
-        return bool(bearable) and self.process == "run" and now >= self.claimed_at + bearable
+        return bool(bearable) and self.process.kind == "run" and now >= self.claim.at + bearable
+
+    # -- by the state of its life
+
+    def _serve(self, now: float) -> str | None:
+        role = self._role()
+        if self.process.is_ending or (self.process.kind and role in ("save_and_stop", "leave")):
+            return self._stop_process(now)
+        if role == "run":
+            return self._run(now)
+        if role == "save_and_stop":
+            return self._save_and_report(now)
+        return self._wait(now) if role == "wait" else None
+
+    def _go(self, now: float) -> str | None:
+        """Its permit is over: save what may be saved, for a bounded time, then go."""
+        bound = max(SAVE_BOUND_S, 5 * self.second)
+        is_over, is_fenced = now >= self.life.since + bound, self._is_fenced()
+        if self.process.kind and not is_over:
+            return self._stop_process(now, bound / 2)
+        if self.orders and (self.is_dirty or self._is_unreported()) and not is_fenced and not is_over:
+            return self._save_and_report(now)
+        return self._begin("stop" if self.is_dirty and not is_fenced else "destroy", now)
+
+    def _quit(self, now: float) -> str | None:
+        is_over = now >= self.life.since + 4 * self.second
+        if self.process.kind and not is_over:
+            return self._stop_process(now, 2 * self.second)
+        return "quit" if is_over or self._is_fenced() or not self.is_dirty else self._begin("checkpoint", now)
+
+    # -- by its role
 
     def _role(self) -> str | None:
         if self.is_surplus():
             return "leave"
         return self.orders["role"] if self.orders else None
 
-    def _interval(self) -> float:
-        return max(float(self.orders["checkpoint_interval_s"]) if self.orders else 0.0, 0.25 * self.second)
+    def _is_fenced(self) -> bool:
+        """Whether another machine does the work: this one must upload nothing."""
+        return self._role() in ("wait", "leave")
 
     def _run(self, now: float) -> str | None:
         assert self.orders is not None
         epoch = self.orders["run_epoch"]
-        if self.exit is not None and self.process is None and self.exit["run_epoch"] >= epoch:
+        if self.process.kind == "run":
+            return self._watch(epoch, now)
+        if self.exit is not None and not self.process.kind and self.exit.run_epoch >= epoch:
             return self._save_and_report(now)
-        if self.process == "run":
-            if self.epoch != epoch:  # promoted anew, perhaps after others ran: start over from the newest checkpoint
-                return self._end_process(now)
-            if self.has_stalled(now) and self.orders["work"]["stall_fails"]:
-                self.stalled = True
-                return self._end_process(now)
-            waits = self.mark and self.mark == self.mark_taken  # its files are whole only when it says so
-            return self._begin("checkpoint", now) if now >= self.checkpoint_at and not waits else None
-        if self.process or not self._set_up():
+        if self.process.kind or not self._is_prepared():
             return self._prepare(now)
-        return self._start("run", now) if self.restored else self._begin("restore", now)
+        return self._start("run", now) if self._is_restored() else self._begin("restore", now)
+
+    def _watch(self, epoch: int, now: float) -> str | None:
+        """The command runs: it goes on, saves, or is ended."""
+        assert self.orders is not None
+        if self.epoch != epoch:  # promoted anew, perhaps after others ran: start over from the newest checkpoint
+            return self._stop_process(now)
+        if self.has_stalled(now) and self.orders["work"]["stall_fails"]:
+            return self._stop_process(now, has_hung=True)
+        waits = self.mark and self.mark == self.mark_taken  # its files are whole only when it says so
+        return self._begin("checkpoint", now) if now >= self.checkpoint_at and not waits else None
 
     def _wait(self, now: float) -> str | None:
-        if self.process == "run":
-            return self._end_process(now)
-        if self.process or not self._set_up():
+        if self.process.kind == "run":
+            return self._stop_process(now)
+        if self.process.kind or not self._is_prepared():
             return self._prepare(now)
         return self._begin("prefetch", now) if self.restore_name() != self.prefetched else None
 
-    def _set_up(self) -> bool:
-        work = self.orders["work"] if self.orders else {"setup": "", "inputs": {}}
-        return (self.setup_done or not work["setup"]) and (self.inputs_there or not work["inputs"])
+    def _is_prepared(self) -> bool:
+        work = self.orders["work"] if self.orders else {}
+        return all(step in self.prepared or not work.get(step) for step in ("inputs", "setup"))
+
+    def _is_restored(self) -> bool:
+        return self.disk in (RESTORED, IN_USE)
 
     def _prepare(self, now: float) -> str | None:
         """What ``setup`` and ``run`` need, then ``setup``."""
-        if self.process:
+        if self.process.kind:
             return None
-        if self.orders and self.orders["work"]["inputs"] and not self.inputs_there:
+        if self.orders and self.orders["work"]["inputs"] and "inputs" not in self.prepared:
             return self._begin("inputs", now)
         return self._start("setup", now)
 
     def _save_and_report(self, now: float) -> str | None:
-        if self.dirty:
+        if self.is_dirty:
             return self._begin("checkpoint", now)
-        if not self._unreported():
+        if not self._is_unreported():
             return None
         keeps = self.orders["work"]["outputs"] if self.orders else ()
-        if keeps and not self.outputs_sent and self.exit is not None and self.exit["exit_code"] == 0:
+        if keeps and self.result == ENDED and self.exit is not None and self.exit.exit_code == 0:
             return self._begin("outputs", now)
         return self._begin("report", now)
 
-    def _unreported(self) -> bool:
-        return self.exit is not None and not self.reported
+    def _is_unreported(self) -> bool:
+        return self.result in (ENDED, OUTPUTS_SENT)
+
+    def _interval(self) -> float:
+        return max(float(self.orders["checkpoint_interval_s"]) if self.orders else 0.0, 0.25 * self.second)
+
+    # -- steps along the tables
 
     def _start(self, kind: str, now: float) -> str | None:
-        return None if self.tasks or now < self.not_before.get(kind, now) else kind
+        return None if self.tasks or now < self._tries(kind).not_before else kind
 
     def _begin(self, task: str, now: float) -> str | None:
-        if task == "checkpoint" and task in self.tasks and not (self.process or self.final or self.abandoning):
-            self.abandoning = True
+        is_outdated = self.upload.state == SENDING and not self.upload.is_final and not self.process.kind
+        if task == "checkpoint" and is_outdated:
+            self.upload = self.upload.moved("abandon")
             return "abandon"
-        blocked = task in self.tasks or (self.tasks and task not in ("destroy", "stop"))
-        if blocked or now < self.not_before.get(task, now):
+        is_blocked = task in self.tasks or (self.tasks and task not in GOODBYES)
+        if is_blocked or now < self._tries(task).not_before:
             return None
-        self.tasks.append(task)
+        self.tasks[task] = self.restore_name()
         if task == "checkpoint":
-            self.final = self.process is None
-            ended_well = self.final and self.exit is not None and self.exit["exit_code"] == 0
-            self.fresh = ended_well or not self.mark or self.mark != self.mark_taken
-            self.whole_at = 0 if ended_well else self.mark
-            self.mark_before, self.mark_taken = self.mark_taken, self.mark
-        elif task == "prefetch":
-            self.prefetching = self.restore_name()
+            self._begin_upload()
         return task
 
-    def _end_process(self, now: float, grace_s: float = TERM_GRACE_S) -> str | None:
-        if self.stop_since is None:
-            self.stop_since = now
+    def _begin_upload(self) -> None:
+        is_final = not self.process.kind
+        ended_well = is_final and self.exit is not None and self.exit.exit_code == 0
+        self.upload = Upload(
+            is_final=is_final,
+            is_fresh=ended_well or not self.mark or self.mark != self.mark_taken,
+            whole_at=0 if ended_well else self.mark,
+            mark_before=self.mark_taken,
+        ).moved("begin")
+        self.mark_taken = self.mark
+
+    def _stop_process(self, now: float, grace_s: float = TERM_GRACE_S, has_hung: bool = False) -> str | None:
+        if self.process.state == RUNS:
+            self.process = self.process.moved("term", stop_since=now, has_hung=has_hung)
             return "term"
-        if not self.killed and now >= self.stop_since + max(grace_s, 2 * self.second):
-            self.killed = True
+        if self.process.state == ENDING and now >= self.process.stop_since + max(grace_s, 2 * self.second):
+            self.process = self.process.moved("kill")
             return "kill"
         return None
 
-    def _tried_in_vain(self, task: str) -> None:
-        """A command that cannot be begun here has failed, once that was tried often enough."""
-        self.vain[task] = self.vain.get(task, 0) + self.heard
-        self.heard = False
-        if self.vain[task] < PREPARE_TRIES or self._role() != "run" or self.orders is None:
-            return
-        self.vain[task] = 0
-        head = {"run_epoch": self.orders["run_epoch"], "exit_code": 1, "signal": None}
-        self.exit, self.reported = {**head, "reason": task + "_failed", "finished_at": ""}, False
+    def _end_run(self, epoch: int, code: int, reason: str, finished_at: str) -> None:
+        killer = -code if code < 0 else code - 128 if 128 < code <= 192 else None
+        self.exit = Exit(epoch, code, killer, reason, finished_at)
+        self.result = moved(RESULT, self.result, "end")
 
-    def _failed(self, what: str, now: float) -> None:
-        self.failures[what] = self.failures.get(what, 0) + 1
-        wait_s = min(RETRY_FIRST_S * 2 ** min(self.failures[what] - 1, 10), RETRY_MOST_S)
-        self.not_before[what] = now + max(wait_s, 0.25 * self.second)
+    def _succeed(self, task: str, about: str, now: float) -> None:
+        self.tries[task] = Tries(not_before=now + (REPEAT_S if task in GOODBYES else 0))
+        if task == "inputs":
+            self.prepared |= {task}
+        elif task == "prefetch":
+            self.prefetched = about
+        elif task == "checkpoint":
+            self.checkpoint_at = now + self._interval()
+        event = "save" if task == "checkpoint" and self.upload.is_final else task
+        self.disk = moved(DISK, self.disk, event)
+        self.result = moved(RESULT, self.result, event)
+
+    def _fail(self, what: str, now: float) -> None:
+        tries = self._tries(what)
+        wait_s = max(min(RETRY_FIRST_S * 2 ** min(tries.failures, 10), RETRY_MOST_S), 0.25 * self.second)
+        self.tries[what] = replace(tries, failures=tries.failures + 1, not_before=now + wait_s)
+
+    def _fail_in_vain(self, task: str) -> None:
+        """A command that cannot be begun here has failed, once that was tried often enough."""
+        in_vain = self._tries(task).in_vain + self.has_heard
+        self.has_heard = False
+        has_failed = in_vain >= PREPARE_TRIES and self._role() == "run"
+        self.tries[task] = replace(self._tries(task), in_vain=0 if has_failed else in_vain)
+        if has_failed and self.orders:
+            self._end_run(self.orders["run_epoch"], 1, task + "_failed", "")
+
+    def _tries(self, task: str) -> Tries:
+        return self.tries.get(task, Tries())

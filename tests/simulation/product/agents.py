@@ -69,7 +69,7 @@ class SimAgent:
 
     def power_off(self) -> None:
         """As SIGKILL to everything: what the job had since its files were written is gone."""
-        if self.machine.process == "run":
+        if self.machine.process.kind == "run":
             self.box.disk.step = self._files_step()
         self.is_on = False
         if self.timer is not None:
@@ -77,7 +77,7 @@ class SimAgent:
 
     @property
     def is_at_work(self) -> bool:
-        return self.is_on and self.machine.process == "run" and not self.box.is_suspended
+        return self.is_on and self.machine.process.kind == "run" and not self.box.is_suspended
 
     @property
     def _can_reach_store(self) -> bool:
@@ -106,11 +106,11 @@ class SimAgent:
             return
         self._read = found
         orders, seq = parse_orders(found.data or b""), self.machine.seq
-        if orders is not None and self.machine.orders_received(orders, self.ground.now_s):
+        if orders is not None and self.machine.take_orders(orders, self.ground.now_s):
             url = orders["next_orders_url"]
             self.memory.update(next_orders_url=url, permit_ttl_s=orders["permit_ttl_s"])
             self.urls = [url, self.first_url]
-            if self.machine.expired_since is None and orders["seq"] > seq:
+            if not self.machine.life.is_expired and orders["seq"] > seq:
                 # As the daemon gave it, whatever the machine makes of it.
                 self.box.permit_until_s = self.ground.now_s + orders["permit_ttl_s"]
 
@@ -125,22 +125,20 @@ class SimAgent:
             self._obey(command)
             if not self.is_on:
                 return
-        self.memory.update(
-            **{"orders_seq": machine.seq, "setup_done": machine.setup_done, "exit": machine.exit},
-            **{"dirty": machine.dirty, "run_epoch": machine.epoch},
-        )
+        self.memory.update(machine.to_remember())
         self._sleep()
 
     def _sleep(self) -> None:
         """Until the state machine may want something else."""
         machine, now_s = self.machine, self.ground.now_s
-        moments = [machine.permit_until, *machine.not_before.values()]
-        if machine.process == "run":
+        moments = [machine.permit_until, *(tries.not_before for tries in machine.tries.values())]
+        if machine.process.kind == "run":
             moments.append(machine.checkpoint_at)
-        if machine.stop_since is not None:
-            moments += [machine.stop_since + TERM_GRACE_S, machine.stop_since + SAVE_BOUND_S / 2]
-        if machine.expired_since is not None:
-            moments += [machine.expired_since + SAVE_BOUND_S]
+        if machine.process.is_ending:
+            stop_since = machine.process.stop_since
+            moments += [stop_since + TERM_GRACE_S, stop_since + SAVE_BOUND_S / 2]
+        if machine.life.is_expired:
+            moments += [machine.life.since + SAVE_BOUND_S]
         ahead = [moment for moment in moments if moment > now_s]
         if self.timer is not None:
             self.timer.cancel()
@@ -173,7 +171,7 @@ class SimAgent:
 
     def _start(self, kind: str) -> None:
         machine, ground, box = self.machine, self.ground, self.box
-        machine.process_started(kind, ground.now_s)
+        machine.begin_process(kind, ground.now_s)
         self.process_n += 1
         self.ran_from_s = ground.now_s
         if kind == "setup":
@@ -193,7 +191,7 @@ class SimAgent:
 
     def step(self) -> int:
         """Seconds of work that the job has done by now."""
-        if self.machine.process != "run" or self.box.is_broken == "hangs":
+        if self.machine.process.kind != "run" or self.box.is_broken == "hangs":
             return self.box.disk.step
         pace = 0.01 if self.box.is_broken == "crawls" else 1.0
         return self.box.disk.step + int((self.ground.now_s - self.ran_from_s) * pace)
@@ -203,21 +201,21 @@ class SimAgent:
         return self.step()
 
     def _ended(self, process_n: int, code: int) -> None:
-        if not self.is_on or process_n != self.process_n or self.machine.process is None:
+        if not self.is_on or process_n != self.process_n or not self.machine.process.kind:
             return
         if self.box.is_suspended:
             self.ground.loop.after(30, self._ended, process_n, code)
             return
-        if self.machine.process == "run":
+        if self.machine.process.kind == "run":
             self.box.disk.step = self._files_step()
             if code == 0 and self.box.job_id is not None:
                 self.ground.finished.add(self.box.job_id)
-        self.machine.process_ended(code, self.ground.now_s, "then")
+        self.machine.end_process(code, self.ground.now_s, "then")
         self._act()
 
     def _done(self, task: str, ok: bool) -> None:
         if self.is_on and task in self.machine.tasks:
-            self.machine.task_done(task, ok, self.ground.now_s)
+            self.machine.finish_task(task, ok, self.ground.now_s)
             self._act()
 
     # --- the store
@@ -326,7 +324,7 @@ class SimAgent:
             self._done("report", False)
             return
         try:
-            body = json.dumps({"v": 1, **(self.machine.exit or {})}).encode()
+            body = json.dumps({"v": 1, **(self.machine.to_remember()["exit"] or {})}).encode()
             self._objects.put_by(orders["put_urls"]["exit"], stored(body))
         except ObjectRefused:
             self._done("report", False)
@@ -342,7 +340,7 @@ class SimAgent:
         is_lie = self.ground.faults.hits("J2")
         body = {
             **{"v": 1, "boot": self.memory["boot"], "seq": self.beats, "run_epoch": orders["run_epoch"]},
-            **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.saved()},
+            **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.is_saved()},
             **{"step": step * (1000 if is_lie else 1), "progress": None, "bytes_sent": self.bytes_sent},
             **{"last_ckpt_n": self.memory["last_ckpt_n"], "next_ckpt_n": self.memory["next_ckpt_n"]},
             "restore_failed": self.damaged > 0,

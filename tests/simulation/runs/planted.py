@@ -393,7 +393,7 @@ def _permit_ignored() -> Patches:
 
 @_bug("a permit is renewed by whatever orders come, new or old")
 def _old_orders_renew() -> Patches:
-    received = Machine.orders_received
+    received = Machine.take_orders
 
     def renewed(self: Any, orders: dict[str, Any], now: float) -> bool:
         self.permit_until = now + orders["permit_ttl_s"]
@@ -407,7 +407,7 @@ def _old_orders_renew() -> Patches:
         self._read = None
         fetch(self)
 
-    return [(Machine, "orders_received", renewed), (SimAgent, "_fetch_orders", anew)]
+    return [(Machine, "take_orders", renewed), (SimAgent, "_fetch_orders", anew)]
 
 
 @_bug("both machines of one create go by its orders")

@@ -12,6 +12,7 @@ import pytest
 
 from autopilot.agent.shipped.agent import Agent
 from autopilot.agent.shipped.disk import is_being_written
+from autopilot.agent.shipped.states import UNSAVED
 from autopilot.agent.shipped.tree import fingerprint
 
 ORDERS: dict[str, Any] = {
@@ -57,15 +58,15 @@ def test_a_thread_that_cannot_be_started_is_a_try_that_failed(agent: Agent, monk
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", exhausted)
         assert agent.step() == "destroy"
-    assert agent.machine.tasks == ["destroy"]
+    assert agent.machine.tasks.keys() == {"destroy"}
     agent.step()
-    assert agent.machine.tasks == []
-    assert agent.machine.not_before["destroy"] > agent.now()
+    assert agent.machine.tasks == {}
+    assert agent.machine.tries["destroy"].not_before > agent.now()
 
 
 def test_the_word_that_a_job_says_last_of_all_is_heard(agent: Agent, tmp_path: Path) -> None:
     agent.take_in(("orders", ORDERS))
-    agent.machine.process_started("run", agent.now())
+    agent.machine.begin_process("run", agent.now())
     mark = tmp_path / "workspace/autopilot-checkpoint"
     mark.touch()
     agent.child.pump.start()
@@ -78,9 +79,9 @@ def test_after_a_reboot_the_word_of_the_run_before_counts(agent: Agent, tmp_path
     mark = tmp_path / "workspace/autopilot-checkpoint"
     mark.touch()
     agent.take_in(("orders", ORDERS))
-    agent.machine.dirty = True
+    agent.machine.disk = UNSAVED
     assert agent.machine.decide(agent.now()) == "checkpoint"
-    assert agent.machine.whole_at == mark.stat().st_mtime_ns
+    assert agent.machine.upload.whole_at == mark.stat().st_mtime_ns
 
 
 def test_what_was_restored_from_a_machine_whose_clock_ran_ahead_is_not_newer(agent: Agent, tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ def machine(instance: str = "", **memory: Any) -> Machine:
 def running(now: float = 0) -> Machine:
     """A machine whose job has been started at ``now``."""
     m = machine()
-    m.orders_received(orders(), now)
+    m.take_orders(orders(), now)
     assert m.decide(now) == "restore"
-    m.task_done("restore", True, now)
+    m.finish_task("restore", True, now)
     assert m.decide(now) == "run"
-    m.process_started("run", now)
+    m.begin_process("run", now)
     return m
 
 
@@ -78,41 +78,41 @@ def test_without_orders_it_does_nothing_until_the_permit_of_its_boot_is_over() -
 
 def test_sets_up_restores_runs_checkpoints_and_reports() -> None:
     m = machine()
-    m.orders_received(orders(setup="pip install x"), 0)
+    m.take_orders(orders(setup="pip install x"), 0)
     assert m.decide(0) == "setup"
-    m.process_started("setup", 0)
+    m.begin_process("setup", 0)
     assert m.decide(1) is None
-    m.process_ended(0, 2, "")
+    m.end_process(0, 2, "")
     assert m.decide(2) == "restore"
     assert m.decide(2) is None
-    m.task_done("restore", True, 3)
+    m.finish_task("restore", True, 3)
     assert m.decide(3) == "run"
-    m.process_started("run", 3)
+    m.begin_process("run", 3)
     assert m.decide(302) is None
     assert m.decide(303) == "checkpoint"
-    m.task_done("checkpoint", True, 310)
-    assert m.dirty
+    m.finish_task("checkpoint", True, 310)
+    assert m.is_dirty
     assert m.decide(609) is None
-    m.process_ended(0, 609, "then")
+    m.end_process(0, 609, "then")
     assert m.decide(609) == "checkpoint"
-    m.task_done("checkpoint", True, 610)
+    m.finish_task("checkpoint", True, 610)
     assert m.decide(610) == "report"
-    m.task_done("report", True, 611)
+    m.finish_task("report", True, 611)
     assert m.decide(611) is None
     assert m.state() == "finished"
-    assert m.exit == {"run_epoch": 1, "exit_code": 0, "signal": None, "reason": "exited", "finished_at": "then"}
+    assert vars(m.exit) == {"run_epoch": 1, "exit_code": 0, "signal": None, "reason": "exited", "finished_at": "then"}
 
 
 def test_the_exit_is_reported_only_after_the_last_checkpoint_is_up() -> None:
     m = running()
     assert m.decide(300) == "checkpoint"
-    m.process_ended(0, 301, "")
+    m.end_process(0, 301, "")
     assert m.decide(301) == "abandon"
     assert m.decide(301) is None
-    m.task_done("checkpoint", False, 302)
+    m.finish_task("checkpoint", False, 302)
     assert m.decide(302) == "checkpoint"
     assert m.decide(303) is None
-    m.task_done("checkpoint", False, 303)
+    m.finish_task("checkpoint", False, 303)
     assert m.decide(304) is None
     assert m.decide(309) == "checkpoint"
 
@@ -120,22 +120,22 @@ def test_the_exit_is_reported_only_after_the_last_checkpoint_is_up() -> None:
 def test_an_upload_that_ends_before_it_can_be_abandoned_is_followed_by_the_last_one() -> None:
     m = running()
     assert m.decide(300) == "checkpoint"
-    m.process_ended(0, 301, "")
+    m.end_process(0, 301, "")
     assert m.decide(301) == "abandon"
-    m.task_done("checkpoint", True, 302)
+    m.finish_task("checkpoint", True, 302)
     assert m.decide(302) == "checkpoint"
-    m.task_done("checkpoint", True, 303)
+    m.finish_task("checkpoint", True, 303)
     assert m.decide(303) == "report"
 
 
 def test_only_a_higher_seq_renews_the_permit() -> None:
     m = machine(orders_seq=7)
-    assert m.orders_received(orders("wait", seq=7), 100)
+    assert m.take_orders(orders("wait", seq=7), 100)
     assert m.permit_until == 900
-    assert not m.orders_received(orders("run", seq=6), 200)
+    assert not m.take_orders(orders("run", seq=6), 200)
     assert m.orders is not None
     assert m.orders["role"] == "wait"
-    m.orders_received(orders("wait", seq=8), 300)
+    m.take_orders(orders("wait", seq=8), 300)
     assert m.permit_until == 1200
 
 
@@ -150,17 +150,17 @@ def test_an_expired_permit_saves_then_destroys_and_late_orders_change_nothing() 
     m = running()
     m.checkpoint_at = 10_000
     assert m.decide(900) == "term"
-    m.orders_received(orders(seq=2), 901)
+    m.take_orders(orders(seq=2), 901)
     assert m.decide(901) is None
     assert m.decide(960) == "kill"
-    m.process_ended(-9, 961, "")
+    m.end_process(-9, 961, "")
     assert m.decide(961) == "checkpoint"
-    m.task_done("checkpoint", True, 962)
+    m.finish_task("checkpoint", True, 962)
     assert m.decide(962) == "destroy"
-    m.task_done("destroy", False, 963)
+    m.finish_task("destroy", False, 963)
     assert m.decide(964) is None
     assert m.decide(968) == "destroy"
-    m.task_done("destroy", True, 969)
+    m.finish_task("destroy", True, 969)
     assert m.decide(970) is None
     assert m.decide(1029) == "destroy"
 
@@ -169,12 +169,12 @@ def test_an_expired_permit_saves_then_destroys_and_late_orders_change_nothing() 
 def test_when_the_last_upload_fails_or_hangs_the_machine_stops_in_bounded_time(hangs: bool) -> None:
     m = running()
     m.decide(900)
-    m.process_ended(-15, 901, "")
+    m.end_process(-15, 901, "")
     assert m.decide(901) == "checkpoint"
     if not hangs:
-        m.task_done("checkpoint", False, 902)
+        m.finish_task("checkpoint", False, 902)
         assert m.decide(907) == "checkpoint"
-        m.task_done("checkpoint", False, 907)
+        m.finish_task("checkpoint", False, 907)
     assert m.decide(1020) == "stop"
 
 
@@ -188,9 +188,9 @@ def test_a_process_that_cannot_be_killed_does_not_keep_the_machine() -> None:
 def test_a_fenced_machine_ends_the_job_and_uploads_nothing() -> None:
     for role in ("leave", "wait"):
         m = running()
-        m.orders_received(orders(role, seq=2, run_epoch=2), 10)
+        m.take_orders(orders(role, seq=2, run_epoch=2), 10)
         assert m.decide(10) == "term"
-        m.process_ended(-15, 11, "")
+        m.end_process(-15, 11, "")
         assert m.decide(12) is None
         assert m.exit is None
         assert m.decide(5000) == "destroy"
@@ -198,92 +198,92 @@ def test_a_fenced_machine_ends_the_job_and_uploads_nothing() -> None:
 
 def test_save_and_stop_is_saved_only_when_the_upload_is_done_and_run_goes_on_from_it() -> None:
     m = running()
-    m.orders_received(orders("save_and_stop", seq=2), 10)
-    assert (m.decide(10), m.saved()) == ("term", False)
-    m.process_ended(0, 11, "")
-    assert (m.decide(11), m.saved(), m.state()) == ("checkpoint", False, "saving")
-    m.task_done("checkpoint", True, 12)
-    assert m.saved()
+    m.take_orders(orders("save_and_stop", seq=2), 10)
+    assert (m.decide(10), m.is_saved()) == ("term", False)
+    m.end_process(0, 11, "")
+    assert (m.decide(11), m.is_saved(), m.state()) == ("checkpoint", False, "saving")
+    m.finish_task("checkpoint", True, 12)
+    assert m.is_saved()
     assert m.exit is None
-    m.orders_received(orders("run", seq=3), 13)
-    assert not m.saved()
+    m.take_orders(orders("run", seq=3), 13)
+    assert not m.is_saved()
     assert m.decide(13) == "restore"
 
 
 def test_promoted_anew_while_running_it_starts_over_from_the_newest_checkpoint() -> None:
     m = running()
-    m.orders_received(orders(seq=2, run_epoch=3), 10)
+    m.take_orders(orders(seq=2, run_epoch=3), 10)
     assert m.decide(10) == "term"
-    m.process_ended(-15, 11, "")
+    m.end_process(-15, 11, "")
     assert m.decide(11) == "restore"
-    m.task_done("restore", True, 12)
+    m.finish_task("restore", True, 12)
     assert m.decide(12) == "run"
-    m.process_started("run", 12)
+    m.begin_process("run", 12)
     assert m.epoch == 3
 
 
 def test_waiting_it_prefetches_each_checkpoint_once() -> None:
     m = machine()
-    m.orders_received(orders("wait", restore=4), 0)
+    m.take_orders(orders("wait", restore=4), 0)
     assert m.decide(0) == "prefetch"
-    m.task_done("prefetch", True, 1)
-    m.orders_received(orders("wait", seq=2, restore=4), 15)
+    m.finish_task("prefetch", True, 1)
+    m.take_orders(orders("wait", seq=2, restore=4), 15)
     assert m.decide(15) is None
-    m.orders_received(orders("wait", seq=3, restore=5), 30)
+    m.take_orders(orders("wait", seq=3, restore=5), 30)
     assert m.decide(30) == "prefetch"
 
 
 def test_a_machine_that_the_orders_do_not_name_destroys_itself_for_good() -> None:
     m = machine(instance="78")
-    m.orders_received(orders("wait", setup="pip install x"), 0)
+    m.take_orders(orders("wait", setup="pip install x"), 0)
     assert m.decide(0) == "setup"
-    m.process_started("setup", 0)
-    m.orders_received(orders(seq=2, setup="pip install x", instance="77"), 10)
+    m.begin_process("setup", 0)
+    m.take_orders(orders(seq=2, setup="pip install x", instance="77"), 10)
     assert m.decide(10) == "term"
-    m.process_ended(-15, 11, "")
+    m.end_process(-15, 11, "")
     assert m.decide(11) == "destroy"
     assert m.state() == "expired"
-    m.task_done("destroy", False, 12)
-    m.orders_received(orders(seq=3), 100)
+    m.finish_task("destroy", False, 12)
+    m.take_orders(orders(seq=3), 100)
     assert m.decide(100) == "destroy"
 
 
 def test_one_that_worked_all_the_same_saves_nothing_over_the_other_ones_work() -> None:
     m = machine(instance="78")
-    m.orders_received(orders(), 0)
+    m.take_orders(orders(), 0)
     assert m.decide(0) == "restore"
-    m.task_done("restore", True, 0)
+    m.finish_task("restore", True, 0)
     assert m.decide(0) == "run"
-    m.process_started("run", 0)
-    m.orders_received(orders(seq=2, instance="77"), 10)
+    m.begin_process("run", 0)
+    m.take_orders(orders(seq=2, instance="77"), 10)
     assert m.decide(10) == "term"
-    m.process_ended(0, 11, "then")
+    m.end_process(0, 11, "then")
     assert m.decide(11) == "destroy"
 
 
 @pytest.mark.parametrize(("own", "named"), [("77", "77"), ("77", ""), ("", "77")])
 def test_one_that_is_named_or_may_be_runs(own: str, named: str) -> None:
     m = machine(instance=own)
-    m.orders_received(orders(instance=named), 0)
+    m.take_orders(orders(instance=named), 0)
     assert m.decide(0) == "restore"
 
 
 def test_a_finished_job_is_not_run_again_in_its_epoch() -> None:
     done = {"run_epoch": 2, "exit_code": 0, "signal": None, "reason": "exited", "finished_at": ""}
     m = machine(exit=done)
-    m.orders_received(orders(run_epoch=2), 0)
+    m.take_orders(orders(run_epoch=2), 0)
     assert m.decide(0) == "report"
-    m.task_done("report", True, 0)
+    m.finish_task("report", True, 0)
     assert m.decide(1) is None
-    m.orders_received(orders(seq=2, run_epoch=3), 2)
+    m.take_orders(orders(seq=2, run_epoch=3), 2)
     assert m.decide(2) == "restore"
 
 
 def test_told_to_terminate_it_saves_if_it_can_and_quits_in_time() -> None:
     m = running()
-    m.quit_since = 10
+    m.quit(10)
     assert m.decide(10) == "term"
-    m.process_ended(-15, 10.5, "")
+    m.end_process(-15, 10.5, "")
     assert m.decide(10.5) == "checkpoint"
     assert m.decide(13.9) is None
     assert m.decide(14) == "quit"
@@ -300,20 +300,20 @@ def test_whatever_the_orders_the_job_runs_only_when_ordered_and_the_end_of_the_p
     for wait_s, role in [*steps, (1100, "run")]:
         if wait_s < 1000:
             seq += 1
-            m.orders_received(orders(role, seq=seq, run_epoch=seq), now)
+            m.take_orders(orders(role, seq=seq, run_epoch=seq), now)
         until = now + wait_s
         while now < until:
             command = m.decide(now)
             assert command != "run" or (m.orders is not None and m.orders["role"] == "run")
             if command == "run":
-                m.process_started("run", now)
+                m.begin_process("run", now)
             elif command in ("term", "kill"):
-                m.process_ended(-15, now, "")
+                m.end_process(-15, now, "")
             elif command in ("destroy", "stop"):
                 assert now >= m.permit_until
                 return
             elif command is not None:
-                m.task_done(command, True, now)
+                m.finish_task(command, True, now)
             else:
                 now += 5
     raise AssertionError("the machine outlived its permit")
@@ -346,13 +346,13 @@ def test_noise_is_no_orders(data: bytes) -> None:
 
 def test_what_fails_for_ever_without_a_word_from_the_store_is_tried_for_ever() -> None:
     m, now = machine(), 0.0
-    m.orders_received(orders(), now)
+    m.take_orders(orders(), now)
     m.permit_until = inf
     for _ in range(1100):
         assert m.decide(now) == "restore"
-        m.task_done("restore", False, now)
-        assert now < m.not_before["restore"] <= now + 300
-        now = m.not_before["restore"]
+        m.finish_task("restore", False, now)
+        assert now < m.tries["restore"].not_before <= now + 300
+        now = m.tries["restore"].not_before
 
 
 @pytest.mark.parametrize("task", ["restore", "inputs"])
@@ -361,16 +361,16 @@ def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(tas
     for epoch in (1, 2):
         began = now
         for seq in range(10):
-            m.orders_received(orders(seq=100 * epoch + seq, run_epoch=epoch, inputs=given_inputs(task)), now)
+            m.take_orders(orders(seq=100 * epoch + seq, run_epoch=epoch, inputs=given_inputs(task)), now)
             assert m.decide(now) == task
-            assert m.exit is None or m.exit["run_epoch"] < epoch
-            m.task_done(task, False, now)
-            now = m.not_before[task]
+            assert m.exit is None or m.exit.run_epoch < epoch
+            m.finish_task(task, False, now)
+            now = m.tries[task].not_before
         assert 1200 <= now - began <= 3000
         assert m.exit is not None
-        assert (m.exit["run_epoch"], m.exit["exit_code"], m.exit["reason"]) == (epoch, 1, f"{task}_failed")
+        assert (m.exit.run_epoch, m.exit.exit_code, m.exit.reason) == (epoch, 1, f"{task}_failed")
         assert m.decide(now) == "report"
-        m.task_done("report", True, now)
+        m.finish_task("report", True, now)
         assert (m.decide(now), m.state()) == (None, "finished")
 
 
@@ -381,36 +381,36 @@ def given_inputs(task: str) -> dict[str, str]:
 def test_another_checkpoint_to_restore_gets_its_own_tries() -> None:
     m, now = machine(), 0.0
     for seq in range(1, 15):
-        m.orders_received(orders(seq=seq, restore=1 if seq < 9 else 0), now)
+        m.take_orders(orders(seq=seq, restore=1 if seq < 9 else 0), now)
         assert m.decide(now) == "restore"
-        m.task_done("restore", False, now)
-        now = m.not_before["restore"]
+        m.finish_task("restore", False, now)
+        now = m.tries["restore"].not_before
     assert m.exit is None
 
 
 def test_a_new_home_waits_only_once_it_has_all_that_the_command_needs() -> None:
     m = machine()
-    m.orders_received(orders("wait", setup="pip install x", inputs={"data": "https://example.org/d"}, restore=3), 0)
+    m.take_orders(orders("wait", setup="pip install x", inputs={"data": "https://example.org/d"}, restore=3), 0)
     assert m.state() == "setting_up", "not yet begun is not ready"
     assert m.decide(0) == "inputs"
-    m.task_done("inputs", False, 1)
+    m.finish_task("inputs", False, 1)
     assert m.state() == "setting_up", "nor is failed"
-    now = m.not_before["inputs"]
+    now = m.tries["inputs"].not_before
     assert m.decide(now) == "inputs"
-    m.task_done("inputs", True, now)
+    m.finish_task("inputs", True, now)
     assert m.decide(now) == "setup"
-    m.process_started("setup", now)
+    m.begin_process("setup", now)
     assert m.state() == "setting_up"
-    m.process_ended(0, now, "")
+    m.end_process(0, now, "")
     assert m.state() == "restoring"
     assert m.decide(now) == "prefetch"
-    m.task_done("prefetch", False, now)
+    m.finish_task("prefetch", False, now)
     assert m.state() == "restoring"
-    now = m.not_before["prefetch"]
+    now = m.tries["prefetch"].not_before
     assert m.decide(now) == "prefetch"
-    m.task_done("prefetch", True, now)
+    m.finish_task("prefetch", True, now)
     assert m.state() == "waiting"
-    m.orders_received(
+    m.take_orders(
         orders("wait", seq=2, setup="pip install x", inputs={"data": "https://example.org/d"}, restore=4), now
     )
     assert m.decide(now) == "prefetch"

@@ -61,30 +61,30 @@ def test_a_job_that_says_nothing_new_has_stalled_and_is_ended_if_that_is_wished(
         m = running()
         order = orders(seq=2)
         order["work"].update(stall_s=100, stall_fails=fails)
-        m.orders_received(order, 1)
-        m.progressed((1, None), 50)
-        m.progressed((1, None), 149)
+        m.take_orders(order, 1)
+        m.take_progress((1, None), 50)
+        m.take_progress((1, None), 149)
         assert (m.has_stalled(149), m.decide(149)) == (False, None)
         assert m.has_stalled(150)
         assert m.decide(150) == ("term" if fails else None)
     assert m.decide(209) is None
     assert m.decide(210) == "kill"
-    m.process_ended(-9, 211, "")
+    m.end_process(-9, 211, "")
     assert m.exit is not None
-    assert (m.exit["reason"], m.exit["signal"]) == ("stalled", 9)
+    assert (m.exit.reason, m.exit.signal) == ("stalled", 9)
 
 
 def test_a_job_that_says_when_its_files_are_whole_is_not_read_at_other_times() -> None:
     m = running()
     m.mark = 7
     assert m.decide(300) == "checkpoint"
-    assert (m.fresh, m.whole_at) == (True, 7)
-    m.task_done("checkpoint", True, 301)
+    assert (m.upload.is_fresh, m.upload.whole_at) == (True, 7)
+    m.finish_task("checkpoint", True, 301)
     assert m.is_due(601)
     assert m.decide(900 - 1) is None
     m.mark = 8
     assert m.decide(899) == "checkpoint"
-    m.task_done("checkpoint", False, 899)
+    m.finish_task("checkpoint", False, 899)
     assert m.decide(899.5) is None
     assert m.mark != m.mark_taken
 
@@ -94,10 +94,10 @@ def test_at_its_end_such_a_job_is_read_again_only_if_it_ended_well(code: int, is
     m = running()
     m.mark = 7
     assert m.decide(300) == "checkpoint"
-    m.task_done("checkpoint", True, 301)
-    m.process_ended(code, 302, "")
+    m.finish_task("checkpoint", True, 301)
+    m.end_process(code, 302, "")
     assert m.decide(302) == "checkpoint"
-    assert (m.fresh, m.whole_at) == (is_taken, 0 if is_taken else 7)
+    assert (m.upload.is_fresh, m.upload.whole_at) == (is_taken, 0 if is_taken else 7)
 
 
 def test_of_a_job_that_says_nothing_of_its_progress_the_gpus_tell() -> None:
@@ -105,12 +105,12 @@ def test_of_a_job_that_says_nothing_of_its_progress_the_gpus_tell() -> None:
     assert not m.is_judged_by_gpus(), "nobody asked"
     order = orders(seq=2)
     order["work"]["stall_s"] = 100
-    m.orders_received(order, 1)
-    m.progressed((None, None), 1)
+    m.take_orders(order, 1)
+    m.take_progress((None, None), 1)
     assert m.is_judged_by_gpus()
-    m.claimed_at = 90  # they were busy
+    m.take_sign_of_life(90)
     assert not m.has_stalled(189)
     assert m.has_stalled(190)
-    m.progressed((1, None), 195)
+    m.take_progress((1, None), 195)
     assert not m.is_judged_by_gpus()
     assert m.has_stalled(295), "busy GPUs do not excuse a job that used to say how far it is"

@@ -1,0 +1,160 @@
+"""The states of the agent, their tables, and the values that go with them. Pure: no I/O and no clock.
+
+Five small machines run side by side. Each table gives, by state and event, the next state; an event that a state
+does not list changes nothing. ``moved`` is the only way along a table:
+
+    life      SERVING ─expire─► EXPIRED ──quit──► QUITTING_EXPIRED      there is no way back to SERVING
+                 └─quit─► QUITTING ──expire───────────▲
+
+    process   NONE ─start─► RUNS ─term─► ENDING ─kill─► KILLED          ``setup`` or ``run``
+               ▲─────────────┴─────end────┴───────────────┘
+
+    disk      EMPTY ─restore─► RESTORED ─start─► IN_USE ─end──► UNSAVED   the job's files
+               ▲                                   ▲───restore───┤
+               └───────────────────────────────────save──────────┘
+
+    upload    NONE ─begin─► SENDING ─abandon─► ABANDONED                a checkpoint on its way
+               ▲──────────────┴───────end──────────┘
+
+    result    NONE ─end─► ENDED ─outputs─► OUTPUTS_SENT ─report─► REPORTED
+               ▲            └────────────report──────────────────────▲  │
+               └──────────────────start of a new run────────────────────┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+AGENT_STATES = ("waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left")
+"""All that a heartbeat may say of its agent. The daemon knows the same words."""
+
+SERVING, EXPIRED, QUITTING, QUITTING_EXPIRED = "serving", "expired", "quitting", "quitting_expired"
+LIFE: dict[str, dict[str, str]] = {
+    SERVING: {"expire": EXPIRED, "quit": QUITTING},
+    EXPIRED: {"quit": QUITTING_EXPIRED},
+    QUITTING: {"expire": QUITTING_EXPIRED},
+    QUITTING_EXPIRED: {},
+}
+
+NONE = "none"
+RUNS, ENDING, KILLED = "runs", "ending", "killed"
+PROCESS: dict[str, dict[str, str]] = {
+    NONE: {"start": RUNS},
+    RUNS: {"term": ENDING, "end": NONE},
+    ENDING: {"kill": KILLED, "end": NONE},
+    KILLED: {"end": NONE},
+}
+
+EMPTY, RESTORED, IN_USE, UNSAVED = "empty", "restored", "in_use", "unsaved"
+DISK: dict[str, dict[str, str]] = {
+    EMPTY: {"restore": RESTORED, "start": IN_USE},
+    RESTORED: {"start": IN_USE},
+    IN_USE: {"end": UNSAVED, "save": RESTORED},
+    UNSAVED: {"restore": IN_USE, "save": EMPTY},  # ordered to run before it had saved: it starts over
+}
+
+SENDING, ABANDONED = "sending", "abandoned"
+UPLOAD: dict[str, dict[str, str]] = {
+    NONE: {"begin": SENDING},
+    SENDING: {"abandon": ABANDONED, "end": NONE},
+    ABANDONED: {"end": NONE},
+}
+
+ENDED, OUTPUTS_SENT, REPORTED = "ended", "outputs_sent", "reported"
+RESULT: dict[str, dict[str, str]] = {
+    NONE: {"end": ENDED},
+    ENDED: {"end": ENDED, "start": NONE, "outputs": OUTPUTS_SENT, "report": REPORTED},
+    OUTPUTS_SENT: {"end": ENDED, "start": NONE, "report": REPORTED},
+    REPORTED: {"end": ENDED, "start": NONE},
+}
+
+
+def moved(table: dict[str, dict[str, str]], state: str, event: str) -> str:
+    """The state after ``event``: the same one where the table has no such arrow."""
+    return table[state].get(event, state)
+
+
+@dataclass(frozen=True)
+class Life:
+    """``since`` is the time of the quit if there was one, else that of the expiry."""
+
+    state: str = SERVING
+    since: float = 0.0
+
+    def moved(self, event: str, now: float) -> Life:
+        state = moved(LIFE, self.state, event)
+        return (
+            Life(state, now if event == "quit" or self.state == SERVING else self.since)
+            if state != self.state
+            else self
+        )
+
+    @property
+    def is_expired(self) -> bool:
+        return self.state in (EXPIRED, QUITTING_EXPIRED)
+
+
+@dataclass(frozen=True)
+class Process:
+    """The job's process. ``kind`` is ``setup``, ``run`` or, without one, empty."""
+
+    kind: str = ""
+    state: str = NONE
+    stop_since: float = 0.0
+    """When it was asked to end."""
+    has_hung: bool = False
+    """It was asked to end because it hung."""
+
+    def moved(self, event: str, **changes: Any) -> Process:
+        return replace(self, state=moved(PROCESS, self.state, event), **changes)
+
+    @property
+    def is_ending(self) -> bool:
+        return self.state in (ENDING, KILLED)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """The checkpoint that is sent, or was sent last."""
+
+    state: str = NONE
+    is_final: bool = False
+    """No process runs while it is taken."""
+    is_fresh: bool = True
+    """A new copy of the files is taken; else the last whole one is sent."""
+    whole_at: int = 0
+    """When the job's files were whole, in ns; 0: the job does not say."""
+    mark_before: int = 0
+    """The mark that the upload before it took: it counts again if this one fails."""
+
+    def moved(self, event: str) -> Upload:
+        return replace(self, state=moved(UPLOAD, self.state, event))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The job's newest report of its progress, and the time of its last sign of life."""
+
+    progress: Any
+    at: float
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How the command ended: the exit record of the mailbox, and of the agent's own memory."""
+
+    run_epoch: int
+    exit_code: int
+    signal: int | None
+    reason: str
+    finished_at: str
+
+
+@dataclass(frozen=True)
+class Tries:
+    """Failures of one task in a row. ``in_vain`` counts those with new orders in between: the network works."""
+
+    failures: int = 0
+    in_vain: int = 0
+    not_before: float = 0.0
