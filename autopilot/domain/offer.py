@@ -24,9 +24,7 @@ class Capabilities:
     can_rebid: bool
     pauses_when_outbid: bool
     keeps_disk_when_stopped: bool
-    bid_is_per_gpu: bool
     reports_floor: bool
-    delivers_sigterm: bool
     bills_at_bid: bool
     """True: a running spot instance pays its own bid. False: it pays the clearing price."""
     shows_held_floors: bool = False

@@ -96,7 +96,9 @@ class Auctions:
             return
         able = market.providers[spot.offer.provider].capabilities
         highest = ceiling(job.spec, on_demand.offer.on_demand_price, params)
-        if not (able.reports_floor and able.can_rebid) or highest is None:
+        # The tables are of machines that are paused when they are outbid, and that a higher bid brings back.
+        can_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
+        if not can_auction or highest is None:
             return
         work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
         tick_s = PRICES_EVERY.total_seconds()
@@ -116,7 +118,8 @@ class Auctions:
             ceiling=float(highest),
             bills_at_bid=able.bills_at_bid,
             migrate_s=spot.setup.total_seconds(),
-            resume_s=params.timing.resume_s,
+            # Without its disk a machine that comes back is set up like a new one.
+            resume_s=params.timing.resume_s if able.keeps_disk_when_stopped else spot.setup.total_seconds(),
             checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
             reserve_s=kind.step_s
             + params.deadline.on_demand_margin_s

@@ -3,17 +3,20 @@
 An outbid is answered by a raise at once, and by another when the first one did not bring the machine back, as long as
 that still costs less than starting anew elsewhere. When all rungs are used up it was not a bid that took the machine:
 on-demand renters outrank any bid, so more money is pointless and the choice is to leave or to wait. After leaving, the
-machine is destroyed, because a paused one wakes up by itself and bills.
+machine is destroyed, because a paused one wakes up by itself and bills. A market that does not pause outbid machines
+brings none of them back: such a machine is left at once.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from autopilot.domain.actions import Action, ChangeBid, Note, Release
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
+from autopilot.domain.money import ceil_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
@@ -21,6 +24,7 @@ from autopilot.policy.options import waits_for_spot
 from autopilot.pricing.pressure import Pressure
 from autopilot.pricing.rule.bidding import raised_bid
 from autopilot.pricing.rule.cost import Candidate, best, lease_cost_to_finish
+from autopilot.pricing.traffic import received_gb
 
 
 def decide_paused(
@@ -38,11 +42,11 @@ def decide_paused(
     if since_raise is not None and since_raise > paused_for:
         since_raise = None  # it answered an earlier pause
     view = market.providers.get(lease.provider)
-    can_rebid = view is not None and view.capabilities.can_rebid
+    able = view.capabilities if view is not None else None
+    can_rebid = able is not None and able.can_rebid and able.pauses_when_outbid
     rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
-    rebid = None
-    if rung is not None:
-        rebid = lease_cost_to_finish(job, lease, rung, params.timing.resume_s, market.outlook, now, params)
+    keeps_disk = able is None or able.keeps_disk_when_stopped
+    rebid = None if rung is None else _cost_of_rebid(job, lease, rung, market, now, params, keeps_disk=keeps_disk)
     other = best(candidates, CapacityType.SPOT if waits_for_spot(job, pressure, market) else None)
     note = Note(
         "paused",
@@ -60,6 +64,9 @@ def decide_paused(
         return (), (note,)
     if lease.observed.pause_cause is Reason.EXPIRING:
         return (Release(lease.id, Reason.EXPIRING),), (note,)
+    if able is not None and not able.pauses_when_outbid and lease.is_spot:
+        # This market does not bring an outbid machine back: it is lost, and only its disk still bills.
+        return (Release(lease.id, lease.pause_cause or Reason.UNKNOWN),), (note,)
     if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)
     if not waited_out and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
@@ -70,3 +77,16 @@ def decide_paused(
     if other is not None or pressure.needs_on_demand or waited_out:
         return (Release(lease.id, cause),), (note,)
     return (), (note,)
+
+
+def _cost_of_rebid(
+    job: Job, lease: Lease, bid: Decimal, market: Market, now: datetime, params: Params, *, keeps_disk: bool
+) -> Decimal:
+    """Dollars to finish on the paused machine at that bid, $/h.
+
+    Without its disk it resumes like a new machine: it is set up, and receives image, inputs and checkpoint again.
+    """
+    if keeps_disk:
+        return lease_cost_to_finish(job, lease, bid, params.timing.resume_s, market.outlook, now, params)
+    received = ceil_nano(lease.download_price * received_gb(job, params))
+    return lease_cost_to_finish(job, lease, bid, params.timing.setup_s, market.outlook, now, params) + received

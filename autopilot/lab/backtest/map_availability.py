@@ -26,9 +26,7 @@ ABLE = Capabilities(
     can_rebid=False,
     pauses_when_outbid=False,
     keeps_disk_when_stopped=False,
-    bid_is_per_gpu=False,
     reports_floor=True,
-    delivers_sigterm=False,
     bills_at_bid=False,
 )
 

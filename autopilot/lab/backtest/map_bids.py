@@ -58,9 +58,7 @@ def _views(pays: str) -> dict[str, ProviderView]:
         can_rebid=True,
         pauses_when_outbid=True,
         keeps_disk_when_stopped=True,
-        bid_is_per_gpu=False,
         reports_floor=True,
-        delivers_sigterm=False,
         bills_at_bid=pays == "bid",
         shows_held_floors=True,
     )

@@ -4,6 +4,8 @@ hours = (set-up + remaining work) + losses expected in it × (set-up + ½ checkp
 hours =  set-up + remaining work                                                                  on demand
 cost  = hours × (compute rate + storage rate) + expected traffic × the host's prices for it
 
+Where an outbid machine does not come back, or comes back without its disk, each loss is received anew as well.
+
 Losses are those of that machine, as far as it, its host or its kind was seen (``hazard``).
 """
 
@@ -114,6 +116,8 @@ def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: 
             if capacity_type is CapacityType.SPOT:
                 losses = _losses(offer, (setup + _work(work[gpus], params)).total_seconds() / 3600, market, params)
             cost = cost_to_finish(job, losses, price + storage, work[gpus], setup, params) + traffic
+            if losses and not (able.pauses_when_outbid and able.keeps_disk_when_stopped):
+                cost += ceil_nano(offer.download_price * received * Decimal(losses))
             candidates.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus], traffic))
     return sorted(candidates, key=lambda c: c.sort_key)
 

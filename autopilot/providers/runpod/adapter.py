@@ -40,9 +40,7 @@ def capabilities(spot: bool, spot_note: str = "", *, is_known: bool = True) -> C
         can_rebid=spot,
         pauses_when_outbid=True,
         keeps_disk_when_stopped=True,
-        bid_is_per_gpu=True,
         reports_floor=spot,
-        delivers_sigterm=True,
         # Not verified against the market; what a pod costs is read back after every rental.
         bills_at_bid=True,
         is_pooled=True,

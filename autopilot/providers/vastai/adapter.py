@@ -31,9 +31,7 @@ class VastaiProvider:
         can_rebid=True,
         pauses_when_outbid=True,
         keeps_disk_when_stopped=True,
-        bid_is_per_gpu=False,
         reports_floor=True,
-        delivers_sigterm=False,
         bills_at_bid=True,
     )
 

@@ -43,7 +43,6 @@ async def test_the_market_is_found_by_name() -> None:
     provider = registry.connect("vastai", {"api_key": "k", "base_url": "http://127.0.0.1:9"}, ManualClock())
     assert provider.name == "vastai"
     assert provider.capabilities.bills_at_bid
-    assert not provider.capabilities.bid_is_per_gpu
     await provider.close()
 
 

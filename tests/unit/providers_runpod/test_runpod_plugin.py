@@ -65,7 +65,6 @@ async def test_a_market_that_was_not_asked_yet_offers_no_spot() -> None:
     provider = plugin.connect({"api_key": "k", "base_url": "http://127.0.0.1:9"}, ManualClock())
     assert provider.name == "runpod"
     assert provider.capabilities.on_demand
-    assert provider.capabilities.bid_is_per_gpu
     assert not provider.capabilities.spot
     await provider.close()
 
