@@ -16,7 +16,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
-from autopilot.policy.budget import commitment, unseen
+from autopilot.policy.budget import commitment, unobserved_cost
 from autopilot.policy.guard import Exposure, Limits, allowance
 from autopilot.ports.store import Store, Totals
 
@@ -76,7 +76,7 @@ def lasts(left: Decimal | None, rate: Decimal) -> timedelta | None:
 def _beyond_posted(lease: Lease, books: LeaseBooks, now: datetime, params: Params) -> Decimal:
     """What has accrued and is not posted, and what the market may have billed since it last gave word."""
     due, unposted = accruals(lease, books.accrued, now)
-    return unposted + sum((entry.amount for entry in due), ZERO) + unseen(lease, now, params)
+    return unposted + sum((entry.amount for entry in due), ZERO) + unobserved_cost(lease, now, params)
 
 
 def _account(

@@ -40,7 +40,7 @@ from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events
-from autopilot.policy.budget import burn, left, permit_ttl_s, unseen
+from autopilot.policy.budget import burn, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.scene import Scene
@@ -253,7 +253,7 @@ class Engine:
         params = self.config.params
         leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
         accrued = await post_accruals(uow, leases, now)
-        upper = {lease.id: accrued[lease.id][1] + unseen(lease, now, params) for lease in leases}
+        upper = {lease.id: accrued[lease.id][1] + unobserved_cost(lease, now, params) for lease in leases}
         for event_log in event_logs:
             job = event_log.job
             more = sum((accrued[lease.id][0] + upper[lease.id] for lease in job.leases), ZERO)

@@ -52,7 +52,7 @@ class Outlooks:
         outlook = Outlook(lives=self._lives)
         if not job.status.wants_capacity or job.spec.deadline is None or job.remaining_work is None:
             return outlook
-        belief = self._believed(job, market, now)
+        belief = self._update_belief(job, market, now)
         since = self._shaped_at.get(job.id)
         if since is None or now - since >= SHAPE_EVERY:
             self._shaped_at[job.id] = now
@@ -90,7 +90,7 @@ class Outlooks:
         """Wait for the tables that are being made: a thread cannot be cancelled."""
         await asyncio.gather(self._tables.close(), self._auctions.close())
 
-    def _believed(self, job: Job, market: Market, now: datetime) -> Belief:
+    def _update_belief(self, job: Job, market: Market, now: datetime) -> Belief:
         main = job.main
         is_on = (main is not None and main.is_spot and main.observed.running_since is not None) or any(
             market.providers[offer.provider].capabilities.spot and first_bid(job.spec, offer, self._params) is not None

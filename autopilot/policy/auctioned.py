@@ -159,7 +159,7 @@ class _Auctioned:
             quoted.stay,
             tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids)),
             quoted.patient,
-            quoted.lower,
+            quoted.reduce_bid,
             is_forced,
         )
 
@@ -254,7 +254,7 @@ class _Auctioned:
     def _notes(self, quoted: Quotes, chosen: Quote, main: Lease | None) -> tuple[Note, ...]:
         provider = main.provider if main is not None else None
         rows = [("on_demand", quoted.on_demand), ("wait", quoted.release), ("keep", quoted.keep), ("stay", quoted.stay)]
-        rows += [("patient", quoted.patient), ("lower", quoted.lower)]
+        rows += [("patient", quoted.patient), ("reduce_bid", quoted.reduce_bid)]
         rows += [("spot", quote) for quote in nsmallest(NOTED_BIDS, quoted.bids, key=lambda quote: quote.cost)]
         if chosen not in [quote for _, quote in rows]:
             rows.append(("spot", chosen))

@@ -3,8 +3,8 @@
     committed = spent + Σ stop cost of the live leases + Σ reserves of open intents        (docs/explanation/money.md)
     stop cost = rate × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + last upload
 
-``spent`` is what is posted, what has accrued beyond it, and ``unseen``: what a lease may have cost since the market
-last gave word of it, at the highest rate that it can bill.
+``spent`` is what is posted, what has accrued beyond it, and ``unobserved_cost``: what a lease may have cost since it
+was last observed, at the highest rate that it can bill.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def stop_cost(rate: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
 
 
 def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO) -> Decimal:
-    """Set aside with an intent: the stop cost of the lease it may become, and what it may bill unseen meanwhile.
+    """Set aside with an intent: the stop cost of the lease it may become, and what it may bill unobserved meanwhile.
 
     ``traffic``: what it will send and receive in any case (``traffic_cost``).
     """
-    unseen = timedelta(seconds=params.budget.settle_s)
-    return stop_cost(rate, storage_rate, params) + worst_case(rate + storage_rate, unseen) + traffic
+    unobserved = timedelta(seconds=params.budget.settle_s)
+    return stop_cost(rate, storage_rate, params) + worst_case(rate + storage_rate, unobserved) + traffic
 
 
 def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
@@ -61,10 +61,10 @@ def commitment(lease: Lease, params: Params) -> Decimal:
     return committed
 
 
-def unseen(lease: Lease, now: datetime, params: Params) -> Decimal:
-    """The most that the lease can have cost beyond what its last sight implies, in dollars.
+def unobserved_cost(lease: Lease, now: datetime, params: Params) -> Decimal:
+    """The most that the lease can have cost beyond what its last observation implies, in dollars.
 
-    The market may have started it, or not carried out our destroy, right after that sight.
+    The market may have started it, or not carried out our destroy, right after that observation.
     """
     if lease.is_over:
         return ZERO

@@ -72,7 +72,7 @@ def guard(
         more, more_per_hour = _growth(job, action, params)
         refusal = _refusal(job, action, more, allowed, market, exposure, limits, params)
         if refusal is None and more_per_hour > ZERO:
-            refusal = _out_of_sight(job, action, exposure, now)
+            refusal = _unobserved_for_long(job, action, exposure, now)
         if refusal is None and more_per_hour > ZERO:
             refusal = _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
         if refusal is None:
@@ -139,7 +139,7 @@ def _is_free(job: Job, slot: Slot, allowed: Iterable[Action]) -> bool:
     )
 
 
-def _out_of_sight(job: Job, action: Action, exposure: Exposure, now: datetime) -> Refusal | None:
+def _unobserved_for_long(job: Job, action: Action, exposure: Exposure, now: datetime) -> Refusal | None:
     """Nothing new is spent for a job, or on a market, of whose leases there was no word for long."""
     provider = action.offer.provider if isinstance(action, Acquire) else None
     for lease in exposure.leases:
@@ -147,7 +147,7 @@ def _out_of_sight(job: Job, action: Action, exposure: Exposure, now: datetime) -
         if concerns and budget.is_stale(lease, now):
             return Reason.MARKET_UNKNOWN, (
                 ("lease_id", lease.id),
-                ("unseen_s", int((now - lease.observed_at).total_seconds())),
+                ("unobserved_s", int((now - lease.observed_at).total_seconds())),
             )
     return None
 

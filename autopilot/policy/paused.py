@@ -88,5 +88,5 @@ def _cost_of_rebid(
     """
     if keeps_disk:
         return lease_cost_to_finish(job, lease, bid, params.timing.resume_s, market.outlook, now, params)
-    received = ceil_nano(lease.download_price * received_gb(job, params))
+    received = ceil_nano(lease.traffic.download_price * received_gb(job, params))
     return lease_cost_to_finish(job, lease, bid, params.timing.setup_s, market.outlook, now, params) + received

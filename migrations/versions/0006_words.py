@@ -17,10 +17,18 @@ COLUMNS = (
     ("price_observations", "on_demand_rate_nano", "on_demand_price_nano"),
 )
 TOPICS = {"way": "option", "standing": "status"}
-NAMES = {"rate": "bid", "on_demand_rate": "on_demand_price", "way": "option", "standing": "current_bid"}
+NAMES = {
+    "rate": "bid",
+    "on_demand_rate": "on_demand_price",
+    "way": "option",
+    "standing": "current_bid",
+    "unseen_s": "unobserved_s",
+}
 """Of numbers in events and in decisions, whatever their topic …"""
 VETO_NAMES = {"over_rate_limit": {"rate": "burn"}}
 """… but for those of a veto, by its reason: there it is what all machines burn."""
+OPTIONS = {"lower": "reduce_bid"}
+"""Names of options in decisions."""
 ROWS_AT_ONCE = 500
 
 Pairs = list[list[Any]]
@@ -43,6 +51,8 @@ def _renamed_notes(notes: Pairs) -> Pairs:
 
 def _renamed_note(topic: str, numbers: Pairs) -> Pairs:
     names = NAMES | VETO_NAMES.get(dict(numbers).get("because"), {}) if topic == "veto" else NAMES
+    if topic == "way":
+        numbers = [[name, OPTIONS.get(value, value) if name == "way" else value] for name, value in numbers]
     return [[names.get(name, name), value] for name, value in numbers]
 
 

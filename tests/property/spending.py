@@ -28,7 +28,7 @@ from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import lease_events, unaccounted
 from autopilot.engine.sweep import Sweep
-from autopilot.policy.budget import PERMIT_TAIL_S, burn, create_reserve, left, permit_ttl_s, unseen
+from autopilot.policy.budget import PERMIT_TAIL_S, burn, create_reserve, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
@@ -389,7 +389,7 @@ class Spending:
             costs = [(day, amount) for (job_id, day), amount in self.past_cost.items() if job_id == job.id]
             for lease in job.leases:
                 costs += [(day, amount) for (_, day), amount in cost_by_day(lease, self.now).items()]
-                costs.append((self.now.date(), unseen(lease, self.now, PARAMS)))
+                costs.append((self.now.date(), unobserved_cost(lease, self.now, PARAMS)))
             for day, amount in costs:
                 spent += amount
                 today += amount if day == self.now.date() else ZERO

@@ -18,7 +18,7 @@ from autopilot.pricing.auction.tables import AuctionTables, MachineTable, Odds
 
 FIRST_ABOVE = next(number for number, edge in enumerate(RATIO_EDGES) if edge >= 1.0)
 """The first ratio bin whose upper edge as a bid is not below the floor."""
-UNSEEN_MARKUP = 1.02
+UNOBSERVED_MARKUP = 1.02
 """A machine that runs and whose floor is not shown, for it echoes our own bid, is taken to be won by so much: little,
 for who thinks himself far above the floor stays where he is outbid next."""
 
@@ -92,7 +92,7 @@ class Quotes:
     """The best bid at or above the floor of each machine."""
     patient: Quote | None
     """The best bid below the floor of the machine that is held: it wins when the floor falls."""
-    lower: Quote | None
+    reduce_bid: Quote | None
     """A lower bid on the machine that runs, whose floor is not shown and may have fallen since the bid was made."""
     is_forced: bool
     """The deadline guard: on-demand capacity now, or it may not finish in time."""
@@ -131,17 +131,18 @@ def choice(quoted: Quotes, position: Position, margins: Margins, step_s: float) 
     best, least = quoted.on_demand, quoted.on_demand.cost
     own = [quote for quote in quoted.bids if quote.machine == position.machine and quote.machine]
     if quoted.stay is not None and position.held is Held.RUNNING:
-        best, least = _lower(best, least, quoted.stay, 0.0)
+        best, least = _cheaper(best, least, quoted.stay, 0.0)
         own_margin = margins.rebid * quoted.stay.price * step_h
     else:
         own_margin = 0.0
     for quote in own:
-        best, least = _lower(best, least, quote, own_margin)
+        best, least = _cheaper(best, least, quote, own_margin)
     for quote in quoted.bids:
         if quote.machine != position.machine:
-            best, least = _lower(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
-    if quoted.lower is not None:
-        best, least = _lower(best, least, quoted.lower, own_margin + margins.wait * quoted.lower.risk * least)
+            best, least = _cheaper(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
+    if quoted.reduce_bid is not None:
+        margin = own_margin + margins.wait * quoted.reduce_bid.risk * least
+        best, least = _cheaper(best, least, quoted.reduce_bid, margin)
     idle = [quote for quote in (quoted.release, quoted.keep) if quote is not None]
     if quoted.patient is not None:
         idle.append(quoted.patient)
@@ -152,7 +153,7 @@ def choice(quoted: Quotes, position: Position, margins: Margins, step_s: float) 
     return waiting if waiting.cost < least - margin else best
 
 
-def _lower(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quote, float]:
+def _cheaper(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Quote, float]:
     return (quote, quote.cost) if quote.cost < least - margin else (best, least)
 
 
@@ -179,13 +180,13 @@ class _Pricing:
     def quotes(self, least_markup: float) -> Quotes:
         position = self.position
         bids: list[Quote] = []
-        keep = stay = patient = lower = None
+        keep = stay = patient = reduce_bid = None
         for spot in self.spots:
             mine = spot.machine == position.machine and position.held in (Held.PAUSED, Held.RUNNING)
             floor = spot.floor
             is_echo = mine and position.held is Held.RUNNING and not floor
             if is_echo:
-                floor = position.bid / UNSEEN_MARKUP
+                floor = position.bid / UNOBSERVED_MARKUP
             if not floor:
                 if mine:
                     keep = Quote(self._gone(spot.machine) + self.storage)
@@ -201,9 +202,9 @@ class _Pricing:
                 keep = Quote(idle)
                 stay = self._staying(floor, costs, idle, odds)
             if is_echo and not self.pending:
-                lower = self._lowered(spot.machine, floor, idle, least_markup)
+                reduce_bid = self._reduced_bid(spot.machine, floor, idle, least_markup)
         on_demand, release = self._on_demand(), self._release()
-        return Quotes(on_demand, release, keep, stay, tuple(bids), patient, lower, self._forced())
+        return Quotes(on_demand, release, keep, stay, tuple(bids), patient, reduce_bid, self._forced())
 
     def _forced(self) -> bool:
         position, step_s = self.position, self.tables.step_s
@@ -229,7 +230,7 @@ class _Pricing:
             to_pause[level] += share * (after[1][neighbour] - after[1][level])
         better = to_run - to_pause
         if not self.tables.shape.shows_running:
-            # A floor that falls unseen counts as one that stays, as long as the machine runs: the bid is paid on.
+            # A floor that falls unobserved counts as one that stays, as long as the machine runs: the bid is paid on.
             better[:level] = to_run[level] - to_pause[:level]
         idle = float(odds.moves @ to_pause) + self.storage
         return odds.won @ better + odds.paid * (floor * self.step_h) + idle, idle
@@ -284,7 +285,7 @@ class _Pricing:
             cost += float(odds.won[reached - 1].sum()) * (bid - floor * RATIO_EDGES[reached - 1]) * self.step_h
         return Quote(cost, self.position.machine, bid, price)
 
-    def _lowered(self, machine: str, floor: float, idle: float, least_markup: float) -> Quote | None:
+    def _reduced_bid(self, machine: str, floor: float, idle: float, least_markup: float) -> Quote | None:
         """The best bid on its calm floor: it runs on for less if whoever bid it up has left, and is paused if not.
 
         ``floor``: where it was when it was bid on. ``idle``: $ where it is paused there.

@@ -27,7 +27,7 @@ from math import exp
 from typing import Any, cast
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, AuctionShape, Jumps
-from autopilot.pricing.auction.unobserved import UnseenFloor
+from autopilot.pricing.auction.unobserved import UnobservedFloor
 
 SLACK_STEPS = 72
 SPARE_STEPS = 5
@@ -80,7 +80,7 @@ class AuctionTables:
         self._own = {name: table for (name, _), table in zip(shape.floors.own, own, strict=True)}
         self._habits = dict(shape.floors.habits)
         self._odds: dict[tuple[str, int, int], Odds] = {}
-        self._unseen: dict[tuple[str, int], UnseenFloor] = {}
+        self._unobserved: dict[tuple[str, int], UnobservedFloor] = {}
 
     def of(self, machine: str) -> MachineTable:
         return self._own.get(machine, self.pooled)
@@ -109,12 +109,12 @@ class AuctionTables:
         level, goal = self.level(floor), self.level(to)
         if goal >= level:
             return 0.0
-        unseen = self._unseen.get((machine, level))
-        if unseen is None:
+        unobserved = self._unobserved.get((machine, level))
+        if unobserved is None:
             typical = self.shape.floors.typical[: level + 1]
             moves = np.array([self.odds(machine, each).moves[: level + 1] for each in typical])
-            unseen = self._unseen[machine, level] = UnseenFloor(moves)
-        return unseen.at_most(goal, steps)
+            unobserved = self._unobserved[machine, level] = UnobservedFloor(moves)
+        return unobserved.at_most(goal, steps)
 
     def level(self, floor: float) -> int:
         return bisect_left(self.shape.floors.edges, floor)

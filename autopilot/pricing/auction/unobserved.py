@@ -13,7 +13,7 @@ MOST_STEPS = 288
 """A bid that is older counts as that old: by then the chain has long settled."""
 
 
-class UnseenFloor:
+class UnobservedFloor:
     """Of one machine from one level. ``moves``: [level, next level] → chance, square, of the levels up to that one."""
 
     def __init__(self, moves: Any) -> None:

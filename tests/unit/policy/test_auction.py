@@ -195,32 +195,32 @@ def test_a_dear_bid_is_lowered_once_the_floor_has_likely_fallen(shape: AuctionSh
     risks = []
     for hours in (0.0, 0.5, 1.0):
         quoted = lowered(of, hours)
-        assert quoted.lower is not None
-        assert quoted.lower.machine == "b"
-        assert 0.2 <= quoted.lower.bid <= 0.22
-        risks.append(quoted.lower.risk)
+        assert quoted.reduce_bid is not None
+        assert quoted.reduce_bid.machine == "b"
+        assert 0.2 <= quoted.reduce_bid.bid <= 0.22
+        risks.append(quoted.reduce_bid.risk)
     assert risks == sorted(risks, reverse=True)
     assert risks[0] > 0.5 > risks[-1]
     margins = Margins(wait=0.05)
-    assert choice(quoted, position, margins, STEP_S) is quoted.lower
+    assert choice(quoted, position, margins, STEP_S) is quoted.reduce_bid
     at_once = lowered(of, 0)
     assert choice(at_once, position, margins, STEP_S) is at_once.stay, "so much at risk would have to save more"
 
 
 def test_a_bid_is_lowered_only_where_it_can_be_and_pays(shape: AuctionShape) -> None:
     of = seen_in_part(shape)
-    assert lowered(of, 12, bid=0.203).lower is None, "it is as good as calm"
-    assert lowered(of, 12, pending_s=60.0).lower is None, "it has not begun"
-    assert lowered(of, 12, held=Held.PAUSED).lower is None
-    assert lowered(of, 12, machine="new").lower is None, "nothing is known of it"
+    assert lowered(of, 12, bid=0.203).reduce_bid is None, "it is as good as calm"
+    assert lowered(of, 12, pending_s=60.0).reduce_bid is None, "it has not begun"
+    assert lowered(of, 12, held=Held.PAUSED).reduce_bid is None
+    assert lowered(of, 12, machine="new").reduce_bid is None, "nothing is known of it"
     shown = priced(shape, 90, 40, Spot("b", 0.3), held=Held.RUNNING, machine="b", bid=0.3, bid_age_s=43200.0)
-    assert shown.lower is None, "its floor is seen"
+    assert shown.reduce_bid is None, "its floor is seen"
 
 
 def test_a_lowered_bid_keeps_its_distance_from_the_calm_floor(shape: AuctionShape) -> None:
     of = seen_in_part(shape)
     position = Position(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", bid=0.36, bid_age_s=43200.0)
-    near, far = (quotes(auction_tables(of), position, (Spot("b", None),), least).lower for least in (1.0, 1.2))
+    near, far = (quotes(auction_tables(of), position, (Spot("b", None),), least).reduce_bid for least in (1.0, 1.2))
     assert near is not None
     assert far is not None
     assert near.bid < 0.21 < far.bid == pytest.approx(0.24)

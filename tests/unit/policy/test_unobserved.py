@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autopilot.pricing.auction.unobserved import MOST_STEPS, UnseenFloor
+from autopilot.pricing.auction.unobserved import MOST_STEPS, UnobservedFloor
 
 np = pytest.importorskip("numpy")
 
@@ -13,7 +13,7 @@ FALLS = ((1.0, 0.0), (0.1, 0.8))
 
 
 def test_who_still_runs_was_not_outbid_so_the_floor_has_fallen_the_likelier_the_longer() -> None:
-    floor = UnseenFloor(np.array(FALLS))
+    floor = UnobservedFloor(np.array(FALLS))
     assert floor.at_most(0, 0) == 0.0
     assert floor.at_most(0, 1) == pytest.approx(0.1 / 0.9)
     # After two: a tenth fell at first, 0.8 · 0.1 then, and 0.8 · 0.8 have not.
@@ -24,10 +24,10 @@ def test_who_still_runs_was_not_outbid_so_the_floor_has_fallen_the_likelier_the_
 
 
 def test_a_very_old_bid_counts_as_an_old_one() -> None:
-    floor = UnseenFloor(np.array(FALLS))
+    floor = UnobservedFloor(np.array(FALLS))
     assert floor.at_most(0, 10**9) == floor.at_most(0, MOST_STEPS)
 
 
 def test_a_chain_that_only_rises_says_nothing() -> None:
-    floor = UnseenFloor(np.zeros((2, 2)))
+    floor = UnobservedFloor(np.zeros((2, 2)))
     assert floor.at_most(0, 50) == 0.0
