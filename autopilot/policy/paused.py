@@ -66,7 +66,7 @@ def decide_paused(
         return (Release(lease.id, Reason.EXPIRING),), (note,)
     if able is not None and not able.pauses_when_outbid and lease.is_spot:
         # This market does not bring an outbid machine back: it is lost, and only its disk still bills.
-        return (Release(lease.id, lease.pause_cause or Reason.UNKNOWN),), (note,)
+        return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)
     if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)
     if not waited_out and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
