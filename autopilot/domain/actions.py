@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.job import JobStatus
@@ -76,10 +75,9 @@ Action = Acquire | ChangeBid | SaveAndStop | Promote | Release | SetStatus
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do for one job now. ``wake_at``: when to look again at the latest."""
+    """What to do for one job now, and why."""
 
     actions: tuple[Action, ...]
-    wake_at: datetime
     notes: tuple[Note, ...]
 
 

@@ -36,31 +36,31 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     if not job.status.wants_capacity:
         note = Note("over", (("status", job.status), ("reason", job.reason)))
         if _may_go_on(job, market, now):
-            return _answer((SetStatus(JobStatus.PENDING, Reason.SUBMITTED),), now, params, note)
-        return _answer(_release_all(job, job.reason), now, params, note)
+            return Decision((SetStatus(JobStatus.PENDING, Reason.SUBMITTED),), (note,))
+        return Decision(_release_all(job, job.reason), (note,))
     if job.fruitless >= params.loading.max_fruitless:
         note = Note("never_started", (("launches", job.fruitless),))
         failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
-        return _answer((*_release_all(job, Reason.NEVER_STARTED), failed), now, params, note)
+        return Decision((*_release_all(job, Reason.NEVER_STARTED), failed), (note,))
     pressure = measure_pressure(job, now, params)
-    notes = [_pressure_note(job, pressure, params)]
+    status = _pressure_note(job, pressure, params)
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
         note = Note("budget", (("left", left),))
-        return _answer(_park(job, _exhausted(job), now, params), now, params, *notes, note)
+        return Decision(_park(job, _exhausted(job), now, params), (status, note))
     over = market.allowance.exhausted
     if over is not None:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
         parked = SetStatus(JobStatus.PARKED, over)
-        return _answer(_park(job, parked, now, params), now, params, *notes, Note("limits", allowance))
+        return Decision(_park(job, parked, now, params), (status, Note("limits", allowance)))
     candidates = _payable(
         price_candidates(job, market, eligible(job, market, now, params), params), job, market, params
     )
     if job.next is not None:
-        return _answer(continue_move(job, now, params), now, params, *notes)
+        return Decision(continue_move(job, now, params), (status,))
     actions, why = _for_main(job, job.main, candidates, pressure, market, now, params)
     actions = tuple(_in_its_place(job, action, market, params) for action in actions)
-    return _answer(actions, now, params, *notes, *why)
+    return Decision(actions, (status, *why))
 
 
 def _for_main(
@@ -284,10 +284,6 @@ def _release_all(job: Job, reason: Reason) -> tuple[Action, ...]:
 def _releases(job: Job, slot: Slot, reason: Reason) -> tuple[Action, ...]:
     lease = job.lease_in(slot)
     return (Release(lease.id, reason),) if lease is not None and lease.instance_id is not None else ()
-
-
-def _answer(actions: tuple[Action, ...], now: datetime, params: Params, *notes: Note) -> Decision:
-    return Decision(actions, now + timedelta(seconds=params.timing.tick_lag_s), notes)
 
 
 def _pressure_note(job: Job, pressure: Pressure, params: Params) -> Note:

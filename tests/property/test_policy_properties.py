@@ -162,7 +162,6 @@ def test_the_order_in_which_a_market_lists_its_offers_does_not_matter(job: Job, 
 def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) -> None:
     spec = job.spec
     decision = decide(job, market, START, P)
-    assert decision.wake_at > START
     assert sum(isinstance(action, Acquire) for action in decision.actions) <= 1
     # A job that is parked lets go even of a create whose outcome is not known yet.
     statuses = [action.status for action in decision.actions if isinstance(action, SetStatus)]
@@ -249,7 +248,7 @@ def any_decision(draw: st.DrawFn, job: Job) -> Decision:
         st.builds(Release, ids, reason),
         st.builds(Promote, ids, reason),
     )
-    return Decision(tuple(draw(st.lists(action, max_size=4))), START, ())
+    return Decision(tuple(draw(st.lists(action, max_size=4))), ())
 
 
 money = st.none() | st.integers(0, 20 * 10**9).map(from_nano)

@@ -90,7 +90,7 @@ def test_a_recording_replays_equal(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_doctored_recording_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     taken = scenes()
-    taken[1] = replace(taken[1], decision=replace(taken[1].decision, wake_at=at(1)))
+    taken[1] = replace(taken[1], decision=replace(taken[1].decision, notes=()))
     path = recorded(tmp_path / "session.gz", taken)
     found = replay(path).difference
     assert found is not None

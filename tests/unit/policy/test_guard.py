@@ -60,7 +60,7 @@ def read(
 ) -> tuple[tuple[Action, ...], tuple[Veto, ...]]:
     job = job or a_job()
     account = account or exposure(*job.leases)
-    return guard(job, Decision(actions, START, ()), market or a_market(OFFER), account, caps or limits(), START, P)
+    return guard(job, Decision(actions, ()), market or a_market(OFFER), account, caps or limits(), START, P)
 
 
 def reason(*actions: Action, **given: object) -> Reason | None:
