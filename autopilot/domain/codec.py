@@ -2,6 +2,7 @@
 
 Every value that JSON lacks is an object with one key that starts with ``$``: ``$decimal``, ``$at`` (an aware instant),
 ``$s`` (a duration in microseconds), ``$enum``, ``$set``, ``$map``, and a dataclass as its name and its fields in order.
+The name has the module before it (``lease.Traffic``): two modules may use one word.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Codec:
     """Knows the dataclasses and enums that it may meet; any other type is a ``TypeError``."""
 
     def __init__(self, *types: type) -> None:
-        self._types = {kind.__name__: kind for kind in types}
+        self._types = {_name(kind): kind for kind in types}
         self._fields = {
             name: tuple(field.name for field in dataclasses.fields(kind) if field.init)
             for name, kind in self._types.items()
@@ -71,13 +72,13 @@ class Codec:
             case "$enum":
                 return self._type(body[0])(body[1])
         kind = self._type(tag.removeprefix("$"))
-        fields = self._fields[kind.__name__]
+        fields = self._fields[_name(kind)]
         if len(fields) != len(body):
             raise ValueError(f"{kind.__name__} has {len(fields)} fields, the recording {len(body)}: another version's")
         return kind(**{name: self.decode(item) for name, item in zip(fields, body, strict=True)})
 
     def _known(self, value: object) -> str:
-        name = type(value).__name__
+        name = _name(type(value))
         if self._types.get(name) is not type(value):
             raise TypeError(f"a recording cannot hold a {type(value)!r}")
         return name
@@ -86,3 +87,7 @@ class Codec:
         if name not in self._types:
             raise ValueError(f"a recording holds no {name}")
         return self._types[name]
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__qualname__}"

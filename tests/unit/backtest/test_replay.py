@@ -141,7 +141,12 @@ def test_what_cannot_be_written_ends_the_recording_and_nothing_else(tmp_path: Pa
 
 @pytest.mark.parametrize(
     "content",
-    [b"not gzip", gzip.compress(b"not json\n"), gzip.compress(b'{"$Scene":[]}\n'), gzip.compress(b'{"$Nothing":[]}\n')],
+    [
+        b"not gzip",
+        gzip.compress(b"not json\n"),
+        gzip.compress(b'{"$scene.Scene":[]}\n'),
+        gzip.compress(b'{"$Nothing":[]}\n'),
+    ],
     ids=["not packed", "not JSON", "fields missing", "of no known kind"],
 )
 def test_what_is_no_recording(tmp_path: Path, content: bytes) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from autopilot.domain import lease, params
 from autopilot.domain.codec import Codec
 from autopilot.domain.floors import AuctionShape, FloorOutlook, Habit
 from autopilot.domain.outlook import Outlook
@@ -86,10 +87,10 @@ def test_a_namesake_is_not_taken_for_the_real_one() -> None:
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        ({"$Box": [1]}, "Box has 2 fields, the recording 1"),
+        ({"$test_codec.Box": [1]}, "Box has 2 fields, the recording 1"),
         ({"$Bag": [1, 2]}, "holds no Bag"),
         ({"$enum": ["Shape", "red"]}, "holds no Shape"),
-        ({"$enum": ["Colour", "blue"]}, "blue"),
+        ({"$enum": ["test_codec.Colour", "blue"]}, "blue"),
         ({"$decimal": "1", "$at": "2026"}, "not an encoded value"),
         ({}, "not an encoded value"),
     ],
@@ -135,3 +136,9 @@ def test_a_scene_with_tables_for_bids_comes_back() -> None:
     decision = decide(a_job(), a_market(an_offer()), START, Params())
     scene = Scene(a_job(), market, START, Params(), decision)
     assert scene_from_json(scene_to_json(scene)) == scene
+
+
+def test_classes_of_two_modules_may_share_a_name() -> None:
+    codec = Codec(lease.Traffic, params.Traffic)
+    for value in (lease.Traffic(download_gb=Decimal(3)), params.Traffic(image_gb=Decimal(4))):
+        assert codec.decode(codec.encode(value)) == value
