@@ -12,11 +12,11 @@ import threading
 import time
 from typing import Any
 
-from .account import Account
 from .child import Child
 from .compress import library
 from .gpus import are_busy
 from .inputs import fetch_input
+from .job_user import JobUser
 from .keeper import Keeper
 from .log import Log
 from .machine import Machine
@@ -219,14 +219,14 @@ class Agent:
             "AUTOPILOT_CHECKPOINT_MARK": self.mark(),
             "PYTHONPATH": os.pathsep.join(filter(None, helper)),
         }
-        account = Account(self.child.uid, self.room.home, spared=(self.home, self.room.directory))
+        user = JobUser(self.child.uid, self.room.home, spared=(self.home, self.room.directory))
         workdir = self.beneath(work["workdir"]) if command == "run" else ""
         obstacle = "its job file says so" if work["as_root"] else ""
-        obstacle = obstacle or account.obstacle(workdir, self.checkpoint_path(), env)
+        obstacle = obstacle or user.obstacle(workdir, self.checkpoint_path(), env)
         if obstacle:
             self.log.say(f"{command} runs as the agent's own user: {obstacle}")
             return {**env, **ours}, None
-        return {**env, **account.variables(), **work["env"], **ours}, self.child.uid
+        return {**env, **user.variables(), **work["env"], **ours}, self.child.uid
 
     def ended(self, code: int) -> None:
         kind = self.machine.process.kind

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import IO
 
-from .account import RUN, as_user, uid_of
+from .job_user import RUN, as_user, uid_of
 
 MARK = "AUTOPILOT_PROCESS"
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from typing import Any
 
-from .account import BECOME, as_user
+from .job_user import BECOME, as_user
 
 FICLONE = 0x40049409
 LINK_FROM_BYTES = 32 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from agent_world import JOB, Host, World, eventually, verified
 
-from autopilot.agent.shipped.account import FIRST_UID, UIDS
+from autopilot.agent.shipped.job_user import FIRST_UID, UIDS
 from autopilot.mailbox.formats import Work
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autopilot.agent.shipped import states
 from autopilot.agent.shipped.states import DISK, LIFE, PROCESS, RESULT, UPLOAD, Life, moved
+from autopilot.mailbox.formats import AgentState
 
 FIRST = [(LIFE, states.SERVING), (PROCESS, states.NONE), (DISK, states.EMPTY), (UPLOAD, states.NONE)]
 FIRST += [(RESULT, states.NONE)]
@@ -48,3 +51,7 @@ def test_what_the_job_has_done_is_unsaved_until_a_save(events: list[str]) -> Non
 def test_an_event_without_an_arrow_changes_nothing() -> None:
     assert moved(RESULT, states.REPORTED, "outputs") == states.REPORTED
     assert moved(PROCESS, states.KILLED, "term") == states.KILLED
+
+
+def test_the_agent_and_the_daemon_know_the_same_states() -> None:
+    assert set(states.AGENT_STATES) == set(get_args(AgentState))

@@ -32,7 +32,7 @@ def as_user(uid: int, code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-c", code, str(uid), *arguments]
 
 
-class Account:
+class JobUser:
     """The job's user on this machine. ``spared`` lies beneath its work directory perhaps, and is not its own."""
 
     def __init__(self, uid: int, home: str, spared: tuple[str, ...]) -> None:
