@@ -38,12 +38,17 @@ def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]
         if new.instance_id is None:
             return ()
         return (Release(main.id, lost), Promote(new.id, Reason.PROMOTED))
-    new_lost = new.state is LeaseState.PAUSED or new.observed.offline_since is not None
-    is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(new, now, params)
     if main.orders.role is Role.SAVE_AND_STOP:
         if new.instance_id is not None and was_saved(job, main, now, params):
             return (Release(main.id, Reason.MOVING), Promote(new.id, Reason.PROMOTED))
         return ()
+    return _while_both_run(job, main, new, now, params)
+
+
+def _while_both_run(job: Job, main: Lease, new: Lease, now: datetime, params: Params) -> tuple[Action, ...]:
+    """The old machine works on until the new one waits for its checkpoint, or is given up."""
+    new_lost = new.state is LeaseState.PAUSED or new.observed.offline_since is not None
+    is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(new, now, params)
     if now >= last_save(main, params):
         return (SaveAndStop(main.id, Reason.EXPIRING),)
     if new_lost or (is_stuck and new.agent.state not in READY):

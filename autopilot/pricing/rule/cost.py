@@ -11,16 +11,16 @@ Losses are those of that machine, as far as it, its host or its kind was seen (`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from autopilot.domain.job import Job, SpotPolicy
+from autopilot.domain.job import Job, JobSpec, SpotPolicy
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.money import accrued, ceil_nano
-from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
 from autopilot.pricing.hazard import hazard, losses_expected
@@ -94,23 +94,12 @@ def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: 
         if gpus not in work:
             work[gpus] = work_left(job, *gpus)
         able = market.providers[offer.provider].capabilities
-        rates: list[tuple[CapacityType, Decimal, Decimal]] = []
-        if able.spot and spec.spot_policy is not SpotPolicy.ON_DEMAND:
-            bid = first_bid(spec, offer, params)
-            if bid is not None:
-                rates.append((CapacityType.SPOT, bid, bid if able.bills_at_bid else offer.floor or bid))
-        on_demand = offer.on_demand_price
-        if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
-            rates.append((CapacityType.ON_DEMAND, on_demand, on_demand))
         storage = offer.storage_rate(spec.disk_gb)
         setup = setup_time(job, offer, params)
         traffic = ceil_nano(offer.download_price * received + offer.upload_price * sent)
-        for capacity_type, rate, price in rates:
-            if (offer.provider, offer.machine_id, capacity_type) in held:
-                continue
-            if spec.max_hourly is not None and rate > spec.max_hourly:
-                continue
-            if spec.max_rate is not None and rate + storage > spec.max_rate:
+        for capacity_type, rate, price in _rates(spec, offer, able, params):
+            is_held = (offer.provider, offer.machine_id, capacity_type) in held
+            if is_held or not _is_within_limits(spec, rate, storage):
                 continue
             losses = 0.0
             if capacity_type is CapacityType.SPOT:
@@ -120,6 +109,26 @@ def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: 
                 cost += ceil_nano(offer.download_price * received * Decimal(losses))
             candidates.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus], traffic))
     return sorted(candidates, key=lambda c: c.sort_key)
+
+
+def _rates(
+    spec: JobSpec, offer: Offer, able: Capabilities, params: Params
+) -> Iterator[tuple[CapacityType, Decimal, Decimal]]:
+    """The ways to rent the offer: capacity type, bid or on-demand price, and expected rate, both in $/h."""
+    if able.spot and spec.spot_policy is not SpotPolicy.ON_DEMAND:
+        bid = first_bid(spec, offer, params)
+        if bid is not None:
+            yield CapacityType.SPOT, bid, bid if able.bills_at_bid else offer.floor or bid
+    on_demand = offer.on_demand_price
+    if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
+        yield CapacityType.ON_DEMAND, on_demand, on_demand
+
+
+def _is_within_limits(spec: JobSpec, rate: Decimal, storage_rate: Decimal) -> bool:
+    """Whether the job file allows so much for compute and, with the disk, for all; $/h."""
+    if spec.max_hourly is not None and rate > spec.max_hourly:
+        return False
+    return spec.max_rate is None or rate + storage_rate <= spec.max_rate
 
 
 def _losses(offer: Offer, hours: float, market: Market, params: Params) -> float:
