@@ -11,9 +11,9 @@ from autopilot.lab.backtest.perturbation import EXACT, Perturbation, refused_on_
 from autopilot.lab.backtest.suite import (
     HOUR_S,
     ROUNDING_S,
+    AvailabilityConfig,
     AvailabilityJob,
     AvailabilityRun,
-    AvailabilityTerms,
     ticks_until,
 )
 
@@ -29,7 +29,7 @@ class AvailabilityView:
     ticks_left: int
     """Whole ticks until the deadline, this one included; negative after it."""
     work_left_s: float
-    """By the estimate that the policy was told; never below 0."""
+    """By the estimate that the policy has; never below 0."""
     running: Choice
     """What ran in the last tick and was not preempted: NONE, SPOT or ON_DEMAND."""
     pending_s: float
@@ -42,21 +42,21 @@ AvailabilityChooser = Callable[[AvailabilityView], Choice]
 
 
 def play_availability(
-    terms: AvailabilityTerms,
+    config: AvailabilityConfig,
     run: AvailabilityRun,
     trace: bytes,
     choose: AvailabilityChooser,
-    told: AvailabilityJob,
+    job: AvailabilityJob,
     perturbation: Perturbation = EXACT,
     observe: Callable[[AvailabilityView, Choice], None] | None = None,
 ) -> Outcome:
     """One run under one policy. ``trace`` is the whole trace; only what the model allows is shown.
 
-    ``observe`` is told each tick's view and answer. Raises ValueError for an answer that the model does not know.
+    ``observe`` receives each tick's view and answer. Raises ValueError for an answer that the model does not know.
     """
-    tick_s, work_s, restart_s = terms.tick_s, run.work_s, run.restart_s
+    tick_s, work_s, restart_s = config.tick_s, run.work_s, run.restart_s
     tick_h = tick_s / HOUR_S
-    rate_of = {SPOT: terms.spot_rate, ON_DEMAND: terms.on_demand_rate}
+    rate_of = {SPOT: config.spot_rate, ON_DEMAND: config.on_demand_rate}
     ticks_to_deadline = ticks_until(run.deadline_s, tick_s)
     window = trace[run.start : run.start + run.ticks]
     shown = perturbation.delayed(trace, run.start, run.ticks)
@@ -73,7 +73,7 @@ def play_availability(
             outcome.pauses += 1
         view.tick = tick
         view.ticks_left = ticks_to_deadline - tick
-        view.work_left_s = max(told.work_s - done_s, 0.0)
+        view.work_left_s = max(job.work_s - done_s, 0.0)
         view.running = running
         view.pending_s = pending_s
         view.spot_available = shown[tick] == 1

@@ -6,29 +6,29 @@ from collections.abc import Callable
 
 from autopilot.lab.backtest.availability import AvailabilityChooser, AvailabilityView
 from autopilot.lab.backtest.choices import Choice
-from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityTerms, Params, whole_ticks
+from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilityJob, Params, whole_ticks
 
 NONE, SPOT, ON_DEMAND = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND
 
 _Rule = Callable[[AvailabilityView], Choice]
 
 
-def on_demand(_terms: AvailabilityTerms, _job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
+def on_demand(_config: AvailabilityConfig, _job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
     """Always on demand."""
     return lambda _view: ON_DEMAND
 
 
-def greedy(terms: AvailabilityTerms, job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
+def greedy(config: AvailabilityConfig, job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
     """Spot whenever it can be had, on demand only when the deadline forces it."""
-    return _guarded(terms, job, _spot_or_none)
+    return _guarded(config, job, _spot_or_none)
 
 
-def uniform_progress(terms: AvailabilityTerms, job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
+def uniform_progress(config: AvailabilityConfig, job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
     """Keeps the work done on the straight line from nothing at the start to all of it at the deadline.
 
     Wu et al., Can't Be Late, NSDI 2024.
     """
-    work_s, restart_s, tick_s = job.work_s, job.restart_s, terms.tick_s
+    work_s, restart_s, tick_s = job.work_s, job.restart_s, config.tick_s
     pace = work_s / job.deadline_s
 
     def rule(view: AvailabilityView) -> Choice:
@@ -41,16 +41,16 @@ def uniform_progress(terms: AvailabilityTerms, job: AvailabilityJob, _params: Pa
             return SPOT
         return ON_DEMAND if done_s < now_s * pace else NONE
 
-    return _guarded(terms, job, rule)
+    return _guarded(config, job, rule)
 
 
 def _spot_or_none(view: AvailabilityView) -> Choice:
     return SPOT if view.spot_available else NONE
 
 
-def _guarded(terms: AvailabilityTerms, job: AvailabilityJob, rule: _Rule) -> AvailabilityChooser:
+def _guarded(config: AvailabilityConfig, job: AvailabilityJob, rule: _Rule) -> AvailabilityChooser:
     """The published deadline net around a rule: on demand in time for the work left and the restarts."""
-    tick_s, restart_s = terms.tick_s, job.restart_s
+    tick_s, restart_s = config.tick_s, job.restart_s
 
     def choose(view: AvailabilityView) -> Choice:
         choice = rule(view)

@@ -9,7 +9,7 @@ from math import inf, isinf
 
 from autopilot.lab.backtest.bids import BidChooser, BidView
 from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.suite import HOUR_S, BidJob, BidTerms, Params, whole_ticks
+from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidJob, Params, whole_ticks
 
 NONE, SPOT, ON_DEMAND, KEEP = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP
 
@@ -25,25 +25,25 @@ HISTORY_S = 14 * 86400.0
 _Rule = Callable[[BidView], Choice | Spot]
 
 
-def on_demand(_terms: BidTerms, _job: BidJob, _params: Params) -> BidChooser:
+def on_demand(_config: BidConfig, _job: BidJob, _params: Params) -> BidChooser:
     """Always on demand."""
     return lambda _view: ON_DEMAND
 
 
-def floor_markup(terms: BidTerms, job: BidJob, params: Params) -> BidChooser:
+def floor_markup(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
     """Bids the floor times ``markup`` in every tick, below the on-demand price."""
-    return _guarded(terms, job, _marked_up(terms, params["markup"]))
+    return _guarded(config, job, _marked_up(config, params["markup"]))
 
 
-def on_demand_bid(terms: BidTerms, job: BidJob, _params: Params) -> BidChooser:
+def on_demand_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
     """The folk rule of clearing-price markets: bid what on-demand costs."""
-    return _guarded(terms, job, _bidding(terms.on_demand_rate))
+    return _guarded(config, job, _bidding(config.on_demand_rate))
 
 
-def uniform_progress(terms: BidTerms, job: BidJob, params: Params) -> BidChooser:
+def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
     """Uniform Progress (NSDI 2024) about when, floor times ``markup`` about how much."""
-    spot = _marked_up(terms, params["markup"])
-    work_s, tick_s, round_trip_s = job.work_s, terms.tick_s, 2 * terms.migrate_s
+    spot = _marked_up(config, params["markup"])
+    work_s, tick_s, round_trip_s = job.work_s, config.tick_s, 2 * config.migrate_s
     pace = work_s / job.deadline_s
 
     def rule(view: BidView) -> Choice | Spot:
@@ -55,11 +55,11 @@ def uniform_progress(terms: BidTerms, job: BidJob, params: Params) -> BidChooser
             return choice if can_spot and done_s > (now_s + round_trip_s) * pace else ON_DEMAND
         return choice if can_spot or done_s >= now_s * pace else ON_DEMAND
 
-    return _guarded(terms, job, rule)
+    return _guarded(config, job, rule)
 
 
-def _marked_up(terms: BidTerms, markup: float) -> _Rule:
-    limit = terms.on_demand_rate
+def _marked_up(config: BidConfig, markup: float) -> _Rule:
+    limit = config.on_demand_rate
 
     def rule(view: BidView) -> Choice | Spot:
         machine = _machine(view)
@@ -99,9 +99,9 @@ def _machine(view: BidView) -> int:
     return cheapest if floor > MOVE_RATIO * floors[cheapest] else held
 
 
-def _guarded(terms: BidTerms, job: BidJob, rule: _Rule) -> BidChooser:
+def _guarded(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
     """A deadline net: on demand in time for the work since the last checkpoint to be lost once more."""
-    tick_s, migrate_s = terms.tick_s, terms.migrate_s
+    tick_s, migrate_s = config.tick_s, config.migrate_s
 
     def choose(view: BidView) -> Choice | Spot:
         left = view.ticks_left
@@ -114,15 +114,15 @@ def _guarded(terms: BidTerms, job: BidJob, rule: _Rule) -> BidChooser:
     return choose
 
 
-def fixed_bid(terms: BidTerms, job: BidJob, _params: Params) -> BidChooser:
+def fixed_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
     """One bid on one machine for all of the run: the cheapest that would have done in time at the prices before it.
 
     Zheng et al., How to Bid the Cloud, SIGCOMM 2015, for persistent requests. Where it would cost no less than on
     demand, or none of the machines shown would do in time, on demand it is. A machine is asked for when its floor is
     within the bid, and kept from then on.
     """
-    ticks = whole_ticks(HISTORY_S, terms.tick_s)
-    on_demand_cost = (job.work_s + terms.migrate_s) / HOUR_S * terms.on_demand_rate
+    ticks = whole_ticks(HISTORY_S, config.tick_s)
+    on_demand_cost = (job.work_s + config.migrate_s) / HOUR_S * config.on_demand_rate
     plan: list[_Rule] = []
 
     def rule(view: BidView) -> Choice | Spot:
@@ -131,29 +131,29 @@ def fixed_bid(terms: BidTerms, job: BidJob, _params: Params) -> BidChooser:
                 (cost, machine, bid)
                 for machine, floor in enumerate(view.floors)
                 if floor < inf
-                for cost, bid in _bid_costs([seen for seen in view.history(machine, ticks) if seen < inf], terms, job)
+                for cost, bid in _bid_costs([seen for seen in view.history(machine, ticks) if seen < inf], config, job)
             ]
             cost, machine, bid = min(costs, default=(inf, 0, 0.0))
             plan.append(_fixed(machine, bid) if cost < on_demand_cost else lambda _view: ON_DEMAND)
         return plan[0](view)
 
-    return _guarded(terms, job, rule)
+    return _guarded(config, job, rule)
 
 
-def _bid_costs(prices: Sequence[float], terms: BidTerms, job: BidJob) -> Iterator[tuple[float, float]]:
+def _bid_costs(prices: Sequence[float], config: BidConfig, job: BidJob) -> Iterator[tuple[float, float]]:
     """Past prices that as a bid would do the job in time, were the past to come again: what it costs, and the bid."""
     ranked = sorted(prices)
     sums = list(accumulate(ranked))
     rises = [(before, after) for before, after in pairwise(prices) if before < after]
     lows, highs = sorted(low for low, _ in rises), sorted(high for _, high in rises)
-    lost_s = terms.resume_s + terms.checkpoint_s / 2
-    time_s = job.deadline_s - terms.migrate_s - terms.resume_s
+    lost_s = config.resume_s + config.checkpoint_s / 2
+    time_s = job.deadline_s - config.migrate_s - config.resume_s
     for bid in sorted(set(ranked)):
-        if bid >= terms.on_demand_rate:
+        if bid >= config.on_demand_rate:
             break
         below = bisect_right(ranked, bid)
         share = below / len(ranked)
-        pauses_per_s = (bisect_right(lows, bid) - bisect_right(highs, bid)) / len(ranked) / terms.tick_s
+        pauses_per_s = (bisect_right(lows, bid) - bisect_right(highs, bid)) / len(ranked) / config.tick_s
         running_s = job.work_s + pauses_per_s * job.work_s / share * lost_s
         if running_s / share <= time_s:
             yield running_s / HOUR_S * (bid if job.pays == "bid" else sums[below - 1] / below), bid

@@ -10,7 +10,7 @@ from time import perf_counter
 from autopilot.lab.backtest.choices import Choice, Spot
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.perturbation import EXACT, Perturbation, refused_on_demand
-from autopilot.lab.backtest.suite import HOUR_S, ROUNDING_S, BidJob, BidRun, BidTerms, Listing, ticks_until
+from autopilot.lab.backtest.suite import HOUR_S, ROUNDING_S, BidConfig, BidJob, BidRun, Listing, ticks_until
 
 NONE, SPOT, ON_DEMAND, KEEP, PARK = Choice.NONE, Choice.SPOT, Choice.ON_DEMAND, Choice.KEEP, Choice.PARK
 
@@ -30,7 +30,7 @@ class BidView:
     ticks_left: int
     """Whole ticks until the deadline, this one included; negative after it."""
     work_left_s: float
-    """By the estimate that the policy was told; never below 0."""
+    """By the estimate that the policy has; never below 0."""
     safe_left_s: float
     """Work left if the run were paused now: counted from the last checkpoint."""
     running: Choice
@@ -85,22 +85,22 @@ BidChooser = Callable[[BidView], Choice | Spot]
 
 
 def play_bids(
-    terms: BidTerms,
+    config: BidConfig,
     run: BidRun,
     floors: Sequence[array[float]],
     choose: BidChooser,
-    told: BidJob,
+    job: BidJob,
     perturbation: Perturbation = EXACT,
     observe: Callable[[BidView, Choice | Spot], None] | None = None,
     listing: Listing | None = None,
 ) -> Outcome:
     """One run under one policy. ``floors`` are the whole traces; only what the model and ``listing`` allow is shown.
 
-    ``observe`` is told each tick's view and answer. Raises ValueError for an answer that the model does not know.
+    ``observe`` receives each tick's view and answer. Raises ValueError for an answer that the model does not know.
     """
-    tick_s, checkpoint_s = terms.tick_s, terms.checkpoint_s
+    tick_s, checkpoint_s = config.tick_s, config.checkpoint_s
     tick_h = tick_s / HOUR_S
-    storage = terms.storage_rate * tick_h
+    storage = config.storage_rate * tick_h
     bills_at_bid = run.pays == "bid"
     ticks_to_deadline = ticks_until(run.deadline_s, tick_s)
     ticks = min(ticks_to_deadline + TICKS_AFTER_DEADLINE, len(floors[0]) - 1 - run.start)
@@ -116,8 +116,8 @@ def play_bids(
         view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1), machine, runs=running is SPOT)
         view.tick = tick
         view.ticks_left = ticks_to_deadline - tick
-        view.work_left_s = max(told.work_s - done_s, 0.0)
-        view.safe_left_s = max(told.work_s - safe_s, 0.0)
+        view.work_left_s = max(job.work_s - done_s, 0.0)
+        view.safe_left_s = max(job.work_s - safe_s, 0.0)
         view.running, view.machine, view.bid, view.is_set_up = running, machine, bid, is_set_up
         view.pending_s = pending_s
         view.spent = outcome.cost
@@ -142,7 +142,7 @@ def play_bids(
             floor = floors[machine][run.start + tick + 1]
             if bid >= floor:
                 if before is not SPOT:
-                    pending_s = terms.resume_s if is_set_up else terms.migrate_s
+                    pending_s = config.resume_s if is_set_up else config.migrate_s
                 running, rate, is_set_up = SPOT, bid if bills_at_bid else floor, True
             else:
                 # A machine that was won by today's floor is set up even where it is lost before it runs.
@@ -151,8 +151,8 @@ def play_bids(
             if before is not ON_DEMAND:
                 if before is not NONE:
                     outcome.migrations += 1
-                pending_s = terms.migrate_s
-            running, machine, bid, rate, is_set_up = ON_DEMAND, None, 0.0, terms.on_demand_rate, False
+                pending_s = config.migrate_s
+            running, machine, bid, rate, is_set_up = ON_DEMAND, None, 0.0, config.on_demand_rate, False
         elif choice is KEEP and machine is not None:
             running = KEEP
         elif choice is NONE:

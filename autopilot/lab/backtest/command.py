@@ -131,7 +131,7 @@ def backtest(
     if report is not None and len(trials) > 1:
         raise UserError("--report draws one market", hint="give one seed and one job file")
     market = pooled(trials)
-    policies = parse_policies(policy) if policy is not None else default_policies(market.terms.kind)
+    policies = parse_policies(policy) if policy is not None else default_policies(market.config.kind)
     models = fit_models(policies, None if fit is None else read_suite(fit))
     plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(estimate_error, floor_lag, vanish)))
     chosen = select_runs(market, runs)

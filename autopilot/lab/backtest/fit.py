@@ -31,7 +31,7 @@ def phases_of(suite: Suite | None) -> PhaseModel:
         return PHASES
     if not isinstance(suite, AvailabilitySuite):
         raise UserError("phases are fitted to a suite of kind availability", hint="give --fit such a suite")
-    step = SAMPLE_S / suite.terms.tick_s
+    step = SAMPLE_S / suite.config.tick_s
     return fit([[trace[int(n * step)] for n in range(int(len(trace) / step))] for trace in suite.traces])
 
 

@@ -44,7 +44,7 @@ def scores(suites: Sequence[BidSuite], grid: Grid) -> Iterator[tuple[dict[str, f
             for at in by_tables:
                 run = suite.runs[at]
                 for number, point in enumerate(points):
-                    start = cast(Start, lambda terms, job, point=point: start_on_bids(terms, job, point))
+                    start = cast(Start, lambda config, job, point=point: start_on_bids(config, job, point))
                     outcome = play(suite, run, start, Conditions())
                     late[number] += outcome.status != "finished"
                     group = paid[number].setdefault(f"{run.pays} {run.deadline_s / run.work_s:.2f}", [0.0, 0.0])

@@ -19,7 +19,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.money import HOURS_PER_STORAGE_MONTH
 from autopilot.domain.prices import PriceObservation
-from autopilot.lab.backtest.suite import HOUR_S, BidRun, BidSuite, BidTerms, Listing, ticks_until
+from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidRun, BidSuite, Listing, ticks_until
 from autopilot.lab.backtest.tasks import MIGRATE_S, RESUME_S, TICK_S, TICKS_PER_H, Task
 from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.pricing.auction.recorded import EVER, Grid, on_grid
@@ -108,7 +108,7 @@ def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation],
     if not rates:
         raise UserError(f"{_named(gpu)}: no on-demand price was recorded", hint="backtests compare with it")
     storage = [each.storage_price for each in seen if each.storage_price is not None]
-    terms = BidTerms(
+    config = BidConfig(
         tick_s=TICK_S,
         on_demand_rate=float(median(rates)),
         storage_rate=float(median(storage or [Decimal(0)]) * task.disk_gb / HOURS_PER_STORAGE_MONTH),
@@ -132,7 +132,7 @@ def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation],
             hint="let the daemon record for longer, or give a nearer deadline",
         )
     floors = tuple(map(_carried, record.grid.shown))
-    return BidSuite(f"history of {_named(gpu)}", terms, floors, runs, Listing(record.grid.shown, record.grid.hosts))
+    return BidSuite(f"history of {_named(gpu)}", config, floors, runs, Listing(record.grid.shown, record.grid.hosts))
 
 
 def _carried(shown: array[float]) -> array[float]:

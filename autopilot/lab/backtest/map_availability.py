@@ -15,7 +15,7 @@ from autopilot.domain.params import Moves
 from autopilot.lab.backtest.availability import AvailabilityChooser, AvailabilityView
 from autopilot.lab.backtest.choices import Choice
 from autopilot.lab.backtest.session import MARKET, ORIGIN, Session, offer, physics, rate, with_given
-from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityTerms
+from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilityJob
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.pricing.availability.forecast import LEAST_PROBABILITY, Forecast, forecast, refusal
 from autopilot.pricing.availability.phases import first_belief, next_belief
@@ -32,26 +32,26 @@ ABLE = Capabilities(
 
 
 def start_on_availability(
-    terms: AvailabilityTerms, told: AvailabilityJob, given: Given, model: PhaseModel
+    config: AvailabilityConfig, job: AvailabilityJob, given: Given, model: PhaseModel
 ) -> AvailabilityChooser:
-    return AvailabilityMapping(terms, told, given, model).choose
+    return AvailabilityMapping(config, job, given, model).choose
 
 
 class AvailabilityMapping:
-    def __init__(self, terms: AvailabilityTerms, told: AvailabilityJob, given: Given, model: PhaseModel) -> None:
-        self._told, self._on_demand_rate = told, terms.on_demand_rate
-        self._tick = timedelta(seconds=terms.tick_s)
-        self._tick_s = terms.tick_s
-        params = with_given(replace(physics(told, terms.tick_s, told.restart_s), moves=Moves(least_stay_s=0.0)), given)
-        self._session = Session(told, params, max_bid=rate(terms.on_demand_rate))
+    def __init__(self, config: AvailabilityConfig, job: AvailabilityJob, given: Given, model: PhaseModel) -> None:
+        self._job, self._on_demand_rate = job, config.on_demand_rate
+        self._tick = timedelta(seconds=config.tick_s)
+        self._tick_s = config.tick_s
+        params = with_given(replace(physics(job, config.tick_s, job.restart_s), moves=Moves(least_stay_s=0.0)), given)
+        self._session = Session(job, params, max_bid=rate(config.on_demand_rate))
         self._shape = Shape(
             model,
-            longest_s=told.deadline_s,
-            most_slack_s=max(told.deadline_s - told.work_s, terms.tick_s),
-            restart_s=told.restart_s,
-            spot_ratio=terms.spot_rate / terms.on_demand_rate,
+            longest_s=job.deadline_s,
+            most_slack_s=max(job.deadline_s - job.work_s, config.tick_s),
+            restart_s=job.restart_s,
+            spot_ratio=config.spot_rate / config.on_demand_rate,
         )
-        spot, on_demand = rate(terms.spot_rate), rate(terms.on_demand_rate)
+        spot, on_demand = rate(config.spot_rate), rate(config.on_demand_rate)
         self._billed = {CapacityType.SPOT: spot, CapacityType.ON_DEMAND: on_demand}
         always = offer("on-demand", None, on_demand)
         self._offers = {True: (offer("spot", spot, None), always), False: (always,)}
@@ -74,8 +74,8 @@ class AvailabilityMapping:
         if held is not None:
             state = "pulling" if view.pending_s > 0 else "running"
             session.see(held, InstanceStatus.RUNNING, self._billed[held.capacity_type], state, now)
-        session.told_progress(view.work_left_s, view.spent)
-        if view.tick == 0 and self._told.budget is not None and self._is_refused(view):
+        session.set_progress(view.work_left_s, view.spent)
+        if view.tick == 0 and self._job.budget is not None and self._is_refused(view):
             return Choice.PARK
         outlook = Outlook(shape=self._shape, belief=self._belief)
         choice = view.running
@@ -95,19 +95,19 @@ class AvailabilityMapping:
 
     def _is_refused(self, view: AvailabilityView) -> bool:
         """As ``submit`` would refuse the job: too unlikely to be done in time, or within its budget."""
-        likely, unlimited = self._forecast(view, self._told.budget), self._forecast(view, None)
-        return refusal(likely, unlimited, self._told.budget, LEAST_PROBABILITY) is not None
+        likely, unlimited = self._forecast(view, self._job.budget), self._forecast(view, None)
+        return refusal(likely, unlimited, self._job.budget, LEAST_PROBABILITY) is not None
 
     def _forecast(self, view: AvailabilityView, budget: float | None) -> Forecast:
-        told = self._told
+        job = self._job
         return forecast(
             self._shape,
-            left_s=told.deadline_s,
-            work_s=told.work_s,
+            left_s=job.deadline_s,
+            work_s=job.work_s,
             on_demand_burn=self._on_demand_rate,
             budget=budget,
             is_on=view.spot_available,
-            estimate_error=told.estimate_error,
+            estimate_error=job.estimate_error,
         )
 
 

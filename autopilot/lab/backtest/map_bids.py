@@ -31,7 +31,7 @@ from autopilot.lab.backtest.session import (
     vanishing_ticks,
     with_given,
 )
-from autopilot.lab.backtest.suite import BidJob, BidTerms
+from autopilot.lab.backtest.suite import BidConfig, BidJob
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.pricing.auction.floors import TUNABLE, FloorFit, estimate
 from autopilot.pricing.auction.tables import auction_tables
@@ -46,8 +46,8 @@ CEILING = Decimal("0.999")
 """On suites no on-demand renter displaces a bid: it needs only be the lower price."""
 
 
-def start_on_bids(terms: BidTerms, told: BidJob, given: Given, _model: object = None) -> BidChooser:
-    return BidMapping(terms, told, given).choose
+def start_on_bids(config: BidConfig, job: BidJob, given: Given, _model: object = None) -> BidChooser:
+    return BidMapping(config, job, given).choose
 
 
 @lru_cache(maxsize=8)
@@ -66,33 +66,33 @@ def _views(pays: str) -> dict[str, ProviderView]:
 
 
 class BidMapping:
-    def __init__(self, terms: BidTerms, told: BidJob, given: Given) -> None:
-        self._terms, self._told = terms, told
+    def __init__(self, config: BidConfig, job: BidJob, given: Given) -> None:
+        self._config, self._job = config, job
         self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
-        self._tick = timedelta(seconds=terms.tick_s)
-        params = physics(told, terms.tick_s, terms.migrate_s)
+        self._tick = timedelta(seconds=config.tick_s)
+        params = physics(job, config.tick_s, config.migrate_s)
         params = replace(
             params,
-            timing=replace(params.timing, resume_s=terms.resume_s),
+            timing=replace(params.timing, resume_s=config.resume_s),
             bids=replace(params.bids, unit=BID_UNIT, ceiling_of_on_demand=CEILING),
             # On synthetic markets a margin over the floor brought nothing.
             auction=replace(params.auction, least_markup=Decimal(1)),
         )
         params = with_given(params, given)
-        self._on_demand_rate = rate(terms.on_demand_rate)
-        self._storage_rate = rate(terms.storage_rate)
+        self._on_demand_rate = rate(config.on_demand_rate)
+        self._storage_rate = rate(config.storage_rate)
         self._session = Session(
-            told,
+            job,
             params,
             disk_gb=GB_MONTH,
             max_bid=(self._on_demand_rate * CEILING).quantize(BID_UNIT),
-            checkpoint_interval=timedelta(seconds=terms.checkpoint_s),
+            checkpoint_interval=timedelta(seconds=config.checkpoint_s),
         )
         self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_rate, self._storage_rate)
-        self._numbers = {machine: number for number, machine in enumerate(terms.machines)}
+        self._numbers = {machine: number for number, machine in enumerate(config.machines)}
         self._auction: AuctionShape | None = None
-        self._refit_ticks = ceil(REFIT_S / terms.tick_s)
-        self._step_ticks = max(ceil(told.work_s / MOST_STEPS / terms.tick_s), 1)
+        self._refit_ticks = ceil(REFIT_S / config.tick_s)
+        self._step_ticks = max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
 
     def choose(self, view: BidView) -> Choice | SpotAt:
         now = ORIGIN + self._tick * view.tick
@@ -103,8 +103,8 @@ class BidMapping:
         if held is not None:
             self._see(view, held, now)
         saved = session.estimate - timedelta(seconds=view.safe_left_s)
-        session.told_progress(view.work_left_s, view.spent, Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now))
-        market = Market(_views(self._told.pays), self._offers(view), now, outlook=Outlook(auction=self._auction))
+        session.set_progress(view.work_left_s, view.spent, Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now))
+        market = Market(_views(self._job.pays), self._offers(view), now, outlook=Outlook(auction=self._auction))
         answer: Choice | SpotAt = view.running
         if view.machine is not None:
             answer = SpotAt(view.machine, view.bid)
@@ -135,7 +135,7 @@ class BidMapping:
         held = session.job.main
         name = ON_DEMAND_MACHINE if view.running is Choice.ON_DEMAND else ""
         if view.machine is not None:
-            name = self._terms.machines[view.machine]
+            name = self._config.machines[view.machine]
         if held is None or held.machine_id == name:
             return held
         session.lose(now)
@@ -152,31 +152,31 @@ class BidMapping:
         self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
 
     def _offers(self, view: BidView) -> tuple[Offer, ...]:
-        machines = zip(self._terms.machines, view.floors, strict=True)
+        machines = zip(self._config.machines, view.floors, strict=True)
         shown = (offer(name, rate(floor), None, self._storage_rate) for name, floor in machines if not isinf(floor))
         return (*shown, self._always)
 
     def _shape(self, view: BidView) -> AuctionShape:
         """The tables' shape from the floors before the run; the tables are made here, before the first decision."""
-        terms, told, params = self._terms, self._told, self._session.params
-        machines, every = range(len(terms.machines)), self._step_ticks
+        config, job, params = self._config, self._job, self._session.params
+        machines, every = range(len(config.machines)), self._step_ticks
         # Taken from the newest floor back: that one is always learnt from.
         rows = (view.history(number, view.ticks_seen)[::-1][::every][::-1] for number in machines)
         floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
-        step_s = every * terms.tick_s
-        outlook = estimate(dict(zip(terms.machines, floors, strict=True)), step_s, terms.on_demand_rate, self._fit)
-        reserve_ticks = told.lag_ticks + vanishing_ticks(told.vanish)
+        step_s = every * config.tick_s
+        outlook = estimate(dict(zip(config.machines, floors, strict=True)), step_s, config.on_demand_rate, self._fit)
+        reserve_ticks = job.lag_ticks + vanishing_ticks(job.vanish)
         shape = AuctionShape(
             outlook,
-            longest_work_s=told.work_s,
-            on_demand_price=terms.on_demand_rate,
-            storage_rate=terms.storage_rate,
-            ceiling=float(params.bids.ceiling_of_on_demand) * terms.on_demand_rate,
-            bills_at_bid=told.pays == "bid",
-            migrate_s=terms.migrate_s,
-            resume_s=terms.resume_s,
-            checkpoint_s=terms.checkpoint_s,
-            reserve_s=reserve_ticks * terms.tick_s,
+            longest_work_s=job.work_s,
+            on_demand_price=config.on_demand_rate,
+            storage_rate=config.storage_rate,
+            ceiling=float(params.bids.ceiling_of_on_demand) * config.on_demand_rate,
+            bills_at_bid=job.pays == "bid",
+            migrate_s=config.migrate_s,
+            resume_s=config.resume_s,
+            checkpoint_s=config.checkpoint_s,
+            reserve_s=reserve_ticks * config.tick_s,
             shows_running=view.shows_running,
             # Where the floors of machines that run are known, nobody rents them on demand.
             lost_per_h=0.0 if view.shows_running else params.auction.preemptions_per_h,

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from autopilot.lab.backtest.suite import (
     HOUR_S,
+    AvailabilityConfig,
     AvailabilityRun,
-    AvailabilityTerms,
+    BidConfig,
     BidRun,
-    BidTerms,
     ticks_until,
     whole_ticks,
 )
@@ -58,12 +58,12 @@ class _Band:
         return max(1, self.work - tick * self.tick), min(self.most, (self.ticks - tick) * self.tick)
 
 
-def optimal_availability(terms: AvailabilityTerms, run: AvailabilityRun, trace: bytes) -> float:
+def optimal_availability(config: AvailabilityConfig, run: AvailabilityRun, trace: bytes) -> float:
     """The least dollars with which the run finishes by its deadline."""
-    band = _Band(run.work_s, terms.tick_s, (run.restart_s,), run.deadline_s)
+    band = _Band(run.work_s, config.tick_s, (run.restart_s,), run.deadline_s)
     restart, pad = band.units(run.restart_s), band.pad
-    spot = terms.spot_rate * terms.tick_s / HOUR_S
-    on_demand = terms.on_demand_rate * terms.tick_s / HOUR_S
+    spot = config.spot_rate * config.tick_s / HOUR_S
+    on_demand = config.on_demand_rate * config.tick_s / HOUR_S
     nothing, on_spot, demanded = 0, 1, 2
     old, new = band.blank(3), band.blank(3)
     for tick in range(band.ticks - 1, -1, -1):
@@ -91,20 +91,20 @@ def optimal_availability(terms: AvailabilityTerms, run: AvailabilityRun, trace: 
     return float(old[nothing, pad + band.work])
 
 
-def optimal_bids(terms: BidTerms, run: BidRun, floors: Sequence[array[float]]) -> float:
+def optimal_bids(config: BidConfig, run: BidRun, floors: Sequence[array[float]]) -> float:
     """The least dollars with which the run finishes by its deadline: each bid is the floor to come."""
-    band = _Band(run.work_s, terms.tick_s, (terms.migrate_s, terms.resume_s), run.deadline_s, terms.checkpoint_s)
-    migrate, resume, pad = band.units(terms.migrate_s), band.units(terms.resume_s), band.pad
-    tick_h = terms.tick_s / HOUR_S
-    storage = terms.storage_rate * tick_h
+    band = _Band(run.work_s, config.tick_s, (config.migrate_s, config.resume_s), run.deadline_s, config.checkpoint_s)
+    migrate, resume, pad = band.units(config.migrate_s), band.units(config.resume_s), band.pad
+    tick_h = config.tick_s / HOUR_S
+    storage = config.storage_rate * tick_h
     machines = len(floors)
     # Modes: nothing, on demand, each machine running, each machine paused.
     nothing, demanded, first_running, first_paused = 0, 1, 2, 2 + machines
     rates = [
-        [terms.on_demand_rate * tick_h + storage, *(row[run.start + tick + 1] * tick_h + storage for row in floors)]
+        [config.on_demand_rate * tick_h + storage, *(row[run.start + tick + 1] * tick_h + storage for row in floors)]
         for tick in range(band.ticks)
     ]
-    thrown_back = pad + _after_a_pause(band, band.units(terms.checkpoint_s))
+    thrown_back = pad + _after_a_pause(band, band.units(config.checkpoint_s))
     # Whose memory is used again and again: most of the time goes into moving such rows through the caches.
     elsewhere_row, kept_row, other_row = np.empty((3, band.size))
     old, new = band.blank(2 + 2 * machines), band.blank(2 + 2 * machines)

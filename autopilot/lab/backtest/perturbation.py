@@ -1,4 +1,4 @@
-"""Ways in which what a policy is told differs from what is: the robustness runs. Seeded by run, hence repeatable."""
+"""How what a policy sees differs from what is: the robustness runs. Seeded by run, hence repeatable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Perturbation:
     estimate_error: float = 0.0
-    """The true work is the told one times 1 + this or 1 - this."""
+    """The true work is the estimate times 1 + this or 1 - this."""
     lag_ticks: int = 0
     """The market's state is seen that late."""
     vanish: float = 0.0

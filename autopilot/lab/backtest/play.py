@@ -16,14 +16,14 @@ from autopilot.lab.backtest.suite import (
     BidJob,
     BidRun,
     BidSuite,
+    Config,
     Job,
     Run,
     Suite,
-    Terms,
     on_demand_cost,
 )
 
-Start = Callable[[Terms, Job], Callable[[Any], Any]]
+Start = Callable[[Config, Job], Callable[[Any], Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Conditions:
 
 def budget_of(suite: Suite, run: Run, conditions: Conditions) -> float | None:
     share = conditions.budget_share
-    return None if share is None else share * on_demand_cost(suite.terms, run)
+    return None if share is None else share * on_demand_cost(suite.config, run)
 
 
 def told_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
-    """What the policy is told of a run under these conditions."""
+    """What the policy sees of a run under these conditions."""
     perturbed, budget = conditions.perturbation, budget_of(suite, run, conditions)
     work_s = perturbed.told_work_s(run.work_s, run.block)
     known = (budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
@@ -57,17 +57,17 @@ def play(
     conditions: Conditions,
     observe: Callable[[Any, Any], None] | None = None,
 ) -> Outcome:
-    """The outcome of one run. ``observe`` is told each tick's view and answer."""
+    """The outcome of one run. ``observe`` receives each tick's view and answer."""
     job = told_job(suite, run, conditions)
-    choose = start(suite.terms, job)
+    choose = start(suite.config, job)
     if isinstance(suite, BidSuite):
         assert isinstance(run, BidRun)
         assert isinstance(job, BidJob)
-        return play_bids(suite.terms, run, suite.floors, choose, job, conditions.perturbation, observe, suite.listing)
+        return play_bids(suite.config, run, suite.floors, choose, job, conditions.perturbation, observe, suite.listing)
     assert isinstance(run, AvailabilityRun)
     assert isinstance(job, AvailabilityJob)
     trace = suite.traces[run.trace]
-    return play_availability(suite.terms, run, trace, choose, job, conditions.perturbation, observe)
+    return play_availability(suite.config, run, trace, choose, job, conditions.perturbation, observe)
 
 
 def optimal_cost(suite: Suite, run: Run) -> float:
@@ -76,6 +76,6 @@ def optimal_cost(suite: Suite, run: Run) -> float:
 
     if isinstance(suite, BidSuite):
         assert isinstance(run, BidRun)
-        return optimal_bids(suite.terms, run, suite.floors)
+        return optimal_bids(suite.config, run, suite.floors)
     assert isinstance(run, AvailabilityRun)
-    return optimal_availability(suite.terms, run, suite.traces[run.trace])
+    return optimal_availability(suite.config, run, suite.traces[run.trace])

@@ -9,14 +9,14 @@ from typing import Any
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.params import TUNABLE as NUMBERS
-from autopilot.lab.backtest.suite import Job, Params, Suite, Terms
+from autopilot.lab.backtest.suite import Config, Job, Params, Suite
 from autopilot.pricing.auction.floors import TUNABLE as FLOOR_NUMBERS
 
 
 @dataclass(frozen=True)
 class Registered:
     starts: Mapping[str, str]
-    """Suite kind → ``module:function`` that makes a chooser of (terms, job, params) and, when fitted, of the model."""
+    """Suite kind → ``module:function`` that makes a chooser of (config, job, params) and, when fitted, of the model."""
     params: Mapping[str, float | None] = field(default_factory=dict)
     """Name → default; None: as the suite and the job make it, unless it is set."""
     fit: str = ""
@@ -91,7 +91,7 @@ def fit_models(policies: Sequence[Policy], suite: Suite | None) -> dict[str, Any
     return {name: _load(REGISTRY[name].fit)(suite) for name in sorted(names) if REGISTRY[name].fit}
 
 
-def starter(policy: Policy, kind: str, models: Mapping[str, Any]) -> Callable[[Terms, Job], Chooser]:
+def starter(policy: Policy, kind: str, models: Mapping[str, Any]) -> Callable[[Config, Job], Chooser]:
     """Makes a chooser for each job; raises UserError when the policy does not play on this kind."""
     entry = REGISTRY[policy.name]
     if kind not in entry.starts:
@@ -100,8 +100,8 @@ def starter(policy: Policy, kind: str, models: Mapping[str, Any]) -> Callable[[T
     params = {**defaults, **policy.params}
     if entry.fit:
         model = models[policy.name]
-        return lambda terms, job: function(terms, job, params, model)
-    return lambda terms, job: function(terms, job, params)
+        return lambda config, job: function(config, job, params, model)
+    return lambda config, job: function(config, job, params)
 
 
 def _parse(item: str) -> Policy:

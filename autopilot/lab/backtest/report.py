@@ -34,7 +34,7 @@ def report(plan: Plan, results: Sequence[Result], scores: Sequence[Score], comma
     colours = {score.policy: PALETTE[index % len(PALETTE)] for index, score in enumerate(scores)}
     sections = [
         f"<h1>Backtest of {escape(name)}</h1>",
-        f'<p class="small">{len(results)} runs of a suite of kind {plan.suite.terms.kind}. '
+        f'<p class="small">{len(results)} runs of a suite of kind {plan.suite.config.kind}. '
         f"<code>{escape(command)}</code></p>",
         _table(scores),
         '<p class="small">Ratios are of sums over all runs that were not refused or parked; the interval is of the '

@@ -47,7 +47,7 @@ class Result:
 def run_plan(
     plan: Plan, runs: Sequence[int], jobs: int, place: Place = "processes", advance: Callable[[int], None] | None = None
 ) -> list[Result]:
-    """The results of those runs, in that order. ``advance`` is told how many more are done.
+    """The results of those runs, in that order. ``advance`` receives how many more are done.
 
     Raises UserError when a policy does not play on this kind of suite, or Ray is not there.
     """
@@ -69,7 +69,7 @@ def run_plan(
 
 
 def _starts(plan: Plan) -> list[Start]:
-    return [starter(policy, plan.suite.terms.kind, plan.models) for policy in plan.policies]
+    return [starter(policy, plan.suite.config.kind, plan.models) for policy in plan.policies]
 
 
 def _play_part(plan: Plan, starts: Sequence[Start], part: _Part) -> list[Any]:
@@ -83,7 +83,7 @@ def _play_part(plan: Plan, starts: Sequence[Start], part: _Part) -> list[Any]:
 
 def _result(plan: Plan, number: int, outcomes: tuple[Outcome, ...], optimal: float) -> Result:
     run = plan.suite.runs[number]
-    on_demand, budget = on_demand_cost(plan.suite.terms, run), budget_of(plan.suite, run, plan.conditions)
+    on_demand, budget = on_demand_cost(plan.suite.config, run), budget_of(plan.suite, run, plan.conditions)
     return Result(number, on_demand, optimal, budget, outcomes)
 
 

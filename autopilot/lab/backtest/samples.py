@@ -46,7 +46,7 @@ def sample_plots(plan: Plan, sample: Result) -> tuple[str, list[str], list[tuple
     plots = []
     for policy, outcome in shown:
         seen = _Seen()
-        play(suite, run, starter(policy, suite.terms.kind, plan.models), plan.conditions, seen.note)
+        play(suite, run, starter(policy, suite.config.kind, plan.models), plan.conditions, seen.note)
         heading = f"{policy.label}: ${outcome.cost:.3f}, {outcome.status}; optimum ${sample.optimal:.3f}"
         plots.append(_draw(plan, sample, heading, seen))
     return title, plots, keys
@@ -70,7 +70,7 @@ class _Seen:
 
 def _draw(plan: Plan, sample: Result, heading: str, seen: _Seen) -> str:
     suite, run = plan.suite, plan.suite.runs[sample.run]
-    tick_h = suite.terms.tick_s / HOUR_S
+    tick_h = suite.config.tick_s / HOUR_S
     spans = _spans(seen.running, tick_h)
     if not isinstance(suite, BidSuite):
         left = [(tick * tick_h, left_h) for tick, left_h in enumerate(seen.left_h)]
@@ -85,12 +85,12 @@ def _draw(plan: Plan, sample: Result, heading: str, seen: _Seen) -> str:
     ]
     bids = _thinned([(tick * tick_h, bid) for tick, bid in seen.bids])
     lines.append(Series("bid", bids, BID_COLOUR, steps=True))
-    most = suite.terms.on_demand_rate * 1.1
+    most = suite.config.on_demand_rate * 1.1
     return draw(Plot(heading, "h", "$/h", [line for line in lines if line.points], spans, True, most))
 
 
 def _machines(suite: BidSuite) -> Sequence[str]:
-    return suite.terms.machines
+    return suite.config.machines
 
 
 def _colours(suite: BidSuite) -> list[str]:

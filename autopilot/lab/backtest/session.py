@@ -23,7 +23,7 @@ from autopilot.domain.offer import Offer
 from autopilot.domain.params import TUNABLE, Auction, Budget, Deadline, Hazard, Loading, Params, Timing, Traffic
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import intended_lease
-from autopilot.lab.backtest.suite import Job as Told
+from autopilot.lab.backtest.suite import Job as RunJob
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
@@ -45,14 +45,14 @@ def rate(dollars: float) -> Decimal:
     return Decimal(dollars).quantize(NANO)
 
 
-def physics(told: Told, tick_s: float, restart_s: float) -> Params:
+def physics(job: RunJob, tick_s: float, restart_s: float) -> Params:
     """A suite's physics as the policy's numbers."""
     return Params(
         timing=Timing(tick_lag_s=tick_s, setup_s=restart_s, boot_s=restart_s),
         traffic=Traffic(image_gb=ZERO, upload_gb=ZERO),
-        deadline=Deadline(estimate_error=told.estimate_error, on_demand_margin_s=vanishing_ticks(told.vanish) * tick_s),
+        deadline=Deadline(estimate_error=job.estimate_error, on_demand_margin_s=vanishing_ticks(job.vanish) * tick_s),
         budget=Budget(
-            detect_s=(told.lag_ticks + 1) * tick_s if told.lag_ticks else 0.0,
+            detect_s=(job.lag_ticks + 1) * tick_s if job.lag_ticks else 0.0,
             save_timeout_s=0.0,
             destroy_s=tick_s,
             settle_s=0.0,
@@ -80,25 +80,25 @@ def vanishing_ticks(vanish: float) -> int:
 class Session:
     """The job as the policy knows it, and what it rents."""
 
-    def __init__(self, told: Told, params: Params, **terms: object) -> None:
+    def __init__(self, job: RunJob, params: Params, **limits: object) -> None:
         self.params = params
-        self.estimate = timedelta(seconds=told.work_s)
+        self.estimate = timedelta(seconds=job.work_s)
         spec = JobSpec(
             name="run",
             image="",
             run="",
             gpus=(GpuChoice(GPU),),
             work_estimate=self.estimate,
-            deadline=ORIGIN + timedelta(seconds=told.deadline_s),
-            budget=None if told.budget is None else rate(told.budget),
-            **{"disk_gb": ZERO, "checkpoint_interval": timedelta(0), **terms},  # type: ignore[arg-type]
+            deadline=ORIGIN + timedelta(seconds=job.deadline_s),
+            budget=None if job.budget is None else rate(job.budget),
+            **{"disk_gb": ZERO, "checkpoint_interval": timedelta(0), **limits},  # type: ignore[arg-type]
         )
         self.job = Job("run", spec, JobStatus.PENDING, Reason.SUBMITTED, ORIGIN)
         self.before: Lease | None = None
         """What was held before the last move: it goes on when that move is refused."""
         self._ids = _Ids()
 
-    def told_progress(self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None) -> None:
+    def set_progress(self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None) -> None:
         done = self.estimate - timedelta(seconds=work_left_s)
         self.job = replace(self.job, work_done=done, spent=rate(spent), checkpoint=checkpoint)
 
@@ -138,7 +138,7 @@ class Session:
     ) -> None:
         """What its market and its agent tell of the machine in this tick; what is new is so ``since`` then."""
         if lease.observed.status is status and lease.bid == billed and lease.agent.state == agent_state:
-            # As they told before: only the time of it is new.
+            # As reported before: only the time of it is new.
             self.job = replace(
                 self.job,
                 leases=(

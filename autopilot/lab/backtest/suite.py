@@ -1,6 +1,6 @@
 """Suites: what a backtest runs over. Two kinds, each a frozen value with its traces decoded.
 
-A policy is told the ``terms`` of the market and a job, never the suite itself: a trace holds the future.
+A policy sees the ``config`` of the market and a job, never the suite itself: a trace holds the future.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Pays = Literal["bid", "clearing"]
 
 
 @dataclass(frozen=True, slots=True)
-class AvailabilityTerms:
+class AvailabilityConfig:
     """One market that is on or off, at fixed prices in $/h."""
 
     kind: ClassVar = "availability"
@@ -52,7 +52,7 @@ class AvailabilityRun:
 @dataclass(frozen=True, slots=True)
 class AvailabilitySuite:
     name: str
-    terms: AvailabilityTerms
+    config: AvailabilityConfig
     trace_names: tuple[str, ...]
     traces: tuple[bytes, ...]
     """A byte a tick, 1 where spot can be had."""
@@ -60,7 +60,7 @@ class AvailabilitySuite:
 
 
 @dataclass(frozen=True, slots=True)
-class BidTerms:
+class BidConfig:
     """Machines that run the highest bids; rates in $/h."""
 
     kind: ClassVar = "bids"
@@ -107,7 +107,7 @@ class Listing:
 @dataclass(frozen=True, slots=True)
 class BidSuite:
     name: str
-    terms: BidTerms
+    config: BidConfig
     floors: tuple[array[float], ...]
     """For each machine and tick the lowest bid that runs, $/h; infinite where none does."""
     runs: tuple[BidRun, ...]
@@ -116,13 +116,13 @@ class BidSuite:
 
 
 Suite = AvailabilitySuite | BidSuite
-Terms = AvailabilityTerms | BidTerms
+Config = AvailabilityConfig | BidConfig
 Run = AvailabilityRun | BidRun
 
 
 @dataclass(frozen=True, slots=True)
 class AvailabilityJob:
-    """What a policy is told of a run."""
+    """What a policy sees of a run."""
 
     work_s: float
     """An estimate: the truth lies within ``estimate_error`` of it."""
@@ -139,7 +139,7 @@ class AvailabilityJob:
 
 @dataclass(frozen=True, slots=True)
 class BidJob:
-    """What a policy is told of a run; fields as in ``AvailabilityJob``."""
+    """What a policy sees of a run; fields as in ``AvailabilityJob``."""
 
     work_s: float
     deadline_s: float
@@ -154,15 +154,15 @@ Job = AvailabilityJob | BidJob
 Params = Mapping[str, float]
 
 
-def on_demand_cost(terms: Terms, run: Run) -> float:
+def on_demand_cost(config: Config, run: Run) -> float:
     """Dollars of a run that is on demand from its first tick on."""
-    if isinstance(terms, BidTerms):
-        rate, start_s = terms.on_demand_rate + terms.storage_rate, terms.migrate_s
+    if isinstance(config, BidConfig):
+        rate, start_s = config.on_demand_rate + config.storage_rate, config.migrate_s
     else:
         assert isinstance(run, AvailabilityRun)
-        rate, start_s = terms.on_demand_rate, run.restart_s
-    ticks = whole_ticks(run.work_s + start_s, terms.tick_s)
-    return ticks * terms.tick_s / HOUR_S * rate
+        rate, start_s = config.on_demand_rate, run.restart_s
+    ticks = whole_ticks(run.work_s + start_s, config.tick_s)
+    return ticks * config.tick_s / HOUR_S * rate
 
 
 def whole_ticks(duration_s: float, tick_s: float) -> int:

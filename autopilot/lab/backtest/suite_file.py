@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from autopilot.domain.errors import UserError
 from autopilot.lab.backtest.suite import (
     HOUR_S,
+    AvailabilityConfig,
     AvailabilityRun,
     AvailabilitySuite,
-    AvailabilityTerms,
+    BidConfig,
     BidRun,
     BidSuite,
-    BidTerms,
     Suite,
     ticks_until,
     whole_ticks,
@@ -133,8 +133,8 @@ def _availability_suite(file: _AvailabilityFile) -> AvailabilitySuite:
         if row.ticks < ticks_until(run.deadline_s, file.tick_s):
             raise UserError(f"runs.{number}: the window ends before the deadline")
         runs.append(run)
-    terms = AvailabilityTerms(file.tick_s, file.spot_rate, file.on_demand_rate)
-    return AvailabilitySuite(file.name, terms, tuple(file.traces), traces, tuple(runs))
+    config = AvailabilityConfig(file.tick_s, file.spot_rate, file.on_demand_rate)
+    return AvailabilitySuite(file.name, config, tuple(file.traces), traces, tuple(runs))
 
 
 def _states(trace: _Trace) -> bytes:
@@ -148,7 +148,7 @@ def _states(trace: _Trace) -> bytes:
 
 def _bid_suite(file: _BidFile) -> BidSuite:
     floors = tuple(_floors(name, steps, file.ticks) for name, steps in file.floors.items())
-    terms = BidTerms(
+    config = BidConfig(
         tick_s=file.tick_s,
         on_demand_rate=file.on_demand_rate,
         storage_rate=file.storage_rate,
@@ -164,7 +164,7 @@ def _bid_suite(file: _BidFile) -> BidSuite:
         if row.start + ticks_until(run.deadline_s, file.tick_s) >= file.ticks:
             raise UserError(f"runs.{number}: the floors end before the deadline")
         runs.append(run)
-    return BidSuite(file.name, terms, floors, tuple(runs))
+    return BidSuite(file.name, config, floors, tuple(runs))
 
 
 def _floors(name: str, steps: list[list[float]], ticks: int) -> array[float]:

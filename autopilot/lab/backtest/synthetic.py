@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import exp, inf, log
 from typing import Literal, NamedTuple
 
-from autopilot.lab.backtest.suite import HOUR_S, BidRun, BidSuite, BidTerms, Listing, Pays
+from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidRun, BidSuite, Listing, Pays
 from autopilot.lab.backtest.tasks import DAY, MIGRATE_S, RESUME_S, TICK_S, TICKS_PER_H, Task
 
 Kind = Literal["vast", "three-machines"]
@@ -41,7 +41,7 @@ def synthetic_suite(
     hours = WARM_UP_H + starts * apart_h + max(deadlines_s) / HOUR_S + 1
     ticks = int(hours * TICKS_PER_H) + 2
     floors, listing, on_demand_rate = (_vast if kind == "vast" else _three_machines)(rng, ticks)
-    terms = BidTerms(
+    config = BidConfig(
         tick_s=TICK_S,
         on_demand_rate=on_demand_rate,
         storage_rate=0.018 * on_demand_rate,
@@ -56,7 +56,7 @@ def synthetic_suite(
         for deadline_s in deadlines_s
         for pay in pays
     )
-    return BidSuite(f"synthetic {kind} {seed}", terms, floors, runs, listing)
+    return BidSuite(f"synthetic {kind} {seed}", config, floors, runs, listing)
 
 
 class _Market(NamedTuple):

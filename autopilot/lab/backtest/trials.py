@@ -21,7 +21,7 @@ class Trial:
         """The job's own budget, unless all runs get theirs by share."""
         if self.budget is None or conditions.budget_share is not None:
             return conditions
-        share = float(self.budget) / on_demand_cost(self.suite.terms, self.suite.runs[0])
+        share = float(self.budget) / on_demand_cost(self.suite.config, self.suite.runs[0])
         return replace(conditions, budget_share=share)
 
 
@@ -43,7 +43,7 @@ def pooled(trials: Sequence[Trial]) -> Suite:
         runs += [replace(run, start=run.start + begins[suite.name]) for run in suite.runs]
     first = trials[0].suite
     assert isinstance(first, BidSuite)
-    return BidSuite(", ".join(begins), first.terms, (), tuple(runs))
+    return BidSuite(", ".join(begins), first.config, (), tuple(runs))
 
 
 def run_trials(

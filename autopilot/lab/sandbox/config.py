@@ -8,12 +8,12 @@ from pathlib import Path
 
 from autopilot.lab.sandbox.market.lifecycle import Timings
 from autopilot.lab.sandbox.market.machines import MachineSpec
-from autopilot.lab.sandbox.runpod.exchange import Mode, Terms
+from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig, Mode
 from autopilot.lab.sandbox.runpod.machines import MachineSpec as PodMachineSpec
 from autopilot.lab.sandbox.runpod.pods import NetworkVolume
 from autopilot.lab.sandbox.runpod.provider import RunpodConfig
 
-DEFAULT_TERMS = Terms()
+DEFAULT_EXCHANGE = ExchangeConfig()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SandboxConfig:
     runpod_network_volumes: tuple[NetworkVolume, ...] = ()
     runpod_mode: str = Mode.NORMAL
     """normal, no_supply, mutation_removed or graphql_gone."""
-    runpod_terms: Terms = DEFAULT_TERMS
+    runpod_exchange: ExchangeConfig = DEFAULT_EXCHANGE
     """What RunPod does not document, or does differently for different accounts."""
     runpod_billing_lag_s: float = 3600.0
     """How late billing learns of what was used."""
@@ -82,7 +82,7 @@ class SandboxConfig:
             balance=self.runpod_balance,
             machines=self.runpod_machines,
             mode=Mode(self.runpod_mode),
-            terms=self.runpod_terms,
+            exchange=self.runpod_exchange,
             churn=self.churn,
             enforce_rate_limits=self.enforce_rate_limits,
             billing_lag_s=self.runpod_billing_lag_s,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from runpod_desk import RENT, START, Refusal, assert_same_shape, sample
 
-from autopilot.lab.sandbox.runpod.exchange import Terms
+from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig
 
 SDK_POD = "graphql/pod_running.json"
 
@@ -216,7 +216,7 @@ async def test_no_capacity(desk: Any) -> None:
 
 
 async def test_a_bid_below_the_floor_is_told_in_the_configured_words(open_desk: Any) -> None:
-    desk = await open_desk(runpod_terms=Terms(low_bid_text="Your bid is too low."))
+    desk = await open_desk(runpod_exchange=ExchangeConfig(low_bid_text="Your bid is too low."))
     floor = float((await desk.machine())["floor"])
     low = await refused(desk.rent(bid=floor / 2))
     assert (low.message, low.code) == ("Your bid is too low.", "RUNPOD")
@@ -273,7 +273,7 @@ async def test_a_bid_of_a_running_pod_cannot_be_changed(open_desk: Any) -> None:
 
 
 async def test_or_the_attempt_is_ignored(open_desk: Any) -> None:
-    desk = await open_desk(runpod_terms=Terms(bid_resume_of_running_fails=False))
+    desk = await open_desk(runpod_exchange=ExchangeConfig(bid_resume_of_running_fails=False))
     pod_id = await desk.running()
     row = (await desk.resume(pod_id, 0.9))["podBidResume"]
     assert row["costPerHr"] == 0.25

@@ -29,7 +29,7 @@ def scripted(suite: Suite, answers: Sequence[Choice], conditions: Conditions | N
         seen.append({name: getattr(view, name) for name in AvailabilityView.__slots__})
         return answers[min(view.tick, len(answers) - 1)]
 
-    return play(suite, suite.runs[0], lambda _terms, _job: choose, conditions or Conditions()), seen
+    return play(suite, suite.runs[0], lambda _config, _job: choose, conditions or Conditions()), seen
 
 
 def test_a_start_costs_its_restart_and_whole_ticks_are_billed() -> None:

@@ -38,7 +38,7 @@ def test_small_suites(body: dict[str, Any], costs: dict[str, float]) -> None:
     suite = suite_from(body)
     found = {"optimal": sum(optimal_cost(suite, run) for run in suite.runs)}
     for name in costs.keys() - {"optimal"}:
-        start = starter(parse_policies(name)[0], suite.terms.kind, {})
+        start = starter(parse_policies(name)[0], suite.config.kind, {})
         found[name] = sum(play(suite, run, start, Conditions()).cost for run in suite.runs)
     assert found == pytest.approx(costs, abs=1e-6)
 
@@ -52,7 +52,7 @@ def answers(
     def note(_view: BidView, choice: Choice | Spot) -> None:
         seen.append(choice)
 
-    kind = suite.terms.kind
+    kind = suite.config.kind
     return play(suite, suite.runs[0], starter(parse_policies(policy)[0], kind, {}), Conditions(), note), seen
 
 

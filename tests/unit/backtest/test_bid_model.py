@@ -43,7 +43,7 @@ def scripted(
         seen.append({name: getattr(view, name) for name in FIELDS} | {"floors": list(view.floors)})
         return answers[min(view.tick, len(answers) - 1)]
 
-    return play(suite, suite.runs[0], lambda _terms, _job: choose, conditions or Conditions()), seen
+    return play(suite, suite.runs[0], lambda _config, _job: choose, conditions or Conditions()), seen
 
 
 def hours(seen: list[dict[str, Any]], name: str) -> list[float]:
@@ -147,7 +147,7 @@ def test_the_past_can_be_read_and_the_future_cannot() -> None:
         return N
 
     suite = suite_from(bid_body({"a": floors}, runs=[[10, 3, 6, "bid"]]))
-    play(suite, suite.runs[0], lambda _terms, _job: choose, Conditions())
+    play(suite, suite.runs[0], lambda _config, _job: choose, Conditions())
     assert read[:2] == [[9.0, 10.0, 11.0], [10.0, 11.0, 12.0]]
 
 

@@ -10,7 +10,7 @@ from small_suites import bid_body
 from autopilot.domain.errors import UserError
 from autopilot.domain.outlook import PhaseModel
 from autopilot.lab.backtest.fit import SAMPLE_S, fit, phases_of
-from autopilot.lab.backtest.suite import AvailabilitySuite, AvailabilityTerms
+from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilitySuite
 from autopilot.lab.backtest.suite_file import suite_from
 from autopilot.pricing.availability.phases import first_belief, next_belief, stationary, transition
 from autopilot.pricing.availability.prior import PHASES
@@ -109,7 +109,7 @@ def test_what_lies_behind_a_record_s_end_counts_for_nothing() -> None:
 
 def suite(tick_s: float, *traces: list[int]) -> AvailabilitySuite:
     names = tuple(f"zone-{number}" for number in range(len(traces)))
-    return AvailabilitySuite("small", AvailabilityTerms(tick_s, 1.0, 3.0), names, tuple(map(bytes, traces)), ())
+    return AvailabilitySuite("small", AvailabilityConfig(tick_s, 1.0, 3.0), names, tuple(map(bytes, traces)), ())
 
 
 def test_a_suite_s_traces_are_read_every_ten_minutes() -> None:

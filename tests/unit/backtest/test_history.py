@@ -108,13 +108,13 @@ def test_what_was_shown_is_shown_again(tmp_path: Path) -> None:
     assert market.listing is not None
     assert suite.listing is not None
     seen_names = dict.fromkeys(f"vastai {each.machine_id}" for each in observations)
-    assert list(suite.terms.machines) == list(seen_names)
-    for name, row in zip(suite.terms.machines, suite.listing.shown, strict=True):
+    assert list(suite.config.machines) == list(seen_names)
+    for name, row in zip(suite.config.machines, suite.listing.shown, strict=True):
         original = market.listing.shown[int(name.removeprefix("vastai m"))]
         assert row[: 30 * 12] == pytest.approx(original[: 30 * 12], abs=1e-8)
-    assert suite.terms.on_demand_rate == pytest.approx(0.51)
-    assert suite.terms.storage_rate == 0
-    by_name = dict(zip(suite.terms.machines, suite.listing.hosts, strict=True))
+    assert suite.config.on_demand_rate == pytest.approx(0.51)
+    assert suite.config.storage_rate == 0
+    by_name = dict(zip(suite.config.machines, suite.listing.hosts, strict=True))
     for one in by_name:
         for other in by_name:
             is_shared = market.listing.hosts[int(one[8:])] == market.listing.hosts[int(other[8:])]
@@ -140,7 +140,7 @@ def test_a_machine_that_is_soon_back_can_be_had_meanwhile_at_the_higher_price(tm
     away.sort(key=lambda each: each.observed_at)
     suite = suite_of(tmp_path / "ledger.db", away)
     assert suite.listing is not None
-    number = suite.terms.machines.index("vastai m1")
+    number = suite.config.machines.index("vastai m1")
     shown, floors = suite.listing.shown[number], suite.floors[number]
     assert list(shown[119:127]) == [0.2, *[inf] * 6, 0.25]
     assert list(floors[119:127]) == [0.2, *[0.25] * 7]
@@ -154,7 +154,7 @@ def test_hours_that_were_put_together_hold_for_as_long_as_the_machine_was_seen(t
     together = sorted([*whole, *part], key=lambda each: each.observed_at)
     suite = suite_of(tmp_path / "ledger.db", together)
     assert suite.listing is not None
-    shown = dict(zip(suite.terms.machines, suite.listing.shown, strict=True))
+    shown = dict(zip(suite.config.machines, suite.listing.shown, strict=True))
     assert not any(map(isinf, shown["vastai m1"]))
     assert list(shown["vastai m2"][12:24]) == [*[0.2] * 4, *[inf] * 8]
 
@@ -162,9 +162,9 @@ def test_hours_that_were_put_together_hold_for_as_long_as_the_machine_was_seen(t
 def test_prices_are_medians_and_the_job_s_own_disk(tmp_path: Path) -> None:
     observations = [*calm(0, 10), *calm(10, 26, on_demand_price=Decimal("0.6"), storage_price=Decimal("0.1"))]
     task = Task("short", 7200.0, (14400.0,), 1200.0, gpus=(GpuChoice(GPU),), disk_gb=Decimal(72))
-    terms = suite_of(tmp_path / "ledger.db", observations, task).terms
-    assert (terms.on_demand_rate, terms.checkpoint_s) == (0.6, 1200.0)
-    assert terms.storage_rate == pytest.approx(0.01)
+    config = suite_of(tmp_path / "ledger.db", observations, task).config
+    assert (config.on_demand_rate, config.checkpoint_s) == (0.6, 1200.0)
+    assert config.storage_rate == pytest.approx(0.01)
 
 
 def test_only_machines_that_the_job_would_take(tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_only_machines_that_the_job_would_take(tmp_path: Path) -> None:
     trusting = suite_of(path, others)
     careful = Task("short", 7200.0, (14400.0,), 600.0, gpus=(GpuChoice(GPU),), verified_only=True)
     (careful_suite,) = asyncio.run(history_suites(str(path), [careful], BEGINNING))
-    assert trusting.terms.machines == ("vastai m1", "vastai m2")
-    assert careful_suite.terms.machines == ("vastai m1",)
+    assert trusting.config.machines == ("vastai m1", "vastai m2")
+    assert careful_suite.config.machines == ("vastai m1",)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from autopilot.lab.backtest.optimal import optimal_availability
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.perturbation import EXACT, Perturbation
 from autopilot.lab.backtest.session import VANISH_RISK, physics, with_given
-from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilityTerms, ticks_until, whole_ticks
+from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilityJob, AvailabilityRun, ticks_until, whole_ticks
 from autopilot.pricing.availability.prior import PHASES
 
 DEADLINE_S = 36_000.0
@@ -36,8 +36,8 @@ class Trial:
     perturbation: Perturbation = EXACT
 
     @property
-    def terms(self) -> AvailabilityTerms:
-        return AvailabilityTerms(self.tick_s, 3 * self.ratio, 3.0)
+    def config(self) -> AvailabilityConfig:
+        return AvailabilityConfig(self.tick_s, 3 * self.ratio, 3.0)
 
     @property
     def run(self) -> AvailabilityRun:
@@ -45,7 +45,7 @@ class Trial:
         return AvailabilityRun(0, 0, ticks + 30, self.work_s, DEADLINE_S, self.restart_s)
 
     @property
-    def told(self) -> AvailabilityJob:
+    def job(self) -> AvailabilityJob:
         perturbed = self.perturbation
         work_s = perturbed.told_work_s(self.work_s, self.run.block)
         known = (self.budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
@@ -54,7 +54,7 @@ class Trial:
     @property
     def can_be_done_on_demand(self) -> bool:
         """Begun at once, by what the policy is told at worst; one tick kept where what it sees is old."""
-        told, params = self.told, self.params()
+        told, params = self.job, self.params()
         worst_s = told.work_s * (1 + told.estimate_error) + self.restart_s + params.deadline.on_demand_margin_s
         return whole_ticks(worst_s, self.tick_s) <= ticks_until(DEADLINE_S, self.tick_s)
 
@@ -63,15 +63,15 @@ class Trial:
         return (states * (self.run.ticks // max(len(states), 1) + 1))[: self.run.ticks]
 
     def params(self, **given: float) -> Params:
-        return with_given(physics(self.told, self.tick_s, self.restart_s), given)
+        return with_given(physics(self.job, self.tick_s, self.restart_s), given)
 
     def played(self, trace: bytes, seen: list[tuple[Any, Choice]] | None = None) -> Outcome:
         def observe(view: AvailabilityView, choice: Choice) -> None:
             if seen is not None:
                 seen.append(((view.running, view.pending_s, view.spot_available), choice))
 
-        choose = start_on_availability(self.terms, self.told, {}, PHASES)
-        return play_availability(self.terms, self.run, trace, choose, self.told, self.perturbation, observe)
+        choose = start_on_availability(self.config, self.job, {}, PHASES)
+        return play_availability(self.config, self.run, trace, choose, self.job, self.perturbation, observe)
 
 
 trials = st.builds(
@@ -93,7 +93,7 @@ def test_on_any_market_a_run_that_on_demand_can_finish_is_never_late(trial: Tria
         assert outcome.status in ("finished", "late")
         return
     assert outcome.status == "finished"
-    assert outcome.cost >= optimal_availability(trial.terms, trial.run, trace) - 1e-6
+    assert outcome.cost >= optimal_availability(trial.config, trial.run, trace) - 1e-6
     # What is paid for is work, starts, and the rest of the tick in which it ends.
     assert outcome.lost <= (outcome.pauses + outcome.migrations + trial.run.ticks) * trial.restart_s / 3600 * 3.0
 
@@ -159,11 +159,11 @@ def test_without_spot_it_costs_what_on_demand_does() -> None:
 
 def test_a_run_goes_on_for_longer_than_the_daemon_lets_one_machine_live() -> None:
     hours = LONGEST_LIFE.total_seconds() / 3600 + 20
-    terms = AvailabilityTerms(1800.0, 0.9, 3.0)
+    config = AvailabilityConfig(1800.0, 0.9, 3.0)
     run = AvailabilityRun(0, 0, int(2 * hours) + 10, hours * 3600, (hours + 3) * 3600, 0.0)
     told = AvailabilityJob(run.work_s, run.deadline_s, 0.0)
     for trace, rate in ((bytes(run.ticks), 3.0), (b"\1" * run.ticks, 0.9)):
-        outcome = play_availability(terms, run, trace, start_on_availability(terms, told, {}, PHASES), told, EXACT)
+        outcome = play_availability(config, run, trace, start_on_availability(config, told, {}, PHASES), told, EXACT)
         assert (outcome.status, outcome.migrations) == ("finished", 0)
         assert outcome.cost == pytest.approx(hours * rate)
 
@@ -229,10 +229,16 @@ def test_what_is_uncertain_is_told() -> None:
 def test_parameters_given_by_hand_win() -> None:
     trial = Trial()
     assert trial.params(estimate_error=0.5, setup_s=50.0).timing.setup_s == 50.0
-    choose = start_on_availability(trial.terms, trial.told, {"estimate_error": 1.0}, PHASES)
+    choose = start_on_availability(trial.config, trial.job, {"estimate_error": 1.0}, PHASES)
     seen: list[Choice] = []
     play_availability(
-        trial.terms, trial.run, bytes(trial.run.ticks), choose, trial.told, EXACT, lambda _, choice: seen.append(choice)
+        trial.config,
+        trial.run,
+        bytes(trial.run.ticks),
+        choose,
+        trial.job,
+        EXACT,
+        lambda _, choice: seen.append(choice),
     )
     exact: list[tuple[Any, Choice]] = []
     trial.played(bytes(trial.run.ticks), exact)

@@ -12,7 +12,7 @@ from autopilot.lab.backtest.map_bids import MOST_STEPS, BidMapping
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.perturbation import Perturbation
 from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.suite import BidJob, BidTerms, Job, Terms
+from autopilot.lab.backtest.suite import BidConfig, BidJob, Config, Job
 from autopilot.lab.backtest.suite_file import suite_from
 
 WORK_H = 10
@@ -23,10 +23,10 @@ def played(body: dict[str, object], conditions: Conditions = EXACTLY) -> tuple[O
     """The first run's outcome, and what was learnt in it, each time."""
     shapes: list[AuctionShape] = []
 
-    def start(terms: Terms, told: Job) -> BidChooser:
-        assert isinstance(terms, BidTerms)
+    def start(config: Config, told: Job) -> BidChooser:
+        assert isinstance(config, BidConfig)
         assert isinstance(told, BidJob)
-        mapping = BidMapping(terms, told, {})
+        mapping = BidMapping(config, told, {})
 
         def choose(view: BidView) -> Choice | Spot:
             choice = mapping.choose(view)
@@ -73,9 +73,9 @@ def test_whenever_spot_is_gone_for_good_the_work_is_done_in_time(condition: Pert
     spot = 0.0
     for gone in range(1, ticks):
         floors = [1.0 + 0.02 * (tick % 5) for tick in range(before + gone)] + [9.0] * (ticks - gone + 2)
-        terms = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
+        config = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
         outcome, _ = played(
-            bid_body({"a": floors}, **terms, runs=[[before, 3, deadline_h, "bid"]]),
+            bid_body({"a": floors}, **config, runs=[[before, 3, deadline_h, "bid"]]),
             Conditions(perturbation=condition),
         )
         assert outcome.status == "finished", gone
@@ -87,12 +87,12 @@ def test_a_machine_that_has_just_begun_is_not_taken_for_one_that_works() -> None
     """Two ticks of set-up, then work."""
     before = 96
     floors = [1.0 + 0.02 * (tick % 5) for tick in range(before)] + [1.0] * 80
-    terms = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
-    suite = suite_from(bid_body({"a": floors}, **terms, runs=[[before, 3, 6, "bid"]]))
+    config = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
+    suite = suite_from(bid_body({"a": floors}, **config, runs=[[before, 3, 6, "bid"]]))
     told: list[tuple[Choice, float, str, int]] = []
 
-    def start(given: Terms, job: Job) -> BidChooser:
-        assert isinstance(given, BidTerms)
+    def start(given: Config, job: Job) -> BidChooser:
+        assert isinstance(given, BidConfig)
         assert isinstance(job, BidJob)
         mapping = BidMapping(given, job, {})
 
@@ -121,8 +121,8 @@ def test_a_far_cheaper_machine_is_moved_to() -> None:
         "fair": [1.1 + 0.01 * (tick % 3) for tick in range(before + ticks)],
         "cheap": cheap + [0.6] * (before + ticks - len(cheap)),
     }
-    terms = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
-    outcome, _ = played(bid_body(floors, **terms, runs=[[before, WORK_H, 14, "bid"]]))
+    config = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
+    outcome, _ = played(bid_body(floors, **config, runs=[[before, WORK_H, 14, "bid"]]))
     assert outcome.migrations >= 1
     # Two hours until the cheap one can be had.
     assert outcome.cost < 2 * 1.25 + 8.5 * 0.75

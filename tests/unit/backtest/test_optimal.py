@@ -23,7 +23,7 @@ FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChec
 def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
     """By trying every sequence of answers."""
     run, job = suite.runs[0], told_job(suite, suite.runs[0], Conditions())
-    ticks = int(run.deadline_s // suite.terms.tick_s)
+    ticks = int(run.deadline_s // suite.config.tick_s)
     costs = []
     if isinstance(suite, AvailabilitySuite):
         assert isinstance(run, AvailabilityRun)
@@ -35,7 +35,7 @@ def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
         ]
         for answers in product(*options):
             script = [*answers, *[Choice.PARK] * 4]
-            outcome = play_availability(suite.terms, run, trace, lambda view, s=script: s[view.tick], job)
+            outcome = play_availability(suite.config, run, trace, lambda view, s=script: s[view.tick], job)
             if outcome.status == "finished":
                 costs.append(outcome.cost)
         return min(costs)
@@ -53,7 +53,7 @@ def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
     for plan in product(*bids):
         script_of_bids = [*plan, *[Choice.PARK] * 4]
         try:
-            outcome = play_bids(suite.terms, run, suite.floors, lambda view, s=script_of_bids: s[view.tick], job)
+            outcome = play_bids(suite.config, run, suite.floors, lambda view, s=script_of_bids: s[view.tick], job)
         except ValueError:
             continue  # KEEP where nothing is held.
         if outcome.status == "finished":
@@ -94,6 +94,6 @@ def test_no_policy_is_cheaper_and_none_of_these_is_late(body: dict[str, object])
     suite = suite_from(body)
     for run in suite.runs:
         least = optimal_cost(suite, run)
-        for policy in baselines(suite.terms.kind):
-            outcome = play(suite, run, starter(policy, suite.terms.kind, {}), Conditions())
+        for policy in baselines(suite.config.kind):
+            outcome = play(suite, run, starter(policy, suite.config.kind, {}), Conditions())
             assert outcome.cost >= least - 1e-9, policy

@@ -18,7 +18,7 @@ from autopilot.lab.backtest.svg import Plot, Series, draw
 
 def page_of(body: dict[str, object]) -> str:
     suite = suite_from(body)
-    plan = Plan(suite, baselines(suite.terms.kind), {}, Conditions())
+    plan = Plan(suite, baselines(suite.config.kind), {}, Conditions())
     results = run_plan(plan, range(len(suite.runs)), jobs=1)
     return report(plan, results, score_all(suite, plan.policies, results), "autopilot backtest --suite '<x>'")
 

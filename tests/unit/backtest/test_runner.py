@@ -19,7 +19,7 @@ HARD = Conditions(0.5, Perturbation(estimate_error=0.2, lag_ticks=1, vanish=0.1)
 
 def plan_of(body: dict[str, object], conditions: Conditions = HARD) -> Plan:
     suite = suite_from(body)
-    return Plan(suite, baselines(suite.terms.kind), {}, conditions)
+    return Plan(suite, baselines(suite.config.kind), {}, conditions)
 
 
 def without_time(results: list[Result]) -> list[Result]:

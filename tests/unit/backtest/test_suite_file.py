@@ -36,9 +36,9 @@ def test_columns_may_stand_in_any_order() -> None:
 def test_the_cost_on_demand() -> None:
     one = suite_from(availability_body())
     # 4 h of work and half an hour of restart take five ticks.
-    assert on_demand_cost(one.terms, one.runs[0]) == pytest.approx(5 * 3.0)
+    assert on_demand_cost(one.config, one.runs[0]) == pytest.approx(5 * 3.0)
     bids = suite_from(bid_body())
-    assert on_demand_cost(bids.terms, bids.runs[0]) == pytest.approx(7 * 0.5 * 3.1)
+    assert on_demand_cost(bids.config, bids.runs[0]) == pytest.approx(7 * 0.5 * 3.1)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from autopilot.lab.backtest.bids import BidView, play_bids
 from autopilot.lab.backtest.choices import Choice, Spot
 from autopilot.lab.backtest.map_bids import start_on_bids
 from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.suite import BidJob, BidRun, BidSuite, BidTerms, Listing
+from autopilot.lab.backtest.suite import BidConfig, BidJob, BidRun, BidSuite, Listing
 from autopilot.lab.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite
 from autopilot.lab.backtest.tasks import DAY
 
@@ -56,7 +56,7 @@ def test_on_demand_costs_some_more_than_a_usual_floor() -> None:
     for seed in range(6):
         suite = synthetic_suite("vast", seed, starts=1)
         usual += [min(row) for row in suite.floors]
-    assert suite.terms.on_demand_rate / median(usual) == pytest.approx(ON_DEMAND_SPREAD, rel=0.25)
+    assert suite.config.on_demand_rate / median(usual) == pytest.approx(ON_DEMAND_SPREAD, rel=0.25)
 
 
 def test_some_of_what_is_shown_is_late(vast: BidSuite) -> None:
@@ -69,7 +69,7 @@ def test_some_of_what_is_shown_is_late(vast: BidSuite) -> None:
     assert 0.001 < late / seen < 0.1
 
 
-TERMS = BidTerms(300.0, 1.0, 0.01, 0.0, 0.0, 300.0, ("a", "b", "c"))
+CONFIG = BidConfig(300.0, 1.0, 0.01, 0.0, 0.0, 300.0, ("a", "b", "c"))
 
 
 def views(choices: list[Choice | Spot]) -> list[tuple[float, ...]]:
@@ -84,7 +84,7 @@ def views(choices: list[Choice | Spot]) -> list[tuple[float, ...]]:
         return choices[view.tick] if view.tick < len(choices) else Choice.NONE
 
     run = BidRun(0, 3000.0, 300.0 * len(choices), "bid")
-    play_bids(TERMS, run, floors, choose, BidJob(3000.0, run.deadline_s, "bid"), listing=listing)
+    play_bids(CONFIG, run, floors, choose, BidJob(3000.0, run.deadline_s, "bid"), listing=listing)
     return shown
 
 
@@ -100,6 +100,6 @@ def test_a_paused_machine_shows_its_floor() -> None:
 def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> None:
     suite = synthetic_suite(kind, 5, replace(DAY, work_s=3 * 3600.0), stretches=(1.3, 2.0), starts=2)
     for run in suite.runs:
-        outcome = play(suite, run, lambda terms, job: start_on_bids(terms, job, {}), Conditions())  # type: ignore[arg-type]
+        outcome = play(suite, run, lambda config, job: start_on_bids(config, job, {}), Conditions())  # type: ignore[arg-type]
         assert outcome.status == "finished"
-        assert outcome.cost < 3.5 * suite.terms.on_demand_rate
+        assert outcome.cost < 3.5 * suite.config.on_demand_rate

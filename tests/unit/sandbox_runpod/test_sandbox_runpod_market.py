@@ -11,7 +11,7 @@ from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.market.metering import DISK, GPU
 from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
 from autopilot.lab.sandbox.runpod.churn import Churn
-from autopilot.lab.sandbox.runpod.exchange import Mode, SpotPrice, Terms
+from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig, Mode, SpotPrice
 from autopilot.lab.sandbox.runpod.lifecycle import Timings
 from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
 from autopilot.lab.sandbox.runpod.market import PodMarket
@@ -124,7 +124,7 @@ def test_requirements(tenant: Tenant) -> None:
 
 
 def test_an_outbid_pod_may_vanish_with_its_volume(open_market: Any) -> None:
-    tenant = open_market(terms=Terms(vanish_probability=1.0))
+    tenant = open_market(config=ExchangeConfig(vanish_probability=1.0))
     pod = tenant.rent(volume_gb=10)
     tenant.rival("0.9")
     assert (pod.status, pod.terminated_at) == (Status.TERMINATED, START)
@@ -253,7 +253,7 @@ def test_nothing_costs_while_the_host_is_down(tenant: Tenant) -> None:
 
 
 def test_a_spot_pod_may_pay_the_floor(open_market: Any) -> None:
-    tenant = open_market(terms=Terms(spot_price=SpotPrice.FLOOR))
+    tenant = open_market(config=ExchangeConfig(spot_price=SpotPrice.FLOOR))
     pod = tenant.rent("0.25", gpu_count=2)
     assert pod.cost_per_hr == D("0.20")
     assert tenant.rival("0.24", 4) is None
@@ -282,7 +282,7 @@ def test_an_hours_credit_is_needed_to_deploy(open_market: Any) -> None:
 
 
 def test_the_spend_limit_counts_everything(open_market: Any) -> None:
-    tenant = open_market(terms=Terms(spend_limit=D("0.5")))
+    tenant = open_market(config=ExchangeConfig(spend_limit=D("0.5")))
     first = tenant.rent("0.20", gpu_count=2, container_disk_gb=0)
     assert refusal(lambda: tenant.rent("0.20", container_disk_gb=0)) is Reason.BALANCE
     tenant.market.stop(first)
@@ -320,7 +320,7 @@ def test_a_pod_with_a_network_volume_is_only_stopped_and_the_volume_goes_on_cost
 
 def test_equal_seeds_give_equal_markets() -> None:
     def history(seed: int, step_s: float) -> list[tuple[Any, ...]]:
-        market = PodMarket(default_catalogue(seed), START, seed=seed, terms=Terms(vanish_probability=0.5))
+        market = PodMarket(default_catalogue(seed), START, seed=seed, config=ExchangeConfig(vanish_probability=0.5))
         Churn(market, seed)
         order = PodOrder("x", ("NVIDIA GeForce RTX 3090",), bid=D("0.22"), volume_gb=5)
         pods = [market.rent(order) for _ in range(3)]

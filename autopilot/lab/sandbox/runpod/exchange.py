@@ -50,7 +50,7 @@ class SpotPrice(StrEnum):
 
 
 @dataclass(frozen=True)
-class Terms:
+class ExchangeConfig:
     """What RunPod does not document, or does differently for different accounts."""
 
     spend_limit: Decimal = Decimal(80)
@@ -73,14 +73,14 @@ class Exchange:
         seed: int = 1,
         balance: Decimal = Decimal(100),
         mode: Mode = Mode.NORMAL,
-        terms: Terms | None = None,
+        config: ExchangeConfig | None = None,
         timings: Timings | None = None,
         network_volumes: Sequence[NetworkVolume] = (),
         containers: PodContainers | None = None,
     ) -> None:
         self.now = start
         self.mode = mode
-        self.terms = terms or Terms()
+        self.config = config or ExchangeConfig()
         self.agenda = Agenda()
         self.journal = Journal()
         self.lifecycle = Lifecycle(
@@ -154,7 +154,7 @@ class Exchange:
             self.record("stranger.outbid", stranger=tenant.key, machine_id=machine.spec.machine_id)
             return
         pod = next(pod for pod in self.live() if pod.key == tenant.key)
-        if self._rng.random() < self.terms.vanish_probability:
+        if self._rng.random() < self.config.vanish_probability:
             self.lifecycle.vanish(pod, cause)
         else:
             self.lifecycle.stop(pod, cause)
@@ -164,8 +164,8 @@ class Exchange:
     def check_funds(self, wish: str, cost_per_hr: Decimal, pod: Pod) -> None:
         """An hour's credit, and room beneath the spend limit, for a pod that is to start. Raises ``PodRefused``."""
         per_hour = cost_per_hr + to_decimal(pod.running_disk_rate, NANO)
-        if self.balance.burn() - to_decimal(pod.meter.burn(), NANO) + per_hour > self.terms.spend_limit:
-            raise over_spend_limit(self.terms.spend_limit)
+        if self.balance.burn() - to_decimal(pod.meter.burn(), NANO) + per_hour > self.config.spend_limit:
+            raise over_spend_limit(self.config.spend_limit)
         settled = self.balance.settled(self.now)
         if settled < per_hour or settled <= 0:
             raise insufficient_balance(wish, per_hour, settled)

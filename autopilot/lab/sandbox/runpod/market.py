@@ -40,7 +40,7 @@ class PodMarket(Exchange):
             on_spot = [(machine, machine.floor) for machine in suitable if machine.floor is not None]
             suitable = [machine for machine, floor in on_spot if order.bid >= floor]
             if on_spot and not suitable:
-                raise PodRefused(Reason.LOW_BID, self.terms.low_bid_text)
+                raise PodRefused(Reason.LOW_BID, self.config.low_bid_text)
         machine = self._best(suitable, order)
         if machine is None:
             raise no_capacity(spot=spot)
@@ -67,14 +67,14 @@ class PodMarket(Exchange):
         if pod.order.bid is None:
             raise invalid("Cannot resume an on demand pod as a spot pod.")
         if pod.status is Status.RUNNING:
-            if self.terms.bid_resume_of_running_fails:
+            if self.config.bid_resume_of_running_fails:
                 raise invalid("This pod is already running.")
             return
         if self.mode is Mode.NO_SUPPLY:
             raise host_full()
         floor = self.machines[pod.machine_id].floor
         if gpu_count > 0 and floor is not None and bid < floor:
-            raise PodRefused(Reason.LOW_BID, self.terms.low_bid_text)
+            raise PodRefused(Reason.LOW_BID, self.config.low_bid_text)
         self._start(pod, gpu_count, bid, "spot")
 
     def stop(self, pod: Pod, cause: Cause = Cause.USER) -> None:
@@ -147,7 +147,7 @@ class PodMarket(Exchange):
         """$/h for all GPUs."""
         if bid is None:
             return machine.spec.on_demand * gpu_count
-        if self.terms.spot_price is SpotPrice.FLOOR and machine.floor is not None:
+        if self.config.spot_price is SpotPrice.FLOOR and machine.floor is not None:
             return machine.floor * gpu_count
         return bid * gpu_count
 

@@ -18,7 +18,7 @@ from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
 from autopilot.lab.sandbox.runpod.churn import Churn
 from autopilot.lab.sandbox.runpod.containers import LocalPods
 from autopilot.lab.sandbox.runpod.control import RunpodControl
-from autopilot.lab.sandbox.runpod.exchange import Mode, Terms
+from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig, Mode
 from autopilot.lab.sandbox.runpod.lifecycle import NoPodContainers, Timings
 from autopilot.lab.sandbox.runpod.machines import MachineSpec
 from autopilot.lab.sandbox.runpod.market import PodMarket
@@ -41,7 +41,7 @@ class RunpodConfig:
     balance: Decimal = Decimal(100)
     machines: tuple[MachineSpec, ...] | None = None
     mode: Mode = Mode.NORMAL
-    terms: Terms | None = None
+    exchange: ExchangeConfig | None = None
     churn: bool = False
     enforce_rate_limits: bool = True
     billing_lag_s: float = 3600.0
@@ -75,7 +75,7 @@ class RunpodProvider:
             seed=config.seed,
             balance=config.balance,
             mode=config.mode,
-            terms=config.terms,
+            config=config.exchange,
             timings=config.timings(speed),
             network_volumes=config.network_volumes,
             containers=self._pods or NoPodContainers(),

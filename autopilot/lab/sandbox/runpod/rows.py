@@ -110,7 +110,7 @@ def user_row(market: Exchange, pods: list[Json], pub_key: str) -> Json:
         "networkVolumes": [network_volume_row(volume) for volume in market.network_volumes.values()],
         "clientBalance": balance,
         "currentSpendPerHr": market.balance.burn(),
-        "spendLimit": market.terms.spend_limit,
+        "spendLimit": market.config.spend_limit,
         "minBalance": 0,
         "underBalance": balance <= 0,
         "notifyPodsStale": True,
