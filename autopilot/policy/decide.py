@@ -77,15 +77,12 @@ def _for_main(
         is_payable = any(is_affordable(job, choice, params) for choice in candidates)
         answer = by_auction if auctioned and is_payable else _acquire
         return answer(job, candidates, pressure, market, now, params)
-    if main.agent.exit_code is not None:
-        return (Release(main.id, Reason.RETRY),), ()
-    if main.instance_id is None:
+    if main.instance_id is None and main.agent.exit_code is None:
         return (), ()
-    if now >= main.not_after:
-        return (Release(main.id, Reason.EXPIRING),), ()
+    over = _why_over(main, now, params)
+    if over is not None:
+        return (Release(main.id, over),), ()
     if main.observed.offline_since is not None:
-        if now - main.observed.offline_since >= timedelta(seconds=params.loading.offline_grace_s):
-            return (Release(main.id, Reason.HOST_LOST),), ()
         return (), ()
     if main.state is LeaseState.PAUSED:
         # Where its floor is not shown, a raise is tried by the rule.
@@ -94,24 +91,51 @@ def _for_main(
         if auctioned and is_shown and main.observed.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
             return by_auction(job, candidates, pressure, market, now, params)
         return decide_paused(job, main, candidates, pressure, market, now, params)
-    if main.observed.running_since is None or not main.agent.state:
-        if loads_too_long(main, now, params):
-            return (Release(main.id, Reason.STUCK_LOADING),), ()
-        if main.observed.running_since is not None and is_given_up(main, now, params):
-            return (Release(main.id, Reason.AGENT_SILENT),), ()
-        return _while_held(job, main, candidates, pressure, market, now, params)
-    if is_given_up(main, now, params):
-        return (Release(main.id, Reason.AGENT_SILENT),), ()
-    if main.orders.role is Role.RUN and prepares_too_long(main, now, params):
-        return (Release(main.id, Reason.STUCK_LOADING),), ()
-    expires = last_save(main, params)
-    if now >= expires and main.orders.role is Role.RUN:
-        return (SaveAndStop(main.id, Reason.EXPIRING),), ()
-    if main.orders.role is Role.SAVE_AND_STOP:
-        # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
-        reason = Reason.EXPIRING if now >= expires else Reason.MOVING
-        return ((Release(main.id, reason),) if was_saved(job, main, now, params) else ()), ()
+    given_up = _why_given_up(main, now, params)
+    if given_up is not None:
+        return (Release(main.id, given_up),), ()
+    ending = None if _is_loading(main) else _ending(job, main, now, params)
+    if ending is not None:
+        return ending, ()
     return _while_held(job, main, candidates, pressure, market, now, params)
+
+
+def _why_over(main: Lease, now: datetime, params: Params) -> Reason | None:
+    """Its run ended, its life did, or its host is lost."""
+    if main.agent.exit_code is not None:
+        return Reason.RETRY
+    if now >= main.not_after:
+        return Reason.EXPIRING
+    offline_since = main.observed.offline_since
+    grace = timedelta(seconds=params.loading.offline_grace_s)
+    return Reason.HOST_LOST if offline_since is not None and now - offline_since >= grace else None
+
+
+def _is_loading(main: Lease) -> bool:
+    """Its agent has not spoken since it was rented, or woken."""
+    return main.observed.running_since is None or not main.agent.state
+
+
+def _why_given_up(main: Lease, now: datetime, params: Params) -> Reason | None:
+    """It loads, is silent or prepares for too long."""
+    if _is_loading(main) and loads_too_long(main, now, params):
+        return Reason.STUCK_LOADING
+    if main.observed.running_since is not None and is_given_up(main, now, params):
+        return Reason.AGENT_SILENT
+    is_stuck = not _is_loading(main) and main.orders.role is Role.RUN and prepares_too_long(main, now, params)
+    return Reason.STUCK_LOADING if is_stuck else None
+
+
+def _ending(job: Job, main: Lease, now: datetime, params: Params) -> tuple[Action, ...] | None:
+    """What a machine at the end of its life, or told to stop, does next; None for one that goes on."""
+    expires = last_save(main, params)
+    if main.orders.role is Role.RUN:
+        return (SaveAndStop(main.id, Reason.EXPIRING),) if now >= expires else None
+    if main.orders.role is not Role.SAVE_AND_STOP:
+        return None
+    # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
+    reason = Reason.EXPIRING if now >= expires else Reason.MOVING
+    return (Release(main.id, reason),) if was_saved(job, main, now, params) else ()
 
 
 def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> Action:
