@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
 from autopilot.domain import events as e
 from autopilot.domain.evolve import evolve
@@ -14,6 +16,8 @@ from autopilot.domain.money import Number
 from autopilot.ports.store import EventRecord
 
 Fields = tuple[tuple[str, Number], ...]
+Words = tuple[str, Fields]
+"""An event's name in the log, and its fields."""
 
 
 class EventLog:
@@ -85,67 +89,60 @@ def _lease_id(event: e.Event) -> str | None:
             return event.lease_id
 
 
-def describe(event: e.Event, old: Lease | None, new: Lease | None) -> tuple[str, Fields] | None:
+def describe(event: e.Event, old: Lease | None, new: Lease | None) -> Words | None:
     """The event's name and fields for the log, or None when it changed nothing worth a line."""
-    match event:
-        case e.LeaseIntended(lease):
-            return "lease.intended", (
-                ("provider", lease.provider),
-                ("machine_id", lease.machine_id),
-                ("gpu", lease.gpu),
-                ("capacity_type", lease.capacity_type),
-                ("bid", lease.bid),
-                ("reserved", lease.billing.reserved),
-                ("slot", lease.slot),
-                ("reason", lease.reason),
-            )
-        case e.LeaseAcquired(_, instance_id, _, adopted):
-            return ("lease.adopted" if adopted else "lease.acquired"), (("instance_id", instance_id),)
-        case e.LeaseRefused(_, reason, message, instance_id, _):
-            return "lease.refused", (("reason", reason), ("message", message), ("instance_id", instance_id))
-        case e.LeaseUncertain(_, message, _):
-            return "lease.create_unknown", (("message", message),)
-        case e.LeaseAbandoned(_, reason, _):
-            return "lease.abandoned", (("reason", reason),)
-        case e.LeaseGone():
-            return "lease.gone", (("reason", new.reason if new else None),)
-        case e.BidIntended(_, bid, _):
-            return "bid.intended", (("bid", bid), ("from", old.bid if old else None))
-        case e.BidChanged(_, bid, _):
-            return "bid.changed", (("bid", bid),)
-        case e.BidRefused(_, bid, _):
-            return "bid.refused", (("current_bid", bid),)
-        case e.ReleaseRequested(_, reason, _):
-            return "lease.release_requested", (("reason", reason),)
-        case e.InstanceFound(_, instance_id, _):
-            return "lease.instance_found", (("instance_id", instance_id),)
-        case e.DestroySent(_, accepted, _):
-            return "lease.destroy_sent", (("accepted", str(accepted).lower()),)
-        case e.StopOrdered(_, reason, _):
-            return "run.stop_ordered", (("reason", reason),)
-        case e.LeasePromoted(_, reason, _):
-            return "lease.promoted", (("reason", reason), ("run_epoch", new.orders.run_epoch if new else None))
-        case e.CheckpointVerified(checkpoint):
-            return "checkpoint.verified", (
-                ("number", checkpoint.number),
-                ("step", checkpoint.step),
-                ("bytes", checkpoint.size_bytes),
-            )
-        case e.RunExited(_, run_epoch, exit_code, _):
-            return "run.exited", (("exit_code", exit_code), ("run_epoch", run_epoch))
-        case e.LeaseSettled():
-            return "lease.settled", ()
-        case e.LeaseObserved():
-            return _observation(old, new)
-        case e.HeartbeatSeen(_, boot, _, agent_state):
-            if old is not None and (old == new or (old.agent.state, old.agent.boot) == (agent_state, boot)):
-                return None
-            return "agent.reported", (("state", agent_state), ("boot", boot))
-        case _:
-            return None
+    words = _WORDS.get(type(event))
+    return None if words is None else words(event, old, new)
 
 
-def _observation(old: Lease | None, new: Lease | None) -> tuple[str, Fields] | None:
+def _intended(event: e.LeaseIntended, *_: Lease | None) -> Words:
+    lease = event.lease
+    return "lease.intended", (
+        ("provider", lease.provider),
+        ("machine_id", lease.machine_id),
+        ("gpu", lease.gpu),
+        ("capacity_type", lease.capacity_type),
+        ("bid", lease.bid),
+        ("reserved", lease.billing.reserved),
+        ("slot", lease.slot),
+        ("reason", lease.reason),
+    )
+
+
+def _acquired(event: e.LeaseAcquired, *_: Lease | None) -> Words:
+    return ("lease.adopted" if event.adopted else "lease.acquired"), (("instance_id", event.instance_id),)
+
+
+def _refused(event: e.LeaseRefused, *_: Lease | None) -> Words:
+    return "lease.refused", (
+        ("reason", event.reason),
+        ("message", event.message),
+        ("instance_id", event.instance_id),
+    )
+
+
+def _promoted(event: e.LeasePromoted, _: Lease | None, new: Lease | None) -> Words:
+    epoch = new.orders.run_epoch if new else None
+    return "lease.promoted", (("reason", event.reason), ("run_epoch", epoch))
+
+
+def _verified(event: e.CheckpointVerified, *_: Lease | None) -> Words:
+    checkpoint = event.checkpoint
+    return "checkpoint.verified", (
+        ("number", checkpoint.number),
+        ("step", checkpoint.step),
+        ("bytes", checkpoint.size_bytes),
+    )
+
+
+def _heartbeat(event: e.HeartbeatSeen, old: Lease | None, new: Lease | None) -> Words | None:
+    """Only a change of the agent's state, or a new boot, is worth a line."""
+    if old is not None and (old == new or (old.agent.state, old.agent.boot) == (event.agent_state, event.boot)):
+        return None
+    return "agent.reported", (("state", event.agent_state), ("boot", event.boot))
+
+
+def _observation(old: Lease | None, new: Lease | None) -> Words | None:
     if old is None or new is None:
         return None
     if new.state is LeaseState.PAUSED and old.state is not LeaseState.PAUSED:
@@ -159,3 +156,27 @@ def _observation(old: Lease | None, new: Lease | None) -> tuple[str, Fields] | N
     if old.state is LeaseState.DESTROY_SENT and new.state is LeaseState.DESTROY_REQUESTED:
         return "lease.destroy_ignored", ()
     return None
+
+
+_WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words | None]] = {
+    e.LeaseIntended: _intended,
+    e.LeaseAcquired: _acquired,
+    e.LeaseRefused: _refused,
+    e.LeaseUncertain: lambda event, *_: ("lease.create_unknown", (("message", event.message),)),
+    e.LeaseAbandoned: lambda event, *_: ("lease.abandoned", (("reason", event.reason),)),
+    e.LeaseGone: lambda event, _, new: ("lease.gone", (("reason", new.reason if new else None),)),
+    e.BidIntended: lambda event, old, _: ("bid.intended", (("bid", event.bid), ("from", old.bid if old else None))),
+    e.BidChanged: lambda event, *_: ("bid.changed", (("bid", event.bid),)),
+    e.BidRefused: lambda event, *_: ("bid.refused", (("current_bid", event.bid),)),
+    e.ReleaseRequested: lambda event, *_: ("lease.release_requested", (("reason", event.reason),)),
+    e.InstanceFound: lambda event, *_: ("lease.instance_found", (("instance_id", event.instance_id),)),
+    e.DestroySent: lambda event, *_: ("lease.destroy_sent", (("accepted", str(event.accepted).lower()),)),
+    e.StopOrdered: lambda event, *_: ("run.stop_ordered", (("reason", event.reason),)),
+    e.LeasePromoted: _promoted,
+    e.CheckpointVerified: _verified,
+    e.RunExited: lambda event, *_: ("run.exited", (("exit_code", event.exit_code), ("run_epoch", event.run_epoch))),
+    e.LeaseSettled: lambda *_: ("lease.settled", ()),
+    e.LeaseObserved: lambda _, old, new: _observation(old, new),
+    e.HeartbeatSeen: _heartbeat,
+}
+"""What the log says of each event; None for those that are not in it, or that say nothing new."""
