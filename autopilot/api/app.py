@@ -155,7 +155,7 @@ class _Routes:
 
     def _spec_of(self, body: dict[str, Any]) -> JobSpec:
         if "toml" in body:
-            return self._jobs.parsed(_text(body, "toml"), _text(body, "source"))
+            return self._jobs.parse(_text(body, "toml"), _text(body, "source"))
         name, _, count = _text(body, "gpu").partition(":")
         disk_gb = Decimal(_whole(str(body.get("disk_gb", 20)), "disk_gb"))
         gpus = (GpuChoice(name.strip(), _whole(count or "1", "gpu")),)

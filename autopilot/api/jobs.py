@@ -61,7 +61,7 @@ class Jobs:
         self._parse = parse
         self._wake = wake
 
-    def parsed(self, text: str, source: str) -> JobSpec:
+    def parse(self, text: str, source: str) -> JobSpec:
         """Raises ``UserError``."""
         return self._parse(text, source, self._clock.now())
 

@@ -39,7 +39,7 @@ def plan(
 ) -> render.Json:
     """The choices as the policy ranks them, what the job will probably cost, and the verdict on deadline and budget.
 
-    Takes a second or two for a job with a deadline: not on the event loop, please. Raises ``Unlikely`` for work that
+    Blocking for a job with a deadline (about 1 s); call from a worker thread. Raises ``Unlikely`` for work that
     does not fit before the deadline, and ``OverBudget`` for a budget with which the job could not even start: less than
     one hour on the cheapest offer, or less than a safe start and stop there.
     """

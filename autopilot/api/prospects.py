@@ -79,7 +79,7 @@ class _Question:
 def prospects(
     job: Job, candidates: list[Candidate], market: Market, now: datetime, params: Params, least_probability: float
 ) -> Prospects:
-    """``found``: the ways to rent, cheapest first. Takes a second or two: not on the event loop, please."""
+    """``found``: the ways to rent, cheapest first. Blocking (about 1 s); call from a worker thread."""
     verdict = measure_pressure(job, now, params).verdict
     notes = _unknowns(job, candidates, market)
     asked = _question(job, candidates, market, now, params)

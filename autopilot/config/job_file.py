@@ -28,7 +28,7 @@ from autopilot.config.job_keys import (
     OnStall,
     RunAs,
 )
-from autopilot.config.secret_files import checked_name
+from autopilot.config.secret_files import check_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
 from autopilot.config.values import size_gb
 from autopilot.config.values import text as read_text
@@ -53,7 +53,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields = {key.field: read[path] for path, key in _known_keys().items() if key.field and path in read}
     policy = read.get(("spot", "policy"), SpotPolicy.AUTO)
     fields["env"] = _read_variables(document, ENV, read_text)
-    fields["secrets"] = _read_variables(document, SECRETS, checked_name)
+    fields["secrets"] = _read_variables(document, SECRETS, check_name)
     for name, _ in fields["secrets"]:
         if name in dict(fields["env"]):
             raise UserError(f"{document.place((SECRETS, name))}: {name} is in [env] as well", hint="keep one of them")

@@ -18,7 +18,7 @@ PREFIX = "secret_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 
 
-def checked_name(raw: object) -> str:
+def check_name(raw: object) -> str:
     """A secret's name. Raises ``ValueError``."""
     if not isinstance(raw, str) or not _NAME.fullmatch(raw):
         raise ValueError("must be a secret's name: 1 to 60 letters, digits, dashes or _ (autopilot secret set NAME)")
@@ -45,7 +45,7 @@ def _names_in(place: Path) -> list[str]:
 def read_secret(name: str) -> str:
     """Raises ``UserError`` when there is none of that name, or others can read it."""
     for place in reversed(places()):
-        path = place / (PREFIX + checked_name(name))
+        path = place / (PREFIX + check_name(name))
         if _is_file(path):
             return read_private(path)
     looked = ", ".join(map(str, reversed(places())))
@@ -88,7 +88,7 @@ def user_place() -> Path:
 def store_secret(name: str, value: str, place: Path | None = None) -> Path:
     """In the user's own place, or that one. Returns the file; raises ``OSError``, ``UserError``."""
     try:
-        return store_private(place or user_place(), PREFIX + checked_name(name), value)
+        return store_private(place or user_place(), PREFIX + check_name(name), value)
     except ValueError as error:
         raise UserError(f"{name!r}: {error}") from None
 

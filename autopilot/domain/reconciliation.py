@@ -36,7 +36,7 @@ class ReconciliationRow:
     """Market less estimate, on the days and kinds that it has billed."""
 
 
-def newest(lines: Iterable[InvoiceLine]) -> dict[tuple[str, CostKind, date], InvoiceLine]:
+def newest_revisions(lines: Iterable[InvoiceLine]) -> dict[tuple[str, CostKind, date], InvoiceLine]:
     """The latest revision by lease, kind and day."""
     found: dict[tuple[str, CostKind, date], InvoiceLine] = {}
     for line in sorted(lines, key=lambda line: line.revision):
@@ -44,7 +44,7 @@ def newest(lines: Iterable[InvoiceLine]) -> dict[tuple[str, CostKind, date], Inv
     return found
 
 
-def reconciled(
+def compare_books(
     leases: Iterable[RentedLease], sums: Iterable[SpendSum], lines: Iterable[InvoiceLine]
 ) -> tuple[ReconciliationRow, ...]:
     """One row per lease, in the order of ``leases``."""
@@ -59,7 +59,7 @@ def reconciled(
             estimate[key] = estimate.get(key, ZERO) + amount
     invoiced: dict[str, Decimal] = {}
     drift: dict[str, Decimal] = {}
-    for key, line in newest(lines).items():
+    for key, line in newest_revisions(lines).items():
         _add(invoiced, line.lease_id, line.amount)
         _add(drift, line.lease_id, drift_of(line.kind, line.amount - estimate.get(key, ZERO)))
     return tuple(

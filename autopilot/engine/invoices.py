@@ -26,7 +26,7 @@ from autopilot.domain.lease import Lease, Span, metered_by_day
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
 from autopilot.domain.money import CENT, ZERO, to_nano
 from autopilot.domain.reasons import Reason
-from autopilot.domain.reconciliation import drift_of, newest
+from autopilot.domain.reconciliation import drift_of, newest_revisions
 from autopilot.domain.time import start_of_day, utc_day
 from autopilot.engine.observe import VISIBLE_AFTER
 from autopilot.ports.store import EventRecord, UnitOfWork
@@ -77,14 +77,14 @@ def reconcile(
     ``entries``, ``known``: all of the lease's entries and lines so far. ``charges``: of any instances, any days.
     """
     book = _Book(entries)
-    latest = {(kind, day): line for (_, kind, day), line in newest(known).items()}
+    latest = {(kind, day): line for (_, kind, day), line in newest_revisions(known).items()}
     billed = _billed(lease, charges)
     if lease.ending.gone_at is None:
         billed = _certain(billed, book.estimate, now)
         is_final = False
     else:
         waited = now - lease.ending.gone_at
-        if not _is_believed(_certainly_due(lease, book.estimate, is_billed=bool(billed)), billed, waited):
+        if not _is_plausible(_certainly_due(lease, book.estimate, is_billed=bool(billed)), billed, waited):
             return Reconciled(is_final=waited >= GIVE_UP_AFTER)
         missing = {key: amount for key, amount in book.estimate.items() if key not in billed and key not in latest}
         silent = {key for key, amount in missing.items() if waited >= _patience(key[0], amount)}
@@ -107,7 +107,7 @@ def reconcile(
     return Reconciled(tuple(lines), posted, is_final, drift, estimate)
 
 
-async def take_over(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge], now: datetime) -> None:
+async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge], now: datetime) -> None:
     """Bring the ledger to the bill. ``asked``: the lease as it was before the market was asked."""
     lease = await uow.lease(asked.id) or asked
     if lease.ending.gone_at != asked.ending.gone_at:
@@ -229,7 +229,7 @@ def _doubtful(spans: Sequence[Span], last_seen_at: datetime, *, is_billed: bool)
         yield replace(span, started_at=max(span.started_at, since))
 
 
-def _is_believed(due: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, Decimal], waited: timedelta) -> bool:
+def _is_plausible(due: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, Decimal], waited: timedelta) -> bool:
     """Whether the bill of an instance that is gone looks complete."""
     ours, theirs = sum(due.values(), ZERO), sum(billed.values(), ZERO)
     if not billed and ours > CENT:
@@ -241,7 +241,7 @@ def _is_believed(due: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, 
 
 
 def _patience(kind: CostKind, amount: Decimal) -> timedelta:
-    """How long after the end a line that a believed bill lacks may still come, before it counts as not billed.
+    """How long after the end a line that a plausible bill lacks may still come, before it counts as not billed.
 
     Traffic was never more than our upper bound, and stands on the same bill as the hours when it is billed at all.
     """

@@ -13,7 +13,7 @@ from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import evolve_orphan
-from autopilot.engine.invoices import LATEST_BILL, is_due, take_over, window
+from autopilot.engine.invoices import LATEST_BILL, import_invoice, is_due, window
 from autopilot.engine.orphans import make_orphan
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
@@ -79,7 +79,7 @@ class Maintenance:
             return False
         async with self._store.transaction() as uow:
             for lease in of_market:
-                await take_over(uow, lease, charges, self._clock.now())
+                await import_invoice(uow, lease, charges, self._clock.now())
             await self._take_in_unknown(uow, charges, never_seen)
         return True
 

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from autopilot.domain.ledger import RESERVE_TYPES, SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LeaseBooks
 from autopilot.domain.money import ZERO
-from autopilot.domain.reconciliation import ReconciliationRow, reconciled
+from autopilot.domain.reconciliation import ReconciliationRow, compare_books
 from autopilot.domain.time import month_bounds
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import invoice_lines, leases, ledger_entries
@@ -52,7 +52,7 @@ class InvoiceStatements(Statements):
         concerned = {row[0] for row in spend} | {line.lease_id for line in lines}
         chosen = select(*facts).where(leases.c.id.in_(concerned)).order_by(leases.c.intended_at, leases.c.id)
         found = await self._all(chosen)
-        return reconciled(
+        return compare_books(
             [(row[0], row[1], row[2], row[3], row[4]) for row in found],
             [(row[0], row[1], row[2], row[3], row[4]) for row in spend],
             lines,

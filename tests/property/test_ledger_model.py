@@ -24,7 +24,7 @@ from autopilot.domain.money import from_nano, to_nano
 from autopilot.domain.params import Params
 from autopilot.domain.spend import report, total_row
 from autopilot.engine.accrue import accruals, hold_reserves, post_accruals
-from autopilot.engine.invoices import UNFINISHED_FOR, take_over
+from autopilot.engine.invoices import UNFINISHED_FOR, import_invoice
 from autopilot.policy.budget import commitment
 from autopilot.ports.store import CommitUnknown, Store, UnitOfWork
 from autopilot.store.memory.store import MemoryStore
@@ -238,7 +238,7 @@ class LedgerMachine(RuleBasedStateMachine):
         bill = charges
 
         async def look(work: UnitOfWork) -> None:
-            await take_over(work, lease, bill, self.now)
+            await import_invoice(work, lease, bill, self.now)
 
         self.commit(look, crash)
 

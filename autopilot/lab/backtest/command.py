@@ -103,7 +103,7 @@ def backtest(
         In place of a suite: take every decision of this recording again (autopilot serve --record) and compare.
     """
     if sum((suite is not None, synthetic is not None, history, replay is not None)) != 1:
-        raise UserError("which market?", hint="give one of --suite FILE, --synthetic KIND, --history and --replay FILE")
+        raise UserError("choose a market", hint="give one of --suite, --synthetic, --history or --replay")
     if files and synthetic is None and not history:
         raise UserError("job files are played with --synthetic or --history", hint="a suite has runs of its own")
     if replay is not None:

@@ -15,7 +15,7 @@ from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown
 from autopilot.providers.runpod import mapping, wire
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.config import RunpodSettings
-from autopilot.providers.runpod.create import Terms, difference, terms
+from autopilot.providers.runpod.create import PodRequest, difference, pod_request
 from autopilot.providers.runpod.graphql import GraphqlMarket
 from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
 from autopilot.providers.runpod.pacing import Family
@@ -111,7 +111,7 @@ class RunpodProvider:
 
     async def _pod(self, instance_id: str) -> wire.PodRow | None:
         """None also for what is terminated. Raises ``MarketUnknown``."""
-        if wire.checked_pod_id(instance_id) is None:
+        if wire.check_pod_id(instance_id) is None:
             raise MarketUnknown(f"not a pod id of this market: {instance_id!r}")
         row = await self._either(lambda: self._graphql.pod(instance_id), lambda: self._rest.pod(instance_id))
         return None if row is None or row.state == "TERMINATED" else row
@@ -145,7 +145,7 @@ class RunpodProvider:
     async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
         """Cancelling this while it waits for its turn sends nothing; after that the request runs to its end."""
         try:
-            wanted = terms(request, self._settings)
+            wanted = pod_request(request, self._settings)
         except ValueError as error:
             return Refused(RefusalCode.INVALID, str(error))
         await self._spot.refresh()
@@ -155,7 +155,7 @@ class RunpodProvider:
             sending.add_done_callback(self._creating.discard)
             return await asyncio.shield(sending)
 
-    async def _create(self, request: CreateRequest, wanted: Terms) -> Done[Created] | Refused | Unknown:
+    async def _create(self, request: CreateRequest, wanted: PodRequest) -> Done[Created] | Refused | Unknown:
         rent = self._rent_on_demand if wanted.bid is None else self._rent_spot
         outcome = await rent(wanted)
         if not isinstance(outcome, Done):
@@ -166,7 +166,7 @@ class RunpodProvider:
             self._bids[instance_id] = wanted.bid
         return await self._read_back(outcome, request, wanted)
 
-    async def _rent_spot(self, wanted: Terms) -> Done[Created] | Refused | Unknown:
+    async def _rent_spot(self, wanted: PodRequest) -> Done[Created] | Refused | Unknown:
         if not self._spot.available:
             return Refused(RefusalCode.OFFER_GONE, f"no spot: {self._spot.reason}")
         try:
@@ -183,7 +183,7 @@ class RunpodProvider:
             return Refused(RefusalCode.OFFER_GONE, outcome.message)
         return outcome
 
-    async def _rent_on_demand(self, wanted: Terms) -> Done[Created] | Refused | Unknown:
+    async def _rent_on_demand(self, wanted: PodRequest) -> Done[Created] | Refused | Unknown:
         """Here REST comes first: it is what stays. GraphQL is asked only if REST has no such route."""
         try:
             return await self._rest.rent_on_demand(wanted)
@@ -197,7 +197,7 @@ class RunpodProvider:
             return Refused(RefusalCode.OFFER_GONE, str(error))
 
     async def _read_back(
-        self, created: Done[Created], request: CreateRequest, wanted: Terms
+        self, created: Done[Created], request: CreateRequest, wanted: PodRequest
     ) -> Done[Created] | Refused:
         """The answer to a create does not say what was rented. What cannot be read now is seen in the next list."""
         instance_id = created.value.instance_id
@@ -243,7 +243,7 @@ class RunpodProvider:
 
     async def _found(self, instance_id: str) -> wire.PodRow | Refused | Unknown:
         """The pod that is about to be changed; nothing is sent to one that is not there."""
-        if wire.checked_pod_id(instance_id) is None:
+        if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
         try:
             pod = await self._pod(instance_id)
@@ -252,12 +252,12 @@ class RunpodProvider:
         return Refused(RefusalCode.NOT_FOUND, f"there is no pod {instance_id}") if pod is None else pod
 
     async def stop(self, instance_id: str) -> Outcome:
-        if wire.checked_pod_id(instance_id) is None:
+        if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
         return await self._changed(lambda: self._graphql.stop(instance_id), lambda: self._rest.stop(instance_id))
 
     async def destroy(self, instance_id: str) -> Outcome:
-        if wire.checked_pod_id(instance_id) is None:
+        if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
         outcome = await self._changed(
             lambda: self._graphql.destroy(instance_id), lambda: self._rest.destroy(instance_id)

@@ -25,8 +25,8 @@ COMPARED_PLACES = Decimal("0.0001")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """A create in the terms of this market. ``bid``: $/h of the whole pod, None on demand."""
+class PodRequest:
+    """A create as this market asks for it. ``bid``: $/h of the whole pod, None on demand."""
 
     name: str
     pool: mapping.Pool
@@ -54,7 +54,7 @@ def disks(disk_gb: Decimal, settings: RunpodSettings) -> tuple[int, int]:
     return container, max(whole - container, SMALLEST_VOLUME_GB)
 
 
-def terms(request: CreateRequest, settings: RunpodSettings) -> Terms:
+def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
     """Raises ``ValueError`` for what the market would turn down."""
     pool = mapping.pool_of_offer(request.offer_id)
     is_spot = request.capacity_type is CapacityType.SPOT
@@ -68,7 +68,7 @@ def terms(request: CreateRequest, settings: RunpodSettings) -> Terms:
     if present := [fault for fault, is_present in faults.items() if is_present]:
         raise ValueError("; ".join(present))
     container_gb, volume_gb = disks(request.disk_gb, settings)
-    return Terms(
+    return PodRequest(
         name=request.label,
         pool=pool,
         bid=mapping.whole_bid(request.bid, pool.num_gpus) if is_spot else None,
@@ -80,7 +80,7 @@ def terms(request: CreateRequest, settings: RunpodSettings) -> Terms:
     )
 
 
-def graphql_input(wanted: Terms) -> dict[str, Any]:
+def graphql_input(wanted: PodRequest) -> dict[str, Any]:
     """Of either rental; with the bid it is one for spot."""
     found: dict[str, Any] = {
         "name": wanted.name,
@@ -104,7 +104,7 @@ def graphql_input(wanted: Terms) -> dict[str, Any]:
     return found
 
 
-def rest_body(wanted: Terms) -> dict[str, Any]:
+def rest_body(wanted: PodRequest) -> dict[str, Any]:
     """REST rents on demand only."""
     return {
         "name": wanted.name,
@@ -119,7 +119,7 @@ def rest_body(wanted: Terms) -> dict[str, Any]:
     }
 
 
-def difference(rented: Instance, request: CreateRequest, wanted: Terms) -> str | None:
+def difference(rented: Instance, request: CreateRequest, wanted: PodRequest) -> str | None:
     """How the pod differs from what was asked for, or None when it does not; a lower price is no difference."""
     if rented.capacity_type is not request.capacity_type:
         return f"asked for {request.capacity_type}, rented {rented.capacity_type}"

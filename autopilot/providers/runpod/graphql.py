@@ -13,7 +13,7 @@ from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, 
 from autopilot.providers import values
 from autopilot.providers.runpod import create, mapping, outcomes, queries, wire
 from autopilot.providers.runpod.client import READ_TRIES, RunpodClient
-from autopilot.providers.runpod.listing import Sweep, all_pods, believed
+from autopilot.providers.runpod.listing import Sweep, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
 from autopilot.providers.runpod.pacing import Family
 from autopilot.providers.runpod.reply import Answer, NoReply
@@ -42,7 +42,7 @@ class GraphqlMarket:
             raise MarketUnknown("the answer does not speak of the pod")
         if data["pod"] is None:
             return None
-        row = believed(wire.pod_row, data["pod"])
+        row = read_plausible(wire.pod_row, data["pod"])
         if row.pod_id != pod_id:
             raise MarketUnknown(f"asked for pod {pod_id}, got {row.pod_id}")
         return row
@@ -70,7 +70,7 @@ class GraphqlMarket:
         """Whether the market would understand a request for a spot pod; asks for none. Raises ``NoReply``."""
         return await self._client.change(Family.GRAPHQL_READ, lambda: self._client.graphql(queries.SPOT_PROBE))
 
-    async def rent_spot(self, wanted: create.Terms) -> Done[Created] | Refused | Unknown:
+    async def rent_spot(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane."""
         try:
             answer = await self._client.graphql(queries.RENT_SPOT, {"input": create.graphql_input(wanted)})
@@ -78,7 +78,7 @@ class GraphqlMarket:
             return Unknown(str(error))
         return outcomes.spot_rented(answer, queries.SPOT_OPERATION)
 
-    async def rent_on_demand(self, wanted: create.Terms) -> Done[Created] | Refused | Unknown:
+    async def rent_on_demand(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane."""
         try:
             answer = await self._client.graphql(queries.RENT_ON_DEMAND, {"input": create.graphql_input(wanted)})

@@ -21,7 +21,7 @@ class Sweep:
     credit: Decimal | None
 
 
-def believed(read: Callable[[object], T], raw: object) -> T:
+def read_plausible(read: Callable[[object], T], raw: object) -> T:
     """Raises ``MarketUnknown``."""
     try:
         return read(raw)
@@ -33,7 +33,7 @@ def all_pods(read: Callable[[object], wire.PodRow], raw: object) -> tuple[wire.P
     """Raises ``MarketUnknown`` unless every pod of the list can be read, and none is there twice."""
     if not isinstance(raw, list):
         raise MarketUnknown("the answer holds no list of pods")
-    rows = tuple(believed(read, row) for row in raw)
+    rows = tuple(read_plausible(read, row) for row in raw)
     if len({row.pod_id for row in rows}) != len(rows):
         raise MarketUnknown("the list names a pod twice")
     return rows

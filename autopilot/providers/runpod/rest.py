@@ -11,7 +11,7 @@ from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, 
 from autopilot.providers import values
 from autopilot.providers.runpod import create, outcomes, wire
 from autopilot.providers.runpod.client import RunpodClient
-from autopilot.providers.runpod.listing import Sweep, all_pods, believed
+from autopilot.providers.runpod.listing import Sweep, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome
 from autopilot.providers.runpod.pacing import Family
 from autopilot.providers.runpod.reply import NoReply
@@ -32,7 +32,7 @@ class RestMarket:
 
     async def pod(self, pod_id: str) -> wire.PodRow | None:
         try:
-            row = believed(wire.rest_pod_row, await self._client.get(f"/pods/{pod_id}"))
+            row = read_plausible(wire.rest_pod_row, await self._client.get(f"/pods/{pod_id}"))
         except MarketUnknown as error:
             if error.code is RefusalCode.NOT_FOUND:
                 return None
@@ -59,7 +59,7 @@ class RestMarket:
             raise MarketUnknown("the answer holds no list of GPU types")
         return raw
 
-    async def rent_on_demand(self, wanted: create.Terms) -> Done[Created] | Refused | Unknown:
+    async def rent_on_demand(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane. Raises ``Withdrawn``."""
         try:
             answer = await self._client.rest("POST", "/pods", body=create.rest_body(wanted))
@@ -106,4 +106,4 @@ class RestMarket:
         stated = values.integer(values.mapping(body.get("metadata")).get("recordCount"))
         if stated is not None and stated != len(raw):
             raise MarketUnknown(f"the list is incomplete: {len(raw)} records of {stated}")
-        return tuple(believed(wire.bill_row, row) for row in raw)
+        return tuple(read_plausible(wire.bill_row, row) for row in raw)

@@ -99,13 +99,13 @@ class BillRow:
     storage: Decimal
 
 
-def checked_pod_id(value: object) -> str | None:
+def check_pod_id(value: object) -> str | None:
     return value if isinstance(value, str) and _POD_ID.fullmatch(value) else None
 
 
 def pod_id(raw: object) -> str | None:
     """Of a pod as far as it was answered."""
-    return checked_pod_id(values.mapping(raw).get("id"))
+    return check_pod_id(values.mapping(raw).get("id"))
 
 
 def _positive(value: Decimal | None) -> Decimal | None:
@@ -235,7 +235,7 @@ def _size(value: object) -> Decimal:
 def bill_row(raw: object) -> BillRow:
     """What is billed beside the disk counts as compute, whatever it is for: it was paid. Raises ``UnreadableRow``."""
     row = values.mapping(raw)
-    found, start = checked_pod_id(row.get("podId")), values.timestamp(row.get("startTime"))
+    found, start = check_pod_id(row.get("podId")), values.timestamp(row.get("startTime"))
     total, disk = values.dollars(row.get("totalAmount")), values.dollars(row.get("diskAmount"))
     if found is None or start is None or total is None or disk is None:
         raise UnreadableRow(f"the bill of pod {found or '?'} lacks its podId, startTime or amounts")

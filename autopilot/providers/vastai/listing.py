@@ -24,7 +24,7 @@ async def instance_rows(client: VastaiClient) -> tuple[wire.InstanceRow, ...]:
     """Every instance of the account. Raises ``MarketUnknown`` when the list cannot be shown to be complete."""
     query = {"select_filters": {}, "order_by": [{"col": "id", "dir": "asc"}], "limit": INSTANCES_PER_PAGE}
     raw = await _all_pages(client, Family.LIST, "/api/v1/instances/", query, "instances", "total_instances")
-    rows = tuple(_believed(wire.instance_row, row) for row in raw)
+    rows = tuple(_read_plausible(wire.instance_row, row) for row in raw)
     if len({row.instance_id for row in rows}) != len(rows):
         raise MarketUnknown("the instance list names an instance twice")
     return rows
@@ -42,7 +42,7 @@ async def charge_rows(client: VastaiClient, since: date, until: date) -> tuple[w
         "format": "table",
     }
     raw = await _all_pages(client, Family.CHARGES, "/charges/", query, "results", "total")
-    rows = (_believed(wire.charge_row, row) for row in raw)
+    rows = (_read_plausible(wire.charge_row, row) for row in raw)
     return tuple(row for row in rows if row is not None)
 
 
@@ -50,7 +50,7 @@ def _epoch_s(day: date) -> int:
     return int(start_of_day(day).timestamp())
 
 
-def _believed(read: Callable[[object], T], raw: object) -> T:
+def _read_plausible(read: Callable[[object], T], raw: object) -> T:
     try:
         return read(raw)
     except wire.UnreadableRow as error:

@@ -10,7 +10,7 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, LeaseBooks
 from autopilot.domain.money import ZERO
-from autopilot.domain.reconciliation import ReconciliationRow, reconciled
+from autopilot.domain.reconciliation import ReconciliationRow, compare_books
 from autopilot.domain.time import month_bounds
 from autopilot.store.memory.queries import Queries
 
@@ -63,7 +63,7 @@ class InvoiceQueries(Queries):
         leases = sorted(
             filter(None, map(tables.leases.get, concerned)), key=lambda lease: (lease.intended_at, lease.id)
         )
-        return reconciled(
+        return compare_books(
             [(lease.id, lease.provider, lease.instance_id, lease.job_id, lease.gpu) for lease in leases],
             [(*key, amount) for key, amount in sums.items()],
             lines,

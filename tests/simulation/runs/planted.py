@@ -369,7 +369,7 @@ def _bill_counts_twice() -> Patches:
 
 @_bug("what an instance cost after its destroy was ignored is not posted")
 def _ignored_destroy_is_free() -> Patches:
-    return [(invoices, "take_over", _yes), (maintenance.Maintenance, "reconcile", _yes)]
+    return [(invoices, "import_invoice", _yes), (maintenance.Maintenance, "reconcile", _yes)]
 
 
 @_bug("an instance that only the bill tells of is left out of the ledger")

@@ -127,10 +127,10 @@ def test_the_product_s_own_policy_on_a_market_that_is_seen_in_part(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ([], "which market?"),
-        (["--suite", "x.json", "--history"], "which market?"),
-        (["--synthetic", "vast", "--history"], "which market?"),
-        (["--history", "--replay", "x.jsonl"], "which market?"),
+        ([], "choose a market"),
+        (["--suite", "x.json", "--history"], "choose a market"),
+        (["--synthetic", "vast", "--history"], "choose a market"),
+        (["--history", "--replay", "x.jsonl"], "choose a market"),
         (["--suite", "x.json", "job.toml"], "job files are played with --synthetic or --history"),
         (["--synthetic", "vast", "--seeds", "0"], "--seeds is 1 or more"),
         (["--synthetic", "vast", "nowhere.toml"], "cannot read nowhere.toml"),

@@ -6,7 +6,7 @@ import pytest
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import EntryType, InvoiceLine
-from autopilot.domain.reconciliation import ReconciliationRow, drift_of, reconciled
+from autopilot.domain.reconciliation import ReconciliationRow, compare_books, drift_of
 from tests.builders import D
 from tests.store_records import DAY, START
 
@@ -22,7 +22,7 @@ def row(accrued: dict[CostKind, str], billed: dict[CostKind, str]) -> Reconcilia
         InvoiceLine(f"{kind}:r1", "vastai", "7", "lease-1", kind, DAY, D(amount), 1, START)
         for kind, amount in billed.items()
     ]
-    (found,) = reconciled([("lease-1", "vastai", "7", "job-000001", "RTX 4090")], sums, lines)
+    (found,) = compare_books([("lease-1", "vastai", "7", "job-000001", "RTX 4090")], sums, lines)
     return found
 
 

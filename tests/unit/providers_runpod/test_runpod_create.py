@@ -34,7 +34,7 @@ REQUEST = CreateRequest(
 
 
 def test_a_spot_request_bids_per_gpu() -> None:
-    wish = create.graphql_input(create.terms(REQUEST, SETTINGS))
+    wish = create.graphql_input(create.pod_request(REQUEST, SETTINGS))
     assert wish["bidPerGpu"] == 0.1655
     assert (wish["gpuTypeId"], wish["cloudType"], wish["gpuCount"]) == ("NVIDIA RTX A4000", "COMMUNITY", 2)
     assert wish["name"] == REQUEST.label
@@ -44,7 +44,7 @@ def test_a_spot_request_bids_per_gpu() -> None:
 
 
 def test_an_on_demand_request_has_no_bid() -> None:
-    wanted = create.terms(replace(REQUEST, capacity_type=CapacityType.ON_DEMAND), SETTINGS)
+    wanted = create.pod_request(replace(REQUEST, capacity_type=CapacityType.ON_DEMAND), SETTINGS)
     assert "bidPerGpu" not in create.graphql_input(wanted)
     rest = create.rest_body(wanted)
     assert set(rest) <= {*body("rest_v2/create_pod.request"), "startSsh"}
@@ -74,7 +74,7 @@ def test_the_disk_is_divided(disk_gb: str, expected: tuple[int, int]) -> None:
 )
 def test_what_the_market_would_turn_down(change: dict[str, Any], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
-        create.terms(replace(REQUEST, **change), SETTINGS)
+        create.pod_request(replace(REQUEST, **change), SETTINGS)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=300))
@@ -113,10 +113,10 @@ def rented(**changes: Any) -> wire.PodRow:
 def test_read_back(capacity_type: CapacityType, changes: dict[str, Any], fault: str | None) -> None:
     request = replace(REQUEST, capacity_type=capacity_type)
     instance = mapping.instance(rented(**changes), UP)
-    found = create.difference(instance, request, create.terms(request, SETTINGS))
+    found = create.difference(instance, request, create.pod_request(request, SETTINGS))
     assert (found is None) == (fault is None)
     assert fault is None or fault in str(found)
 
 
 def test_the_request_is_json() -> None:
-    json.dumps(create.graphql_input(create.terms(REQUEST, SETTINGS)))
+    json.dumps(create.graphql_input(create.pod_request(REQUEST, SETTINGS)))

@@ -34,7 +34,7 @@ def test_each_document_fits_the_schema(document: str) -> None:
 )
 def test_inputs_of_rentals_fit_the_schema(document: str, capacity_type: CapacityType) -> None:
     request = CreateRequest("l", "G/SECURE/2", "G/SECURE/-", capacity_type, Decimal(1), "i", Decimal(40), {}, "true")
-    wish = create.graphql_input(create.terms(request, parse_settings({"api_key": "k"})))
+    wish = create.graphql_input(create.pod_request(request, parse_settings({"api_key": "k"})))
     (operation,) = parse(document).definitions
     assert isinstance(operation, OperationDefinitionNode)
     coerced = get_variable_values(SCHEMA, operation.variable_definitions, {"input": wish})
