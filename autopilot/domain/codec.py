@@ -58,6 +58,9 @@ class Codec:
         if len(value) != 1:
             raise ValueError(f"not an encoded value: {value!r}")
         ((tag, body),) = value.items()
+        return self._decode_tagged(tag, body)
+
+    def _decode_tagged(self, tag: str, body: Any) -> Any:
         match tag:
             case "$decimal":
                 return Decimal(body)

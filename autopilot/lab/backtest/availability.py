@@ -54,73 +54,93 @@ def play_availability(
 
     ``observe`` receives each tick's view and answer. Raises ValueError for an answer that the model does not know.
     """
-    tick_s, work_s, restart_s = config.tick_s, run.work_s, run.restart_s
-    tick_h = tick_s / HOUR_S
-    rate_of = {SPOT: config.spot_rate, ON_DEMAND: config.on_demand_rate}
-    ticks_to_deadline = ticks_until(run.deadline_s, tick_s)
+    ticks_to_deadline = ticks_until(run.deadline_s, config.tick_s)
     window = trace[run.start : run.start + run.ticks]
     shown = perturbation.delayed(trace, run.start, run.ticks)
     refused = refused_on_demand(perturbation, run.block, run.ticks)
-    enough_s = work_s - ROUNDING_S
     outcome = Outcome()
     view = AvailabilityView()
-    done_s = pending_s = deciding_s = spent = 0.0
-    running = NONE
+    state = _Run(config, run, outcome)
+    deciding_s = 0.0
     tick = 0
     for tick in range(run.ticks):
-        if running is SPOT and not window[tick]:
-            running = NONE
+        if state.running is SPOT and not window[tick]:
+            state.running = NONE
             outcome.pauses += 1
         view.tick = tick
         view.ticks_left = ticks_to_deadline - tick
-        view.work_left_s = max(job.work_s - done_s, 0.0)
-        view.running = running
-        view.pending_s = pending_s
         view.spot_available = shown[tick] == 1
-        view.spent = spent
+        state.tell(view, job)
         began = perf_counter()
         choice = choose(view)
         deciding_s += perf_counter() - began
         if observe is not None:
             observe(view, choice)
-        if choice is NONE:
-            running = NONE
-            continue
         if choice is PARK:
             outcome.status = "parked" if tick else "refused"
             break
-        if choice is SPOT:
-            if not shown[tick]:
-                raise ValueError("spot was chosen where none is available")
-            obtained = window[tick] == 1
-        elif choice is ON_DEMAND:
-            obtained = running is ON_DEMAND or tick not in refused
-        else:
-            raise ValueError(f"not an answer on an availability suite: {choice}")
-        if not obtained:
-            # A refused move leaves what ran where it was.
-            choice = running
-            if choice is NONE:
-                continue
-        if choice is not running:
-            if running is not NONE:
-                outcome.migrations += 1
-            pending_s = restart_s
-        running = choice
-        served_s = pending_s if pending_s < tick_s else tick_s
-        pending_s -= served_s
-        done_s += tick_s - served_s
-        paid = rate_of[choice] * tick_h
-        spent += paid
-        lost = paid * served_s / tick_s
-        outcome.lost += lost
-        if choice is SPOT:
-            outcome.spot += paid - lost
-        else:
-            outcome.on_demand += paid - lost
-        if done_s >= enough_s:
+        if choice is SPOT and not shown[tick]:
+            raise ValueError("spot was chosen where none is available")
+        state.take(choice, has_spot=window[tick] == 1, has_on_demand=tick not in refused)
+        if state.running is NONE:
+            continue
+        state.go_on()
+        if state.is_done:
             outcome.status = "finished" if tick < ticks_to_deadline else "late"
             break
     outcome.decisions = tick + 1
     outcome.deciding_s = deciding_s
     return outcome
+
+
+class _Run:
+    """Where one run stands between two ticks: what runs, what it has done and paid. Times in seconds, $/h."""
+
+    __slots__ = ("_enough_s", "_outcome", "_rates", "_restart_s", "_tick_s", "done_s", "pending_s", "running", "spent")
+
+    def __init__(self, config: AvailabilityConfig, run: AvailabilityRun, outcome: Outcome) -> None:
+        self._outcome = outcome
+        self._rates = {SPOT: config.spot_rate, ON_DEMAND: config.on_demand_rate}
+        self._tick_s, self._restart_s = config.tick_s, run.restart_s
+        self._enough_s = run.work_s - ROUNDING_S
+        self.running: Choice = NONE
+        self.done_s = self.pending_s = self.spent = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self.done_s >= self._enough_s
+
+    def tell(self, view: AvailabilityView, job: AvailabilityJob) -> None:
+        view.work_left_s = max(job.work_s - self.done_s, 0.0)
+        view.running, view.pending_s, view.spent = self.running, self.pending_s, self.spent
+
+    def take(self, choice: Choice, *, has_spot: bool, has_on_demand: bool) -> None:
+        """Carry the answer out; a refused move leaves what ran where it was.
+
+        Raises ValueError for an answer that the model does not know.
+        """
+        if choice is NONE:
+            self.running = NONE
+            return
+        if choice not in self._rates:
+            raise ValueError(f"not an answer on an availability suite: {choice}")
+        is_obtained = has_spot if choice is SPOT else has_on_demand or self.running is ON_DEMAND
+        if not is_obtained or choice is self.running:
+            return
+        self._outcome.migrations += self.running is not NONE
+        self.pending_s = self._restart_s
+        self.running = choice
+
+    def go_on(self) -> None:
+        """Bill a tick of what runs, and do what work fits beside the restart."""
+        served_s = min(self.pending_s, self._tick_s)
+        self.pending_s -= served_s
+        self.done_s += self._tick_s - served_s
+        paid = self._rates[self.running] * (self._tick_s / HOUR_S)
+        self.spent += paid
+        lost = paid * served_s / self._tick_s
+        self._outcome.lost += lost
+        if self.running is SPOT:
+            self._outcome.spot += paid - lost
+        else:
+            self._outcome.on_demand += paid - lost

@@ -98,29 +98,19 @@ def play_bids(
 
     ``observe`` receives each tick's view and answer. Raises ValueError for an answer that the model does not know.
     """
-    tick_s, checkpoint_s = config.tick_s, config.checkpoint_s
-    tick_h = tick_s / HOUR_S
-    storage = config.storage_rate * tick_h
-    bills_at_bid = run.pays == "bid"
-    ticks_to_deadline = ticks_until(run.deadline_s, tick_s)
+    ticks_to_deadline = ticks_until(run.deadline_s, config.tick_s)
     ticks = min(ticks_to_deadline + TICKS_AFTER_DEADLINE, len(floors[0]) - 1 - run.start)
     refused = refused_on_demand(perturbation, run.block, ticks)
-    enough_s = run.work_s - ROUNDING_S
     outcome = Outcome()
     view = BidView(floors, listing)
-    running, bid, rate, is_set_up = NONE, 0.0, 0.0, False
-    machine: int | None = None
-    done_s = safe_s = pending_s = deciding_s = 0.0
+    state = _Run(config, run, floors, outcome)
+    deciding_s = 0.0
     tick = 0
     for tick in range(ticks):
-        view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1), machine, runs=running is SPOT)
+        view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1), state.machine, runs=state.running is SPOT)
         view.tick = tick
         view.ticks_left = ticks_to_deadline - tick
-        view.work_left_s = max(job.work_s - done_s, 0.0)
-        view.safe_left_s = max(job.work_s - safe_s, 0.0)
-        view.running, view.machine, view.bid, view.is_set_up = running, machine, bid, is_set_up
-        view.pending_s = pending_s
-        view.spent = outcome.cost
+        state.tell(view, job)
         began = perf_counter()
         choice = choose(view)
         deciding_s += perf_counter() - began
@@ -129,61 +119,132 @@ def play_bids(
         if choice is PARK:
             outcome.status = "parked" if tick else "refused"
             break
-        if choice is ON_DEMAND and running is not ON_DEMAND and tick in refused:
-            # A refused move leaves what ran where it was.
-            choice = NONE if machine is None else Spot(machine, bid)
-        before = running
-        if type(choice) is Spot:
-            if choice.machine != machine:
-                if before is not NONE:
-                    outcome.migrations += 1
-                machine, before, is_set_up = choice.machine, NONE, False
-            bid = choice.bid
-            floor = floors[machine][run.start + tick + 1]
-            if bid >= floor:
-                if before is not SPOT:
-                    pending_s = config.resume_s if is_set_up else config.migrate_s
-                running, rate, is_set_up = SPOT, bid if bills_at_bid else floor, True
-            else:
-                # A machine that was won by today's floor is set up even where it is lost before it runs.
-                running, is_set_up = KEEP, is_set_up or bid >= floors[machine][run.start + tick]
-        elif choice is ON_DEMAND:
-            if before is not ON_DEMAND:
-                if before is not NONE:
-                    outcome.migrations += 1
-                pending_s = config.migrate_s
-            running, machine, bid, rate, is_set_up = ON_DEMAND, None, 0.0, config.on_demand_rate, False
-        elif choice is KEEP and machine is not None:
-            running = KEEP
-        elif choice is NONE:
-            running, machine, bid, is_set_up = NONE, None, 0.0, False
-        else:
-            raise ValueError(f"not an answer on a bid suite now: {choice}")
-        if running is NONE:
+        if choice is ON_DEMAND and state.running is not ON_DEMAND and tick in refused:
+            choice = state.unmoved()
+        before = state.take(choice, run.start + tick)
+        if state.running is NONE:
             continue
-        outcome.storage += storage
-        if running is KEEP:
-            if before is SPOT:
-                # A pause loses the work since the last checkpoint; a planned move saves it first.
-                outcome.pauses += 1
-                thrown_back = rate * (done_s - safe_s) / HOUR_S
-                outcome.spot -= thrown_back
-                outcome.lost += thrown_back
-                done_s = safe_s
-            continue
-        served_s = pending_s if pending_s < tick_s else tick_s
-        pending_s -= served_s
-        done_s += tick_s - served_s
-        safe_s = done_s // checkpoint_s * checkpoint_s
-        lost = rate * served_s / HOUR_S
-        outcome.lost += lost
-        if running is SPOT:
-            outcome.spot += rate * tick_h - lost
-        else:
-            outcome.on_demand += rate * tick_h - lost
-        if done_s >= enough_s:
+        state.go_on(before)
+        if state.is_done:
             outcome.status = "finished" if tick < ticks_to_deadline else "late"
             break
     outcome.decisions = tick + 1
     outcome.deciding_s = deciding_s
     return outcome
+
+
+class _Run:
+    """Where one run stands between two ticks: what it holds, what it has done and paid. Times in seconds, $/h."""
+
+    __slots__ = (
+        "_bills_at_bid",
+        "_config",
+        "_enough_s",
+        "_floors",
+        "_outcome",
+        "_storage",
+        "_tick_h",
+        "bid",
+        "done_s",
+        "is_set_up",
+        "machine",
+        "pending_s",
+        "rate",
+        "running",
+        "safe_s",
+    )
+
+    def __init__(self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome) -> None:
+        self._config, self._floors, self._outcome = config, floors, outcome
+        self._bills_at_bid = run.pays == "bid"
+        self._tick_h = config.tick_s / HOUR_S
+        self._storage = config.storage_rate * self._tick_h
+        self._enough_s = run.work_s - ROUNDING_S
+        self.running: Choice = NONE
+        self.machine: int | None = None
+        self.bid = self.rate = 0.0
+        self.is_set_up = False
+        self.done_s = self.safe_s = self.pending_s = 0.0
+
+    @property
+    def is_done(self) -> bool:
+        return self.done_s >= self._enough_s
+
+    def tell(self, view: BidView, job: BidJob) -> None:
+        view.work_left_s = max(job.work_s - self.done_s, 0.0)
+        view.safe_left_s = max(job.work_s - self.safe_s, 0.0)
+        view.running, view.machine, view.bid, view.is_set_up = self.running, self.machine, self.bid, self.is_set_up
+        view.pending_s = self.pending_s
+        view.spent = self._outcome.cost
+
+    def unmoved(self) -> Choice | Spot:
+        """A refused move leaves what ran where it was."""
+        return NONE if self.machine is None else Spot(self.machine, self.bid)
+
+    def take(self, choice: Choice | Spot, at: int) -> Choice:
+        """Carry the answer out at that tick of the traces. Returns what ran before it on the machine that is held now.
+
+        Raises ValueError for an answer that the model does not know.
+        """
+        before = self.running
+        if isinstance(choice, Spot):
+            return self._bid(choice, at)
+        if choice is ON_DEMAND:
+            if before is not ON_DEMAND:
+                self._outcome.migrations += before is not NONE
+                self.pending_s = self._config.migrate_s
+            self.rate = self._config.on_demand_rate
+            self.running, self.machine, self.bid, self.is_set_up = ON_DEMAND, None, 0.0, False
+        elif choice is KEEP and self.machine is not None:
+            self.running = KEEP
+        elif choice is NONE:
+            self.running, self.machine, self.bid, self.is_set_up = NONE, None, 0.0, False
+        else:
+            raise ValueError(f"not an answer on a bid suite now: {choice}")
+        return before
+
+    def _bid(self, choice: Spot, at: int) -> Choice:
+        before = self.running
+        if choice.machine != self.machine:
+            self._outcome.migrations += before is not NONE
+            self.machine, before, self.is_set_up = choice.machine, NONE, False
+        self.bid = choice.bid
+        floors = self._floors[choice.machine]
+        if choice.bid >= floors[at + 1]:
+            if before is not SPOT:
+                self.pending_s = self._config.resume_s if self.is_set_up else self._config.migrate_s
+            self.running, self.is_set_up = SPOT, True
+            self.rate = choice.bid if self._bills_at_bid else floors[at + 1]
+        else:
+            # A machine that was won by today's floor is set up even where it is lost before it runs.
+            self.running, self.is_set_up = KEEP, self.is_set_up or choice.bid >= floors[at]
+        return before
+
+    def go_on(self, before: Choice) -> None:
+        """Bill a tick of what is held, and do a tick of work where it runs."""
+        outcome = self._outcome
+        outcome.storage += self._storage
+        if self.running is KEEP:
+            if before is SPOT:
+                self._pause()
+            return
+        tick_s = self._config.tick_s
+        served_s = min(self.pending_s, tick_s)
+        self.pending_s -= served_s
+        self.done_s += tick_s - served_s
+        self.safe_s = self.done_s // self._config.checkpoint_s * self._config.checkpoint_s
+        lost = self.rate * served_s / HOUR_S
+        outcome.lost += lost
+        if self.running is SPOT:
+            outcome.spot += self.rate * self._tick_h - lost
+        else:
+            outcome.on_demand += self.rate * self._tick_h - lost
+
+    def _pause(self) -> None:
+        """A pause loses the work since the last checkpoint; a planned move saves it first."""
+        outcome = self._outcome
+        outcome.pauses += 1
+        thrown_back = self.rate * (self.done_s - self.safe_s) / HOUR_S
+        outcome.spot -= thrown_back
+        outcome.lost += thrown_back
+        self.done_s = self.safe_s

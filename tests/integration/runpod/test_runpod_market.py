@@ -353,7 +353,7 @@ async def test_a_host_that_is_lost_goes_offline_and_can_be_given_back(bench: Ben
 async def test_an_outbid_pod_may_vanish_altogether(bench: Bench) -> None:
     instance_id = await bench.rent()
     await bench.provider.instances()
-    bench.sandbox.runpod.terms = replace(bench.sandbox.runpod.terms, vanish_probability=1.0)
+    bench.sandbox.runpod.config = replace(bench.sandbox.runpod.config, vanish_probability=1.0)
     await bench.control("POST", "rival", pod_id=instance_id, bid="0.25")
     assert await bench.provider.instances() == ()
     assert await bench.provider.instance(instance_id) is None

@@ -160,7 +160,7 @@ def test_what_is_no_recording(tmp_path: Path, content: bytes) -> None:
 
 def test_one_market_or_one_recording(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["backtest"]) == 2
-    assert "--suite FILE" in capsys.readouterr().err
+    assert "choose a market" in capsys.readouterr().err
 
 
 def test_durations_are_exact() -> None:
