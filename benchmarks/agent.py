@@ -24,8 +24,10 @@ from figures import Figure
 
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
-from autopilot.mailbox.formats import Heartbeat, Work, verified_key
+from autopilot.mailbox.keys import verified_key
+from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.report_shapes import Heartbeat
 
 MACHINE = Path(__file__).with_name("agent_machine.py")
 FILES, FILE_BYTES = 8, 64 << 20

@@ -21,7 +21,8 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
-from autopilot.mailbox.formats import Heartbeat, heartbeat_key
+from autopilot.mailbox.keys import heartbeat_key
+from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.policy.guard import Limits
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider

@@ -12,7 +12,7 @@ from autopilot.agent.shipped.chunks import PartWriter, read_index
 from autopilot.agent.shipped.compress import MOST_BYTES, copy_decompressed
 from autopilot.agent.shipped.download import MAX_INDEX_BYTES
 from autopilot.agent.shipped.tree import Corrupt, checked, finish, lay_out
-from autopilot.mailbox.formats import Part
+from autopilot.mailbox.report_shapes import Part
 
 _BLOCK_BYTES = 1 << 20
 

@@ -22,7 +22,7 @@ from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
 from autopilot.mailbox.checkpoints import kept_outputs
-from autopilot.mailbox.formats import log_key, parse_log_key
+from autopilot.mailbox.keys import log_key, parse_log_key
 from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock

@@ -32,7 +32,7 @@ def pull(job: str, directory: Path | None = None, /) -> int:
     """
     from autopilot.agent.shipped.tree import Corrupt
     from autopilot.agent.unpack import unpack
-    from autopilot.mailbox.formats import Part
+    from autopilot.mailbox.report_shapes import Part
 
     source = _Parts(job)
     target = (directory or Path(text.plain(source.name))).absolute()

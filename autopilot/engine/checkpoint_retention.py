@@ -13,7 +13,7 @@ import structlog
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.engine.event_log import checkpoint_lost
 from autopilot.mailbox.checkpoints import is_still_whole, kept_manifest
-from autopilot.mailbox.formats import verified_key
+from autopilot.mailbox.keys import verified_key
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.store import Store
 

@@ -18,21 +18,11 @@ from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.engine.checkpoint_retention import Doubt
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
-from autopilot.mailbox.formats import (
-    ExitRecord,
-    Heartbeat,
-    Manifest,
-    Orders,
-    Work,
-    exit_key,
-    heartbeat_key,
-    manifest_key,
-    orders_key,
-    parse_exit,
-    parse_heartbeat,
-    verified_key,
-)
+from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, verified_key
+from autopilot.mailbox.order_shapes import Orders, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.reading import parse_exit, parse_heartbeat
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
 

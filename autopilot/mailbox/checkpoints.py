@@ -6,15 +6,10 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import replace
 
-from autopilot.mailbox.formats import (
-    MAX_OBJECT_BYTES,
-    Manifest,
-    manifest_key,
-    outputs_prefix,
-    parse_manifest,
-    verified_key,
-    verified_outputs_key,
-)
+from autopilot.mailbox.keys import manifest_key, outputs_prefix, verified_key, verified_outputs_key
+from autopilot.mailbox.reading import parse_manifest
+from autopilot.mailbox.report_shapes import Manifest
+from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.ports.blobs import BlobStore
 
 READS_AT_ONCE = 4

@@ -6,24 +6,10 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import NamedTuple
 
-from autopilot.mailbox.formats import (
-    MAX_OBJECT_BYTES,
-    CheckpointUrls,
-    Heartbeat,
-    LogUrl,
-    Orders,
-    PutUrls,
-    RestoreUrls,
-    Role,
-    Work,
-    exit_key,
-    heartbeat_key,
-    log_key,
-    manifest_key,
-    orders_key,
-    outputs_prefix,
-    part_key,
-)
+from autopilot.mailbox.keys import exit_key, heartbeat_key, log_key, manifest_key, orders_key, outputs_prefix, part_key
+from autopilot.mailbox.order_shapes import CheckpointUrls, LogUrl, Orders, PutUrls, RestoreUrls, Role, Work
+from autopilot.mailbox.report_shapes import Heartbeat
+from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.ports.blobs import BlobStore, Grant
 
 URL_VALID_FOR = timedelta(hours=1)

@@ -32,7 +32,7 @@ from autopilot.domain.params import Params
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.history import Retention
 from autopilot.ids import UlidIds
-from autopilot.mailbox.formats import orders_key
+from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.policy.guard import Limits
 from autopilot.ports.blobs import BlobStore, BlobUnavailable

@@ -14,8 +14,10 @@ from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType
-from autopilot.mailbox.formats import Work, heartbeat_key, orders_key, parse_heartbeat
+from autopilot.mailbox.keys import heartbeat_key, orders_key
+from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import build_orders
+from autopilot.mailbox.reading import parse_heartbeat
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap

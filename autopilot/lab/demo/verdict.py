@@ -13,7 +13,8 @@ from autopilot.agent.unpack import unpack
 from autopilot.cli.client import Json
 from autopilot.domain.money import CENT, ZERO
 from autopilot.lab.demo.theatre import Theatre
-from autopilot.mailbox.formats import parse_manifest, verified_key
+from autopilot.mailbox.keys import verified_key
+from autopilot.mailbox.reading import parse_manifest
 
 TRAINER = Path(__file__).parents[1] / "sandbox" / "images" / "demo" / "opt" / "demo" / "train.py"
 

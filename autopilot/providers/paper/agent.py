@@ -18,14 +18,8 @@ from typing import Any
 import aiohttp
 import structlog
 
-from autopilot.mailbox.formats import (
-    AgentState,
-    ExitRecord,
-    Heartbeat,
-    Manifest,
-    Part,
-    parse_manifest,
-)
+from autopilot.mailbox.reading import parse_manifest
+from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest, Part
 
 UNKNOWN_ESTIMATE_S = 3600
 """Work of a job that gives no estimate."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autopilot.mailbox.formats import orders_key
+from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 

@@ -20,20 +20,11 @@ from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
-from autopilot.mailbox.formats import (
-    ExitRecord,
-    Heartbeat,
-    Manifest,
-    Role,
-    Work,
-    exit_key,
-    heartbeat_key,
-    orders_key,
-    parse_exit,
-    parse_heartbeat,
-    verified_key,
-)
+from autopilot.mailbox.keys import exit_key, heartbeat_key, orders_key, verified_key
+from autopilot.mailbox.order_shapes import Role, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.reading import parse_exit, parse_heartbeat
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.ports.blobs import BlobStore
 
 SPEED = 60

@@ -12,7 +12,7 @@ import pytest
 from agent_world import JOB, Host, World, eventually, verified
 
 from autopilot.agent.shipped.job_user import FIRST_UID, UIDS
-from autopilot.mailbox.formats import Work
+from autopilot.mailbox.order_shapes import Work
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from autopilot.agent.unpack import unpack
 from autopilot.mailbox.checkpoints import kept_outputs, verified_outputs
-from autopilot.mailbox.formats import Work, verified_outputs_key
+from autopilot.mailbox.keys import verified_outputs_key
+from autopilot.mailbox.order_shapes import Work
 
 
 async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world: World, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_world import INSTANCE, World, eventually
 
-from autopilot.mailbox.formats import Work
+from autopilot.mailbox.order_shapes import Work
 
 OTHER = "78"
 WORK = Work(run="echo ran > state; sleep 1000", checkpoint_path="state")

@@ -22,8 +22,10 @@ from autopilot.agent import shipped
 from autopilot.agent.unpack import unpack
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import verified_manifest
-from autopilot.mailbox.formats import Heartbeat, Manifest, Work, manifest_key, orders_key
+from autopilot.mailbox.keys import manifest_key, orders_key
+from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.report_shapes import Heartbeat, Manifest
 
 PRECIOUS = Work(run="cat state; echo more >> state; sleep 1000", checkpoint_path="state")
 MORTAL = Path(__file__).with_name("mortal_keeper.py")

@@ -25,7 +25,8 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.mailbox.checkpoints import verified_manifest
-from autopilot.mailbox.formats import Work, orders_key
+from autopilot.mailbox.keys import orders_key
+from autopilot.mailbox.order_shapes import Work
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.providers.runpod import plugin
 

@@ -11,7 +11,9 @@ import pytest
 from agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
 
 from autopilot.mailbox.checkpoints import verified_manifest
-from autopilot.mailbox.formats import Manifest, Part, Work, part_key
+from autopilot.mailbox.keys import part_key
+from autopilot.mailbox.order_shapes import Work
+from autopilot.mailbox.report_shapes import Manifest, Part
 
 STEPS = 1500
 

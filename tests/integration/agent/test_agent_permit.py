@@ -13,7 +13,7 @@ from agent_world import DAY, JOB, World, eventually
 from autopilot.agent.artifact import agent_key
 from autopilot.agent.bootstrap import onstart
 from autopilot.mailbox.checkpoints import verified_manifest
-from autopilot.mailbox.formats import Work
+from autopilot.mailbox.order_shapes import Work
 
 WORK = Work(
     run="echo precious > state; trap 'echo told >> state; exit 0' TERM; sleep 1000 & wait", checkpoint_path="state"

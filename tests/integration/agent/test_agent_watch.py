@@ -8,7 +8,7 @@ import pytest
 from agent_world import Host, World, eventually, verified
 
 from autopilot.agent.shipped.room import run_id
-from autopilot.mailbox.formats import Work
+from autopilot.mailbox.order_shapes import Work
 
 
 def with_gpus(host: Host, *percent: int) -> Path:

@@ -13,19 +13,9 @@ from urllib.parse import urlsplit
 from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
 from autopilot.lab.sandbox.market.instances import Container, Instance
 from autopilot.lab.sandbox.market.market import SandboxMarket
-from autopilot.mailbox.formats import (
-    AgentState,
-    ExitRecord,
-    Heartbeat,
-    Manifest,
-    Part,
-    exit_key,
-    heartbeat_key,
-    manifest_key,
-    orders_key,
-    parse_manifest,
-    part_key,
-)
+from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, part_key
+from autopilot.mailbox.reading import parse_manifest
+from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest, Part
 
 _ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
 """How a machine's start command names its mailbox."""

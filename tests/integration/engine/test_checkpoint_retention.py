@@ -12,7 +12,8 @@ from autopilot.domain.job import Checkpoint
 from autopilot.domain.lease import Lease
 from autopilot.engine.checkpoint_retention import CheckpointRetention, Doubt
 from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
-from autopilot.mailbox.formats import Manifest, Part, manifest_key, part_key
+from autopilot.mailbox.keys import manifest_key, part_key
+from autopilot.mailbox.report_shapes import Manifest, Part
 
 
 async def parts_in_store(world: World, job_id: str) -> set[str]:

@@ -9,7 +9,8 @@ from engine_world import World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease
-from autopilot.mailbox.formats import ExitRecord, Manifest, Part, exit_key, heartbeat_key, manifest_key, part_key
+from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, part_key
+from autopilot.mailbox.report_shapes import ExitRecord, Manifest, Part
 
 DATA = b"a model"
 

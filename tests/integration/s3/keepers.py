@@ -16,8 +16,11 @@ from autopilot.agent.shipped.memory import Memory
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.agent.shipped.web import Web
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest
-from autopilot.mailbox.formats import Manifest, Work, parse_heartbeat, verified_key
+from autopilot.mailbox.keys import verified_key
+from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.reading import parse_heartbeat
+from autopilot.mailbox.report_shapes import Manifest
 from autopilot.ports.blobs import BlobStore, Grant
 
 JOB = "job"

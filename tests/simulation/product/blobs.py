@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from autopilot.domain.job import Checkpoint
-from autopilot.mailbox.formats import MAX_OBJECT_BYTES, Manifest, parse_manifest, verified_key
+from autopilot.mailbox.keys import verified_key
+from autopilot.mailbox.reading import parse_manifest
+from autopilot.mailbox.report_shapes import Manifest
+from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.ports.blobs import BlobUnavailable, checked_key
 from tests.simulation.ground.ground import Ground
 from tests.simulation.virtual.loop import VirtualLoop

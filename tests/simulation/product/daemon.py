@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from autopilot.domain.params import Params
 from autopilot.engine.engine import Engine, EngineConfig
-from autopilot.mailbox.formats import orders_key
+from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.provider import Provider

@@ -34,7 +34,7 @@ from autopilot.engine import (
     reconcile,
 )
 from autopilot.mailbox import checkpoints
-from autopilot.mailbox.formats import parse_exit
+from autopilot.mailbox.reading import parse_exit
 from autopilot.policy import budget, guard
 from autopilot.ports.provider import Done, MarketUnknown, Refused, Unknown
 from autopilot.providers import pacing, values

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from autopilot.agent.shipped.machine import Machine
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.mailbox.formats import Work
+from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 
 MEMORY: dict[str, Any] = {

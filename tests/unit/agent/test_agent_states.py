@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from autopilot.agent.shipped import states
 from autopilot.agent.shipped.states import DISK, LIFE, PROCESS, RESULT, UPLOAD, Life, moved
-from autopilot.mailbox.formats import AgentState
+from autopilot.mailbox.report_shapes import AgentState
 
 FIRST = [(LIFE, states.SERVING), (PROCESS, states.NONE), (DISK, states.EMPTY), (UPLOAD, states.NONE)]
 FIRST += [(RESULT, states.NONE)]

@@ -10,7 +10,7 @@ import pytest
 from autopilot.api.jobs import LOG_CHUNKS_PER_ANSWER, Jobs
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.lease import LeaseState
-from autopilot.mailbox.formats import log_key, parse_log_key
+from autopilot.mailbox.keys import log_key, parse_log_key
 from autopilot.store.memory.store import MemoryStore
 from tests.store_records import a_job, a_lease
 

@@ -9,7 +9,8 @@ import pytest
 
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import verified_manifest
-from autopilot.mailbox.formats import Manifest, Part, manifest_key
+from autopilot.mailbox.keys import manifest_key
+from autopilot.mailbox.report_shapes import Manifest, Part
 from autopilot.ports.blobs import BlobUnavailable
 
 

@@ -10,17 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.mailbox.formats import (
-    MAX_OBJECT_BYTES,
-    MAX_TEXT,
-    ExitRecord,
-    Heartbeat,
-    Manifest,
-    Part,
-    parse_exit,
-    parse_heartbeat,
-    parse_manifest,
-)
+from autopilot.mailbox.reading import parse_exit, parse_heartbeat, parse_manifest
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
+from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_TEXT
 from autopilot.ports.blobs import checked_key
 
 PARSERS = (parse_heartbeat, parse_exit, parse_manifest)

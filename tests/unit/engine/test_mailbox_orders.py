@@ -17,7 +17,8 @@ from autopilot.domain.lease import LeaseState, Role
 from autopilot.engine.checkpoint_retention import Doubt
 from autopilot.engine.mailbox import MOST_REJECTED, Mailbox
 from autopilot.mailbox.checkpoints import keep_verified
-from autopilot.mailbox.formats import Heartbeat, Manifest, Part, heartbeat_key, manifest_key, orders_key, part_key
+from autopilot.mailbox.keys import heartbeat_key, manifest_key, orders_key, part_key
+from autopilot.mailbox.report_shapes import Heartbeat, Manifest, Part
 from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec
 
 SECRETS = {"hf": "sentinel-token"}

@@ -10,7 +10,8 @@ import pytest
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.engine import mailbox as module
 from autopilot.engine.mailbox import Mailbox
-from autopilot.mailbox.formats import ExitRecord, Heartbeat, exit_key, heartbeat_key
+from autopilot.mailbox.keys import exit_key, heartbeat_key
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat
 from tests.builders import START, a_job, a_lease
 
 

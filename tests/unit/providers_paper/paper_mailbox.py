@@ -7,20 +7,11 @@ from typing import Any
 
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import verified_manifest
-from autopilot.mailbox.formats import (
-    ExitRecord,
-    Heartbeat,
-    Manifest,
-    Role,
-    Work,
-    exit_key,
-    heartbeat_key,
-    manifest_key,
-    orders_key,
-    parse_exit,
-    parse_heartbeat,
-)
+from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key
+from autopilot.mailbox.order_shapes import Role, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.reading import parse_exit, parse_heartbeat
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.providers.paper.agent import AgentMemory, PaperAgents
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 

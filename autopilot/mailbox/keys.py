@@ -1,0 +1,54 @@
+"""Where the objects of the mailbox lie: everything of a lease beneath ``jobs/<job>/<lease>/``."""
+
+from __future__ import annotations
+
+import re
+
+
+def lease_prefix(job_id: str, lease_id: str) -> str:
+    return f"jobs/{job_id}/{lease_id}"
+
+
+def orders_key(job_id: str, lease_id: str) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/orders.json"
+
+
+def heartbeat_key(job_id: str, lease_id: str) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/heartbeat.json"
+
+
+def exit_key(job_id: str, lease_id: str) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/exit.json"
+
+
+def log_key(job_id: str, lease_id: str, boot: int, n: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/log/{boot}-{n}"
+
+
+def parse_log_key(job_id: str, key: str) -> tuple[str, int, int] | None:
+    """(lease, boot, number) of one of the job's; None for anything else."""
+    found = re.fullmatch(re.escape(f"jobs/{job_id}/") + r"([^/]+)/log/(\d{1,9})-(\d{1,9})", key, re.ASCII)
+    return (found[1], int(found[2]), int(found[3])) if found else None
+
+
+def part_key(job_id: str, lease_id: str, n: int, i: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/part-{i}"
+
+
+def verified_key(job_id: str, lease_id: str, n: int) -> str:
+    """The daemon's own copy of a manifest that it has verified: no machine may write there."""
+    return f"jobs/{job_id}/verified/{lease_id}.{n}.json"
+
+
+def outputs_prefix(job_id: str, lease_id: str, run_epoch: int) -> str:
+    """Where a run that has ended well leaves its outputs: parts and manifest, as a checkpoint does."""
+    return f"{lease_prefix(job_id, lease_id)}/out/{run_epoch}"
+
+
+def verified_outputs_key(job_id: str) -> str:
+    """The daemon's own copy of their manifest."""
+    return f"jobs/{job_id}/verified/outputs.json"
+
+
+def manifest_key(job_id: str, lease_id: str, n: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/manifest.json"

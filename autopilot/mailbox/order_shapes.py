@@ -1,0 +1,103 @@
+"""What the daemon writes for an agent: its orders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from autopilot.mailbox.wire import dump
+
+Role = Literal["wait", "run", "save_and_stop", "leave"]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the job runs; ``checkpoint_path`` (file, directory or pattern) is relative to ``workdir``. Empty means none.
+
+    ``progress`` says how to read it from the output: a regular expression or ``json``; empty: not at all. Without any
+    for ``stall_s`` the command has hung (0: it never has) and is ended as failed if ``stall_fails``; of a command that
+    never says any, the GPUs must have worked.
+
+    ``estimate_s`` is how long it takes without interruptions, None when the job does not say; only simulated work
+    goes by it.
+    """
+
+    run: str
+    setup: str = ""
+    workdir: str = "/workspace"
+    env: Mapping[str, str] = field(default_factory=dict)
+    checkpoint_path: str = ""
+    estimate_s: int | None = None
+    progress: str = ""
+    stall_s: int = 0
+    stall_fails: bool = False
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """File beneath ``workdir`` → address that it is fetched from before anything runs."""
+    outputs: tuple[str, ...] = ()
+    """Paths or patterns beneath ``workdir`` that are kept when the command has ended well."""
+    as_root: bool = False
+    """``run`` must not be given a user of its own."""
+
+
+@dataclass(frozen=True)
+class RestoreUrls:
+    """Where the newest verified checkpoint can be read: its manifest, and its parts from ``first_part`` on."""
+
+    lease: str
+    n: int
+    manifest_url: str
+    first_part: int
+    part_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LogUrl:
+    boot: int
+    n: int
+    url: str
+
+
+@dataclass(frozen=True)
+class CheckpointUrls:
+    """Where checkpoint number ``n`` may be written: its manifest, and its parts from ``first_part`` on."""
+
+    n: int
+    manifest_url: str
+    first_part: int
+    part_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PutUrls:
+    heartbeat: str
+    exit: str
+    log: tuple[LogUrl, ...]
+    ckpt: tuple[CheckpointUrls, ...]
+    out: CheckpointUrls
+    """For the outputs of the current run; ``n`` is its epoch."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Go with every PUT."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the agent shall do now. A higher ``seq`` than it has seen renews its permit for ``permit_ttl_s``."""
+
+    lease: str
+    instance: str
+    """The market's id of the machine that is meant; empty: not known yet. Any other one is there by mistake."""
+    run_epoch: int
+    seq: int
+    permit_ttl_s: int
+    role: Role
+    checkpoint_interval_s: int
+    work: Work
+    restore: RestoreUrls | None
+    put_urls: PutUrls
+    next_orders_url: str
+    grant: Mapping[str, str | int] | None = None
+    """Keys for parts beneath ``jobs/<job>``: those of ``blobs.Grant``, and ``place``, which is that prefix."""
+
+    def to_json(self) -> bytes:
+        return dump(self)

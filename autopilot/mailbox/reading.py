@@ -1,0 +1,146 @@
+"""Reading what a stranger's machine has written: exactly the known shapes, or None.
+
+An object is at most 1 MB and has ``v`` = 1. Numbers are whole or finite, and in range. Texts are cut and stripped of
+control characters.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_args
+
+from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest, Part
+from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, VERSION
+
+_MAX_SECONDS = 10 * 366 * 86_400
+
+_MAX_INT = 2**53
+
+_PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/(?:ckpt|out)/\d{1,9}/)?part-\d{1,6}", re.ASCII)
+
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+T = TypeVar("T")
+
+
+def parse_heartbeat(data: bytes) -> Heartbeat | None:
+    return _parse(data, _heartbeat)
+
+
+def parse_exit(data: bytes) -> ExitRecord | None:
+    return _parse(data, _exit_record)
+
+
+def parse_manifest(data: bytes) -> Manifest | None:
+    return _parse(data, _manifest)
+
+
+def _parse(data: bytes, read: Callable[[Mapping[str, Any]], T]) -> T | None:
+    if len(data) > MAX_OBJECT_BYTES:
+        return None
+    try:
+        body = json.loads(data)
+        if not isinstance(body, dict) or _whole(body.get("v")) != VERSION:
+            return None
+        return read(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
+    state: Any = body.get("state")
+    saved, progress, failed = body.get("saved", False), body.get("progress"), body.get("restore_failed", False)
+    if state not in get_args(AgentState) or not isinstance(saved, bool) or not isinstance(failed, bool):
+        raise ValueError("unknown state")
+    return Heartbeat(
+        boot=_whole(body.get("boot"), minimum=1),
+        seq=_whole(body.get("seq")),
+        run_epoch=_whole(body.get("run_epoch")),
+        orders_seq_seen=_whole(body.get("orders_seq_seen")),
+        state=state,
+        saved=saved,
+        step=_whole_or_none(body.get("step")),
+        progress=None if progress is None else _fraction(progress),
+        last_ckpt_n=_whole_or_none(body.get("last_ckpt_n")),
+        next_ckpt_n=_whole(body.get("next_ckpt_n", 0)),
+        save_s=_seconds_or_none(body.get("save_s")),
+        upload_s=_seconds_or_none(body.get("upload_s")),
+        next_part=_whole(body.get("next_part", 0), maximum=MAX_PART_NUMBER),
+        parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
+        restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
+        restore_failed=failed,
+        next_log_n=_whole(body.get("next_log_n", 0)),
+        bytes_sent=_whole(body.get("bytes_sent", 0)),
+        error=_text(body.get("error", "")),
+    )
+
+
+def _exit_record(body: Mapping[str, Any]) -> ExitRecord:
+    signal = body.get("signal")
+    return ExitRecord(
+        run_epoch=_whole(body.get("run_epoch")),
+        exit_code=_whole(body.get("exit_code"), minimum=-255, maximum=255),
+        signal=None if signal is None else _whole(signal, minimum=1, maximum=64),
+        reason=_text(body.get("reason", "")),
+        finished_at=_text(body.get("finished_at", "")),
+    )
+
+
+def _manifest(body: Mapping[str, Any]) -> Manifest:
+    parts = body.get("parts")
+    if not isinstance(parts, list) or not 1 <= len(parts) <= MAX_PARTS:
+        raise ValueError("no parts")
+    return Manifest(
+        run_epoch=_whole(body.get("run_epoch")),
+        n=_whole(body.get("n")),
+        parts=tuple(_part(part) for part in parts),
+        step=_whole_or_none(body.get("step")),
+    )
+
+
+def _part(body: object) -> Part:
+    if not isinstance(body, dict):
+        raise ValueError("not a part")
+    key, sha256 = body.get("key"), body.get("sha256")
+    if not isinstance(key, str) or not _PART_KEY.fullmatch(key):
+        raise ValueError("not the key of a part")
+    content_size, content_sha256 = body.get("content_size"), body.get("content_sha256")
+    for digest in (sha256, sha256 if content_sha256 is None else content_sha256):
+        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise ValueError("not a SHA-256")
+    if (content_size is None) is not (content_sha256 is None):
+        raise ValueError("half a content")
+    return Part(key, _whole(body.get("size")), str(sha256), _whole_or_none(content_size), content_sha256)
+
+
+def _whole(value: object, *, minimum: int = 0, maximum: int = _MAX_INT) -> int:
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise ValueError("not a whole number in range")
+    return value
+
+
+def _whole_or_none(value: object) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _seconds_or_none(value: object) -> float | None:
+    """Anything that a duration can be."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MAX_SECONDS:
+        raise ValueError("not a duration")
+    return float(value)
+
+
+def _fraction(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError("not a fraction")
+    return float(value)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("not a text")
+    return "".join(c if c.isprintable() else " " for c in value[:MAX_TEXT])

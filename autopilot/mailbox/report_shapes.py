@@ -1,0 +1,102 @@
+"""What an agent writes for the daemon: heartbeats, exit records, and manifests of checkpoints. They are claims."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from autopilot.mailbox.keys import lease_prefix
+from autopilot.mailbox.wire import dump
+
+AgentState = Literal["waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left"]
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
+
+    ``last_ckpt_n`` is the newest checkpoint whose manifest this machine has written, ``next_ckpt_n`` and
+    ``next_log_n`` the numbers for which it needs URLs next: ``parts_wanted`` parts of that checkpoint from
+    ``next_part`` on, and to restore one its parts from ``restore_part`` on. ``saved``: its work is stopped and
+    nothing is left to upload (believe it only with ``orders_seq_seen`` at or after the orders that said
+    ``save_and_stop``). ``save_s`` and ``upload_s`` are the market seconds that its last checkpoint took to be copied
+    and to be sent.
+    """
+
+    boot: int
+    seq: int
+    run_epoch: int
+    orders_seq_seen: int
+    state: AgentState
+    saved: bool = False
+    step: int | None = None
+    progress: float | None = None
+    last_ckpt_n: int | None = None
+    next_ckpt_n: int = 0
+    next_part: int = 0
+    parts_wanted: int = 0
+    save_s: float | None = None
+    upload_s: float | None = None
+    restore_part: int = 0
+    restore_failed: bool = False
+    """What it was to restore was not what its manifest says."""
+    next_log_n: int = 0
+    bytes_sent: int = 0
+    error: str = ""
+
+    def to_json(self) -> bytes:
+        return dump(self)
+
+
+@dataclass(frozen=True)
+class ExitRecord:
+    """How the job's command ended. ``signal`` is the number that killed it; ``finished_at`` is the host's clock."""
+
+    run_epoch: int
+    exit_code: int
+    signal: int | None = None
+    reason: str = ""
+    finished_at: str = ""
+
+    def to_json(self) -> bytes:
+        return dump(self)
+
+
+@dataclass(frozen=True)
+class Part:
+    """``key`` is ``part-<i>`` for one of the checkpoint's own, else ``<lease>/ckpt/<n>/part-<i>``.
+
+    ``size`` and ``sha256`` are of the object as it is stored. Where ``content_sha256`` is set that is zstd, and these
+    are of what comes out of it.
+    """
+
+    key: str
+    size: int
+    sha256: str
+    content_size: int | None = None
+    content_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A complete checkpoint: an index and the parts that it speaks of, which may be those of older checkpoints.
+
+    The newest is the one with the highest (``run_epoch``, ``n``).
+    """
+
+    run_epoch: int
+    n: int
+    parts: tuple[Part, ...]
+    step: int | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+    def part_keys(self, job_id: str, lease_id: str) -> tuple[str, ...]:
+        """The blobs of its parts, in order, when it lies beneath that lease."""
+        own = f"{lease_prefix(job_id, lease_id)}/ckpt/{self.n}"
+        return tuple(f"jobs/{job_id}/{part.key}" if "/" in part.key else f"{own}/{part.key}" for part in self.parts)
+
+    def to_json(self) -> bytes:
+        return dump(self)

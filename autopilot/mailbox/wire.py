@@ -1,0 +1,28 @@
+"""How objects of the mailbox are written, and how large they may be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+VERSION = 1
+
+MAX_OBJECT_BYTES = 1_000_000
+
+MAX_PARTS = 2_000
+"""Of one manifest."""
+
+MAX_PART_NUMBER = 999_999
+"""The highest that a part's key may have. A checkpoint gives none twice, so tries that were cut off use them up."""
+
+MAX_TEXT = 500
+
+
+def dump(shape: object) -> bytes:
+    """The JSON of one of the shapes, with its version."""
+
+    def plain(value: Any) -> dict[str, Any]:
+        return dict(value) if isinstance(value, Mapping) else vars(value)
+
+    return json.dumps({"v": VERSION, **vars(shape)}, default=plain, allow_nan=False).encode()
