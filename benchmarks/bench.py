@@ -95,7 +95,7 @@ class Bench:
 
     async def open_jobs(self) -> tuple[Job, ...]:
         async with self.store.snapshot() as work:
-            return await work.open_jobs()
+            return await work.jobs.list_open()
 
     async def tick(self) -> float:
         """Seconds."""
@@ -139,7 +139,7 @@ class Bench:
         now = self.clock.now()
         spec = parse_job(JOB.format(number=number), source="benchmark", now=now)
         async with self.store.transaction() as work:
-            await work.save(Job(job_id, spec, JobStatus.PENDING, Reason.SUBMITTED, now))
+            await work.jobs.save(Job(job_id, spec, JobStatus.PENDING, Reason.SUBMITTED, now))
 
 
 @asynccontextmanager

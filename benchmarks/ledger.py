@@ -74,13 +74,13 @@ async def _filled(url: str) -> AsyncIterator[tuple[object, float]]:
         leases = list(_leases())
         async with store.transaction() as work:
             for number in range(JOBS):
-                await work.save(_job(number))
+                await work.jobs.save(_job(number))
             for lease in leases:
-                await work.save_lease(lease)
+                await work.leases.save(lease)
         entries, began = _entries(leases), time.perf_counter()
         for _ in range(ENTRIES // AT_ONCE):
             async with store.transaction() as work:
-                assert await work.post(next(entries) for _ in range(AT_ONCE)) == AT_ONCE
+                assert await work.ledger.post(next(entries) for _ in range(AT_ONCE)) == AT_ONCE
         yield store, time.perf_counter() - began
     finally:
         await store.close()
@@ -93,7 +93,7 @@ async def _post_as_a_tick(store: object, number: int) -> float:
     entries = [_entry(f"tick-{number}-{n}", lease, CostKind.COMPUTE, day) for n in range(TICK_ENTRIES)]
     began = time.perf_counter()
     async with store.transaction() as work:  # type: ignore[attr-defined]
-        await work.post(entries)
+        await work.ledger.post(entries)
     return TICK_ENTRIES / (time.perf_counter() - began)
 
 

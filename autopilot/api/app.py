@@ -75,8 +75,8 @@ class _Routes:
 
     async def status(self, request: web.Request) -> web.Response:
         async with self._store.snapshot() as uow:
-            open_jobs = len(await uow.open_jobs())
-            unsettled = len(await uow.unsettled_leases())
+            open_jobs = len(await uow.jobs.list_open())
+            unsettled = len(await uow.leases.list_unsettled())
         return web.json_response(
             {
                 "version": __version__,
@@ -126,7 +126,7 @@ class _Routes:
     async def events(self, request: web.Request) -> web.Response:
         after = _whole(request.query.get("after", "0"), "after")
         async with self._store.snapshot() as uow:
-            records = await uow.events_after(after)
+            records = await uow.events.list_after(after)
         return web.json_response({"events": [render.event(record) for record in records]})
 
     async def offers(self, request: web.Request) -> web.Response:

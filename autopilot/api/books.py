@@ -19,7 +19,7 @@ async def reconciliation(store: Store, query: Mapping[str, str], now: datetime) 
     """Estimate, posted, invoiced and drift per instance in a UTC month. Raises ``UserError``."""
     month = query.get("month") or f"{utc_day(now):%Y-%m}"
     async with store.snapshot() as uow:
-        rows = await uow.reconciliation(month)
+        rows = await uow.reports.reconcile(month)
     invoiced = [row for row in rows if row.invoiced is not None]
     sums = {
         "estimate": sum((row.estimate for row in rows), ZERO),
@@ -52,16 +52,16 @@ async def reconciliation(store: Store, query: Mapping[str, str], now: datetime) 
 async def instance(store: Store, reference: str, now: datetime) -> render.Json:
     """Every lease of that id, instance id or label, newest first, each with its whole life. Raises ``NotFound``."""
     async with store.snapshot() as uow:
-        found = await uow.leases_found(reference)
+        found = await uow.leases.search(reference)
         if not found:
             raise NotFound(f"no instance {reference!r}", hint="autopilot spend --by instance lists all that were paid")
         return {"instances": [await _life(uow, lease, now) for lease in found]}
 
 
 async def _life(uow: UnitOfWork, lease: Lease, now: datetime) -> render.Json:
-    job = None if lease.job_id is None else await uow.job(lease.job_id)
-    entries = await uow.entries_of(lease.id)
-    lines = await uow.invoice_lines_of([lease.id])
+    job = None if lease.job_id is None else await uow.jobs.find(lease.job_id)
+    entries = await uow.ledger.list_entries(lease.id)
+    lines = await uow.invoices.list_by_lease([lease.id])
     running = time_running(lease, now)
     return {
         "lease": render.lease(lease, now)
@@ -88,10 +88,10 @@ async def _life(uow: UnitOfWork, lease: Lease, now: datetime) -> render.Json:
             }
             for span in lease.spans
         ],
-        "bids": [render.bid(record) for record in await uow.bids_on(lease.id)],
+        "bids": [render.bid(record) for record in await uow.bids.list_by_lease(lease.id)],
         "entries": [_entry(entry) for entry in entries],
         "invoice_lines": [_line(line) for line in lines],
-        "events": [render.event(record) for record in await uow.events_about(lease.id)],
+        "events": [render.event(record) for record in await uow.events.list_by_lease(lease.id)],
     }
 
 

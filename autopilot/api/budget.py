@@ -49,11 +49,11 @@ async def _read(
 ) -> tuple[tuple[Job, ...], list[Lease], dict[str, Decimal], Totals]:
     """Open jobs; the leases of theirs and of none; what each of these costs beyond what is posted; what is posted."""
     async with store.snapshot() as uow:
-        jobs = await uow.open_jobs()
-        orphans = await uow.orphan_leases()
+        jobs = await uow.jobs.list_open()
+        orphans = await uow.leases.list_orphans()
         leases = [*(lease for job in jobs for lease in job.leases), *orphans]
-        books = await uow.books_of([lease.id for lease in leases])
-        totals = await uow.totals(now.astimezone(UTC).date())
+        books = await uow.ledger.sum_books([lease.id for lease in leases])
+        totals = await uow.ledger.sum_totals(now.astimezone(UTC).date())
     return jobs, leases, {lease.id: _beyond_posted(lease, books[lease.id], now, params) for lease in leases}, totals
 
 

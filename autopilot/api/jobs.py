@@ -94,22 +94,22 @@ class Jobs:
         if planned["refusal"] is not None:
             raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
         async with self._store.transaction() as uow:
-            await uow.save(job)
-            await uow.add_events([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
+            await uow.jobs.save(job)
+            await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
         self._wake()
         return {"job": render.job(job, now, self._engine.config.params, ZERO), "plan": planned}
 
     async def overview(self, *, include_finished: bool) -> list[render.Json]:
         async with self._store.snapshot() as uow:
-            jobs = await uow.jobs(limit=500) if include_finished else await uow.open_jobs()
+            jobs = await uow.jobs.list_newest(limit=500) if include_finished else await uow.jobs.list_open()
             return [await self._render(uow, job) for job in jobs if include_finished or not job.status.is_final]
 
     async def show(self, reference: str) -> render.Json:
         now = self._clock.now()
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
-            leases = await uow.leases_of(job.id)
-            rows = report(await uow.spend_source(job_id=job.id), "job", now=now)
+            leases = await uow.leases.list_by_job(job.id)
+            rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
             spend = rows[0] if rows else None
             shown = await self._render(uow, job)
             return {
@@ -123,10 +123,10 @@ class Jobs:
                         "size_bytes": c.size_bytes,
                         "verified_at": render.plain(c.verified_at),
                     }
-                    for c in await uow.checkpoints_of(job.id)
+                    for c in await uow.checkpoints.list_by_job(job.id)
                 ],
-                "bids": [render.bid(record) for record in await uow.bids_of(job.id)],
-                "events": [render.event(record) for record in await uow.events_of(job.id)],
+                "bids": [render.bid(record) for record in await uow.bids.list_by_job(job.id)],
+                "events": [render.event(record) for record in await uow.events.list_by_job(job.id)],
                 "spend": {
                     "total": shown["spent"],
                     **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
@@ -137,13 +137,13 @@ class Jobs:
     async def why(self, reference: str, *, limit: int) -> list[render.Json]:
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
-            return [render.decision(record) for record in await uow.decisions_of(job.id, limit=limit)]
+            return [render.decision(record) for record in await uow.decisions.list_by_job(job.id, limit=limit)]
 
     async def logs(self, reference: str, after: str) -> render.Json:
         """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``."""
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
-            leases = await uow.leases_of(job.id)
+            leases = await uow.leases.list_by_job(job.id)
         chunks: list[dict[str, Any]] = []
         read = parse_log_key(job.id, after)
         is_new = not after
@@ -204,14 +204,14 @@ class Jobs:
                 raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
             event_log = EventLog(job)
             event_log.apply(e.StatusSet(status, reason, self._clock.now()))
-            await uow.save(event_log.job)
-            await uow.add_events(event_log.records)
+            await uow.jobs.save(event_log.job)
+            await uow.events.add(event_log.records)
             answer = await self._render(uow, event_log.job)
         self._wake()
         return answer
 
     async def _find(self, uow: UnitOfWork, reference: str) -> Job:
-        job = await uow.job(reference)
+        job = await uow.jobs.find(reference)
         if job is None:
             raise NotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
         return job
@@ -219,7 +219,7 @@ class Jobs:
     async def _render(self, uow: UnitOfWork, job: Job) -> render.Json:
         """With what has accrued since the last posting."""
         now = self._clock.now()
-        books = await uow.books_of([lease.id for lease in job.leases])
+        books = await uow.ledger.sum_books([lease.id for lease in job.leases])
         spent = job.spent
         for lease in job.leases:
             due, unposted = accruals(lease, books[lease.id].accrued, now)

@@ -61,7 +61,7 @@ async def prices(store: Store, query: Mapping[str, str], now: datetime) -> rende
         raise UserError("the period ends before it begins")
     steps = _steps(query.get("steps"))
     async with store.snapshot() as uow:
-        seen = await uow.price_history(gpu, since, until, provider=query.get("provider"))
+        seen = await uow.prices.list_by_gpu(gpu, since, until, provider=query.get("provider"))
     by_market: dict[str, list[PriceObservation]] = defaultdict(list)
     for each in seen:
         by_market[each.provider].append(each)

@@ -48,13 +48,13 @@ async def spend_source(uow: UnitOfWork, by: SpendKey, period: Period) -> SpendSo
     in_zone = period.zone is not UTC
     since, before = window(period.zone, period.first, period.after)
     per: SpendPart | None = "day" if in_zone or by == "day" else "month" if by == "month" else None
-    return await uow.spend_source(since, before, per=per, with_spans=in_zone)
+    return await uow.reports.sum_spend(since, before, per=per, with_spans=in_zone)
 
 
 async def open_estimate(uow: UnitOfWork, now: datetime) -> Decimal:
     """What the machines of open jobs have cost beyond what is posted."""
-    leases = [lease for job in await uow.open_jobs() for lease in job.leases]
-    books = await uow.books_of([lease.id for lease in leases])
+    leases = [lease for job in await uow.jobs.list_open() for lease in job.leases]
+    books = await uow.ledger.sum_books([lease.id for lease in leases])
     estimate = ZERO
     for lease in leases:
         due, unposted = accruals(lease, books[lease.id].accrued, now)

@@ -36,14 +36,14 @@ def accruals(lease: Lease, accrued: Mapping[KindAndDay, Decimal], now: datetime)
 
 async def post_accruals(uow: UnitOfWork, leases: Sequence[Lease], now: datetime) -> dict[str, tuple[Decimal, Decimal]]:
     """Post what is due; by lease what that was, and what has accrued beyond it (dollars)."""
-    books = await uow.books_of([lease.id for lease in leases])
+    books = await uow.ledger.sum_books([lease.id for lease in leases])
     due: list[LedgerEntry] = []
     accrued: dict[str, tuple[Decimal, Decimal]] = {}
     for lease in leases:
         entries, unposted = accruals(lease, books[lease.id].accrued, now)
         due += entries
         accrued[lease.id] = sum((entry.amount for entry in entries), ZERO), unposted
-    await uow.post(due)
+    await uow.ledger.post(due)
     return accrued
 
 
@@ -73,9 +73,9 @@ def reserve_change(lease: Lease, books: LeaseBooks, params: Params, now: datetim
 async def hold_reserves(uow: UnitOfWork, leases: Iterable[Lease], params: Params, now: datetime) -> None:
     """Post every change of what is set aside for these leases."""
     held = {lease.id: lease for lease in leases}
-    books = await uow.books_of(list(held))
+    books = await uow.ledger.sum_books(list(held))
     changes = (reserve_change(lease, books[lease.id], params, now) for lease in held.values())
-    await uow.post([change for change in changes if change is not None])
+    await uow.ledger.post([change for change in changes if change is not None])
 
 
 def entry(

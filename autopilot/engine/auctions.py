@@ -157,7 +157,7 @@ class Auctions:
             while since < now:
                 until = min(since + READ_AT_ONCE, now)
                 async with self._store.snapshot() as uow:
-                    seen = await uow.price_history(kind.gpu, since, until, provider=kind.provider)
+                    seen = await uow.prices.list_by_gpu(kind.gpu, since, until, provider=kind.provider)
                 record.add([each for each in seen if each.num_gpus == kind.num_gpus])
                 since = until
             if record.recorded < LEAST_RECORDED:

@@ -134,7 +134,7 @@ class Calls:
         """Look again just before renting: the job may have been cancelled since the intent was written."""
         assert lease.job_id is not None, "creates belong to a job"
         async with self._store.snapshot() as uow:
-            job, now_held = await uow.job(lease.job_id), await uow.lease(lease.id)
+            job, now_held = await uow.jobs.find(lease.job_id), await uow.leases.get(lease.id)
         return (
             job is not None
             and job.status.wants_capacity
@@ -176,23 +176,23 @@ class Calls:
         try:
             async with self._store.transaction() as uow:
                 if lease.job_id is None:
-                    orphan = await uow.lease(lease.id) or lease
+                    orphan = await uow.leases.get(lease.id) or lease
                     for event in events:
                         orphan, records = evolve_orphan(orphan, event)
-                        await uow.add_events(records)
-                    await uow.save_lease(orphan)
+                        await uow.events.add(records)
+                    await uow.leases.save(orphan)
                     return
-                job = await uow.job(lease.job_id)
+                job = await uow.jobs.find(lease.job_id)
                 assert job is not None, "jobs are never deleted"
                 event_log = EventLog(job)
                 for event in events:
                     event_log.apply(event)
-                await uow.save(event_log.job)
-                await uow.add_events(event_log.records)
+                await uow.jobs.save(event_log.job)
+                await uow.events.add(event_log.records)
                 await hold_reserves(uow, event_log.job.leases, self._params, self._clock.now())
                 if bid is not None:
                     record, outcome = bid
-                    await uow.add_bid(
+                    await uow.bids.save(
                         BidRecord(record.id, record.lease_id, record.at, record.bid, outcome, record.decision_id)
                     )
         except StoreUnavailable as problem:

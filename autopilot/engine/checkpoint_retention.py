@@ -81,15 +81,15 @@ class CheckpointRetention:
                 continue
             log.error("checkpoint.lost", job=checkpoint.job_id, number=checkpoint.number)
             async with self._store.transaction() as uow:
-                await uow.remove_checkpoint(checkpoint)
-                await uow.add_events([checkpoint_lost(checkpoint, now)])
+                await uow.checkpoints.remove(checkpoint)
+                await uow.events.add([checkpoint_lost(checkpoint, now)])
 
     async def _delete_surplus_of(self, job_id: str, keep: int) -> None:
         # The store is listed before the ledger is read: whatever is listed, of another daemon's leases too, is known.
         present = await self._blobs.keys(f"jobs/{job_id}")
         async with self._store.snapshot() as uow:
-            known = await uow.checkpoints_of(job_id)
-            leases = await uow.leases_of(job_id)
+            known = await uow.checkpoints.list_by_job(job_id)
+            leases = await uow.leases.list_by_job(job_id)
         ours = {lease.id for lease in leases}
         working = {lease.id for lease in leases if not lease.is_over}
         kept, surplus = known[:keep], known[keep:]
@@ -119,4 +119,4 @@ class CheckpointRetention:
         if surplus:
             async with self._store.transaction() as uow:
                 for checkpoint in surplus:
-                    await uow.remove_checkpoint(checkpoint)
+                    await uow.checkpoints.remove(checkpoint)

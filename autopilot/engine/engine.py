@@ -127,8 +127,8 @@ class Engine:
         """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""
         try:
             async with self._store.snapshot() as uow:
-                self._known_jobs = await uow.open_jobs()
-                orphans = await uow.orphan_leases()
+                self._known_jobs = await uow.jobs.list_open()
+                orphans = await uow.leases.list_orphans()
             leases = [lease for job in self._known_jobs for lease in job.leases] + list(orphans)
             readings = await self._read_markets(leases)
             mail = await self._read_mail(self._known_jobs)
@@ -206,16 +206,16 @@ class Engine:
         outbox = _Outbox([], [])
         async with self._store.transaction() as uow:
             now = self._clock.now()
-            event_logs = [EventLog(job) for job in await uow.open_jobs()]
+            event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
             for event_log in event_logs:
                 with _contained(event_log):
                     self._evolve(event_log, readings, mail, now)
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
-                    await uow.add_checkpoint(newest)
+                    await uow.checkpoints.add(newest)
             orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
             exposure = await self._accrue(uow, event_logs, orphans, now)
-            recent = await uow.launches_since(now - timedelta(minutes=10))
+            recent = await uow.leases.count_launches(now - timedelta(minutes=10))
             for event_log in event_logs:
                 if not event_log.is_broken:
                     exposure = await self._decide(uow, event_log, offers, exposure, recent, outbox, now)
@@ -223,8 +223,8 @@ class Engine:
                 if not event_log.is_broken:
                     self._renew_permits(event_log, exposure, now)
                 if event_log.changed:
-                    await uow.save(replace(event_log.job, spent=event_log.original.spent))
-                await uow.add_events(event_log.records)
+                    await uow.jobs.save(replace(event_log.job, spent=event_log.original.spent))
+                await uow.events.add(event_log.records)
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, offers, now)
@@ -259,13 +259,13 @@ class Engine:
             more = sum((accrued[lease.id][0] + upper[lease.id] for lease in job.leases), ZERO)
             event_log.job = replace(job, spent=job.spent + more)
         unposted_all = sum(upper.values(), ZERO)
-        totals = await uow.totals(now.date())
+        totals = await uow.ledger.sum_totals(now.date())
         return Exposure(
             leases=tuple(lease for lease in leases if not lease.is_over),
             spent_day=totals.day + unposted_all,
             spent_month=totals.month + unposted_all,
             launches_job_10min=0,
-            launches_hour=sum((await uow.launches_since(now - timedelta(hours=1))).values()),
+            launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values()),
         )
 
     async def _decide(
@@ -312,7 +312,7 @@ class Engine:
                 decision.notes,
             )
             event_log.job = replace(event_log.job, decisions=job.decisions + 1)
-            await uow.add_decision(record)
+            await uow.decisions.add(record)
         self._vetoes[job.id] = vetoes
         before = {lease.id: lease for lease in job.leases}
         for action in allowed:
@@ -331,7 +331,7 @@ class Engine:
                     )
                 case ChangeBid(lease_id, bid, _):
                     bid_record = BidRecord(decision_id, lease_id, now, bid, "intended", decision_id)
-                    await uow.add_bid(bid_record)
+                    await uow.bids.save(bid_record)
                     lease = next(held for held in event_log.job.leases if held.id == lease_id)
                     outbox.bids.append((lease, bid_record, before[lease_id].bid))
                     others = tuple(held for held in exposure.leases if held.id != lease_id)

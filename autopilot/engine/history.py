@@ -46,7 +46,7 @@ class History:
             return
         seen = {offer.key: offer for found in offers.values() for offer in found}
         if seen:
-            await uow.add_prices(observation(offer, now) for offer in seen.values())
+            await uow.prices.add(observation(offer, now) for offer in seen.values())
             self._prices_at = now
 
     async def tidy(self) -> None:
@@ -55,9 +55,10 @@ class History:
         if self._tidied_at is not None and now - self._tidied_at < TIDY_EVERY:
             return
         async with self._store.transaction() as uow:
-            thinned = await uow.thin_prices(now - self._retention.raw, hours=HOURS_AT_ONCE)
-            forgotten = await uow.forget_prices(now - self._retention.prices)
-            forgotten += await uow.forget_history(now - self._retention.events)
+            thinned = await uow.prices.thin(now - self._retention.raw, hours=HOURS_AT_ONCE)
+            forgotten = await uow.prices.forget(now - self._retention.prices)
+            old = now - self._retention.events
+            forgotten += await uow.decisions.forget(old) + await uow.events.forget(old)
         if thinned or forgotten:
             log.info("history.tidied", hours_thinned=thinned, rows_forgotten=forgotten)
         if thinned < HOURS_AT_ONCE:

@@ -109,23 +109,23 @@ def reconcile(
 
 async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge], now: datetime) -> None:
     """Bring the ledger to the bill. ``asked``: the lease as it was before the market was asked."""
-    lease = await uow.lease(asked.id) or asked
+    lease = await uow.leases.get(asked.id) or asked
     if lease.ending.gone_at != asked.ending.gone_at:
         return  # it came back to life, or to its end, meanwhile
-    lines = await uow.invoice_lines_of([lease.id])
-    found = reconcile(lease, await uow.entries_of(lease.id), lines, charges, now)
-    await uow.add_invoice_lines(found.lines)
-    await uow.post(found.entries)
+    lines = await uow.invoices.list_by_lease([lease.id])
+    found = reconcile(lease, await uow.ledger.list_entries(lease.id), lines, charges, now)
+    await uow.invoices.add(found.lines)
+    await uow.ledger.post(found.entries)
     if found.has_drifted:
         numbers = (("drift", found.drift), ("estimate", found.estimate), ("instance_id", lease.instance_id))
-        await uow.add_events([EventRecord(now, "invoice.drifted", lease.job_id, lease.id, numbers)])
+        await uow.events.add([EventRecord(now, "invoice.drifted", lease.job_id, lease.id, numbers)])
         log.warning("invoice.drifted", lease=lease.id, **dict(numbers))
     if lease.ending.gone_at is None:
         return
     if found.is_final and lease.billing.settled_at is None:
         log.info("lease.settled", lease=lease.id, entries=len(found.entries))
         lease = replace(lease, billing=replace(lease.billing, settled_at=now))
-    await uow.save_lease(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
+    await uow.leases.save(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
 
 
 class _Book:

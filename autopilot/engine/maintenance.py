@@ -53,9 +53,9 @@ class Maintenance:
             return
         self._looked_at = now
         async with self._store.snapshot() as uow:
-            leases = await uow.leases_to_reconcile(now - LATEST_BILL)
-            unresolved = await uow.unresolved_leases(now - LATEST_BILL)
-            tonight = await uow.note(NIGHTLY_NOTE) != str(now.date()) and now.hour >= NIGHTLY_FROM_HOUR
+            leases = await uow.leases.list_to_reconcile(now - LATEST_BILL)
+            unresolved = await uow.leases.list_unresolved(now - LATEST_BILL)
+            tonight = await uow.notes.get(NIGHTLY_NOTE) != str(now.date()) and now.hour >= NIGHTLY_FROM_HOUR
         if not tonight:
             leases = tuple(lease for lease in leases if is_due(lease, self._settle_delay, now))
             unresolved = ()
@@ -63,7 +63,7 @@ class Maintenance:
         asked = [await self._reconcile_with(name, leases, unresolved) for name in names]
         if tonight and all(asked):
             async with self._store.transaction() as uow:
-                await uow.set_note(NIGHTLY_NOTE, str(now.date()))
+                await uow.notes.set(NIGHTLY_NOTE, str(now.date()))
 
     async def _reconcile_with(self, name: str, leases: Sequence[Lease], unresolved: Sequence[Lease]) -> bool:
         """False: the market did not show its bill and is to be asked again."""
@@ -90,7 +90,7 @@ class Maintenance:
         Taken for one that the sweep has found, it ends as all others do, and then its bill is taken over.
         """
         billed = {(charge.label, charge.instance_id) for charge in charges if is_ours(charge.label, self._install_id)}
-        leases = await uow.leases_labelled({label for label, _ in billed})
+        leases = await uow.leases.list_by_label({label for label, _ in billed})
         holders = {lease.label: lease for lease in leases if lease.instance_id is not None}
         for label, instance_id in sorted(billed - {(lease.label, lease.instance_id) for lease in leases}):
             lease = never_seen.pop(label, None)
@@ -102,5 +102,5 @@ class Maintenance:
             holders[label] = lease
             log.warning("charges.unknown_instance", lease=lease.id, instance=instance_id)
             lease, records = evolve_orphan(lease, e.InstanceFound(lease.id, instance_id, self._clock.now()))
-            await uow.save_lease(lease)
-            await uow.add_events(records)
+            await uow.leases.save(lease)
+            await uow.events.add(records)

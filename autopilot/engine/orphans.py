@@ -44,12 +44,12 @@ class Orphans:
         """Advance the leases that belong to no open job, and take in what the sweep found. Returns them all, those too
         that are over now: their last cost is yet to be posted."""
         orphans: dict[str, Lease] = {}
-        for lease in await uow.orphan_leases():
+        for lease in await uow.leases.list_orphans():
             reading = readings.get(lease.provider)
             for event in lease_events(lease, reading, busy, now) if reading else ():
                 lease, records = evolve_orphan(lease, event)
-                await uow.add_events(records)
-            await uow.save_lease(lease)
+                await uow.events.add(records)
+            await uow.leases.save(lease)
             orphans[lease.id] = lease
         for reading in readings.values():
             for found, holder in await self._swept(uow, reading, now):
@@ -70,7 +70,7 @@ class Orphans:
             return []
         ours = [i for i in reading.instances if is_ours(i.label, self._install_id)]
         named: dict[str, list[Lease]] = {}
-        for lease in await uow.leases_labelled({instance.label for instance in ours}):
+        for lease in await uow.leases.list_by_label({instance.label for instance in ours}):
             named.setdefault(lease.label, []).append(lease)
         was = sweep.is_quarantined(now)
         found = sweep.look(len(ours), unaccounted(ours, named), now)
@@ -95,8 +95,8 @@ class Orphans:
             reason = Reason.ORPHAN if holder is None else Reason.DUPLICATE
             lease = make_orphan(instance, self._ids.new(), now, reason)
         lease, records = evolve_orphan(lease, e.InstanceFound(lease.id, instance.instance_id, now))
-        await uow.save_lease(lease)
-        await uow.add_events(records)
+        await uow.leases.save(lease)
+        await uow.events.add(records)
         if lease.job_id is None:
             orphans[lease.id] = lease
 

@@ -83,7 +83,7 @@ class Outlooks:
             return
         self._lives_at = now
         async with self._store.snapshot() as uow:
-            leases = await uow.spot_leases_since(now - LIVES_FROM)
+            leases = await uow.leases.list_spot(now - LIVES_FROM)
         self._lives = lives_of(leases, now)
 
     async def close(self) -> None:

@@ -34,12 +34,12 @@ async def id_from_a_server(store: Store) -> str | None:
     Raises ``UserError`` for a backup of a server's ledger, as long as that may live on.
     """
     async with store.snapshot() as uow:
-        if await uow.note(HOME_NOTE) is not None:
+        if await uow.notes.get(HOME_NOTE) is not None:
             raise UserError(
                 "this ledger is a backup of one on a server, whose machines a daemon here would end",
                 hint=f"if that one is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
             )
-        return await uow.note(INSTALL_ID_NOTE)
+        return await uow.notes.get(INSTALL_ID_NOTE)
 
 
 async def shared_install_id(store: Store, own: str, home: str) -> str:
@@ -49,16 +49,16 @@ async def shared_install_id(store: Store, own: str, home: str) -> str:
     of the original for its own and end them.
     """
     async with store.transaction() as uow:
-        known_home = await uow.note(HOME_NOTE)
+        known_home = await uow.notes.get(HOME_NOTE)
         if known_home not in (None, home):
             raise UserError(
                 "this ledger is a copy of another one, whose machines a daemon here would end",
                 hint=f"if the other one is gone for good, delete the row {HOME_NOTE!r} of the table notes here",
             )
-        await uow.set_note(HOME_NOTE, home)
-        known = await uow.note(INSTALL_ID_NOTE)
+        await uow.notes.set(HOME_NOTE, home)
+        known = await uow.notes.get(INSTALL_ID_NOTE)
         if known is None:
-            await uow.set_note(INSTALL_ID_NOTE, own)
+            await uow.notes.set(INSTALL_ID_NOTE, own)
         return known or own
 
 

@@ -77,9 +77,9 @@ async def census(settings: Settings, clock: Clock) -> Census:
     """
     listed, unreadable = await every_instance(settings, clock)
     async with ledger_as_it_is(settings.ledger_url) as uow:
-        own_id = await uow.note(INSTALL_ID_NOTE) or known_install_id(settings.state_dir)
+        own_id = await uow.notes.get(INSTALL_ID_NOTE) or known_install_id(settings.state_dir)
         ours = [i for i in listed if own_id is not None and is_ours(i.label, own_id)]
-        leases = await uow.leases_labelled({instance.label for instance in ours})
+        leases = await uow.leases.list_by_label({instance.label for instance in ours})
     result = Census(own_id, unreadable=unreadable)
     for instance in listed:
         if instance not in ours:

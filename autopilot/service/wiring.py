@@ -127,7 +127,9 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
 async def _check_markets_held(store: Store, settings: Settings) -> None:
     """A market on which we still rent cannot be left out: nobody would see, or end, what bills there."""
     async with store.snapshot() as uow:
-        leases = [lease for job in await uow.open_jobs() for lease in job.leases] + list(await uow.orphan_leases())
+        leases = [lease for job in await uow.jobs.list_open() for lease in job.leases] + list(
+            await uow.leases.list_orphans()
+        )
     missing = sorted({lease.provider for lease in leases if not lease.is_over} - settings.markets.keys())
     if missing:
         raise UserError(

@@ -22,6 +22,7 @@ from autopilot.store.leader import HOME_NOTE, set_apart
 from autopilot.store.migrate import check_revision
 from autopilot.store.rollup import drift, rebuild
 from autopilot.store.schema import REVISION, notes
+from autopilot.store.statements import Statements
 from autopilot.store.transfer import TABLES, Fingerprint, batches, copy, plain_row
 from autopilot.store.unit_of_work import SqlUnitOfWork
 from autopilot.store.urls import database_path, postgres_url, shown
@@ -102,7 +103,7 @@ async def ledger_as_it_is(url: str) -> AsyncIterator[UnitOfWork]:
     other, ``StoreUnavailable``.
     """
     async with _read(url) as connection:
-        yield SqlUnitOfWork(connection)
+        yield SqlUnitOfWork(Statements(connection))
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from autopilot.store import postgres, sqlite
 from autopilot.store.failures import reported_as_unavailable, reported_at_commit
 from autopilot.store.fence import Fence
 from autopilot.store.migrate import upgrade
+from autopilot.store.statements import Statements
 from autopilot.store.unit_of_work import SqlUnitOfWork
 from autopilot.store.urls import database_path, postgres_url
 
@@ -37,9 +38,9 @@ class SqlStore:
             async with self._writing, self._writer.begin() as connection:
                 if self.fence is not None:
                     await self.fence.check_and_hold(connection)
-                work = SqlUnitOfWork(connection)
-                yield work
-                work.raise_failure()
+                statements = Statements(connection)
+                yield SqlUnitOfWork(statements)
+                statements.raise_failure()
                 commit.has_begun = True
 
     @asynccontextmanager
@@ -48,7 +49,7 @@ class SqlStore:
             async with self._reader.begin() as connection:
                 if self.fence is not None:
                     await self.fence.check(connection)
-                yield SqlUnitOfWork(connection)
+                yield SqlUnitOfWork(Statements(connection))
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:

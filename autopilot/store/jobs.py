@@ -13,61 +13,79 @@ from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import SPEND_TYPES
 from autopilot.domain.money import ZERO
-from autopilot.store.leases import LIVE, LeaseStatements
+from autopilot.store.leases import LIVE, SqlLeases
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import checkpoints, jobs, leases, ledger_entries
+from autopilot.store.statements import SqlRepository, Statements
 
 _MIN_PREFIX_LENGTH = 6
 _OPEN = [status for status in JobStatus if not status.is_final]
 
 
-class JobStatements(LeaseStatements):
-    async def save(self, job: Job) -> None:
-        await self._upsert(jobs, [values_of(jobs, job, name=job.spec.name)])
-        await self._save_leases(job.leases)
+class SqlCheckpoints(SqlRepository):
+    __slots__ = ()
 
-    async def job(self, reference: str) -> Job | None:
-        by_id = await self._jobs(select(jobs).where(jobs.c.id == reference))
+    async def add(self, checkpoint: Checkpoint) -> None:
+        await self._sql.append(checkpoints, [values_of(checkpoints, checkpoint)])
+
+    async def remove(self, checkpoint: Checkpoint) -> None:
+        is_it = (checkpoints.c.lease_id == checkpoint.lease_id) & (checkpoints.c.number == checkpoint.number)
+        await self._sql.run(delete(checkpoints).where(is_it))
+
+    async def list_by_job(self, job_id: str) -> tuple[Checkpoint, ...]:
+        return tuple(reversed(await self.list_by_jobs([job_id])))
+
+    async def list_by_jobs(self, job_ids: Sequence[str]) -> list[Checkpoint]:
+        """Oldest first."""
+        chosen = select(checkpoints).where(checkpoints.c.job_id.in_(job_ids))
+        found = [record_of(Checkpoint, checkpoints, row) for row in await self._sql.fetch_all(chosen)]
+        return sorted(found, key=lambda checkpoint: (checkpoint.order, checkpoint.verified_at))
+
+
+class SqlJobs(SqlRepository):
+    __slots__ = ("_checkpoints", "_leases")
+
+    def __init__(self, sql: Statements, leases: SqlLeases, checkpoints: SqlCheckpoints) -> None:
+        super().__init__(sql)
+        self._leases = leases
+        self._checkpoints = checkpoints
+
+    async def save(self, job: Job) -> None:
+        await self._sql.upsert(jobs, [values_of(jobs, job, name=job.spec.name)])
+        await self._leases.save_all(job.leases)
+
+    async def find(self, reference: str) -> Job | None:
+        by_id = await self._select(select(jobs).where(jobs.c.id == reference))
         if by_id:
             return by_id[0]
         if len(reference) >= _MIN_PREFIX_LENGTH:
             prefix = func.substr(jobs.c.id, 1, len(reference))
-            by_prefix = await self._jobs(select(jobs).where(prefix == reference).limit(2))
+            by_prefix = await self._select(select(jobs).where(prefix == reference).limit(2))
             if len(by_prefix) == 1:
                 return by_prefix[0]
         newest = select(jobs).where(jobs.c.name == reference).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc())
-        by_name = await self._jobs(newest.limit(1))
+        by_name = await self._select(newest.limit(1))
         return by_name[0] if by_name else None
 
-    async def open_jobs(self) -> tuple[Job, ...]:
+    async def list_open(self) -> tuple[Job, ...]:
         holding = select(leases.c.job_id).where(leases.c.state.in_(LIVE))
         chosen = select(jobs).where(or_(jobs.c.status.in_(_OPEN), jobs.c.id.in_(holding)))
-        return await self._jobs(chosen.order_by(jobs.c.submitted_at, jobs.c.id))
+        return await self._select(chosen.order_by(jobs.c.submitted_at, jobs.c.id))
 
-    async def jobs(self, *, limit: int) -> tuple[Job, ...]:
-        return await self._jobs(select(jobs).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc()).limit(limit))
+    async def list_newest(self, *, limit: int) -> tuple[Job, ...]:
+        return await self._select(select(jobs).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc()).limit(limit))
 
-    async def add_checkpoint(self, checkpoint: Checkpoint) -> None:
-        await self._append(checkpoints, [values_of(checkpoints, checkpoint)])
-
-    async def checkpoints_of(self, job_id: str) -> tuple[Checkpoint, ...]:
-        return tuple(reversed(await self._checkpoints([job_id])))
-
-    async def remove_checkpoint(self, checkpoint: Checkpoint) -> None:
-        is_it = (checkpoints.c.lease_id == checkpoint.lease_id) & (checkpoints.c.number == checkpoint.number)
-        await self._run(delete(checkpoints).where(is_it))
-
-    async def _jobs(self, chosen: Any) -> tuple[Job, ...]:
+    async def _select(self, chosen: Any) -> tuple[Job, ...]:
         """Five queries, however many jobs."""
-        rows = await self._all(chosen)
+        rows = await self._sql.fetch_all(chosen)
         if not rows:
             return ()
         ids: list[str] = [row[0] for row in rows]
         held: dict[str | None, list[Lease]] = defaultdict(list)
-        for lease in await self._leases(leases.c.job_id.in_(ids), leases.c.state.in_(LIVE)):
+        for lease in await self._leases.select(leases.c.job_id.in_(ids), leases.c.state.in_(LIVE)):
             held[lease.job_id].append(lease)
-        newest = {checkpoint.job_id: checkpoint for checkpoint in await self._checkpoints(ids)}
-        spent = await self._spent(ids)
+        newest = {checkpoint.job_id: checkpoint for checkpoint in await self._checkpoints.list_by_jobs(ids)}
+        spent = await self._sum_spent(ids)
         return tuple(
             record_of(
                 Job,
@@ -80,15 +98,9 @@ class JobStatements(LeaseStatements):
             for row in rows
         )
 
-    async def _checkpoints(self, job_ids: Sequence[str]) -> list[Checkpoint]:
-        """Oldest first."""
-        chosen = select(checkpoints).where(checkpoints.c.job_id.in_(job_ids))
-        found = [record_of(Checkpoint, checkpoints, row) for row in await self._all(chosen)]
-        return sorted(found, key=lambda checkpoint: (checkpoint.order, checkpoint.verified_at))
-
-    async def _spent(self, job_ids: Sequence[str]) -> dict[str, Decimal]:
+    async def _sum_spent(self, job_ids: Sequence[str]) -> dict[str, Decimal]:
         entry = ledger_entries.c
         spend = select(entry.job_id, func.sum(entry.amount)).where(
             entry.job_id.in_(job_ids), entry.type.in_(SPEND_TYPES)
         )
-        return {job_id: amount for job_id, amount in await self._all(spend.group_by(entry.job_id))}
+        return {job_id: amount for job_id, amount in await self._sql.fetch_all(spend.group_by(entry.job_id))}

@@ -13,72 +13,80 @@ from autopilot.domain.lease import OVER, Lease, LeaseState, Span
 from autopilot.domain.offer import CapacityType
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import lease_spans, leases
-from autopilot.store.statements import Statements
+from autopilot.store.statements import SqlRepository
 
 LIVE = sorted(set(LeaseState) - OVER)
 
 
-class LeaseStatements(Statements):
-    async def save_lease(self, lease: Lease) -> None:
-        await self._save_leases((lease,))
+class SqlLeases(SqlRepository):
+    __slots__ = ()
 
-    async def lease(self, lease_id: str) -> Lease | None:
-        return next(iter(await self._leases(leases.c.id == lease_id)), None)
+    async def save(self, lease: Lease) -> None:
+        await self.save_all((lease,))
 
-    async def leases_of(self, job_id: str) -> tuple[Lease, ...]:
-        return await self._leases(leases.c.job_id == job_id)
+    async def get(self, lease_id: str) -> Lease | None:
+        return next(iter(await self.select(leases.c.id == lease_id)), None)
 
-    async def leases_labelled(self, labels: Collection[str]) -> tuple[Lease, ...]:
-        return await self._leases(leases.c.label.in_(labels)) if labels else ()
+    async def search(self, reference: str) -> tuple[Lease, ...]:
+        named = or_(*(column == reference for column in (leases.c.id, leases.c.instance_id, leases.c.label)))
+        return (await self.select(named))[::-1]
 
-    async def orphan_leases(self) -> tuple[Lease, ...]:
-        return await self._leases(leases.c.job_id.is_(None), leases.c.state.in_(LIVE))
+    async def list_by_job(self, job_id: str) -> tuple[Lease, ...]:
+        return await self.select(leases.c.job_id == job_id)
 
-    async def unsettled_leases(self) -> tuple[Lease, ...]:
-        return await self._leases(
+    async def list_by_label(self, labels: Collection[str]) -> tuple[Lease, ...]:
+        return await self.select(leases.c.label.in_(labels)) if labels else ()
+
+    async def list_orphans(self) -> tuple[Lease, ...]:
+        return await self.select(leases.c.job_id.is_(None), leases.c.state.in_(LIVE))
+
+    async def list_unsettled(self) -> tuple[Lease, ...]:
+        return await self.select(
             leases.c.state == LeaseState.GONE, leases.c.instance_id.is_not(None), leases.c.settled_at.is_(None)
         )
 
-    async def spot_leases_since(self, at: datetime) -> tuple[Lease, ...]:
-        return await self._leases(
-            leases.c.intended_at >= at, leases.c.capacity_type == CapacityType.SPOT, leases.c.instance_id.is_not(None)
+    async def list_spot(self, intended_since: datetime) -> tuple[Lease, ...]:
+        return await self.select(
+            leases.c.intended_at >= intended_since,
+            leases.c.capacity_type == CapacityType.SPOT,
+            leases.c.instance_id.is_not(None),
         )
 
-    async def leases_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
+    async def list_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
         still_here = leases.c.state.in_(LIVE)
         gone_lately = and_(leases.c.state == LeaseState.GONE, leases.c.gone_at >= gone_since)
-        return await self._leases(leases.c.instance_id.is_not(None), or_(still_here, gone_lately))
+        return await self.select(leases.c.instance_id.is_not(None), or_(still_here, gone_lately))
 
-    async def unresolved_leases(self, intended_since: datetime) -> tuple[Lease, ...]:
-        return await self._leases(
+    async def list_unresolved(self, intended_since: datetime) -> tuple[Lease, ...]:
+        return await self.select(
             leases.c.state == LeaseState.ABANDONED,
             leases.c.instance_id.is_(None),
             leases.c.create_unknown.is_(True),
             leases.c.intended_at >= intended_since,
         )
 
-    async def launches_since(self, at: datetime) -> Mapping[str | None, int]:
-        count = select(leases.c.job_id, func.count()).where(leases.c.intended_at >= at).group_by(leases.c.job_id)
-        return {job_id: launches for job_id, launches in await self._all(count)}
+    async def count_launches(self, since: datetime) -> Mapping[str | None, int]:
+        count = select(leases.c.job_id, func.count()).where(leases.c.intended_at >= since).group_by(leases.c.job_id)
+        return {job_id: launches for job_id, launches in await self._sql.fetch_all(count)}
 
-    async def _save_leases(self, saved: Iterable[Lease]) -> None:
+    async def save_all(self, saved: Iterable[Lease]) -> None:
         # Those that give up their slot go first: the unique index looks at each row as it is written.
         ordered = sorted(saved, key=lambda lease: lease.is_wanted)
-        await self._upsert(leases, [values_of(leases, lease) for lease in ordered])
+        await self._sql.upsert(leases, [values_of(leases, lease) for lease in ordered])
         spans = [
             values_of(lease_spans, span, lease_id=lease.id, seq=seq)
             for lease in ordered
             for seq, span in enumerate(lease.spans)
         ]
-        await self._upsert(lease_spans, spans)
+        await self._sql.upsert(lease_spans, spans)
 
-    async def _leases(self, *conditions: ColumnElement[bool]) -> tuple[Lease, ...]:
+    async def select(self, *conditions: ColumnElement[bool]) -> tuple[Lease, ...]:
         """With their spans, oldest first."""
         chosen = select(leases).where(*conditions)
-        rows = await self._all(chosen.order_by(leases.c.intended_at, leases.c.id))
+        rows = await self._sql.fetch_all(chosen.order_by(leases.c.intended_at, leases.c.id))
         spans: dict[Any, list[Span]] = defaultdict(list)
         if rows:
             of_chosen = select(lease_spans).where(lease_spans.c.lease_id.in_([row[0] for row in rows]))
-            for row in await self._all(of_chosen.order_by(lease_spans.c.lease_id, lease_spans.c.seq)):
+            for row in await self._sql.fetch_all(of_chosen.order_by(lease_spans.c.lease_id, lease_spans.c.seq)):
                 spans[row[0]].append(record_of(Span, lease_spans, row))
         return tuple(record_of(Lease, leases, row, spans=tuple(spans[row[0]])) for row in rows)

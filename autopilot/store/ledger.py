@@ -9,45 +9,61 @@ from decimal import Decimal
 from sqlalchemy import case, func, select
 
 from autopilot.domain.instance import CostKind
-from autopilot.domain.ledger import SPEND_TYPES, LedgerEntry
+from autopilot.domain.ledger import RESERVE_TYPES, SPEND_TYPES, EntryType, KindAndDay, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import Totals
-from autopilot.store.rollup import RollupStatements
+from autopilot.store.rollup import roll_up
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import ledger_entries
+from autopilot.store.statements import SqlRepository
 
 _entry = ledger_entries.c
 _is_spend = _entry.type.in_(SPEND_TYPES)
 _total = func.coalesce(func.sum(_entry.amount), ZERO, type_=_entry.amount.type)
 
 
-class LedgerStatements(RollupStatements):
+class SqlLedger(SqlRepository):
+    __slots__ = ()
+
     async def post(self, entries: Iterable[LedgerEntry]) -> int:
         given = {entry.id: entry for entry in reversed(tuple(entries))}
         rows = [values_of(ledger_entries, entry) for entry in given.values()]
-        new = await self._append_new(ledger_entries, rows)
-        await self._roll_up(given[entry_id] for (entry_id,) in new)
+        new = await self._sql.append_new(ledger_entries, rows)
+        await roll_up(self._sql, [given[entry_id] for (entry_id,) in new])
         return len(new)
 
-    async def entries_of(self, lease_id: str) -> tuple[LedgerEntry, ...]:
+    async def list_entries(self, lease_id: str) -> tuple[LedgerEntry, ...]:
         chosen = select(ledger_entries).where(_entry.lease_id == lease_id).order_by(_entry.posted_at, _entry.id)
-        return tuple(record_of(LedgerEntry, ledger_entries, row) for row in await self._all(chosen))
+        return tuple(record_of(LedgerEntry, ledger_entries, row) for row in await self._sql.fetch_all(chosen))
 
-    async def posted(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
-        """Every lease asked for has its mapping, empty where nothing is posted."""
+    async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         sums: dict[str, dict[tuple[CostKind, date], Decimal]] = {lease_id: {} for lease_id in lease_ids}
         key = (_entry.lease_id, _entry.kind, _entry.day)
         chosen = select(*key, func.sum(_entry.amount)).where(_entry.lease_id.in_(lease_ids), _is_spend).group_by(*key)
-        for lease_id, kind, day, amount in await self._all(chosen):
+        for lease_id, kind, day, amount in await self._sql.fetch_all(chosen):
             sums[lease_id][kind, day] = amount
         return sums
 
-    async def totals(self, day: date) -> Totals:
+    async def sum_totals(self, day: date) -> Totals:
         first, after = _month_of(day)
         on_day = case((_entry.day == day, _entry.amount), else_=ZERO)
         sums = select(func.coalesce(func.sum(on_day), ZERO, type_=_entry.amount.type), _total)
-        (row,) = await self._all(sums.where(_entry.day >= first, _entry.day < after, _is_spend))
+        (row,) = await self._sql.fetch_all(sums.where(_entry.day >= first, _entry.day < after, _is_spend))
         return Totals(day=row[0], month=row[1])
+
+    async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
+        accrued: dict[str, dict[KindAndDay, Decimal]] = {lease_id: {} for lease_id in lease_ids}
+        reserved = dict.fromkeys(lease_ids, (ZERO, 0))
+        key = (_entry.lease_id, _entry.type, _entry.kind, _entry.day)
+        sums = select(*key, func.sum(_entry.amount), func.count()).group_by(*key)
+        sums = sums.where(_entry.lease_id.in_(lease_ids), _entry.type.in_((EntryType.ACCRUE, *RESERVE_TYPES)))
+        for lease_id, type_, kind, day, amount, rows in await self._sql.fetch_all(sums):
+            if type_ is EntryType.ACCRUE:
+                accrued[lease_id][kind, day] = amount
+            else:
+                before, count = reserved[lease_id]
+                reserved[lease_id] = before + amount, count + rows
+        return {lease_id: LeaseBooks(accrued[lease_id], *reserved[lease_id]) for lease_id in lease_ids}
 
 
 def _month_of(day: date) -> tuple[date, date]:

@@ -1,4 +1,4 @@
-"""What reports read: spend from the rollup, and the whole life of one lease."""
+"""What reports read: spend from the rollup, and how the entries of a month compare with the market's lines."""
 
 from __future__ import annotations
 
@@ -11,20 +11,34 @@ from typing import Any
 from sqlalchemy import ColumnElement, extract, func, or_, select
 
 from autopilot.domain.instance import InstanceStatus
-from autopilot.domain.lease import Lease, Span
+from autopilot.domain.lease import Span
+from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine
+from autopilot.domain.reconciliation import ReconciliationRow, compare_books
 from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource
-from autopilot.ports.store import BidRecord, EventRecord
-from autopilot.store.leases import LeaseStatements
+from autopilot.domain.time import month_bounds
 from autopilot.store.rows import record_of
-from autopilot.store.schema import bids, events, jobs, lease_spans, leases, price_observations, spend_daily
+from autopilot.store.schema import (
+    invoice_lines,
+    jobs,
+    lease_spans,
+    leases,
+    ledger_entries,
+    price_observations,
+    spend_daily,
+)
+from autopilot.store.statements import SqlRepository
 
 _sum = spend_daily.c
 _span = lease_spans.c
 _price = price_observations.c
+_entry = ledger_entries.c
+_line = invoice_lines.c
 
 
-class ReportStatements(LeaseStatements):
-    async def spend_source(
+class SqlReports(SqlRepository):
+    __slots__ = ()
+
+    async def sum_spend(
         self,
         since: date | None = None,
         before: date | None = None,
@@ -41,26 +55,33 @@ class ReportStatements(LeaseStatements):
         facts = await self._facts(concerned)
         return SpendSource(facts, cells, await self._ran(concerned), await self._spans(concerned) if with_spans else {})
 
-    async def leases_found(self, reference: str) -> tuple[Lease, ...]:
-        named = or_(*(column == reference for column in (leases.c.id, leases.c.instance_id, leases.c.label)))
-        return (await self._leases(named))[::-1]
-
-    async def bids_on(self, lease_id: str) -> tuple[BidRecord, ...]:
-        chosen = select(bids).where(bids.c.lease_id == lease_id).order_by(bids.c.at, bids.c.id)
-        return tuple(record_of(BidRecord, bids, row) for row in await self._all(chosen))
-
-    async def events_about(self, lease_id: str) -> tuple[EventRecord, ...]:
-        chosen = select(events).where(events.c.lease_id == lease_id).order_by(events.c.seq)
-        return tuple(record_of(EventRecord, events, row) for row in await self._all(chosen))
+    async def reconcile(self, month: str) -> tuple[ReconciliationRow, ...]:
+        first, after = month_bounds(month)
+        key = (_entry.lease_id, _entry.type, _entry.kind, _entry.day)
+        sums = select(*key, func.sum(_entry.amount)).group_by(*key)
+        spend = await self._sql.fetch_all(
+            sums.where(_entry.day >= first, _entry.day < after, _entry.type.in_(SPEND_TYPES))
+        )
+        in_month = select(invoice_lines).where(_line.day >= first, _line.day < after)
+        lines = [record_of(InvoiceLine, invoice_lines, row) for row in await self._sql.fetch_all(in_month)]
+        facts = (leases.c.id, leases.c.provider, leases.c.instance_id, leases.c.job_id, leases.c.gpu)
+        concerned = {row[0] for row in spend} | {line.lease_id for line in lines}
+        chosen = select(*facts).where(leases.c.id.in_(concerned)).order_by(leases.c.intended_at, leases.c.id)
+        found = await self._sql.fetch_all(chosen)
+        return compare_books(
+            [(row[0], row[1], row[2], row[3], row[4]) for row in found],
+            [(row[0], row[1], row[2], row[3], row[4]) for row in spend],
+            lines,
+        )
 
     async def _cells(self, chosen: list[ColumnElement[bool]], per: SpendPart | None) -> list[Cell]:
         if per == "day":
-            rows = await self._all(select(_sum.lease_id, _sum.day, _sum.kind, _sum.amount).where(*chosen))
+            rows = await self._sql.fetch_all(select(_sum.lease_id, _sum.day, _sum.kind, _sum.amount).where(*chosen))
             return [Cell(*row) for row in rows]
         month = (extract("year", _sum.day), extract("month", _sum.day)) if per == "month" else ()
         key = (_sum.lease_id, _sum.kind, *month)
         sums = select(_sum.lease_id, _sum.kind, func.sum(_sum.amount, type_=_sum.amount.type), *month)
-        rows = await self._all(sums.where(*chosen).group_by(*key))
+        rows = await self._sql.fetch_all(sums.where(*chosen).group_by(*key))
         return [
             Cell(lease_id, _first_of_month(*named) if named else None, kind, amount)
             for lease_id, kind, amount, *named in rows
@@ -70,7 +91,7 @@ class ReportStatements(LeaseStatements):
         lease = leases.c
         columns = (lease.id, lease.job_id, jobs.c.name, lease.provider, lease.instance_id, lease.gpu, lease.num_gpus)
         joined = select(*columns, lease.on_demand_price).outerjoin(jobs, jobs.c.id == lease.job_id)
-        rows = await self._all(joined.where(lease.id.in_(concerned)))
+        rows = await self._sql.fetch_all(joined.where(lease.id.in_(concerned)))
         facts = {row[0]: LeaseFacts(*row) for row in rows}
         unknown = [lease_id for lease_id, fact in facts.items() if fact.on_demand_price is None]
         if not unknown:
@@ -94,7 +115,7 @@ class ReportStatements(LeaseStatements):
         )
         lowest = select(lease.id, func.min(_price.on_demand_price, type_=_price.on_demand_price.type))
         lowest = lowest.join(price_observations, alike).group_by(lease.id)
-        rows = await self._all(
+        rows = await self._sql.fetch_all(
             lowest.where(lease.id.in_(concerned), lease.on_demand_price.is_(None), _price.on_demand_price.is_not(None))
         )
         return {lease_id: rate for lease_id, rate in rows}
@@ -102,14 +123,16 @@ class ReportStatements(LeaseStatements):
     async def _ran(self, concerned: Any) -> dict[str, list[tuple[datetime, datetime | None]]]:
         ran = select(_span.lease_id, _span.started_at, _span.ended_at).where(_span.lease_id.in_(concerned))
         found: dict[str, list[tuple[datetime, datetime | None]]] = defaultdict(list)
-        for lease_id, started_at, ended_at in await self._all(ran.where(_span.status == InstanceStatus.RUNNING)):
+        for lease_id, started_at, ended_at in await self._sql.fetch_all(
+            ran.where(_span.status == InstanceStatus.RUNNING)
+        ):
             found[lease_id].append((started_at, ended_at))
         return dict(found)
 
     async def _spans(self, concerned: Any) -> dict[str, list[Span]]:
         chosen = select(lease_spans).where(_span.lease_id.in_(concerned)).order_by(_span.lease_id, _span.seq)
         found: dict[str, list[Span]] = defaultdict(list)
-        for row in await self._all(chosen):
+        for row in await self._sql.fetch_all(chosen):
             found[row[0]].append(record_of(Span, lease_spans, row))
         return dict(found)
 

@@ -37,19 +37,18 @@ class RollupDrift:
     posted: Decimal
 
 
-class RollupStatements(Statements):
-    async def _roll_up(self, entries: Iterable[LedgerEntry]) -> None:
-        """Add what was newly posted."""
-        sums: dict[tuple[date, str, CostKind], Decimal] = defaultdict(lambda: ZERO)
-        for entry in entries:
-            if entry.type in SPEND_TYPES:
-                sums[entry.day, entry.lease_id, entry.kind] += entry.amount
-        if sums:
-            rows = [
-                {"day": day, "lease_id": lease_id, "kind": kind, "amount": amount}
-                for (day, lease_id, kind), amount in sums.items()
-            ]
-            await self._run(_add_to_rollup(self._connection.dialect.name), rows)
+async def roll_up(sql: Statements, entries: Iterable[LedgerEntry]) -> None:
+    """Add what was newly posted."""
+    sums: dict[tuple[date, str, CostKind], Decimal] = defaultdict(lambda: ZERO)
+    for entry in entries:
+        if entry.type in SPEND_TYPES:
+            sums[entry.day, entry.lease_id, entry.kind] += entry.amount
+    if sums:
+        rows = [
+            {"day": day, "lease_id": lease_id, "kind": kind, "amount": amount}
+            for (day, lease_id, kind), amount in sums.items()
+        ]
+        await sql.run(_add_to_rollup(sql.dialect_name), rows)
 
 
 def drift(connection: Connection, *, limit: int = 100) -> tuple[RollupDrift, ...]:

@@ -1,4 +1,4 @@
-"""How the parts of a unit of work speak to their one connection."""
+"""How the repositories of a unit of work speak to their one connection."""
 
 from __future__ import annotations
 
@@ -22,16 +22,22 @@ class Statements:
     whatever a caller did after it would be half of what was meant.
     """
 
+    __slots__ = ("_connection", "_failure")
+
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._failure: Exception | None = None
+
+    @property
+    def dialect_name(self) -> str:
+        return self._connection.dialect.name
 
     def raise_failure(self) -> None:
         """Raise what the first failed statement raised, if any did."""
         if self._failure is not None:
             raise self._failure
 
-    async def _run(self, statement: Executable, rows: Sequence[Values] | None = None) -> CursorResult[Any]:
+    async def run(self, statement: Executable, rows: Sequence[Values] | None = None) -> CursorResult[Any]:
         self.raise_failure()
         try:
             with reported_as_unavailable():
@@ -40,26 +46,35 @@ class Statements:
             self._failure = error
             raise
 
-    async def _all(self, statement: Executable) -> Sequence[Sequence[Any]]:
-        return (await self._run(statement)).all()
+    async def fetch_all(self, statement: Executable) -> Sequence[Sequence[Any]]:
+        return (await self.run(statement)).all()
 
-    async def _first(self, statement: Executable) -> Sequence[Any] | None:
-        return (await self._run(statement)).first()
+    async def fetch_first(self, statement: Executable) -> Sequence[Any] | None:
+        return (await self.run(statement)).first()
 
-    async def _upsert(self, table: Table, rows: Sequence[Values]) -> None:
+    async def upsert(self, table: Table, rows: Sequence[Values]) -> None:
         """Insert; where the primary key is there already, update every other column."""
         if rows:
-            await self._run(_upsert_into(table, self._connection.dialect.name), rows)
+            await self.run(_upsert_into(table, self.dialect_name), rows)
 
-    async def _append(self, table: Table, rows: Sequence[Values]) -> int:
+    async def append(self, table: Table, rows: Sequence[Values]) -> int:
         """Insert those whose primary key is new; returns how many that were."""
-        return len(await self._append_new(table, rows))
+        return len(await self.append_new(table, rows))
 
-    async def _append_new(self, table: Table, rows: Sequence[Values]) -> Sequence[Sequence[Any]]:
+    async def append_new(self, table: Table, rows: Sequence[Values]) -> Sequence[Sequence[Any]]:
         """Insert those whose primary key is new; returns these keys."""
         if not rows:
             return ()
-        return (await self._run(_append_to(table, self._connection.dialect.name), rows)).all()
+        return (await self.run(_append_to(table, self.dialect_name), rows)).all()
+
+
+class SqlRepository:
+    """One family of records, read and written through the statements of its unit of work."""
+
+    __slots__ = ("_sql",)
+
+    def __init__(self, sql: Statements) -> None:
+        self._sql = sql
 
 
 # Kept, because building a wide statement costs more than running it.

@@ -1,14 +1,41 @@
+"""One transaction over one connection, and the repositories that share it."""
+
 from __future__ import annotations
 
-from autopilot.store.history import HistoryStatements
-from autopilot.store.invoices import InvoiceStatements
-from autopilot.store.jobs import JobStatements
-from autopilot.store.ledger import LedgerStatements
-from autopilot.store.prices import PriceStatements
-from autopilot.store.reports import ReportStatements
+from autopilot.store.history import SqlBids, SqlDecisions, SqlEvents, SqlNotes
+from autopilot.store.invoices import SqlInvoices
+from autopilot.store.jobs import SqlCheckpoints, SqlJobs
+from autopilot.store.leases import SqlLeases
+from autopilot.store.ledger import SqlLedger
+from autopilot.store.prices import SqlPrices
+from autopilot.store.reports import SqlReports
+from autopilot.store.statements import Statements
 
 
-class SqlUnitOfWork(
-    JobStatements, LedgerStatements, InvoiceStatements, HistoryStatements, ReportStatements, PriceStatements
-):
-    """One transaction: everything that ``ports.store.UnitOfWork`` asks for, over one connection."""
+class SqlUnitOfWork:
+    __slots__ = (
+        "bids",
+        "checkpoints",
+        "decisions",
+        "events",
+        "invoices",
+        "jobs",
+        "leases",
+        "ledger",
+        "notes",
+        "prices",
+        "reports",
+    )
+
+    def __init__(self, sql: Statements) -> None:
+        self.leases = SqlLeases(sql)
+        self.checkpoints = SqlCheckpoints(sql)
+        self.jobs = SqlJobs(sql, self.leases, self.checkpoints)
+        self.ledger = SqlLedger(sql)
+        self.invoices = SqlInvoices(sql)
+        self.reports = SqlReports(sql)
+        self.bids = SqlBids(sql)
+        self.decisions = SqlDecisions(sql)
+        self.events = SqlEvents(sql)
+        self.notes = SqlNotes(sql)
+        self.prices = SqlPrices(sql, self.notes)

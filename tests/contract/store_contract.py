@@ -1,6 +1,6 @@
 """What every store does: the cases that SQLite, PostgreSQL and the duplicate in memory are held to, word for word.
 
-Each method of ``UnitOfWork`` has its case here or in one of the modules that add to this class.
+Each method of each repository of ``UnitOfWork`` has its case here or in one of the modules that add to this class.
 """
 
 from __future__ import annotations
@@ -52,29 +52,29 @@ class WhatAStoreKeeps:
     @given(job=whole_jobs())
     async def test_a_job_with_all_that_belongs_to_it(self, store: Store, job: Job) -> None:
         async with forgotten(store) as work:
-            await work.save(job)
+            await work.jobs.save(job)
             if job.leases:
-                await work.post([an_entry("spent", job.spent, lease=job.leases[0])])
+                await work.ledger.post([an_entry("spent", job.spent, lease=job.leases[0])])
             if job.checkpoint:
-                await work.add_checkpoint(job.checkpoint)
-            assert await work.job(job.id) == job
+                await work.checkpoints.add(job.checkpoint)
+            assert await work.jobs.find(job.id) == job
 
     @many
     @given(before=records(Lease, id="lease-1", job_id=None), after=records(Lease, id="lease-1", job_id=None))
     async def test_a_lease_saved_again(self, store: Store, before: Lease, after: Lease) -> None:
         after = replace(after, spans=before.spans + after.spans)
         async with forgotten(store) as work:
-            await work.save_lease(before)
-            await work.save_lease(after)
-            assert await work.lease("lease-1") == after
+            await work.leases.save(before)
+            await work.leases.save(after)
+            assert await work.leases.get("lease-1") == after
 
     async def test_spans_that_a_lease_no_longer_tells_stay(self, store: Store) -> None:
         lease = a_lease().billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), START)
         lease = lease.billed_as(InstanceStatus.STOPPED, Decimal(1), Decimal(0), START + HOUR)
         async with store.transaction() as work:
-            await work.save(a_job(leases=(lease,)))
-            await work.save_lease(replace(lease, spans=lease.spans[:1]))
-            assert await work.lease("lease-1") == lease
+            await work.jobs.save(a_job(leases=(lease,)))
+            await work.leases.save(replace(lease, spans=lease.spans[:1]))
+            assert await work.leases.get("lease-1") == lease
 
     @many
     @given(
@@ -85,9 +85,9 @@ class WhatAStoreKeeps:
     )
     async def test_ledger_entries(self, store: Store, entries: list[LedgerEntry]) -> None:
         async with forgotten(store) as work:
-            await work.save_lease(a_lease(job_id=None))
-            assert await work.post(entries) == len(entries)
-            assert set(await work.entries_of("lease-1")) == set(entries)
+            await work.leases.save(a_lease(job_id=None))
+            assert await work.ledger.post(entries) == len(entries)
+            assert set(await work.ledger.list_entries("lease-1")) == set(entries)
 
     @many
     @given(
@@ -97,23 +97,23 @@ class WhatAStoreKeeps:
     )
     async def test_history(self, store: Store, bid: BidRecord, decision: DecisionRecord, event: EventRecord) -> None:
         async with forgotten(store) as work:
-            await work.save(a_job(leases=(a_lease(),)))
-            await work.add_bid(bid)
-            await work.add_decision(decision)
-            await work.add_events([event])
-            assert await work.bids_of("job-000001") == (bid,)
-            assert await work.decisions_of("job-000001", limit=2) == (decision,)
-            (seen,) = await work.events_after()
+            await work.jobs.save(a_job(leases=(a_lease(),)))
+            await work.bids.save(bid)
+            await work.decisions.add(decision)
+            await work.events.add([event])
+            assert await work.bids.list_by_job("job-000001") == (bid,)
+            assert await work.decisions.list_by_job("job-000001", limit=2) == (decision,)
+            (seen,) = await work.events.list_after()
             assert replace(seen, seq=event.seq) == event
 
     async def test_numbers_keep_their_type(self, store: Store) -> None:
         """1, 1.0 and Decimal(1) are equal, so equality alone would not show a lost type."""
         numbers = (("a", Decimal("1.10")), ("b", 1), ("c", 1.0), ("d", "1"), ("e", None), ("f", float("inf")))
         async with store.transaction() as work:
-            await work.save(a_job())
-            await work.add_decision(DecisionRecord("d1", "job-000001", START, (), (), (Note("floor", numbers),)))
+            await work.jobs.save(a_job())
+            await work.decisions.add(DecisionRecord("d1", "job-000001", START, (), (), (Note("floor", numbers),)))
         async with store.snapshot() as work:
-            ((note,),) = [decision.notes for decision in await work.decisions_of("job-000001", limit=1)]
+            ((note,),) = [decision.notes for decision in await work.decisions.list_by_job("job-000001", limit=1)]
         assert [repr(value) for _, value in note.numbers] == [repr(value) for _, value in numbers]
 
     @many
@@ -121,17 +121,17 @@ class WhatAStoreKeeps:
     async def test_sums_are_exact_to_the_nano_dollar(self, store: Store, nanos: list[int]) -> None:
         exact = from_nano(sum(nanos))
         async with forgotten(store) as work:
-            await work.save(a_job(leases=(a_lease(),)))
-            await work.post(an_entry(f"e{number}", from_nano(nano)) for number, nano in enumerate(nanos))
-            assert (await work.totals(DAY)).month == exact
-            assert (await work.posted(["lease-1"]))["lease-1"] == {(CostKind.COMPUTE, DAY): exact}
-            assert [job.spent for job in await work.open_jobs()] == [exact]
+            await work.jobs.save(a_job(leases=(a_lease(),)))
+            await work.ledger.post(an_entry(f"e{number}", from_nano(nano)) for number, nano in enumerate(nanos))
+            assert (await work.ledger.sum_totals(DAY)).month == exact
+            assert (await work.ledger.sum_by_day(["lease-1"]))["lease-1"] == {(CostKind.COMPUTE, DAY): exact}
+            assert [job.spent for job in await work.jobs.list_open()] == [exact]
 
     async def test_an_amount_finer_than_a_nano_dollar_is_refused(self, store: Store) -> None:
         async with forgotten(store) as work:
-            await work.save(a_job(leases=(a_lease(),)))
+            await work.jobs.save(a_job(leases=(a_lease(),)))
             with pytest.raises(Exception, match="nano"):
-                await work.post([an_entry("fine", "0.0000000001")])
+                await work.ledger.post([an_entry("fine", "0.0000000001")])
 
 
 class WhatAStoreAnswers:
@@ -139,13 +139,13 @@ class WhatAStoreAnswers:
 
     async def test_a_job_by_id_prefix_or_name(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.save(a_job("abcdef-1", name="train"))
-            await work.save(a_job("abcdef-2", name="train", submitted_at=START + HOUR))
-            await work.save(a_job("ABCDEF-3", name="abcdef-1", submitted_at=START - HOUR))
+            await work.jobs.save(a_job("abcdef-1", name="train"))
+            await work.jobs.save(a_job("abcdef-2", name="train", submitted_at=START + HOUR))
+            await work.jobs.save(a_job("ABCDEF-3", name="abcdef-1", submitted_at=START - HOUR))
             found = {
                 reference: job and job.id
                 for reference in ("abcdef-1", "abcdef", "abcdef-", "abcde", "ABCDEF", "ABCDE", "train", "%bcdef-1", "")
-                for job in [await work.job(reference)]
+                for job in [await work.jobs.find(reference)]
             }
         assert found == {
             "abcdef-1": "abcdef-1",  # an id goes before a name
@@ -163,23 +163,23 @@ class WhatAStoreAnswers:
         late_release = a_lease("l-late", "late", state=LeaseState.DESTROY_SENT)
         over = a_lease("l-over", "over", state=LeaseState.GONE)
         async with store.transaction() as work:
-            await work.save(a_job("open", submitted_at=START + 2 * HOUR))
-            await work.save(a_job("late", status=JobStatus.SUCCEEDED, leases=(late_release,)))
-            await work.save(a_job("over", status=JobStatus.FAILED, leases=(over,)))
-            await work.save(a_job("parked", status=JobStatus.PARKED, submitted_at=START + HOUR))
+            await work.jobs.save(a_job("open", submitted_at=START + 2 * HOUR))
+            await work.jobs.save(a_job("late", status=JobStatus.SUCCEEDED, leases=(late_release,)))
+            await work.jobs.save(a_job("over", status=JobStatus.FAILED, leases=(over,)))
+            await work.jobs.save(a_job("parked", status=JobStatus.PARKED, submitted_at=START + HOUR))
         async with store.snapshot() as work:
-            jobs = await work.open_jobs()
+            jobs = await work.jobs.list_open()
             assert [job.id for job in jobs] == ["late", "parked", "open"]
             assert jobs[0].leases == (late_release,)
-            assert [job.id for job in await work.jobs(limit=3)] == ["open", "parked", "over"]
-            finished = await work.job("over")
+            assert [job.id for job in await work.jobs.list_newest(limit=3)] == ["open", "parked", "over"]
+            finished = await work.jobs.find("over")
             assert finished is not None
             assert finished.leases == ()
-            assert await work.leases_of("over") == (over,)
+            assert await work.leases.list_by_job("over") == (over,)
         async with store.transaction() as work:
-            await work.save_lease(replace(late_release, state=LeaseState.GONE))
-            await work.save(a_job("open", status=JobStatus.CANCELLED))
-            assert [job.id for job in await work.open_jobs()] == ["parked"]
+            await work.leases.save(replace(late_release, state=LeaseState.GONE))
+            await work.jobs.save(a_job("open", status=JobStatus.CANCELLED))
+            assert [job.id for job in await work.jobs.list_open()] == ["parked"]
 
     async def test_leases_by_label_stray_and_unsettled(self, store: Store) -> None:
         orphan = a_lease("orphan", None, state=LeaseState.DESTROY_REQUESTED)
@@ -190,45 +190,45 @@ class WhatAStoreAnswers:
             a_lease("abandoned", instance_id="9", state=LeaseState.ABANDONED),
         )
         async with store.transaction() as work:
-            await work.save(a_job(leases=leases))
-            await work.save_lease(orphan)
-            await work.save_lease(a_lease("orphan-over", None, state=LeaseState.GONE))
+            await work.jobs.save(a_job(leases=leases))
+            await work.leases.save(orphan)
+            await work.leases.save(a_lease("orphan-over", None, state=LeaseState.GONE))
         async with store.snapshot() as work:
-            assert [lease.id for lease in await work.unsettled_leases()] == ["gone"]
-            assert await work.orphan_leases() == (orphan,)
-            assert [lease.id for lease in await work.spot_leases_since(START)] == ["abandoned", "gone", "gone-settled"]
-            assert await work.spot_leases_since(START + timedelta(seconds=1)) == ()
+            assert [lease.id for lease in await work.leases.list_unsettled()] == ["gone"]
+            assert await work.leases.list_orphans() == (orphan,)
+            assert [lease.id for lease in await work.leases.list_spot(START)] == ["abandoned", "gone", "gone-settled"]
+            assert await work.leases.list_spot(START + timedelta(seconds=1)) == ()
             labels = {"ap1.install.orphan", "ap1.install.abandoned", "ap1.install.nobody"}
-            assert {lease.id for lease in await work.leases_labelled(labels)} == {"orphan", "abandoned"}
-            assert await work.leases_labelled(()) == ()
-            assert await work.lease("nobody") is None
+            assert {lease.id for lease in await work.leases.list_by_label(labels)} == {"orphan", "abandoned"}
+            assert await work.leases.list_by_label(()) == ()
+            assert await work.leases.get("nobody") is None
         async with store.transaction() as work:
-            await work.save_lease(replace(orphan, state=LeaseState.GONE, label="ap1.install.other"))
-            assert await work.orphan_leases() == ()
-            assert [lease.id for lease in await work.leases_labelled(["ap1.install.orphan", "ap1.install.other"])] == [
-                "orphan"
-            ]
+            await work.leases.save(replace(orphan, state=LeaseState.GONE, label="ap1.install.other"))
+            assert await work.leases.list_orphans() == ()
+            assert [
+                lease.id for lease in await work.leases.list_by_label(["ap1.install.orphan", "ap1.install.other"])
+            ] == ["orphan"]
 
     async def test_launches_are_counted_by_job_from_an_instant_on(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.save(a_job())
+            await work.jobs.save(a_job())
             for number, at in enumerate((START - timedelta(microseconds=1), START, START + HOUR)):
-                await work.save_lease(a_lease(f"l{number}", state=LeaseState.GONE, intended_at=at))
-            await work.save_lease(a_lease("orphan", None))
-            assert await work.launches_since(START) == {"job-000001": 2, None: 1}
-            assert await work.launches_since(START + 2 * HOUR) == {}
+                await work.leases.save(a_lease(f"l{number}", state=LeaseState.GONE, intended_at=at))
+            await work.leases.save(a_lease("orphan", None))
+            assert await work.leases.count_launches(START) == {"job-000001": 2, None: 1}
+            assert await work.leases.count_launches(START + 2 * HOUR) == {}
 
     async def test_the_newest_checkpoint_is_the_jobs(self, store: Store) -> None:
         older, newer, newest = a_checkpoint(9), a_checkpoint(0, run_epoch=2, lease_id="lease-2"), a_checkpoint(10)
         newest = replace(newest, run_epoch=2, lease_id="lease-2")
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease("lease-1"), a_lease("lease-2", slot=Slot.NEXT))))
+            await work.jobs.save(a_job(leases=(a_lease("lease-1"), a_lease("lease-2", slot=Slot.NEXT))))
             for checkpoint in (newest, older, newer, newest):
-                await work.add_checkpoint(checkpoint)
-            assert await work.checkpoints_of("job-000001") == (newest, newer, older)
-            await work.remove_checkpoint(newest)
-            await work.remove_checkpoint(newest)
-            job = await work.job("job-000001")
+                await work.checkpoints.add(checkpoint)
+            assert await work.checkpoints.list_by_job("job-000001") == (newest, newer, older)
+            await work.checkpoints.remove(newest)
+            await work.checkpoints.remove(newest)
+            job = await work.jobs.find("job-000001")
         assert job is not None
         assert job.checkpoint == newer
 
@@ -236,91 +236,91 @@ class WhatAStoreAnswers:
         bid = BidRecord("b1", "lease-1", START, Decimal("0.31"), "intended", "d1")
         earlier = BidRecord("b2", "lease-1", START - HOUR, Decimal("0.30"), "done", None)
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease(),)))
-            await work.add_bid(bid)
-            await work.add_bid(earlier)
-            await work.add_bid(replace(bid, outcome="refused"))
-            assert await work.bids_of("job-000001") == (earlier, replace(bid, outcome="refused"))
-            assert await work.bids_of("another") == ()
+            await work.jobs.save(a_job(leases=(a_lease(),)))
+            await work.bids.save(bid)
+            await work.bids.save(earlier)
+            await work.bids.save(replace(bid, outcome="refused"))
+            assert await work.bids.list_by_job("job-000001") == (earlier, replace(bid, outcome="refused"))
+            assert await work.bids.list_by_job("another") == ()
 
     async def test_decisions_newest_first(self, store: Store) -> None:
         decisions = [DecisionRecord(f"d{number}", "job-000001", START, (), (), ()) for number in range(12)]
         async with store.transaction() as work:
-            await work.save(a_job())
+            await work.jobs.save(a_job())
             for decision in decisions:
-                await work.add_decision(decision)
-            assert await work.decisions_of("job-000001", limit=2) == (decisions[11], decisions[10])
+                await work.decisions.add(decision)
+            assert await work.decisions.list_by_job("job-000001", limit=2) == (decisions[11], decisions[10])
 
     async def test_events_are_read_on_from_a_sequence_number(self, store: Store) -> None:
         names = ("job.submitted", "lease.intended", "lease.acquired")
         async with store.transaction() as work:
-            await work.add_events(EventRecord(START, name, "job-000001", None) for name in names)
-            await work.add_events([EventRecord(START, "orphan.found", None, "l9", (("rate", Decimal("0.1")),))])
-            await work.add_events([])
+            await work.events.add(EventRecord(START, name, "job-000001", None) for name in names)
+            await work.events.add([EventRecord(START, "orphan.found", None, "l9", (("rate", Decimal("0.1")),))])
+            await work.events.add([])
         async with store.snapshot() as work:
-            everything = await work.events_after()
+            everything = await work.events.list_after()
             assert [event.name for event in everything] == [*names, "orphan.found"]
             assert [event.seq for event in everything] == [1, 2, 3, 4]
-            assert await work.events_after(1, limit=2) == everything[1:3]
-            assert await work.events_after(3) == (everything[3],)
+            assert await work.events.list_after(1, limit=2) == everything[1:3]
+            assert await work.events.list_after(3) == (everything[3],)
 
     async def test_of_one_job_the_newest_events_are_read_in_their_order(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.add_events(
+            await work.events.add(
                 EventRecord(START, f"{job}.{number}", job, None)
                 for number in range(1, 6)
                 for job in ("job-000001", "job-000002")
             )
         async with store.snapshot() as work:
-            newest = await work.events_of("job-000001", limit=2)
+            newest = await work.events.list_by_job("job-000001", limit=2)
             assert [event.name for event in newest] == ["job-000001.4", "job-000001.5"]
-            assert len(await work.events_of("job-000001")) == 5
+            assert len(await work.events.list_by_job("job-000001")) == 5
 
     async def test_a_price_seen_twice_is_kept_once(self, store: Store) -> None:
         seen = PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)
         later = replace(seen, observed_at=START + HOUR)
         async with store.transaction() as work:
-            await work.add_prices([seen, replace(seen, floor=Decimal(9)), later])
-            await work.add_prices([replace(seen, floor=Decimal(8))])
-            assert await work.price_history("RTX 4090", START, START + 2 * HOUR) == (seen, later)
+            await work.prices.add([seen, replace(seen, floor=Decimal(9)), later])
+            await work.prices.add([replace(seen, floor=Decimal(8))])
+            assert await work.prices.list_by_gpu("RTX 4090", START, START + 2 * HOUR) == (seen, later)
 
     async def test_notes(self, store: Store) -> None:
         async with store.transaction() as work:
-            assert await work.note("install_id") is None
-            await work.set_note("install_id", "a")
-            await work.set_note("install_id", "b")
-            assert await work.note("install_id") == "b"
+            assert await work.notes.get("install_id") is None
+            await work.notes.set("install_id", "a")
+            await work.notes.set("install_id", "b")
+            assert await work.notes.get("install_id") == "b"
 
 
 class HowAStoreCountsMoney:
     async def test_an_id_is_posted_once(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease(),)))
+            await work.jobs.save(a_job(leases=(a_lease(),)))
             first = [an_entry("a1", "1"), an_entry("a2", "2")]
-            assert await work.post([*first, an_entry("a1", "999")]) == 2
+            assert await work.ledger.post([*first, an_entry("a1", "999")]) == 2
         async with store.transaction() as work:
             again = [an_entry("a1", "999"), an_entry("new", "3"), an_entry("a2", "999")]
-            assert await work.post(again) == 1
-            assert await work.post(again) == 0
-            assert await work.post([]) == 0
+            assert await work.ledger.post(again) == 1
+            assert await work.ledger.post(again) == 0
+            assert await work.ledger.post([]) == 0
         async with store.snapshot() as work:
-            amounts = {entry.id: entry.amount for entry in await work.entries_of("lease-1")}
-            assert (await work.totals(DAY)).day == Decimal(6)
+            amounts = {entry.id: entry.amount for entry in await work.ledger.list_entries("lease-1")}
+            assert (await work.ledger.sum_totals(DAY)).day == Decimal(6)
         assert amounts == {"a1": Decimal(1), "a2": Decimal(2), "new": Decimal(3)}
 
     async def test_entries_stand_in_the_order_of_posting(self, store: Store) -> None:
         late, early = an_entry("a", "1", posted_at=START + HOUR), an_entry("z", "1", posted_at=START)
         middle = an_entry("b", "1", posted_at=START + HOUR)
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease(),)))
-            await work.post([middle, late, early])
-            assert await work.entries_of("lease-1") == (early, late, middle)
+            await work.jobs.save(a_job(leases=(a_lease(),)))
+            await work.ledger.post([middle, late, early])
+            assert await work.ledger.list_entries("lease-1") == (early, late, middle)
 
     async def test_posted_by_lease_kind_and_day_and_in_total(self, store: Store) -> None:
         first, second = a_lease("lease-1"), a_lease("lease-2", slot=Slot.NEXT)
         async with store.transaction() as work:
-            await work.save(a_job(leases=(first, second)))
-            await work.post(
+            await work.jobs.save(a_job(leases=(first, second)))
+            await work.ledger.post(
                 [
                     an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
                     an_entry("v1", "-50", day=NOV_1, lease=first, type="void", corrects="r1"),
@@ -332,7 +332,7 @@ class HowAStoreCountsMoney:
                 ]
             )
         async with store.snapshot() as work:
-            assert await work.posted(["lease-1", "lease-2", "nobody"]) == {
+            assert await work.ledger.sum_by_day(["lease-1", "lease-2", "nobody"]) == {
                 "lease-1": {
                     (CostKind.COMPUTE, OCT_31): Decimal(1),
                     (CostKind.COMPUTE, NOV_1): Decimal("1.999999999"),
@@ -340,8 +340,8 @@ class HowAStoreCountsMoney:
                 "lease-2": {(CostKind.BANDWIDTH, NOV_30): Decimal("0.25"), (CostKind.COMPUTE, DEC_1): Decimal(8)},
                 "nobody": {},
             }
-            totals = {day: await work.totals(day) for day in (OCT_31, NOV_1, date(2026, 11, 15), DEC_1)}
-            job = await work.job("job-000001")
+            totals = {day: await work.ledger.sum_totals(day) for day in (OCT_31, NOV_1, date(2026, 11, 15), DEC_1)}
+            job = await work.jobs.find("job-000001")
         assert {day: (total.day, total.month) for day, total in totals.items()} == {
             OCT_31: (Decimal(1), Decimal(1)),
             NOV_1: (Decimal("1.999999999"), Decimal("2.249999999")),
@@ -355,140 +355,142 @@ class HowAStoreCountsMoney:
 class WhatAStoreRefuses:
     async def test_two_wanted_leases_in_a_slot(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease("l1"), a_lease("l2", slot=Slot.NEXT))))
-            await work.save_lease(a_lease("orphan-1", None))
-            await work.save_lease(a_lease("orphan-2", None))  # orphans hold no slot
+            await work.jobs.save(a_job(leases=(a_lease("l1"), a_lease("l2", slot=Slot.NEXT))))
+            await work.leases.save(a_lease("orphan-1", None))
+            await work.leases.save(a_lease("orphan-2", None))  # orphans hold no slot
         for state in (LeaseState.INTENT, LeaseState.ACTIVE, LeaseState.PAUSED):
             with pytest.raises(ConstraintViolated):
                 async with store.transaction() as work:
-                    await work.save_lease(a_lease("l3", state=state))
+                    await work.leases.save(a_lease("l3", state=state))
         async with store.transaction() as work:
-            await work.save_lease(a_lease("l3", state=LeaseState.DESTROY_REQUESTED))
-            await work.save_lease(a_lease("l1", state=LeaseState.GONE))
-            await work.save_lease(a_lease("l4"))
-            assert [lease.id for lease in await work.leases_of("job-000001")] == ["l1", "l2", "l3", "l4"]
+            await work.leases.save(a_lease("l3", state=LeaseState.DESTROY_REQUESTED))
+            await work.leases.save(a_lease("l1", state=LeaseState.GONE))
+            await work.leases.save(a_lease("l4"))
+            assert [lease.id for lease in await work.leases.list_by_job("job-000001")] == ["l1", "l2", "l3", "l4"]
 
     async def test_a_promotion_is_saved_whatever_the_order_of_the_leases(self, store: Store) -> None:
         old, new = a_lease("l1"), a_lease("l2", slot=Slot.NEXT, intended_at=START - HOUR)
         async with store.transaction() as work:
-            await work.save(a_job(leases=(new, old)))
+            await work.jobs.save(a_job(leases=(new, old)))
         promoted = (replace(new, slot=Slot.MAIN), replace(old, state=LeaseState.DESTROY_REQUESTED))
         async with store.transaction() as work:
-            await work.save(a_job(leases=promoted))
+            await work.jobs.save(a_job(leases=promoted))
         async with store.snapshot() as work:
-            assert await work.leases_of("job-000001") == promoted
+            assert await work.leases.list_by_job("job-000001") == promoted
 
     async def test_rows_that_name_what_is_not_there(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease(),)))
+            await work.jobs.save(a_job(leases=(a_lease(),)))
         for entry in (an_entry("x", "1", lease=a_lease("nobody")), an_entry("x", "1", corrects="nothing")):
             with pytest.raises(ConstraintViolated):
                 async with store.transaction() as work:
-                    await work.post([entry])
+                    await work.ledger.post([entry])
         for write in (
-            lambda work: work.save_lease(a_lease("l2", "no-such-job", slot=Slot.NEXT)),
-            lambda work: work.add_bid(BidRecord("b", "nobody", START, Decimal(1), "intended", None)),
-            lambda work: work.add_checkpoint(a_checkpoint(1, lease_id="nobody")),
-            lambda work: work.add_decision(DecisionRecord("d", "no-such-job", START, (), (), ())),
+            lambda work: work.leases.save(a_lease("l2", "no-such-job", slot=Slot.NEXT)),
+            lambda work: work.bids.save(BidRecord("b", "nobody", START, Decimal(1), "intended", None)),
+            lambda work: work.checkpoints.add(a_checkpoint(1, lease_id="nobody")),
+            lambda work: work.decisions.add(DecisionRecord("d", "no-such-job", START, (), (), ())),
         ):
             with pytest.raises(ConstraintViolated):
                 async with store.transaction() as work:
                     await write(work)
         async with store.snapshot() as work:
-            assert await work.totals(DAY) == await work.totals(NOV_30)
-            assert len(await work.leases_of("job-000001")) == 1
+            assert await work.ledger.sum_totals(DAY) == await work.ledger.sum_totals(NOV_30)
+            assert len(await work.leases.list_by_job("job-000001")) == 1
 
     async def test_references_are_looked_at_when_the_transaction_ends(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.add_checkpoint(a_checkpoint(3))
-            await work.post([an_entry("correction", "1", corrects="first"), an_entry("first", "1")])
-            await work.save(a_job(leases=(a_lease(),)))
+            await work.checkpoints.add(a_checkpoint(3))
+            await work.ledger.post([an_entry("correction", "1", corrects="first"), an_entry("first", "1")])
+            await work.jobs.save(a_job(leases=(a_lease(),)))
         async with store.snapshot() as work:
-            (job,) = await work.open_jobs()
+            (job,) = await work.jobs.list_open()
         assert (job.checkpoint, job.spent) == (a_checkpoint(3), Decimal(2))
 
     async def test_a_decision_recorded_twice(self, store: Store) -> None:
         decision = DecisionRecord("d1", "job-000001", START, (), (), ())
         async with store.transaction() as work:
-            await work.save(a_job())
-            await work.add_decision(decision)
+            await work.jobs.save(a_job())
+            await work.decisions.add(decision)
         with pytest.raises(ConstraintViolated):
             async with store.transaction() as work:
-                await work.add_decision(decision)
+                await work.decisions.add(decision)
 
     async def test_a_write_in_a_snapshot(self, store: Store) -> None:
         with pytest.raises(StoreUnavailable, match="read-only"):
             async with store.snapshot() as work:
-                await work.set_note("key", "value")
+                await work.notes.set("key", "value")
 
 
 class WhatATransactionIs:
     async def test_all_or_nothing(self, store: Store) -> None:
         async def fail() -> None:
             async with store.transaction() as work:
-                await work.save(a_job(leases=(a_lease(),)))
-                await work.post([an_entry("e1", "1")])
-                await work.add_events([EventRecord(START, "job.submitted", None, None)])
+                await work.jobs.save(a_job(leases=(a_lease(),)))
+                await work.ledger.post([an_entry("e1", "1")])
+                await work.events.add([EventRecord(START, "job.submitted", None, None)])
                 raise ZeroDivisionError
 
         async with store.transaction() as work:
-            await work.set_note("before", "kept")
+            await work.notes.set("before", "kept")
         with pytest.raises(ZeroDivisionError):
             await fail()
         async with store.snapshot() as work:
-            assert (await work.open_jobs(), await work.entries_of("lease-1")) == ((), ())
-            assert (await work.totals(DAY)).month == 0
-            assert await work.events_after() == ()
-            assert await work.note("before") == "kept"
+            assert (await work.jobs.list_open(), await work.ledger.list_entries("lease-1")) == ((), ())
+            assert (await work.ledger.sum_totals(DAY)).month == 0
+            assert await work.events.list_after() == ()
+            assert await work.notes.get("before") == "kept"
 
     async def test_it_sees_its_own_writes_and_nobody_else_does(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease(),)))
-            await work.post([an_entry("e1", "1")])
-            assert [job.spent for job in await work.open_jobs()] == [Decimal(1)]
+            await work.jobs.save(a_job(leases=(a_lease(),)))
+            await work.ledger.post([an_entry("e1", "1")])
+            assert [job.spent for job in await work.jobs.list_open()] == [Decimal(1)]
             async with store.snapshot() as other:
-                assert await other.open_jobs() == ()
-                assert await other.entries_of("lease-1") == ()
+                assert await other.jobs.list_open() == ()
+                assert await other.ledger.list_entries("lease-1") == ()
 
     async def test_a_snapshot_stays_as_it_was(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease(),)))
-            await work.post([an_entry("e1", "1")])
-            await work.set_note("count", "1")
+            await work.jobs.save(a_job(leases=(a_lease(),)))
+            await work.ledger.post([an_entry("e1", "1")])
+            await work.notes.set("count", "1")
         async with store.snapshot() as before:
-            assert await before.note("count") == "1"
+            assert await before.notes.get("count") == "1"
             async with store.transaction() as work:
-                await work.save(a_job(leases=(replace(a_lease(), state=LeaseState.GONE),), status=JobStatus.FAILED))
-                await work.save(a_job("job-000002"))
-                await work.post([an_entry("e2", "1")])
-                await work.set_note("count", "2")
-            assert await before.note("count") == "1"
-            assert [(job.id, job.status, job.spent) for job in await before.open_jobs()] == [
+                await work.jobs.save(
+                    a_job(leases=(replace(a_lease(), state=LeaseState.GONE),), status=JobStatus.FAILED)
+                )
+                await work.jobs.save(a_job("job-000002"))
+                await work.ledger.post([an_entry("e2", "1")])
+                await work.notes.set("count", "2")
+            assert await before.notes.get("count") == "1"
+            assert [(job.id, job.status, job.spent) for job in await before.jobs.list_open()] == [
                 ("job-000001", JobStatus.PENDING, Decimal(1))
             ]
-            assert [entry.id for entry in await before.entries_of("lease-1")] == ["e1"]
-            assert (await before.totals(DAY)).day == 1
+            assert [entry.id for entry in await before.ledger.list_entries("lease-1")] == ["e1"]
+            assert (await before.ledger.sum_totals(DAY)).day == 1
             async with store.snapshot() as after:
-                assert [job.id for job in await after.open_jobs()] == ["job-000002"]
-                assert (await after.totals(DAY)).day == 2
+                assert [job.id for job in await after.jobs.list_open()] == ["job-000002"]
+                assert (await after.ledger.sum_totals(DAY)).day == 2
 
     async def test_writers_wait_for_each_other(self, store: Store) -> None:
         async def count_up() -> None:
             async with store.transaction() as work:
-                value = int(await work.note("count") or 0)
+                value = int(await work.notes.get("count") or 0)
                 await asyncio.sleep(0)
-                await work.set_note("count", str(value + 1))
+                await work.notes.set("count", str(value + 1))
 
         await asyncio.gather(*(count_up() for _ in range(20)))
         async with store.snapshot() as work:
-            assert await work.note("count") == "20"
+            assert await work.notes.get("count") == "20"
 
     async def test_a_cancelled_one_leaves_nothing_and_the_store_usable(self, store: Store) -> None:
         written = asyncio.Event()
 
         async def write() -> None:
             async with store.transaction() as work:
-                await work.save(a_job("cancelled"))
+                await work.jobs.save(a_job("cancelled"))
                 written.set()
                 await asyncio.Event().wait()
 
@@ -498,39 +500,39 @@ class WhatATransactionIs:
         with pytest.raises(asyncio.CancelledError):
             await task
         async with store.transaction() as work:
-            await work.save(a_job("after"))
+            await work.jobs.save(a_job("after"))
         async with store.snapshot() as work:
-            assert [job.id for job in await work.jobs(limit=10)] == ["after"]
+            assert [job.id for job in await work.jobs.list_newest(limit=10)] == ["after"]
 
     async def test_a_failure_that_the_caller_swallows_still_ends_it(self, store: Store) -> None:
         async def swallow() -> None:
             async with store.transaction() as work:
-                await work.save(a_job(leases=(a_lease("l1"),)))
+                await work.jobs.save(a_job(leases=(a_lease("l1"),)))
                 with pytest.raises(ConstraintViolated):
-                    await work.save_lease(a_lease("l2"))
+                    await work.leases.save(a_lease("l2"))
                 with pytest.raises(ConstraintViolated):
-                    await work.set_note("half", "written")
+                    await work.notes.set("half", "written")
 
         with pytest.raises(ConstraintViolated):
             await swallow()
         async with store.snapshot() as work:
-            assert await work.jobs(limit=10) == ()
+            assert await work.jobs.list_newest(limit=10) == ()
 
     async def test_the_same_events_replayed_give_the_same_books(self, store: Store) -> None:
         async def replay() -> None:
             async with store.transaction() as work:
-                await work.save(a_job(leases=(a_lease(),)))
-                await work.add_checkpoint(a_checkpoint(1))
-                await work.post([an_entry("e1", "1"), an_entry("e2", "0.000000001", kind=CostKind.BANDWIDTH)])
-                await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
+                await work.jobs.save(a_job(leases=(a_lease(),)))
+                await work.checkpoints.add(a_checkpoint(1))
+                await work.ledger.post([an_entry("e1", "1"), an_entry("e2", "0.000000001", kind=CostKind.BANDWIDTH)])
+                await work.bids.save(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
 
         async def books() -> object:
             async with store.snapshot() as work:
                 return (
-                    await work.open_jobs(),
-                    await work.entries_of("lease-1"),
-                    await work.bids_of("job-000001"),
-                    await work.totals(DAY),
+                    await work.jobs.list_open(),
+                    await work.ledger.list_entries("lease-1"),
+                    await work.bids.list_by_job("job-000001"),
+                    await work.ledger.sum_totals(DAY),
                 )
 
         await replay()

@@ -30,8 +30,8 @@ class WhatReconciliationReads:
     @pytest.fixture
     async def booked(self, store: Store) -> Store:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(LEASE,)))
-            await work.post(
+            await work.jobs.save(a_job(leases=(LEASE,)))
+            await work.ledger.post(
                 [
                     an_entry("r1", "0.50", day=NOV_1, lease=LEASE, type="reserve"),
                     an_entry("r2", "-0.20", day=NOV_1, lease=LEASE, type="void", corrects="r1"),
@@ -46,8 +46,8 @@ class WhatReconciliationReads:
 
     async def test_books_are_accruals_by_kind_and_day_and_open_reserves(self, booked: Store) -> None:
         async with booked.snapshot() as work:
-            books = await work.books_of(["lease-1", "nobody"])
-            assert await work.books_of([]) == {}
+            books = await work.ledger.sum_books(["lease-1", "nobody"])
+            assert await work.ledger.sum_books([]) == {}
         accrued = {
             (COMPUTE, NOV_1): Decimal("1.000000001"),
             (STOPPED, NOV_2): Decimal("0.25"),
@@ -59,26 +59,26 @@ class WhatReconciliationReads:
     async def test_lines_are_kept_once_in_every_revision(self, booked: Store) -> None:
         lines = (a_line("0.9"), a_line("0.8", 2), a_line("0.1", day=NOV_2))
         async with booked.transaction() as work:
-            await work.add_invoice_lines([lines[1], lines[0]])
-            await work.add_invoice_lines([lines[2], replace(lines[0], amount=Decimal(9))])
+            await work.invoices.add([lines[1], lines[0]])
+            await work.invoices.add([lines[2], replace(lines[0], amount=Decimal(9))])
         async with booked.snapshot() as work:
-            assert await work.invoice_lines_of(["lease-1", "nobody"]) == lines
-            assert await work.invoice_lines_of([]) == ()
+            assert await work.invoices.list_by_lease(["lease-1", "nobody"]) == lines
+            assert await work.invoices.list_by_lease([]) == ()
 
     async def test_a_line_of_an_unknown_lease_is_refused(self, booked: Store) -> None:
         with pytest.raises(ConstraintViolated):
             async with booked.transaction() as work:
-                await work.add_invoice_lines([a_line("1", lease_id="nobody")])
+                await work.invoices.add([a_line("1", lease_id="nobody")])
 
     async def test_a_month_is_reconciled_with_the_newest_lines(self, booked: Store) -> None:
         async with booked.transaction() as work:
-            await work.add_invoice_lines([a_line("0.8"), a_line("0.9", 2), a_line("3", day=DEC_1)])
+            await work.invoices.add([a_line("0.8"), a_line("0.9", 2), a_line("3", day=DEC_1)])
         async with booked.snapshot() as work:
-            (november,) = await work.reconciliation("2026-11")
-            (december,) = await work.reconciliation("2026-12")
-            assert await work.reconciliation("2026-10") == ()
+            (november,) = await work.reports.reconcile("2026-11")
+            (december,) = await work.reports.reconcile("2026-12")
+            assert await work.reports.reconcile("2026-10") == ()
             with pytest.raises(UserError, match="not a month"):
-                await work.reconciliation("2026-13")
+                await work.reports.reconcile("2026-13")
         assert (november.provider, november.instance_id, november.job_id) == ("vastai", "77", "job-000001")
         assert (november.estimate, november.posted) == (Decimal("1.250000001"), Decimal("1.150000001"))
         assert (november.invoiced, november.drift) == (Decimal("0.9"), Decimal("-0.100000001"))
@@ -86,7 +86,7 @@ class WhatReconciliationReads:
 
     async def test_an_instance_without_a_bill_is_there_without_one(self, booked: Store) -> None:
         async with booked.snapshot() as work:
-            (row,) = await work.reconciliation("2026-12")
+            (row,) = await work.reports.reconcile("2026-12")
         assert (row.posted, row.invoiced, row.drift) == (Decimal(3), None, None)
 
     async def test_leases_to_reconcile_had_an_instance_and_live_or_ended_lately(self, store: Store) -> None:
@@ -98,11 +98,11 @@ class WhatReconciliationReads:
             a_lease("never", None, state=LeaseState.ABANDONED),
         )
         async with store.transaction() as work:
-            await work.save(a_job(leases=tuple(lease for lease in leases if lease.job_id)))
+            await work.jobs.save(a_job(leases=tuple(lease for lease in leases if lease.job_id)))
             for lease in leases:
-                await work.save_lease(lease)
+                await work.leases.save(lease)
         async with store.snapshot() as work:
-            found = await work.leases_to_reconcile(START)
+            found = await work.leases.list_to_reconcile(START)
         assert {lease.id for lease in found} == {"lives", "leaves", "lately"}
         assert list(found) == sorted(found, key=lambda lease: (lease.intended_at, lease.id))
 
@@ -117,6 +117,6 @@ class WhatReconciliationReads:
         )
         async with store.transaction() as work:
             for lease in leases:
-                await work.save_lease(lease)
+                await work.leases.save(lease)
         async with store.snapshot() as work:
-            assert [lease.id for lease in await work.unresolved_leases(START)] == ["doubtful"]
+            assert [lease.id for lease in await work.leases.list_unresolved(START)] == ["doubtful"]

@@ -46,10 +46,12 @@ class WhatReportsRead:
         other = a_lease("lease-3", "job-000002", provider="runpod", intended_at=START)
         orphan = a_lease("lease-4", None, instance_id="7004")
         async with store.transaction() as work:
-            await work.save(a_job(leases=(first, second)))
-            await work.save(a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10)))
-            await work.save_lease(orphan)
-            await work.post(
+            await work.jobs.save(a_job(leases=(first, second)))
+            await work.jobs.save(
+                a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10))
+            )
+            await work.leases.save(orphan)
+            await work.ledger.post(
                 [
                     an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
                     an_entry("v1", "-50", day=NOV_1, lease=first, type="void", corrects="r1"),
@@ -64,13 +66,13 @@ class WhatReportsRead:
                     an_entry("a6", "16", day=DEC_1, lease=orphan),
                 ]
             )
-            await work.post([an_entry("a1", "999", day=OCT_31, lease=first)])
+            await work.ledger.post([an_entry("a1", "999", day=OCT_31, lease=first)])
         return store
 
     async def test_spend_by_every_key(self, posted: Store) -> None:
         async with posted.snapshot() as work:
-            source, daily = await work.spend_source(), await work.spend_source(per="day")
-            monthly = await work.spend_source(per="month")
+            source, daily = await work.reports.sum_spend(), await work.reports.sum_spend(per="day")
+            monthly = await work.reports.sum_spend(per="month")
         assert report(monthly, "month", now=NOW) == report(daily, "month", now=NOW)
         assert short(report(daily, "month", now=NOW)) == [
             row("2026-10", "1"),
@@ -106,11 +108,11 @@ class WhatReportsRead:
 
     async def test_spend_of_some_days_and_of_one_job(self, posted: Store) -> None:
         async with posted.snapshot() as work:
-            november = await work.spend_source(NOV_1, DEC_1)
+            november = await work.reports.sum_spend(NOV_1, DEC_1)
             assert short(report(november, "job", now=NOW)) == [row("job-000001", "5.999999999", "0.25", instances=2)]
-            of_other = await work.spend_source(job_id="job-000002", per="day")
+            of_other = await work.reports.sum_spend(job_id="job-000002", per="day")
             assert short(report(of_other, "month", now=NOW)) == [row("2026-12", "8", "0", "0.5")]
-            nothing = await work.spend_source(date(2025, 1, 1), date(2025, 2, 1))
+            nothing = await work.reports.sum_spend(date(2025, 1, 1), date(2025, 2, 1))
             assert (report(nothing, "job", now=NOW), nothing.ran, dict(nothing.leases)) == ((), {}, {})
 
     @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
@@ -118,11 +120,11 @@ class WhatReportsRead:
     async def test_reported_sums_are_exact(self, store: Store, nanos: list[int]) -> None:
         exact = from_nano(sum(nanos))
         async with forgotten(store) as work:
-            await work.save(a_job(leases=(a_lease(),)))
+            await work.jobs.save(a_job(leases=(a_lease(),)))
             for number, nano in enumerate(nanos):
-                await work.post([an_entry(f"e{number}", from_nano(nano)), an_entry("once", "1", type="reserve")])
-            assert [cell.amount for cell in (await work.spend_source()).cells] == [exact]
-            assert [cell.amount for cell in (await work.spend_source(per="day")).cells] == [exact]
+                await work.ledger.post([an_entry(f"e{number}", from_nano(nano)), an_entry("once", "1", type="reserve")])
+            assert [cell.amount for cell in (await work.reports.sum_spend()).cells] == [exact]
+            assert [cell.amount for cell in (await work.reports.sum_spend(per="day")).cells] == [exact]
 
     async def test_hours_and_what_they_would_have_cost_on_demand(self, store: Store) -> None:
         rate = {"rate": Decimal("0.30"), "storage_rate": ZERO}
@@ -134,11 +136,11 @@ class WhatReportsRead:
         seen = seen.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
         unseen = replace(seen, id="lease-3", instance_id="3", label="other", gpu="H100")
         async with store.transaction() as work:
-            await work.save(a_job(leases=(ran,)))
+            await work.jobs.save(a_job(leases=(ran,)))
             for lease in (seen, unseen):
-                await work.save_lease(lease)
+                await work.leases.save(lease)
             dear, cheap = Decimal("0.90"), Decimal("0.70")
-            await work.add_prices(
+            await work.prices.add(
                 [
                     a_price(START, on_demand_price=dear, machine="m1"),
                     a_price(START, on_demand_price=cheap, machine="m2"),
@@ -146,10 +148,10 @@ class WhatReportsRead:
                     a_price(START + 2 * HOUR, on_demand_price=Decimal("0.01"), machine="m3"),
                 ]
             )
-            await work.post(an_entry(f"e-{lease.id}", "0.60", lease=lease) for lease in (ran, seen, unseen))
+            await work.ledger.post(an_entry(f"e-{lease.id}", "0.60", lease=lease) for lease in (ran, seen, unseen))
         async with store.snapshot() as work:
-            source = await work.spend_source()
-            everything = await work.spend_source(with_spans=True)
+            source = await work.reports.sum_spend()
+            everything = await work.reports.sum_spend(with_spans=True)
         rows = {r.key: r for r in report(source, "instance", now=NOW)}
         assert (rows["1"].running, rows["1"].on_demand, rows["1"].saved) == (2 * HOUR, Decimal("1.60"), Decimal(1))
         assert (rows["2"].running, rows["2"].on_demand) == (HOUR, cheap)
@@ -164,19 +166,22 @@ class WhatReportsRead:
     async def test_the_life_of_one_lease(self, posted: Store) -> None:
         async with posted.transaction() as work:
             duplicate = a_lease("lease-5", None, provider="runpod", instance_id="7001", intended_at=START + HOUR)
-            await work.save_lease(replace(duplicate, label="duplicate"))
-            await work.add_bid(BidRecord("b2", "lease-1", START + HOUR, Decimal(2), "done", None))
-            await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
-            await work.add_bid(BidRecord("b3", "lease-2", START, Decimal(1), "done", None))
+            await work.leases.save(replace(duplicate, label="duplicate"))
+            await work.bids.save(BidRecord("b2", "lease-1", START + HOUR, Decimal(2), "done", None))
+            await work.bids.save(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
+            await work.bids.save(BidRecord("b3", "lease-2", START, Decimal(1), "done", None))
             about = EventRecord(START, "lease.active", "job-000001", "lease-1")
-            await work.add_events([about, replace(about, lease_id="lease-2"), replace(about, name="lease.gone")])
+            await work.events.add([about, replace(about, lease_id="lease-2"), replace(about, name="lease.gone")])
         async with posted.snapshot() as work:
-            assert [lease.id for lease in await work.leases_found("lease-1")] == ["lease-1"]
-            assert [lease.id for lease in await work.leases_found("7001")] == ["lease-5", "lease-1"]
-            assert [lease.id for lease in await work.leases_found("duplicate")] == ["lease-5"]
-            assert await work.leases_found("nothing") == ()
-            assert [bid.id for bid in await work.bids_on("lease-1")] == ["b1", "b2"]
-            assert [event.name for event in await work.events_about("lease-1")] == ["lease.active", "lease.gone"]
+            assert [lease.id for lease in await work.leases.search("lease-1")] == ["lease-1"]
+            assert [lease.id for lease in await work.leases.search("7001")] == ["lease-5", "lease-1"]
+            assert [lease.id for lease in await work.leases.search("duplicate")] == ["lease-5"]
+            assert await work.leases.search("nothing") == ()
+            assert [bid.id for bid in await work.bids.list_by_lease("lease-1")] == ["b1", "b2"]
+            assert [event.name for event in await work.events.list_by_lease("lease-1")] == [
+                "lease.active",
+                "lease.gone",
+            ]
 
 
 class WhatAStoreKeepsOfPrices:
@@ -184,25 +189,25 @@ class WhatAStoreKeepsOfPrices:
     @given(seen=records(PriceObservation, gpu="RTX 4090", num_gpus=st.integers(1, 16)))
     async def test_an_observation(self, store: Store, seen: PriceObservation) -> None:
         async with forgotten(store) as work:
-            await work.add_prices([seen, replace(seen, floor=None)])
-            assert await work.price_history("RTX 4090", seen.observed_at, seen.observed_at + HOUR) == (seen,)
+            await work.prices.add([seen, replace(seen, floor=None)])
+            assert await work.prices.list_by_gpu("RTX 4090", seen.observed_at, seen.observed_at + HOUR) == (seen,)
 
     async def test_history_by_gpu_time_and_market(self, store: Store) -> None:
         first, later = a_price(START), a_price(START + HOUR)
         elsewhere = a_price(START, provider="runpod")
         async with store.transaction() as work:
-            await work.add_prices([later, first, elsewhere, a_price(START, gpu="H100", machine="m9")])
+            await work.prices.add([later, first, elsewhere, a_price(START, gpu="H100", machine="m9")])
         async with store.snapshot() as work:
             end = START + 2 * HOUR
-            assert await work.price_history("RTX 4090", START, end) == (elsewhere, first, later)
-            assert await work.price_history("RTX 4090", START, START + HOUR) == (elsewhere, first)
-            assert await work.price_history("RTX 4090", START, end, provider="vastai") == (first, later)
-            assert await work.price_history("RTX 3090", START, end) == ()
+            assert await work.prices.list_by_gpu("RTX 4090", START, end) == (elsewhere, first, later)
+            assert await work.prices.list_by_gpu("RTX 4090", START, START + HOUR) == (elsewhere, first)
+            assert await work.prices.list_by_gpu("RTX 4090", START, end, provider="vastai") == (first, later)
+            assert await work.prices.list_by_gpu("RTX 3090", START, end) == ()
 
     async def test_old_prices_are_put_together_by_the_hour_once(self, store: Store) -> None:
         nine = START.replace(minute=0)
         async with store.transaction() as work:
-            await work.add_prices(
+            await work.prices.add(
                 [
                     a_price(nine, "0.20", on_demand_price=Decimal("0.50")),
                     a_price(nine + 20 * timedelta(minutes=1), "0.50"),
@@ -214,13 +219,13 @@ class WhatAStoreKeepsOfPrices:
             )
         until = nine + 2 * HOUR + timedelta(minutes=30)
         async with store.transaction() as work:
-            assert await work.thin_prices(until, hours=1) == 1
-            assert len(await work.price_history("RTX 4090", nine, until)) == 4
-            assert await work.thin_prices(until, hours=9) == 1
+            assert await work.prices.thin(until, hours=1) == 1
+            assert len(await work.prices.list_by_gpu("RTX 4090", nine, until)) == 4
+            assert await work.prices.thin(until, hours=9) == 1
         for _ in range(2):
             async with store.transaction() as work:
-                assert await work.thin_prices(until, hours=9) == 0
-                at_nine, other, at_ten, at_eleven = await work.price_history("RTX 4090", nine, until)
+                assert await work.prices.thin(until, hours=9) == 0
+                at_nine, other, at_ten, at_eleven = await work.prices.list_by_gpu("RTX 4090", nine, until)
         assert (at_nine.observed_at, at_nine.samples, at_nine.floor) == (nine, 3, Decimal("0.35"))
         assert (at_nine.floor_low, at_nine.floor_high) == (Decimal("0.20"), Decimal("0.50"))
         assert (at_nine.on_demand_price, at_nine.reliability) == (Decimal("0.50"), Decimal("0.99"))
@@ -230,10 +235,10 @@ class WhatAStoreKeepsOfPrices:
 
     async def test_prices_are_forgotten(self, store: Store) -> None:
         async with store.transaction() as work:
-            await work.add_prices([a_price(START), a_price(START + HOUR)])
-            assert await work.forget_prices(START + HOUR) == 1
-            assert await work.forget_prices(START + HOUR) == 0
-            assert await work.price_history("RTX 4090", START, NOW) == (a_price(START + HOUR),)
+            await work.prices.add([a_price(START), a_price(START + HOUR)])
+            assert await work.prices.forget(START + HOUR) == 1
+            assert await work.prices.forget(START + HOUR) == 0
+            assert await work.prices.list_by_gpu("RTX 4090", START, NOW) == (a_price(START + HOUR),)
 
 
 class WhatAStoreForgets:
@@ -243,19 +248,21 @@ class WhatAStoreForgets:
         going = a_job("job-000003", status=JobStatus.RUNNING)
         async with store.transaction() as work:
             for job in (over, recent, going):
-                await work.save(job)
-                await work.add_decision(DecisionRecord(f"{job.id}-1", job.id, START, (), (), ()))
-                await work.add_events([EventRecord(START, "job.submitted", job.id, None)])
-            await work.add_events([EventRecord(START, "spot.became_absent", None, None)])
-            await work.add_bid(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
-            await work.post([an_entry("e1", "1", day=DAY)])
-            assert await work.forget_history(START) == 0
-            assert await work.forget_history(START + HOUR) == 2  # the newest event of all always stays
-            await work.add_events([EventRecord(START + HOUR, "spot.became_absent", None, None)])
-            assert await work.forget_history(START + HOUR) == 1
+                await work.jobs.save(job)
+                await work.decisions.add(DecisionRecord(f"{job.id}-1", job.id, START, (), (), ()))
+                await work.events.add([EventRecord(START, "job.submitted", job.id, None)])
+            await work.events.add([EventRecord(START, "spot.became_absent", None, None)])
+            await work.bids.save(BidRecord("b1", "lease-1", START, Decimal(1), "done", None))
+            await work.ledger.post([an_entry("e1", "1", day=DAY)])
+            assert await work.decisions.forget(START) == await work.events.forget(START) == 0
+            assert await work.decisions.forget(START + HOUR) == 1
+            assert await work.events.forget(START + HOUR) == 1  # the newest event of all always stays
+            await work.events.add([EventRecord(START + HOUR, "spot.became_absent", None, None)])
+            assert await work.decisions.forget(START + HOUR) == 0
+            assert await work.events.forget(START + HOUR) == 1
         async with store.snapshot() as work:
-            assert [event.job_id for event in await work.events_after()] == ["job-000002", "job-000003", None]
-            assert await work.decisions_of(over.id, limit=9) == ()
-            assert len(await work.decisions_of(recent.id, limit=9)) == 1
-            assert len(await work.entries_of("lease-1")) == len(await work.bids_on("lease-1")) == 1
-            assert len((await work.spend_source()).cells) == 1
+            assert [event.job_id for event in await work.events.list_after()] == ["job-000002", "job-000003", None]
+            assert await work.decisions.list_by_job(over.id, limit=9) == ()
+            assert len(await work.decisions.list_by_job(recent.id, limit=9)) == 1
+            assert len(await work.ledger.list_entries("lease-1")) == len(await work.bids.list_by_lease("lease-1")) == 1
+            assert len((await work.reports.sum_spend()).cells) == 1

@@ -35,30 +35,30 @@ asyncio.run(main())
 
 async def commit_first(store: Store) -> None:
     async with store.transaction() as work:
-        await work.save(a_job(leases=(a_lease(),)))
-        await work.post([an_entry("e1", "1.5")])
-        await work.set_note("state", "committed")
+        await work.jobs.save(a_job(leases=(a_lease(),)))
+        await work.ledger.post([an_entry("e1", "1.5")])
+        await work.notes.set("state", "committed")
 
 
 async def begin(work: UnitOfWork) -> None:
     """Something of everything: changed, added and removed."""
-    await work.save(a_job(leases=(a_lease(state=LeaseState.GONE), a_lease("lease-2"))))
-    await work.save(a_job("job-000002"))
-    await work.post([an_entry("e2", "7")])
-    await work.add_checkpoint(a_checkpoint(3))
-    await work.set_note("state", "never committed")
-    await work.set_note("other", "never committed")
+    await work.jobs.save(a_job(leases=(a_lease(state=LeaseState.GONE), a_lease("lease-2"))))
+    await work.jobs.save(a_job("job-000002"))
+    await work.ledger.post([an_entry("e2", "7")])
+    await work.checkpoints.add(a_checkpoint(3))
+    await work.notes.set("state", "never committed")
+    await work.notes.set("other", "never committed")
 
 
 async def everything(store: Store) -> object:
     async with store.snapshot() as work:
         return (
-            await work.jobs(limit=10),
-            await work.leases_of("job-000001"),
-            await work.entries_of("lease-1"),
-            await work.totals(DAY),
-            await work.checkpoints_of("job-000001"),
-            [await work.note(key) for key in ("state", "other")],
+            await work.jobs.list_newest(limit=10),
+            await work.leases.list_by_job("job-000001"),
+            await work.ledger.list_entries("lease-1"),
+            await work.ledger.sum_totals(DAY),
+            await work.checkpoints.list_by_job("job-000001"),
+            [await work.notes.get(key) for key in ("state", "other")],
         )
 
 
@@ -105,7 +105,7 @@ async def test_a_killed_duplicate_answers_no_more() -> None:
             async with use():
                 pytest.fail("a dead store answered")
     async with survivor.transaction() as work:
-        await work.set_note("after", "the kill")
+        await work.notes.set("after", "the kill")
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
@@ -121,4 +121,4 @@ async def test_a_commit_of_unknown_outcome_is_kept_or_not(is_kept: bool) -> None
     async with store.transaction() as work:  # only the one
         await begin(work)
     async with store.snapshot() as work:
-        assert await work.note("state") == "never committed"
+        assert await work.notes.get("state") == "never committed"

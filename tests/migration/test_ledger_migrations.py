@@ -70,12 +70,12 @@ def test_views_and_triggers_are_made(migrated: Path) -> None:
 async def test_opening_again_changes_nothing(migrated: Path) -> None:
     store = await open_store(str(migrated))
     async with store.transaction() as work:
-        await work.set_note("install_id", "kept")
+        await work.notes.set("install_id", "kept")
     await store.close()
     before = objects(migrated, "table")
     store = await open_store(str(migrated))
     async with store.snapshot() as work:
-        assert await work.note("install_id") == "kept"
+        assert await work.notes.get("install_id") == "kept"
     await store.close()
     assert objects(migrated, "table") == before
 

@@ -75,13 +75,13 @@ async def test_nothing_is_lost_on_the_way_from(revision: str, url: str) -> None:
     a_ledger_of(revision, url)
     store = await open_store(url)
     async with store.snapshot() as work:
-        (job,) = await work.open_jobs()
-        entries = await work.entries_of("lease-1")
-        assert (await work.totals(DAY)).month == Decimal("1.25")
-        assert await work.bids_of("job-000001") == (a_bid(),)
-        assert [event.name for event in await work.events_after()] == ["job.submitted"]
-        assert await work.note("install_id") == "abc"
-        assert len(await work.price_history("RTX 4090", START, START.replace(hour=23))) == 1
+        (job,) = await work.jobs.list_open()
+        entries = await work.ledger.list_entries("lease-1")
+        assert (await work.ledger.sum_totals(DAY)).month == Decimal("1.25")
+        assert await work.bids.list_by_job("job-000001") == (a_bid(),)
+        assert [event.name for event in await work.events.list_after()] == ["job.submitted"]
+        assert await work.notes.get("install_id") == "abc"
+        assert len(await work.prices.list_by_gpu("RTX 4090", START, START.replace(hour=23))) == 1
     await store.close()
     assert (job.id, job.spent, job.checkpoint) == ("job-000001", Decimal("1.25"), a_checkpoint(3))
     assert job.leases == (LEASE,)
@@ -137,7 +137,7 @@ asyncio.run(open_store(sys.argv[1]))
     async def upgrade() -> Decimal:
         store = await open_store(url)
         async with store.snapshot() as work:
-            total = (await work.totals(DAY)).month
+            total = (await work.ledger.sum_totals(DAY)).month
         await store.close()
         return total
 

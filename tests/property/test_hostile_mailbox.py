@@ -135,8 +135,8 @@ async def one_tick(blobs: Watched, mailbox: Mailbox, job: Job, now: Any) -> Job:
         event_log.apply(event)
     store = MemoryStore()
     async with store.transaction() as uow:
-        await uow.save(event_log.job)
-        await uow.add_events(event_log.records)
+        await uow.jobs.save(event_log.job)
+        await uow.events.add(event_log.records)
     decide(event_log.job, a_market(), now, Params())
     await mailbox.write_orders(event_log.job, event_log.job.leases[0])
     return event_log.job

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -143,7 +144,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.machines[lease_id].stop(self.micros)
 
         async def over(work: UnitOfWork) -> None:
-            await work.save_lease(lease)
+            await work.leases.save(lease)
             await post_accruals(work, [lease], self.now)
             await hold_reserves(work, [lease], Params(), self.now)
 
@@ -260,8 +261,8 @@ class LedgerMachine(RuleBasedStateMachine):
         if not hasattr(self, "machines"):
             return
         for lease_id in self.machines:
-            lease, books = self.lease(lease_id), self.ask("books_of", [lease_id])[lease_id]
-            entries = self.ask("entries_of", lease_id)
+            lease, books = self.lease(lease_id), self.ask("ledger.sum_books", [lease_id])[lease_id]
+            entries = self.ask("ledger.list_entries", lease_id)
             reserves = sum((entry.amount for entry in entries if entry.type in RESERVE_TYPES), Decimal(0))
             assert reserves == books.reserved >= 0
             if lease.is_over:
@@ -270,16 +271,16 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(zone=st.sampled_from(ZONES))
     def reports_agree(self, zone: str) -> None:
         """Months, reconciliation and every time zone add up to the same nano-dollar."""
-        whole = self.ask("spend_source", per="day", with_spans=True)
+        whole = self.ask("reports.sum_spend", per="day", with_spans=True)
         by_zone = report(whole, "day", now=self.now, zone=ZoneInfo(zone))
-        posted = self.ask("posted", list(self.machines))
+        posted = self.ask("ledger.sum_by_day", list(self.machines))
         spent = sum((amount for sums in posted.values() for amount in sums.values()), Decimal(0))
         assert total_row(by_zone).total == spent
         months = {day.replace(day=1) for sums in posted.values() for _, day in sums}
-        of_months = [self.ask("totals", month).month for month in sorted(months)]
+        of_months = [self.ask("ledger.sum_totals", month).month for month in sorted(months)]
         assert sum(of_months, Decimal(0)) == spent
         for month, total in zip(sorted(months), of_months, strict=True):
-            rows = self.ask("reconciliation", f"{month:%Y-%m}")
+            rows = self.ask("reports.reconcile", f"{month:%Y-%m}")
             assert sum((row.posted for row in rows), Decimal(0)) == total
             for row in rows:
                 bills = [
@@ -296,8 +297,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def ledger_of(self, lease_id: str) -> dict[Line, int]:
         lease = self.lease(lease_id)
-        posted = self.ask("posted", [lease_id])[lease_id]
-        accrued = self.ask("books_of", [lease_id])[lease_id].accrued
+        posted = self.ask("ledger.sum_by_day", [lease_id])[lease_id]
+        accrued = self.ask("ledger.sum_books", [lease_id])[lease_id].accrued
         due, _ = accruals(lease, accrued, self.now)
         totals: dict[Line, int] = {}
         for kind, day, amount in (
@@ -317,17 +318,17 @@ class LedgerMachine(RuleBasedStateMachine):
         return [(entry.kind, entry.day, entry.amount) for entry in whole if (entry.kind, entry.day) not in shown]
 
     def lease(self, lease_id: str) -> Lease:
-        found = self.ask("lease", lease_id)
+        found = self.ask("leases.get", lease_id)
         assert isinstance(found, Lease)
         return found
 
     def save(self, lease: Lease) -> None:
-        self.commit(lambda work: work.save_lease(lease), None)
+        self.commit(lambda work: work.leases.save(lease), None)
 
     def ask(self, what: str, *of: Any, **how: Any) -> Any:
         async def reading() -> Any:
             async with self.store.snapshot() as work:
-                return await getattr(work, what)(*of, **how)
+                return await attrgetter(what)(work)(*of, **how)
 
         return self.runner.run(reading())
 

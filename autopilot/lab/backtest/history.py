@@ -59,11 +59,11 @@ async def history_suites(url: str, tasks: Sequence[Task], since: datetime) -> li
 async def _suite(uow: UnitOfWork, task: Task, since: datetime) -> BidSuite:
     gpus = task.gpus
     if not gpus:
-        jobs = await uow.jobs(limit=NEWEST_JOBS)
+        jobs = await uow.jobs.list_newest(limit=NEWEST_JOBS)
         gpus = tuple(dict.fromkeys(gpu for job in jobs for gpu in job.spec.gpus))
     lacks = []
     for gpu in gpus:
-        seen = await uow.price_history(gpu.name, since, EVER)
+        seen = await uow.prices.list_by_gpu(gpu.name, since, EVER)
         fitting = [
             each for each in seen if each.num_gpus == gpu.count and not (task.verified_only and each.verified is False)
         ]

@@ -1,50 +1,105 @@
-"""What happened, in memory: bids, decisions, events, prices seen, and the program's own notes."""
+"""What happened, in memory: bids, decisions, events, and the program's own notes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from itertools import islice
 
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
-from autopilot.store.memory.queries import Queries
+from autopilot.store.memory.access import MemoryRepository
+from autopilot.store.memory.tables import Tables
 
 
-class HistoryQueries(Queries):
-    async def add_bid(self, record: BidRecord) -> None:
-        with self._writing() as tables:
+class MemoryBids(MemoryRepository):
+    __slots__ = ()
+
+    async def save(self, record: BidRecord) -> None:
+        with self._access.write() as tables:
             tables.put_bid(record)
 
-    async def bids_of(self, job_id: str) -> tuple[BidRecord, ...]:
-        tables = self._reading()
+    async def list_by_job(self, job_id: str) -> tuple[BidRecord, ...]:
+        tables = self._access.read()
         ids = (id for lease in tables.leases_by_job.get(job_id) or () for id in tables.bids_by_lease.get(lease) or ())
         return tuple(sorted(filter(None, map(tables.bids.get, ids)), key=lambda bid: (bid.at, bid.id)))
 
-    async def add_decision(self, record: DecisionRecord) -> None:
-        with self._writing() as tables:
+    async def list_by_lease(self, lease_id: str) -> tuple[BidRecord, ...]:
+        tables = self._access.read()
+        found = filter(None, map(tables.bids.get, tables.bids_by_lease.get(lease_id) or ()))
+        return tuple(sorted(found, key=lambda bid: (bid.at, bid.id)))
+
+
+class MemoryDecisions(MemoryRepository):
+    __slots__ = ()
+
+    async def add(self, record: DecisionRecord) -> None:
+        with self._access.write() as tables:
             tables.add_decision(record)
 
-    async def decisions_of(self, job_id: str, *, limit: int) -> tuple[DecisionRecord, ...]:
-        found = [record for record in self._reading().decisions.values() if record.job_id == job_id]
+    async def list_by_job(self, job_id: str, *, limit: int) -> tuple[DecisionRecord, ...]:
+        found = [record for record in self._access.read().decisions.values() if record.job_id == job_id]
         return tuple(found[::-1][:limit])
 
-    async def add_events(self, records: Iterable[EventRecord]) -> None:
-        with self._writing() as tables:
+    async def forget(self, before: datetime) -> int:
+        with self._access.write() as tables:
+            over = _jobs_over(tables, before)
+            forgotten = [record.id for record in tables.decisions.values() if record.job_id in over]
+            for record_id in forgotten:
+                tables.decisions.remove(record_id)
+            return len(forgotten)
+
+
+class MemoryEvents(MemoryRepository):
+    __slots__ = ()
+
+    async def add(self, records: Iterable[EventRecord]) -> None:
+        with self._access.write() as tables:
             for record in records:
                 tables.add_event(record)
 
-    async def events_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
-        tables = self._reading()
+    async def list_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+        tables = self._access.read()
         seqs = range(max(seq, 0) + 1, (tables.last_seq.get("events") or 0) + 1)
         return tuple(islice(filter(None, map(tables.events.get, seqs)), limit))
 
-    async def events_of(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
-        tables = self._reading()
+    async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+        tables = self._access.read()
         backwards = filter(None, map(tables.events.get, range(tables.last_seq.get("events") or 0, 0, -1)))
         return tuple(islice((event for event in backwards if event.job_id == job_id), limit))[::-1]
 
-    async def note(self, key: str) -> str | None:
-        return self._reading().notes.get(key)
+    async def list_by_lease(self, lease_id: str) -> tuple[EventRecord, ...]:
+        found = [event for event in self._access.read().events.values() if event.lease_id == lease_id]
+        return tuple(sorted(found, key=lambda event: event.seq))
 
-    async def set_note(self, key: str, value: str) -> None:
-        with self._writing() as tables:
+    async def forget(self, before: datetime) -> int:
+        with self._access.write() as tables:
+            over = _jobs_over(tables, before)
+            forgotten = [
+                event.seq
+                for event in tables.events.values()
+                if (event.job_id in over or (event.job_id is None and event.at < before))
+                and event.seq < (tables.last_seq.get("events") or 0)
+            ]
+            for seq in forgotten:
+                tables.events.remove(seq)
+            return len(forgotten)
+
+
+class MemoryNotes(MemoryRepository):
+    __slots__ = ()
+
+    async def get(self, key: str) -> str | None:
+        return self._access.read().notes.get(key)
+
+    async def set(self, key: str, value: str) -> None:
+        with self._access.write() as tables:
             tables.notes.put(key, value)
+
+
+def _jobs_over(tables: Tables, before: datetime) -> frozenset[str]:
+    """The ids of jobs that were over by then."""
+    return frozenset(
+        job.id
+        for job in tables.jobs.values()
+        if job.status.is_final and job.finished_at is not None and job.finished_at < before
+    )

@@ -7,31 +7,37 @@ from datetime import date, timedelta
 from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
-from autopilot.domain.ledger import LedgerEntry
+from autopilot.domain.ledger import LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import Totals
-from autopilot.store.memory.queries import Queries
+from autopilot.store.memory.access import MemoryRepository
 
 
-class LedgerQueries(Queries):
+class MemoryLedger(MemoryRepository):
+    __slots__ = ()
+
     async def post(self, entries: Iterable[LedgerEntry]) -> int:
-        with self._writing() as tables:
+        with self._access.write() as tables:
             return sum([tables.add_entry(entry) for entry in entries])
 
-    async def entries_of(self, lease_id: str) -> tuple[LedgerEntry, ...]:
-        tables = self._reading()
+    async def list_entries(self, lease_id: str) -> tuple[LedgerEntry, ...]:
+        tables = self._access.read()
         found = (tables.entries.get(id) for id in tables.entries_by_lease.get(lease_id) or ())
         return tuple(sorted(filter(None, found), key=lambda entry: (entry.posted_at, entry.id)))
 
-    async def posted(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
-        tables = self._reading()
+    async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
+        tables = self._access.read()
         return {lease_id: dict(tables.posted.get(lease_id) or {}) for lease_id in lease_ids}
 
-    async def totals(self, day: date) -> Totals:
-        tables = self._reading()
+    async def sum_totals(self, day: date) -> Totals:
+        tables = self._access.read()
         first, after = _month_of(day)
         month = sum((tables.spent_on.get(each) or ZERO for each in tables.spent_on if first <= each < after), ZERO)
         return Totals(day=tables.spent_on.get(day) or ZERO, month=month)
+
+    async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
+        tables = self._access.read()
+        return {lease_id: tables.books.get(lease_id) or LeaseBooks() for lease_id in lease_ids}
 
 
 def _month_of(day: date) -> tuple[date, date]:

@@ -6,30 +6,32 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from autopilot.domain.prices import PriceObservation
-from autopilot.store.memory.queries import Queries
+from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.tables import PriceKey, Tables
 from autopilot.store.thinning import HOUR, THINNED_UNTIL, by_the_hour, hour_of
 
 
-class PriceQueries(Queries):
-    async def add_prices(self, observations: Iterable[PriceObservation]) -> None:
-        with self._writing() as tables:
+class MemoryPrices(MemoryRepository):
+    __slots__ = ()
+
+    async def add(self, observations: Iterable[PriceObservation]) -> None:
+        with self._access.write() as tables:
             for seen in observations:
                 if tables.prices.get(_key(seen)) is None:
                     tables.prices.put(_key(seen), seen)
 
-    async def price_history(
+    async def list_by_gpu(
         self, gpu: str, since: datetime, until: datetime, *, provider: str | None = None
     ) -> tuple[PriceObservation, ...]:
         found = [
             seen
-            for seen in self._reading().prices.values()
+            for seen in self._access.read().prices.values()
             if seen.gpu == gpu and since <= seen.observed_at < until and provider in (None, seen.provider)
         ]
         return tuple(sorted(found, key=lambda seen: (seen.observed_at, seen.provider, seen.machine_id, seen.num_gpus)))
 
-    async def thin_prices(self, before: datetime, *, hours: int) -> int:
-        with self._writing() as tables:
+    async def thin(self, before: datetime, *, hours: int) -> int:
+        with self._access.write() as tables:
             end = hour_of(before)
             note = tables.notes.get(THINNED_UNTIL)
             done = None if note is None else datetime.fromisoformat(note)
@@ -44,29 +46,9 @@ class PriceQueries(Queries):
                 tables.notes.put(THINNED_UNTIL, (hour + HOUR).isoformat())
             return len(chosen)
 
-    async def forget_prices(self, before: datetime) -> int:
-        with self._writing() as tables:
+    async def forget(self, before: datetime) -> int:
+        with self._access.write() as tables:
             return _remove(tables, [seen for seen in tables.prices.values() if seen.observed_at < before])
-
-    async def forget_history(self, before: datetime) -> int:
-        with self._writing() as tables:
-            over = {
-                job.id
-                for job in tables.jobs.values()
-                if job.status.is_final and job.finished_at is not None and job.finished_at < before
-            }
-            decisions = [record.id for record in tables.decisions.values() if record.job_id in over]
-            for record_id in decisions:
-                tables.decisions.remove(record_id)
-            events = [
-                event.seq
-                for event in tables.events.values()
-                if (event.job_id in over or (event.job_id is None and event.at < before))
-                and event.seq < (tables.last_seq.get("events") or 0)
-            ]
-            for seq in events:
-                tables.events.remove(seq)
-            return len(decisions) + len(events)
 
 
 def _key(seen: PriceObservation) -> PriceKey:

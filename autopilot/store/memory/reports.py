@@ -1,4 +1,4 @@
-"""What reports read, in memory: spend per lease, kind and day, and the whole life of one lease."""
+"""What reports read, in memory: spend per lease, kind and day, and how a month compares with the market's lines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from decimal import Decimal
 
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease
+from autopilot.domain.ledger import SPEND_TYPES, EntryType
 from autopilot.domain.money import ZERO
+from autopilot.domain.reconciliation import ReconciliationRow, compare_books
 from autopilot.domain.spend import Cell, LeaseFacts, SpendPart, SpendSource
-from autopilot.ports.store import BidRecord, EventRecord
-from autopilot.store.memory.queries import Queries
+from autopilot.domain.time import month_bounds
+from autopilot.store.memory.access import MemoryRepository
 
 
-class ReportQueries(Queries):
-    async def spend_source(
+class MemoryReports(MemoryRepository):
+    __slots__ = ()
+
+    async def sum_spend(
         self,
         since: date | None = None,
         before: date | None = None,
@@ -24,7 +28,7 @@ class ReportQueries(Queries):
         per: SpendPart | None = None,
         with_spans: bool = False,
     ) -> SpendSource:
-        tables = self._reading()
+        tables = self._access.read()
         cells: list[Cell] = []
         for lease_id in tables.posted:
             lease = tables.leases.get(lease_id)
@@ -48,25 +52,27 @@ class ReportQueries(Queries):
             {lease.id: lease.spans for lease in held if lease.spans} if with_spans else {},
         )
 
-    async def leases_found(self, reference: str) -> tuple[Lease, ...]:
-        found = [
-            lease
-            for lease in self._reading().leases.values()
-            if reference in (lease.id, lease.instance_id, lease.label)
-        ]
-        return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id), reverse=True))
-
-    async def bids_on(self, lease_id: str) -> tuple[BidRecord, ...]:
-        tables = self._reading()
-        found = filter(None, map(tables.bids.get, tables.bids_by_lease.get(lease_id) or ()))
-        return tuple(sorted(found, key=lambda bid: (bid.at, bid.id)))
-
-    async def events_about(self, lease_id: str) -> tuple[EventRecord, ...]:
-        found = [event for event in self._reading().events.values() if event.lease_id == lease_id]
-        return tuple(sorted(found, key=lambda event: event.seq))
+    async def reconcile(self, month: str) -> tuple[ReconciliationRow, ...]:
+        tables = self._access.read()
+        first, after = month_bounds(month)
+        sums: dict[tuple[str, EntryType, CostKind, date], Decimal] = {}
+        for entry in tables.entries.values():
+            if entry.type in SPEND_TYPES and first <= entry.day < after:
+                key = entry.lease_id, entry.type, entry.kind, entry.day
+                sums[key] = sums.get(key, ZERO) + entry.amount
+        lines = [line for line in tables.invoice_lines.values() if first <= line.day < after]
+        concerned = {key[0] for key in sums} | {line.lease_id for line in lines}
+        leases = sorted(
+            filter(None, map(tables.leases.get, concerned)), key=lambda lease: (lease.intended_at, lease.id)
+        )
+        return compare_books(
+            [(lease.id, lease.provider, lease.instance_id, lease.job_id, lease.gpu) for lease in leases],
+            [(*key, amount) for key, amount in sums.items()],
+            lines,
+        )
 
     def _facts(self, lease: Lease) -> LeaseFacts:
-        job = None if lease.job_id is None else self._reading().jobs.get(lease.job_id)
+        job = None if lease.job_id is None else self._access.read().jobs.get(lease.job_id)
         facts = LeaseFacts(
             lease.id,
             lease.job_id,
@@ -84,7 +90,7 @@ class ReportQueries(Queries):
     def _lowest_on_demand(self, lease: Lease) -> Decimal | None:
         seen = (
             price.on_demand_price
-            for price in self._reading().prices.values()
+            for price in self._access.read().prices.values()
             if (price.provider, price.gpu, price.num_gpus) == (lease.provider, lease.gpu, lease.num_gpus)
             and price.on_demand_price is not None
             and price.observed_at >= lease.intended_at

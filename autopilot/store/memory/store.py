@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from autopilot.ports.store import CommitUnknown, StoreUnavailable
+from autopilot.store.memory.access import Access
 from autopilot.store.memory.tables import Committed, Tables
 from autopilot.store.memory.unit_of_work import MemoryUnitOfWork
 
@@ -24,9 +25,9 @@ class MemoryStore:
         self._check_open()
         async with self._writing:
             tables = Tables(self._committed)
-            work = MemoryUnitOfWork(tables, is_read_only=False)
-            yield work
-            work.raise_failure()
+            access = Access(tables, is_read_only=False)
+            yield MemoryUnitOfWork(access)
+            access.raise_failure()
             self._check_open()
             tables.check_references()
             self._commit(tables)
@@ -37,7 +38,7 @@ class MemoryStore:
         tables = Tables(self._committed)
         self._snapshots.append(tables)
         try:
-            yield MemoryUnitOfWork(tables, is_read_only=True)
+            yield MemoryUnitOfWork(Access(tables, is_read_only=True))
         finally:
             self._snapshots.remove(tables)
 

@@ -1,14 +1,41 @@
-"""One transaction over tables in memory: everything that ``ports.store.UnitOfWork`` asks for."""
+"""One transaction over tables in memory, and the repositories that share it."""
 
 from __future__ import annotations
 
-from autopilot.store.memory.history import HistoryQueries
-from autopilot.store.memory.invoices import InvoiceQueries
-from autopilot.store.memory.jobs import JobQueries
-from autopilot.store.memory.ledger import LedgerQueries
-from autopilot.store.memory.prices import PriceQueries
-from autopilot.store.memory.reports import ReportQueries
+from autopilot.store.memory.access import Access
+from autopilot.store.memory.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
+from autopilot.store.memory.invoices import MemoryInvoices
+from autopilot.store.memory.jobs import MemoryCheckpoints, MemoryJobs
+from autopilot.store.memory.leases import MemoryLeases
+from autopilot.store.memory.ledger import MemoryLedger
+from autopilot.store.memory.prices import MemoryPrices
+from autopilot.store.memory.reports import MemoryReports
 
 
-class MemoryUnitOfWork(JobQueries, LedgerQueries, InvoiceQueries, HistoryQueries, ReportQueries, PriceQueries):
-    pass
+class MemoryUnitOfWork:
+    __slots__ = (
+        "bids",
+        "checkpoints",
+        "decisions",
+        "events",
+        "invoices",
+        "jobs",
+        "leases",
+        "ledger",
+        "notes",
+        "prices",
+        "reports",
+    )
+
+    def __init__(self, access: Access) -> None:
+        self.leases = MemoryLeases(access)
+        self.checkpoints = MemoryCheckpoints(access)
+        self.jobs = MemoryJobs(access)
+        self.ledger = MemoryLedger(access)
+        self.invoices = MemoryInvoices(access)
+        self.reports = MemoryReports(access)
+        self.bids = MemoryBids(access)
+        self.decisions = MemoryDecisions(access)
+        self.events = MemoryEvents(access)
+        self.notes = MemoryNotes(access)
+        self.prices = MemoryPrices(access)

@@ -178,8 +178,8 @@ class World:
         for _ in range(60):
             await self.tick()
             async with self.store.snapshot() as uow:
-                open_leases = [lease for job in await uow.open_jobs() for lease in job.leases]
-                if not (open_leases or await uow.orphan_leases() or await uow.unsettled_leases()):
+                open_leases = [lease for job in await uow.jobs.list_open() for lease in job.leases]
+                if not (open_leases or await uow.leases.list_orphans() or await uow.leases.list_unsettled()):
                     break
         await self.check_books()
 
@@ -258,32 +258,32 @@ class World:
 
     async def job(self) -> Job:
         async with self.store.snapshot() as uow:
-            job = await uow.job(self.job_id)
+            job = await uow.jobs.find(self.job_id)
         assert job is not None
         return job
 
     async def leases(self) -> tuple[Lease, ...]:
         async with self.store.snapshot() as uow:
-            return await uow.leases_of(self.job_id)
+            return await uow.leases.list_by_job(self.job_id)
 
     async def lease(self, lease_id: str) -> Lease:
         async with self.store.snapshot() as uow:
-            lease = await uow.lease(lease_id)
+            lease = await uow.leases.get(lease_id)
         assert lease is not None
         return lease
 
     async def events(self) -> list[str]:
         async with self.store.snapshot() as uow:
-            return [record.name for record in await uow.events_after()]
+            return [record.name for record in await uow.events.list_after()]
 
     async def entries(self) -> list[LedgerEntry]:
         async with self.store.snapshot() as uow:
-            return [entry for lease in await self.leases() for entry in await uow.entries_of(lease.id)]
+            return [entry for lease in await self.leases() for entry in await uow.ledger.list_entries(lease.id)]
 
     async def spend(self) -> dict[str, Decimal]:
         """Posted, by instance."""
         async with self.store.snapshot() as uow:
-            source = await uow.spend_source()
+            source = await uow.reports.sum_spend()
         return {row.key: row.total for row in report(source, "instance", now=self.clock.now())}
 
     async def story(self) -> str:

@@ -53,7 +53,7 @@ async def test_a_part_lives_as_long_as_a_kept_checkpoint_names_it(world: World) 
         job = await world.job()
         assert job.checkpoint is not None
         async with world.store.snapshot() as uow:
-            kept = await uow.checkpoints_of(job.id)
+            kept = await uow.checkpoints.list_by_job(job.id)
         for checkpoint in kept[:2]:
             manifest = await verified_manifest(world.blobs, job.id, checkpoint.lease_id, checkpoint.number)
             assert manifest is not None, "a kept checkpoint has lost a part"

@@ -39,7 +39,7 @@ async def record(world: World, times: Callable[[str, int], Decimal], lasting: ti
         for number in range(lasting // PRICES_EVERY):
             for offer in offers:
                 seen = replace(offer, floor=(offer.floor or D(0)) * times(offer.machine_id, number))
-                await uow.add_prices([observation(seen, began + number * PRICES_EVERY)])
+                await uow.prices.add([observation(seen, began + number * PRICES_EVERY)])
 
 
 async def record_the_past(world: World, restless: str, lasting: timedelta = LONG_AGO) -> None:

@@ -70,7 +70,7 @@ async def play(world: World, ride: Ride) -> int:
             world.rival(job.main, "1.05")
             is_outbid = True
         async with world.store.snapshot() as uow:
-            if job.status.is_final and not job.leases and not await uow.unsettled_leases():
+            if job.status.is_final and not job.leases and not await uow.leases.list_unsettled():
                 break
     assert (await world.job()).status is JobStatus.SUCCEEDED, await world.story()
     assert is_outbid

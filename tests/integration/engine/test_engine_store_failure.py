@@ -105,7 +105,7 @@ async def submit_and_tick_until_it_fails(world: World) -> None:
 
 async def names(world: World) -> set[str]:
     async with world.store.snapshot() as uow:
-        return {job.spec.name for job in await uow.jobs(limit=100)}
+        return {job.spec.name for job in await uow.jobs.list_newest(limit=100)}
 
 
 @pytest.fixture

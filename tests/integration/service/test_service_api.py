@@ -95,7 +95,7 @@ async def test_a_ledger_that_was_on_a_server_keeps_the_id_of_its_machines_labels
         store = await open_store(settings.ledger_url)
         if noted is not None:
             async with store.transaction() as work:
-                await work.set_note(INSTALL_ID_NOTE, noted)
+                await work.notes.set(INSTALL_ID_NOTE, noted)
         await store.close()
         async with daemon(settings) as joined:
             found = joined.engine.config.install_id
@@ -213,7 +213,7 @@ async def test_the_newest_events_of_a_long_job_are_shown(served: Served) -> None
     _, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
     job_id, now = answer["job"]["id"], datetime.now(UTC)
     async with served.daemon.engine._store.transaction() as uow:
-        await uow.add_events(EventRecord(now, "lease.rebid", job_id, None, (("n", n),)) for n in range(1100))
+        await uow.events.add(EventRecord(now, "lease.rebid", job_id, None, (("n", n),)) for n in range(1100))
     _, shown = await served.call("GET", f"/v1/jobs/{job_id}")
     assert [event["fields"]["n"] for event in shown["events"]] == list(range(100, 1100))
 

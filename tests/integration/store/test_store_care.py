@@ -73,16 +73,16 @@ async def fill(url: str) -> None:
     note = Note("floor", (("usd", Decimal("1.10")), ("n", 1), ("x", 1.5), ("text", "ü"), ("none", None)))
     store = await open_store(url)
     async with store.transaction() as work:
-        await work.save(a_job(leases=(lease, a_lease("gone", state=LeaseState.GONE))))
-        await work.save_lease(a_lease("orphan", None))
-        await work.add_checkpoint(a_checkpoint(3))
-        await work.add_bid(BidRecord("b1", "lease-1", START, Decimal("0.31"), "done", "d1"))
-        await work.post([an_entry("e1", "1.000000001"), an_entry("e2", "-0.5", corrects="e1", type="adjust")])
-        await work.post([an_entry("e3", "2", kind=CostKind.BANDWIDTH)])
-        await work.add_decision(DecisionRecord("d1", "job-000001", START, (note,), (), (note,)))
-        await work.add_events(EventRecord(START, f"e.{n}", "job-000001", None, (("n", n),)) for n in range(2500))
-        await work.add_prices([PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)])
-        await work.set_note("key", "value")
+        await work.jobs.save(a_job(leases=(lease, a_lease("gone", state=LeaseState.GONE))))
+        await work.leases.save(a_lease("orphan", None))
+        await work.checkpoints.add(a_checkpoint(3))
+        await work.bids.save(BidRecord("b1", "lease-1", START, Decimal("0.31"), "done", "d1"))
+        await work.ledger.post([an_entry("e1", "1.000000001"), an_entry("e2", "-0.5", corrects="e1", type="adjust")])
+        await work.ledger.post([an_entry("e3", "2", kind=CostKind.BANDWIDTH)])
+        await work.decisions.add(DecisionRecord("d1", "job-000001", START, (note,), (), (note,)))
+        await work.events.add(EventRecord(START, f"e.{n}", "job-000001", None, (("n", n),)) for n in range(2500))
+        await work.prices.add([PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)])
+        await work.notes.set("key", "value")
     await store.close()
 
 
@@ -150,7 +150,7 @@ async def test_a_backup_is_the_ledger_of_one_moment_while_it_is_written(url: str
     file = tmp_path / "backup.db"
     store = await open_store(url)
     async with store.transaction() as work:
-        await work.set_note("in", "flight")
+        await work.notes.set("in", "flight")
         await care.back_up(url, file)
     await store.close()
     backup = {each.table: each for each in await contents(str(file))}
@@ -228,10 +228,10 @@ async def test_a_move_takes_every_row_along_and_back(
     assert {each.name: each.ok for each in await examine(there)}["sums"] is True
     store = await open_store(there)
     async with store.transaction() as work:
-        await work.add_events([EventRecord(START, "after.move", None, None)])
-        newest = (await work.events_after(2400))[-1]
+        await work.events.add([EventRecord(START, "after.move", None, None)])
+        newest = (await work.events.list_after(2400))[-1]
         assert (newest.name, newest.seq) == ("after.move", 2501)
-        (job,) = await work.open_jobs()
+        (job,) = await work.jobs.list_open()
         assert job.spent == Decimal("2.500000001")
     await store.close()
     back = places("sqlite")

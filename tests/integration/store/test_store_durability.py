@@ -42,20 +42,20 @@ def every_connection_set_to(pragma: str) -> Iterator[None]:
 
 async def job_ids(store: SqlStore) -> list[str]:
     async with store.snapshot() as work:
-        return [job.id for job in await work.jobs(limit=10)]
+        return [job.id for job in await work.jobs.list_newest(limit=10)]
 
 
 async def test_an_exception_rolls_everything_back(store: SqlStore) -> None:
     async def fail() -> None:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease(),)))
-            await work.post([an_entry("e1", "1")])
+            await work.jobs.save(a_job(leases=(a_lease(),)))
+            await work.ledger.post([an_entry("e1", "1")])
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await fail()
     async with store.snapshot() as work:
-        assert (await work.open_jobs(), await work.entries_of("lease-1")) == ((), ())
+        assert (await work.jobs.list_open(), await work.ledger.list_entries("lease-1")) == ((), ())
 
 
 async def test_a_cancelled_transaction_leaves_nothing_and_the_store_usable(store: SqlStore) -> None:
@@ -63,7 +63,7 @@ async def test_a_cancelled_transaction_leaves_nothing_and_the_store_usable(store
 
     async def write() -> None:
         async with store.transaction() as work:
-            await work.save(a_job("cancelled"))
+            await work.jobs.save(a_job("cancelled"))
             written.set()
             await asyncio.Event().wait()
 
@@ -73,18 +73,18 @@ async def test_a_cancelled_transaction_leaves_nothing_and_the_store_usable(store
     with pytest.raises(asyncio.CancelledError):
         await task
     async with store.transaction() as work:
-        await work.save(a_job("after"))
+        await work.jobs.save(a_job("after"))
     assert await job_ids(store) == ["after"]
 
 
 async def test_a_failure_that_the_caller_swallows_still_ends_the_transaction(store: SqlStore) -> None:
     async def swallow() -> None:
         async with store.transaction() as work:
-            await work.save(a_job(leases=(a_lease("l1"),)))
+            await work.jobs.save(a_job(leases=(a_lease("l1"),)))
             with pytest.raises(ConstraintViolated):
-                await work.save_lease(a_lease("l2"))
+                await work.leases.save(a_lease("l2"))
             with pytest.raises(ConstraintViolated):
-                await work.set_note("half", "written")
+                await work.notes.set("half", "written")
 
     with pytest.raises(ConstraintViolated):
         await swallow()
@@ -94,23 +94,23 @@ async def test_a_failure_that_the_caller_swallows_still_ends_the_transaction(sto
 async def test_writers_wait_for_each_other_and_readers_see_only_what_is_committed(store: SqlStore) -> None:
     async def count_up() -> None:
         async with store.transaction() as work:
-            value = int(await work.note("count") or 0)
+            value = int(await work.notes.get("count") or 0)
             await asyncio.sleep(0)
-            await work.set_note("count", str(value + 1))
+            await work.notes.set("count", str(value + 1))
 
     await asyncio.gather(*(count_up() for _ in range(20)))
     async with store.snapshot() as before:
-        assert await before.note("count") == "20"
+        assert await before.notes.get("count") == "20"
         await count_up()
-        assert await before.note("count") == "20"
+        assert await before.notes.get("count") == "20"
         async with store.snapshot() as after:
-            assert await after.note("count") == "21"
+            assert await after.notes.get("count") == "21"
 
 
 async def test_a_snapshot_cannot_write(store: SqlStore) -> None:
     with pytest.raises(StoreUnavailable, match="read-only"):
         async with store.snapshot() as work:
-            await work.set_note("key", "value")
+            await work.notes.set("key", "value")
 
 
 def test_a_commit_survives_a_kill(ledger_path: Path) -> None:
@@ -121,9 +121,9 @@ from autopilot.store.database import open_store
 async def main():
     store = await open_store(sys.argv[1])
     async with store.transaction() as work:
-        await work.set_note("intent", "committed")
+        await work.notes.set("intent", "committed")
     async with store.transaction() as work:
-        await work.set_note("intent", "never committed")
+        await work.notes.set("intent", "never committed")
         print("now", flush=True)
         await asyncio.sleep(60)
 
@@ -137,7 +137,7 @@ asyncio.run(main())
     async def look() -> str | None:
         store = await open_store(str(ledger_path))
         async with store.transaction() as work:
-            found = await work.note("intent")
+            found = await work.notes.get("intent")
         await store.close()
         return found
 
@@ -165,16 +165,16 @@ async def test_every_connection_is_set_for_durability(store: SqlStore, ledger_pa
 async def test_a_full_disk(store: SqlStore) -> None:
     async def write() -> None:
         async with store.transaction() as work:
-            await work.set_note("small", "fits")
-            await work.set_note("large", "x" * 1_000_000)
+            await work.notes.set("small", "fits")
+            await work.notes.set("large", "x" * 1_000_000)
 
     async with store.transaction() as work:
-        await work.set_note("before", "kept")
+        await work.notes.set("before", "kept")
     no_room = every_connection_set_to("max_page_count = 1")  # SQLite lifts this to the pages there are
     with no_room, pytest.raises(StoreUnavailable, match="the disk is full"):
         await write()
     async with store.snapshot() as work:
-        assert [await work.note(key) for key in ("before", "small", "large")] == ["kept", None, None]
+        assert [await work.notes.get(key) for key in ("before", "small", "large")] == ["kept", None, None]
     with every_connection_set_to("max_page_count = 1000000"):
         await write()
 
@@ -189,7 +189,7 @@ async def test_a_database_locked_by_another_process(store: SqlStore, ledger_path
         assert await job_ids(store) == []  # reading goes on
         other.execute("ROLLBACK")
         async with store.transaction() as work:
-            await work.set_note("key", "value")
+            await work.notes.set("key", "value")
     other.close()
 
 
@@ -247,7 +247,7 @@ async def test_the_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
         os.umask(umask)
     try:
         async with store.transaction() as work:
-            await work.set_note("key", "value")
+            await work.notes.set("key", "value")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "state dir").iterdir()}
         assert len(modes) == 3
         assert set(modes.values()) == {0o600}

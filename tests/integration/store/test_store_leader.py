@@ -81,13 +81,13 @@ async def test_the_second_waits_for_the_first_and_follows_it(postgres_url: str) 
         assert (shared(lead).fence.epoch, shared(lead).is_takeover) == (1, False)
         assert (await second.waits()).startswith("autopilot ")
         async with lead.store.transaction() as work:
-            await work.set_note("by", "first")
+            await work.notes.set("by", "first")
         await first.stop()
         following = await second.leads()
         assert (shared(following).fence.epoch, shared(following).is_takeover) == (2, False)
         assert shared(following).home == shared(lead).home
         async with following.store.snapshot() as work:
-            assert await work.note("by") == "first"
+            assert await work.notes.get("by") == "first"
 
 
 async def test_a_leader_that_dies_is_followed_at_once(postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -114,7 +114,7 @@ async def test_a_silent_leader_is_unseated_and_writes_nothing_when_it_wakes_up(p
 
         async def write_for_long() -> None:
             async with lead.store.transaction() as work:
-                await work.set_note("by", "stale")
+                await work.notes.set("by", "stale")
                 await second.leads()
 
         with pytest.raises(StoreUnavailable):  # the server ended the session that held the epoch in its hand
@@ -122,7 +122,7 @@ async def test_a_silent_leader_is_unseated_and_writes_nothing_when_it_wakes_up(p
         for _ in range(2):
             with pytest.raises(LeadershipLost, match="another daemon leads"):
                 async with lead.store.transaction() as work:
-                    await work.set_note("by", "stale")
+                    await work.notes.set("by", "stale")
             with pytest.raises(LeadershipLost):
                 async with lead.store.snapshot():
                     pass
@@ -130,7 +130,7 @@ async def test_a_silent_leader_is_unseated_and_writes_nothing_when_it_wakes_up(p
         following = await second.leads()
         assert (shared(following).fence.epoch, shared(following).is_takeover) == (2, True)
         async with following.store.snapshot() as work:
-            assert await work.note("by") is None
+            assert await work.notes.get("by") is None
 
 
 async def test_a_leader_learns_by_itself_that_it_was_followed(
@@ -155,7 +155,7 @@ async def test_a_leader_that_lost_its_connections_goes_on_if_nobody_took_its_pla
             while postgres_server.execute(renewed, database) <= before:  # noqa: ASYNC110 - in another process
                 await asyncio.sleep(0.05)
         async with lead.store.transaction() as work:
-            await work.set_note("still", "here")
+            await work.notes.set("still", "here")
         assert not shared(lead).fence.lost.is_set()
         second = Daemon(postgres_url)
         await second.waits()  # the lock is held again
@@ -176,7 +176,7 @@ async def test_a_leader_that_lost_its_lock_is_fenced_off_by_who_sets_the_ledger_
         async with set_apart(postgres_url):
             with pytest.raises(LeadershipLost):
                 async with lead.store.transaction() as work:
-                    await work.set_note("by", "stale")
+                    await work.notes.set("by", "stale")
 
 
 async def test_all_daemons_on_one_server_share_an_identity_and_a_copy_has_none(
@@ -195,7 +195,7 @@ async def test_all_daemons_on_one_server_share_an_identity_and_a_copy_has_none(
 async def test_a_file_says_the_id_that_it_had_on_a_server(store: SqlStore) -> None:
     assert await id_from_a_server(store) is None
     async with store.transaction() as work:
-        await work.set_note(INSTALL_ID_NOTE, "first222")
+        await work.notes.set(INSTALL_ID_NOTE, "first222")
     assert await id_from_a_server(store) == "first222"
 
 
@@ -216,7 +216,7 @@ async def test_a_standby_outlives_a_restart_of_the_server(private_postgres: Post
             while True:
                 try:
                     async with lead.store.transaction() as work:
-                        await work.set_note("after", "restart")
+                        await work.notes.set("after", "restart")
                     break
                 except LeadershipLost:
                     break  # the standby was quicker, which is as good

@@ -29,10 +29,10 @@ async def posted(store: SqlStore) -> SqlStore:
     other = a_lease("lease-3", "job-000002", provider="runpod", intended_at=START)
     orphan = a_lease("lease-4", None, instance_id="7004")
     async with store.transaction() as work:
-        await work.save(a_job(leases=(first, second)))
-        await work.save(a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10)))
-        await work.save_lease(orphan)
-        await work.post(
+        await work.jobs.save(a_job(leases=(first, second)))
+        await work.jobs.save(a_job("job-000002", name="other", leases=(other,), submitted_at=START.replace(hour=10)))
+        await work.leases.save(orphan)
+        await work.ledger.post(
             [
                 an_entry("r1", "50", day=NOV_1, lease=first, type="reserve"),
                 an_entry("v1", "-50", day=NOV_1, lease=first, type="void", corrects="r1"),
@@ -52,18 +52,18 @@ async def posted(store: SqlStore) -> SqlStore:
 async def test_an_id_is_posted_once(posted: SqlStore) -> None:
     async with posted.transaction() as work:
         again = [an_entry("a1", "999"), an_entry("new", "3"), an_entry("a2", "999")]
-        assert await work.post(again) == 1
-        assert await work.post(again) == 0
-        assert await work.post([]) == 0
+        assert await work.ledger.post(again) == 1
+        assert await work.ledger.post(again) == 0
+        assert await work.ledger.post([]) == 0
     async with posted.snapshot() as work:
-        amounts = {entry.id: entry.amount for entry in await work.entries_of("lease-1")}
+        amounts = {entry.id: entry.amount for entry in await work.ledger.list_entries("lease-1")}
     assert (amounts["a1"], amounts["a2"], amounts["new"]) == (Decimal(1), Decimal(2), Decimal(3))
 
 
 async def test_posted_by_lease_kind_and_day(posted: SqlStore) -> None:
     async with posted.snapshot() as work:
-        sums = await work.posted(["lease-1", "lease-3", "nobody"])
-        assert await work.posted([]) == {}
+        sums = await work.ledger.sum_by_day(["lease-1", "lease-3", "nobody"])
+        assert await work.ledger.sum_by_day([]) == {}
     assert sums == {
         "lease-1": {
             (CostKind.COMPUTE, OCT_31): Decimal(1),
@@ -89,7 +89,7 @@ async def test_posted_by_lease_kind_and_day(posted: SqlStore) -> None:
 )
 async def test_totals_of_a_day_and_of_its_month(posted: SqlStore, day: date, on_day: str, in_month: str) -> None:
     async with posted.snapshot() as work:
-        totals = await work.totals(day)
+        totals = await work.ledger.sum_totals(day)
     assert totals == Totals(Decimal(on_day), Decimal(in_month))
     assert isinstance(totals.day, Decimal)
 
@@ -99,12 +99,12 @@ async def test_totals_of_a_day_and_of_its_month(posted: SqlStore, day: date, on_
 async def test_sums_are_exact_to_the_nano_dollar(store: SqlStore, nanos: list[int]) -> None:
     exact = from_nano(sum(nanos))
     async with forgotten(store) as work:
-        await work.save(a_job(leases=(a_lease(),)))
-        await work.post(an_entry(f"e{number}", from_nano(nano)) for number, nano in enumerate(nanos))
-        assert (await work.totals(DAY)).month == exact
-        assert (await work.posted(["lease-1"]))["lease-1"] == {(CostKind.COMPUTE, DAY): exact}
-        assert [cell.amount for cell in (await work.spend_source()).cells] == [exact]
-        assert [job.spent for job in await work.open_jobs()] == [exact]
+        await work.jobs.save(a_job(leases=(a_lease(),)))
+        await work.ledger.post(an_entry(f"e{number}", from_nano(nano)) for number, nano in enumerate(nanos))
+        assert (await work.ledger.sum_totals(DAY)).month == exact
+        assert (await work.ledger.sum_by_day(["lease-1"]))["lease-1"] == {(CostKind.COMPUTE, DAY): exact}
+        assert [cell.amount for cell in (await work.reports.sum_spend()).cells] == [exact]
+        assert [job.spent for job in await work.jobs.list_open()] == [exact]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_the_database_itself_refuses_to_change_an_entry(
     with sqlite3.connect(ledger_path) as outside, pytest.raises(sqlite3.IntegrityError, match="append-only"):
         outside.execute(statement)
     async with posted.snapshot() as work:
-        assert len((await work.spend_source(per="day")).cells) == 7
+        assert len((await work.reports.sum_spend(per="day")).cells) == 7
 
 
 async def test_replacing_an_entry_keeps_the_first(posted: SqlStore, ledger_path: Path) -> None:
@@ -161,4 +161,4 @@ async def test_an_entry_must_name_a_lease_and_what_it_corrects(posted: SqlStore)
     for entry in (an_entry("x", "1", lease=a_lease("nobody")), an_entry("x", "1", corrects="nothing")):
         with pytest.raises(ConstraintViolated):
             async with posted.transaction() as work:
-                await work.post([entry])
+                await work.ledger.post([entry])

@@ -26,12 +26,12 @@ async def store(postgres_url: str) -> AsyncIterator[SqlStore]:
 
 async def note(store: Store, key: str) -> str | None:
     async with store.snapshot() as work:
-        return await work.note(key)
+        return await work.notes.get(key)
 
 
 async def write(store: Store, key: str, value: str = "written") -> None:
     async with store.transaction() as work:
-        await work.set_note(key, value)
+        await work.notes.set(key, value)
 
 
 async def test_every_connection_is_set_for_durability(store: SqlStore) -> None:
@@ -62,21 +62,21 @@ async def test_the_database_itself_refuses_to_change_an_entry(
     store: SqlStore, postgres_url: str, statement: str
 ) -> None:
     async with store.transaction() as work:
-        await work.save(a_job(leases=(a_lease(),)))
-        await work.post([an_entry("e1", "1")])
+        await work.jobs.save(a_job(leases=(a_lease(),)))
+        await work.ledger.post([an_entry("e1", "1")])
     with psycopg.connect(postgres_url) as outside, pytest.raises(psycopg.errors.RestrictViolation, match="append-only"):
         outside.execute(statement)
     with pytest.raises(ConstraintViolated, match="append-only"):
         async with store.connection() as connection:
             await connection.execute(text(statement))
     async with store.snapshot() as work:
-        assert await work.entries_of("lease-1") == (an_entry("e1", "1"),)
+        assert await work.ledger.list_entries("lease-1") == (an_entry("e1", "1"),)
 
 
 async def test_a_nul_in_what_a_market_says_does_not_stop_the_ledger(store: SqlStore) -> None:
     async with store.transaction() as work:
-        await work.save(a_job(leases=(a_lease(host_id="a\0b"),)))
-        lease = await work.lease("lease-1")
+        await work.jobs.save(a_job(leases=(a_lease(host_id="a\0b"),)))
+        lease = await work.leases.get("lease-1")
     assert lease is not None
     assert lease.host_id == "a\ufffdb"
 
@@ -130,10 +130,10 @@ async def test_what_ails_the_server_is_told(store: SqlStore, state: str, says: s
 async def test_a_transaction_that_stands_still_gives_its_locks_back(store: SqlStore) -> None:
     async def stand_still() -> None:
         async with store.transaction() as work:
-            await work.set_note("key", "never")
+            await work.notes.set("key", "never")
             await work._connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
             await asyncio.sleep(0.4)
-            await work.set_note("key", "too late")
+            await work.notes.set("key", "too late")
 
     with pytest.raises(StoreUnavailable):
         await stand_still()

@@ -19,11 +19,11 @@ async def test_open_jobs_take_the_same_few_queries_however_many_jobs(store: SqlS
     async with store.transaction() as work:
         for number in range(20):
             job_id = f"job-{number:06}"
-            await work.save(a_job(job_id, leases=(a_lease(f"lease-{number}", job_id),)))
+            await work.jobs.save(a_job(job_id, leases=(a_lease(f"lease-{number}", job_id),)))
     event.listen(Engine, "before_cursor_execute", count)
     try:
         async with store.snapshot() as work:
-            assert len(await work.open_jobs()) == 20
+            assert len(await work.jobs.list_open()) == 20
     finally:
         event.remove(Engine, "before_cursor_execute", count)
     assert len(queries) == 5

@@ -45,8 +45,8 @@ async def alter(store: SqlStore, statement: str) -> None:
 
 async def fill(store: SqlStore) -> None:
     async with store.transaction() as work:
-        await work.save(a_job(leases=(a_lease(),)))
-        await work.post(
+        await work.jobs.save(a_job(leases=(a_lease(),)))
+        await work.ledger.post(
             [
                 an_entry("r", "9", day=NOV_1, type="reserve"),
                 an_entry("a", "1", day=NOV_1),
@@ -61,12 +61,14 @@ async def test_it_equals_the_entries_however_they_were_posted(store: SqlStore) -
     await fill(store)
     await fill(store)
     async with store.transaction() as work:
-        await work.post([an_entry("a", "100", day=NOV_2), an_entry("e", "8", day=NOV_2), an_entry("e", "8", day=NOV_2)])
+        await work.ledger.post(
+            [an_entry("a", "100", day=NOV_2), an_entry("e", "8", day=NOV_2), an_entry("e", "8", day=NOV_2)]
+        )
     async with forgotten(store) as work:
-        await work.post([an_entry("never", "1", day=NOV_1)])
+        await work.ledger.post([an_entry("never", "1", day=NOV_1)])
     assert await drift_of(store) == ()
     async with store.snapshot() as work:
-        cells = {(cell.day, cell.kind): cell.amount for cell in (await work.spend_source(per="day")).cells}
+        cells = {(cell.day, cell.kind): cell.amount for cell in (await work.reports.sum_spend(per="day")).cells}
     assert cells == {
         (NOV_1, CostKind.COMPUTE): Decimal("2.5"),
         (NOV_2, CostKind.BANDWIDTH): Decimal(4),

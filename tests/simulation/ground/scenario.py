@@ -32,8 +32,8 @@ class Submit:
     spec: JobSpec
 
     async def grant(self, uow: UnitOfWork, now: datetime) -> None:
-        if await uow.job(self.job_id) is None:
-            await uow.save(Job(self.job_id, self.spec, JobStatus.PENDING, Reason.SUBMITTED, now))
+        if await uow.jobs.find(self.job_id) is None:
+            await uow.jobs.save(Job(self.job_id, self.spec, JobStatus.PENDING, Reason.SUBMITTED, now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Move:
     status: JobStatus
 
     async def grant(self, uow: UnitOfWork, now: datetime) -> None:
-        job = await uow.job(self.job_id)
+        job = await uow.jobs.find(self.job_id)
         if job is None or job.status.is_final:
             return
         if self.status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
@@ -52,8 +52,8 @@ class Move:
         reason = Reason.SUBMITTED if self.status is JobStatus.PENDING else Reason.USER_CANCELLED
         event_log = EventLog(job)
         event_log.apply(e.StatusSet(self.status, reason, now))
-        await uow.save(event_log.job)
-        await uow.add_events(event_log.records)
+        await uow.jobs.save(event_log.job)
+        await uow.events.add(event_log.records)
 
 
 Wish = Submit | Move

@@ -427,7 +427,7 @@ def _unverified_latest() -> Patches:
 def _newest_deleted() -> Patches:
     async def delete(self: Any, job_id: str, keep: int) -> None:
         async with self._store.snapshot() as uow:
-            known = await uow.checkpoints_of(job_id)
+            known = await uow.checkpoints.list_by_job(job_id)
         doomed = known[: max(len(known) - keep, 0)]
         await self._blobs.delete([f"jobs/{job_id}/{c.lease_id}/ckpt/{c.number}/part-0" for c in doomed])
 

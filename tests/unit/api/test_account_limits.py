@@ -154,8 +154,8 @@ async def test_what_is_left_is_told_by_the_ledger() -> None:
     lease = store_records.a_lease(state=LeaseState.GONE, instance_id="1")
     entry = store_records.an_entry("a", "3", lease=lease)
     async with store.transaction() as work:
-        await work.save(store_records.a_job(leases=(lease,)))
-        await work.post([entry])
+        await work.jobs.save(store_records.a_job(leases=(lease,)))
+        await work.ledger.post([entry])
     now = datetime.combine(entry.day, time(12), UTC)
     found = await account(store, limits(day=D(50), month=D(500)), now, PARAMS)
     assert (found.left.day, found.left.month) == (D(47), D(497))

@@ -41,7 +41,7 @@ async def jobs(blobs: Counting) -> Jobs:
         a_lease("lease-2", label="y", instance_id="2", agent_boot=1),
     )
     async with store.transaction() as work:
-        await work.save(a_job(leases=(first, second)))
+        await work.jobs.save(a_job(leases=(first, second)))
     for lease, boot, count in (("lease-1", 1, 260), ("lease-1", 2, 1), ("lease-2", 1, 5)):
         for n in range(count):
             await blobs.put(log_key(a_job().id, lease, boot, n), f"{lease}/{boot}/{n}\n".encode())

@@ -41,9 +41,9 @@ async def store() -> MemoryStore:
     one = one.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
     made = MemoryStore()
     async with made.transaction() as work:
-        await work.save(a_job(leases=(many,)))
-        await work.save_lease(one)
-        await work.post([an_entry("a", "3", lease=many), an_entry("b", "1", lease=one)])
+        await work.jobs.save(a_job(leases=(many,)))
+        await work.leases.save(one)
+        await work.ledger.post([an_entry("a", "3", lease=many), an_entry("b", "1", lease=one)])
     return made
 
 
@@ -71,8 +71,8 @@ async def test_months_of_another_zone(store: MemoryStore) -> None:
         night = datetime(2026, 11, 30, 22, tzinfo=UTC)
         lease = a_lease("lease-3", None, label="y", instance_id="3", state=LeaseState.GONE)
         lease = lease.billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), night).unbilled(night + 2 * HOUR)
-        await work.save_lease(lease)
-        await work.post([an_entry("c", "2", day=night.date(), lease=lease)])
+        await work.leases.save(lease)
+        await work.ledger.post([an_entry("c", "2", day=night.date(), lease=lease)])
     utc = await spend(store, {"month": "2026-12"}, NOW + timedelta(days=20))
     berlin = await spend(store, {"month": "2026-12", "zone": "Europe/Berlin"}, NOW + timedelta(days=20))
     assert (utc["total"], berlin["total"]) == ("0", "1")
@@ -84,7 +84,7 @@ async def test_prices_are_per_gpu_in_steps() -> None:
     store = MemoryStore()
     seen = PriceObservation("vastai", "m1", "RTX 4090", 2, Decimal("0.40"), Decimal("1.00"), NOW - 4 * HOUR)
     async with store.transaction() as work:
-        await work.add_prices(
+        await work.prices.add(
             [
                 seen,
                 replace(seen, machine_id="m2", num_gpus=1, floor=Decimal("0.30"), on_demand_price=None),
@@ -115,8 +115,8 @@ async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, ob
     lease = a_lease(instance_id="1", acquired_at=NOW)
     lease = lease.billed_as(InstanceStatus.RUNNING, Decimal(rate), Decimal(0), NOW) if Decimal(rate) else lease
     async with store.transaction() as work:
-        await work.save(a_job(leases=(change_lease(lease, last_seen_at=NOW),)))
-        await work.post([an_entry("a", spent, lease=lease)])
+        await work.jobs.save(a_job(leases=(change_lease(lease, last_seen_at=NOW),)))
+        await work.ledger.post([an_entry("a", spent, lease=lease)])
     blobs = LocalBlobStore(tmp_path, b"key", "http://127.0.0.1:1")
     config = EngineConfig("install1", limits(month=Decimal(500)), Params())
     engine = Engine(config, {}, store, blobs, PaperBootstrap(blobs), clock, UlidIds(clock))

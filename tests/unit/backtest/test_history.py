@@ -79,10 +79,10 @@ def write(path: Path, observations: Sequence[PriceObservation], gpus: tuple[GpuC
     async def fill() -> None:
         store = await open_store(str(path))
         async with store.transaction() as work:
-            await work.add_prices(observations)
+            await work.prices.add(observations)
             if gpus:
                 job = a_job()
-                await work.save(replace(job, spec=replace(job.spec, gpus=gpus)))
+                await work.jobs.save(replace(job, spec=replace(job.spec, gpus=gpus)))
         await store.close()
 
     asyncio.run(fill())

@@ -23,7 +23,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def make() -> None:
         store = await open_store(str(path))
         async with store.transaction() as work:
-            await work.set_note("key", "value")
+            await work.notes.set("key", "value")
         await store.close()
 
     asyncio.run(make())

@@ -38,8 +38,8 @@ async def fill(url: str) -> None:
     today = datetime.now(UTC).date()
     store = await open_store(url)
     async with store.transaction() as work:
-        await work.save(a_job(leases=(lease,)))
-        await work.post(
+        await work.jobs.save(a_job(leases=(lease,)))
+        await work.ledger.post(
             [
                 *(an_entry(f"a{n}", "1.5", day=today + timedelta(days=n), lease=lease) for n in (-1, 0, 1)),
                 an_entry("r", "2", day=today, lease=lease, type="reserve"),
@@ -50,9 +50,9 @@ async def fill(url: str) -> None:
         line = InvoiceLine(
             "i", "vastai", "7001", lease.id, CostKind.COMPUTE, today, Decimal("1.6"), revision=1, seen_at=START
         )
-        await work.add_invoice_lines([line])
-        await work.add_bid(BidRecord("b", lease.id, START, Decimal("0.31"), "done", None))
-        await work.add_prices([PriceObservation("vastai", "m", "RTX 4090", 1, Decimal("0.2"), None, START)])
+        await work.invoices.add([line])
+        await work.bids.save(BidRecord("b", lease.id, START, Decimal("0.31"), "done", None))
+        await work.prices.add([PriceObservation("vastai", "m", "RTX 4090", 1, Decimal("0.2"), None, START)])
     await store.close()
 
 

@@ -39,7 +39,7 @@ async def recorded(store: MemoryStore, lasting: timedelta, *, every: timedelta =
             at = START - lasting + number * every
             for offer in OFFERS:
                 floor = D("0.2") if number % 5 else D("0.3")
-                await uow.add_prices([observation(replace(offer, floor=floor), at)])
+                await uow.prices.add([observation(replace(offer, floor=floor), at)])
 
 
 async def shape(auctions: Auctions, job: Job, market: Market = MARKET, now: datetime = START) -> AuctionShape | None:

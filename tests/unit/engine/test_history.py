@@ -50,7 +50,9 @@ async def test_prices_are_kept_five_minutes_apart_thinned_and_forgotten() -> Non
 
     async def kept() -> list[tuple[datetime, int]]:
         async with store.snapshot() as uow:
-            prices = await uow.price_history("RTX 4090", START - timedelta(days=9), clock.now() + timedelta(days=1))
+            prices = await uow.prices.list_by_gpu(
+                "RTX 4090", START - timedelta(days=9), clock.now() + timedelta(days=1)
+            )
         return [(seen.observed_at, seen.samples) for seen in prices]
 
     async with store.transaction() as uow:
@@ -76,13 +78,13 @@ async def test_prices_are_kept_five_minutes_apart_thinned_and_forgotten() -> Non
 async def test_much_that_is_old_is_thinned_in_several_passes() -> None:
     clock, store = ManualClock(START), MemoryStore()
     async with store.transaction() as uow:
-        await uow.add_prices(observation(OFFER, START - timedelta(days=2, minutes=30 * n)) for n in range(40))
+        await uow.prices.add(observation(OFFER, START - timedelta(days=2, minutes=30 * n)) for n in range(40))
     history = History(store, clock, SHORT)
     sizes = []
     for _ in range(6):
         await history.tidy()
         async with store.snapshot() as uow:
-            sizes.append(len(await uow.price_history("RTX 4090", START - timedelta(days=9), START)))
+            sizes.append(len(await uow.prices.list_by_gpu("RTX 4090", START - timedelta(days=9), START)))
     assert sizes[0] == 40 - 6 + 1
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == sizes[-2] <= 21

@@ -259,7 +259,7 @@ async def test_lives_are_read_from_the_ledger_now_and_then() -> None:
     assert outlooks.of(job_due(), ON, START).lives == {}
     lease = a_life((RUNNING, 0, 0.1), (STOPPED, 0.1, None))
     async with store.transaction() as work:
-        await work.save(job_due(20, lease))
+        await work.jobs.save(job_due(20, lease))
     await outlooks.refresh(START + LIVES_EVERY / 2)
     assert outlooks.of(job_due(), ON, START).lives == {}
     await outlooks.refresh(START + LIVES_EVERY)
@@ -276,7 +276,7 @@ async def test_a_lease_s_hazard_follows_what_was_seen_of_its_machine() -> None:
     assert outlooks.hazard_of(lease) == P.hazard.preemptions_per_h
     assert outlooks.hazard_of(replace(lease, capacity_type=CapacityType.ON_DEMAND)) == 0
     async with store.transaction() as work:
-        await work.save(job_due(20, lease))
+        await work.jobs.save(job_due(20, lease))
     await outlooks.refresh(START)
     assert outlooks.hazard_of(lease) > P.hazard.preemptions_per_h
     assert outlooks.hazard_of(elsewhere) == P.hazard.preemptions_per_h

@@ -38,15 +38,15 @@ async def after_a_night(lease: Lease, *charges: Charge) -> list[Lease]:
     # One that is over, so that the bill is asked for in any case.
     another = a_lease("old", None, state=LeaseState.GONE, instance_id="76", intended_at=START, gone_at=START)
     async with store.transaction() as uow:
-        await uow.save_lease(another)
-        await uow.save_lease(lease)
+        await uow.leases.save(another)
+        await uow.leases.save(lease)
     clock.advance(timedelta(days=1, hours=2).total_seconds())
     bills = cast(Provider, Bills(*charges))
     maintenance = Maintenance({"vastai": bills}, store, clock, timedelta(minutes=10), "install", UlidIds(clock))
     await maintenance.reconcile()
     await maintenance.reconcile()
     async with store.snapshot() as uow:
-        known = await uow.leases_labelled({lease.label})
+        known = await uow.leases.list_by_label({lease.label})
     return sorted(known, key=lambda each: each.id != lease.id)
 
 

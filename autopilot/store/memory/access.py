@@ -1,4 +1,4 @@
-"""How the parts of a unit of work in memory come to their tables."""
+"""How the repositories of a unit of work in memory come to their tables."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from autopilot.ports.store import StoreUnavailable
 from autopilot.store.memory.tables import Tables
 
 
-class Queries:
+class Access:
     """The first failed write ends the transaction for good, as a database's would."""
+
+    __slots__ = ("_failure", "_is_read_only", "_tables")
 
     def __init__(self, tables: Tables, *, is_read_only: bool) -> None:
         self._tables = tables
@@ -22,7 +24,7 @@ class Queries:
             raise self._failure
 
     @contextmanager
-    def _writing(self) -> Iterator[Tables]:
+    def write(self) -> Iterator[Tables]:
         self.raise_failure()
         try:
             if self._is_read_only:
@@ -32,6 +34,15 @@ class Queries:
             self._failure = failure
             raise
 
-    def _reading(self) -> Tables:
+    def read(self) -> Tables:
         self.raise_failure()
         return self._tables
+
+
+class MemoryRepository:
+    """One family of records, read and written in the tables of its unit of work."""
+
+    __slots__ = ("_access",)
+
+    def __init__(self, access: Access) -> None:
+        self._access = access

@@ -1,0 +1,37 @@
+"""Jobs and their checkpoints."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from autopilot.domain.job import Checkpoint, Job
+
+
+class Jobs(Protocol):
+    """A job comes with its leases that are not over, their spans, its newest checkpoint and what it spent."""
+
+    async def save(self, job: Job) -> None:
+        """Insert or update the job, its leases and their spans."""
+        ...
+
+    async def find(self, reference: str) -> Job | None:
+        """By id, by unique id prefix (at least 6 characters), or the newest of that name."""
+        ...
+
+    async def list_open(self) -> tuple[Job, ...]:
+        """Jobs that are not final or still have a lease that is not over, oldest first."""
+        ...
+
+    async def list_newest(self, *, limit: int) -> tuple[Job, ...]:
+        """Newest first, finished ones included."""
+        ...
+
+
+class Checkpoints(Protocol):
+    async def add(self, checkpoint: Checkpoint) -> None: ...
+
+    async def remove(self, checkpoint: Checkpoint) -> None: ...
+
+    async def list_by_job(self, job_id: str) -> tuple[Checkpoint, ...]:
+        """Newest first."""
+        ...

@@ -1,0 +1,78 @@
+"""The ledger of record: what was spent and reserved, what the market billed, and the sums that reports read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from typing import Protocol
+
+from autopilot.domain.instance import CostKind
+from autopilot.domain.ledger import InvoiceLine, LeaseBooks, LedgerEntry
+from autopilot.domain.reconciliation import ReconciliationRow
+from autopilot.domain.spend import SpendPart, SpendSource
+from autopilot.ports.store.records import Totals
+
+
+class Ledger(Protocol):
+    """Entries are only ever added."""
+
+    async def post(self, entries: Iterable[LedgerEntry]) -> int:
+        """Append; an id that is there already is left alone. Returns how many were new."""
+        ...
+
+    async def list_entries(self, lease_id: str) -> tuple[LedgerEntry, ...]:
+        """Oldest first."""
+        ...
+
+    async def sum_totals(self, day: date) -> Totals: ...
+
+    async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
+        """Spend posted so far by lease, kind and day (reserves left out).
+
+        Every lease asked for has its mapping, empty where nothing is posted.
+        """
+        ...
+
+    async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
+        """What is accrued and reserved, by lease; every lease asked for has its own, empty where nothing is posted."""
+        ...
+
+
+class Invoices(Protocol):
+    """What the market billed, line by line."""
+
+    async def add(self, lines: Iterable[InvoiceLine]) -> None:
+        """Append; an id that is there already is left alone."""
+        ...
+
+    async def list_by_lease(self, lease_ids: Sequence[str]) -> tuple[InvoiceLine, ...]:
+        """Every revision, ordered by lease, day, kind and revision."""
+        ...
+
+
+class Reports(Protocol):
+    """Sums over many leases. Reads only."""
+
+    async def sum_spend(
+        self,
+        since: date | None = None,
+        before: date | None = None,
+        *,
+        job_id: str | None = None,
+        per: SpendPart | None = None,
+        with_spans: bool = False,
+    ) -> SpendSource:
+        """What was spent on the UTC days from ``since`` up to but without ``before``, summed per lease and kind.
+
+        ``per``: per UTC day or month as well; a month's sum has its first day. ``with_spans``: with all that the leases
+        were, for another zone's days.
+        """
+        ...
+
+    async def reconcile(self, month: str) -> tuple[ReconciliationRow, ...]:
+        """Every lease with spend or a line in the UTC month "YYYY-MM", oldest first.
+
+        Raises ``UserError`` when ``month`` is not of that form.
+        """
+        ...

@@ -1,0 +1,61 @@
+"""One transaction and its repositories."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from autopilot.ports.store.history import Bids, Decisions, Events, Notes
+from autopilot.ports.store.jobs import Checkpoints, Jobs
+from autopilot.ports.store.leases import Leases
+from autopilot.ports.store.ledger import Invoices, Ledger, Reports
+from autopilot.ports.store.prices import Prices
+
+
+class UnitOfWork(Protocol):
+    """One transaction. What one repository writes, all of them read at once."""
+
+    @property
+    def jobs(self) -> Jobs: ...
+
+    @property
+    def checkpoints(self) -> Checkpoints: ...
+
+    @property
+    def leases(self) -> Leases: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def invoices(self) -> Invoices: ...
+
+    @property
+    def reports(self) -> Reports: ...
+
+    @property
+    def bids(self) -> Bids: ...
+
+    @property
+    def decisions(self) -> Decisions: ...
+
+    @property
+    def events(self) -> Events: ...
+
+    @property
+    def prices(self) -> Prices: ...
+
+    @property
+    def notes(self) -> Notes: ...
+
+
+class Store(Protocol):
+    def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        """Read and write; commits when the block ends, rolls back on an exception."""
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        """Read only, one consistent view."""
+        ...
+
+    async def close(self) -> None: ...

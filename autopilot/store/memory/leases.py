@@ -1,0 +1,98 @@
+"""Leases in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import TypeVar
+
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.store.memory.access import MemoryRepository
+from autopilot.store.memory.tables import Tables, hour_of
+
+Row = TypeVar("Row")
+
+
+class MemoryLeases(MemoryRepository):
+    __slots__ = ()
+
+    async def save(self, lease: Lease) -> None:
+        with self._access.write() as tables:
+            tables.put_lease(lease)
+
+    async def get(self, lease_id: str) -> Lease | None:
+        return self._access.read().leases.get(lease_id)
+
+    async def search(self, reference: str) -> tuple[Lease, ...]:
+        found = [
+            lease
+            for lease in self._access.read().leases.values()
+            if reference in (lease.id, lease.instance_id, lease.label)
+        ]
+        return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id), reverse=True))
+
+    async def list_by_job(self, job_id: str) -> tuple[Lease, ...]:
+        tables = self._access.read()
+        return gather_leases(tables, tables.leases_by_job.get(job_id) or ())
+
+    async def list_by_label(self, labels: Collection[str]) -> tuple[Lease, ...]:
+        tables = self._access.read()
+        return gather_leases(tables, (id for label in set(labels) for id in tables.leases_by_label.get(label) or ()))
+
+    async def list_orphans(self) -> tuple[Lease, ...]:
+        tables = self._access.read()
+        return tuple(lease for lease in gather_leases(tables, tables.live_leases) if lease.job_id is None)
+
+    async def list_unsettled(self) -> tuple[Lease, ...]:
+        tables = self._access.read()
+        return gather_leases(tables, tables.unsettled)
+
+    async def list_spot(self, intended_since: datetime) -> tuple[Lease, ...]:
+        tables = self._access.read()
+        found = (lease for lease in gather_leases(tables, tables.leases) if lease.is_spot)
+        return tuple(lease for lease in found if lease.intended_at >= intended_since and lease.instance_id is not None)
+
+    async def count_launches(self, since: datetime) -> Mapping[str | None, int]:
+        tables = self._access.read()
+        first = hour_of(since)
+        hours = [hour for hour in tables.launches if hour >= first]
+        ids = (id for hour in hours for id in tables.launches.get(hour) or ())
+        launched = (known(tables.leases.get(id)) for id in ids)
+        return dict(Counter(lease.job_id for lease in launched if lease.intended_at >= since))
+
+    async def list_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
+        found = [
+            lease
+            for lease in self._access.read().leases.values()
+            if lease.instance_id is not None and _is_concerned(lease, gone_since)
+        ]
+        return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id)))
+
+    async def list_unresolved(self, intended_since: datetime) -> tuple[Lease, ...]:
+        found = [
+            lease
+            for lease in self._access.read().leases.values()
+            if lease.state is LeaseState.ABANDONED
+            and lease.instance_id is None
+            and lease.create_unknown
+            and lease.intended_at >= intended_since
+        ]
+        return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id)))
+
+
+def gather_leases(tables: Tables, ids: Iterable[str]) -> tuple[Lease, ...]:
+    """Oldest first."""
+    found = [known(tables.leases.get(id)) for id in ids]
+    return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id)))
+
+
+def known(row: Row | None) -> Row:
+    assert row is not None, "an index names a row that is not there"
+    return row
+
+
+def _is_concerned(lease: Lease, gone_since: datetime) -> bool:
+    if lease.state is LeaseState.GONE:
+        return lease.ending.gone_at is not None and lease.ending.gone_at >= gone_since
+    return not lease.is_over
