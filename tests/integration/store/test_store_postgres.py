@@ -131,7 +131,7 @@ async def test_a_transaction_that_stands_still_gives_its_locks_back(store: SqlSt
     async def stand_still() -> None:
         async with store.transaction() as work:
             await work.notes.set("key", "never")
-            await work._connection.execute(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
+            await work.notes._sql.run(text("SET LOCAL idle_in_transaction_session_timeout = '100ms'"))
             await asyncio.sleep(0.4)
             await work.notes.set("key", "too late")
 
