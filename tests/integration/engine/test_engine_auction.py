@@ -125,7 +125,7 @@ async def test_a_bid_on_a_peak_is_lowered_once_it_has_likely_passed(world: World
     await world.tick(8)
     job = await world.job()
     assert job.main is not None
-    assert (job.main.id, job.main.status, job.main.bid) == (before.id, InstanceStatus.RUNNING, lease.bid)
+    assert (job.main.id, job.main.observed.status, job.main.bid) == (before.id, InstanceStatus.RUNNING, lease.bid)
     world.agents.total_steps = 60  # the rest tells nothing new
     await world.until_over()
 

@@ -123,7 +123,7 @@ async def test_a_machine_on_other_terms_than_asked_for_is_let_go(world: World) -
     await world.submit()
     (lease,) = await _leases_after_a_tick(world)
     assert lease.is_spot
-    dear = await world.rent_by_hand(lease.label, capacity_type=CapacityType.ON_DEMAND, rate=D(1))
+    dear = await world.rent_by_hand(lease.label, capacity_type=CapacityType.ON_DEMAND, bid=D(1))
     await world.tick(2)
     adopted = await world.lease(lease.id)
     assert adopted.instance_id == str(dear.id)

@@ -34,7 +34,7 @@ async def test_an_image_that_cannot_be_pulled_ends_the_job(world: World) -> None
     await world.submit()
     job = await world.until(lambda job: job.launches == 2, "another machine")
     first, second = await world.leases()
-    assert (first.reason, first.pause_cause, job.fruitless) == (Reason.STUCK_LOADING, Reason.STUCK_LOADING, 1)
+    assert (first.reason, first.observed.pause_cause, job.fruitless) == (Reason.STUCK_LOADING, Reason.STUCK_LOADING, 1)
     assert first.machine_id != second.machine_id
     for _ in range(60):
         await world.tick(apart_s=900)
@@ -51,6 +51,6 @@ async def test_an_outbid_while_it_loads_is_not_held_against_the_image(world: Wor
     await world.emu("POST", "runpod/rival", pod_id=lease.instance_id, bid=str(lease.bid + Decimal("0.1")))
     await world.tick()
     (lease, *_) = await world.leases()
-    assert lease.pause_cause is Reason.OUTBID
+    assert lease.observed.pause_cause is Reason.OUTBID
     assert not lease.has_run
     assert (await world.job()).fruitless == 0

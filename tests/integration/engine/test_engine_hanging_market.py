@@ -23,9 +23,9 @@ async def test_a_market_that_does_not_answer_is_unknown_and_does_not_hold_the_ti
     (watch,) = world.engine.watches.values()
     assert not watch.last.known
     assert "0.3 s" in watch.last.reason
-    renewed = (await world.lease(lease.id)).permit_seq
+    renewed = (await world.lease(lease.id)).permit.seq
     await world.tick(3, apart_s=40)
-    assert (await world.lease(lease.id)).permit_seq > renewed, "the machine's permit is not renewed meanwhile"
+    assert (await world.lease(lease.id)).permit.seq > renewed, "the machine's permit is not renewed meanwhile"
     await world.clear_faults()
     monkeypatch.setattr(observe, "READ_WAIT_REAL_S", 30.0)
     await world.tick(2)

@@ -17,13 +17,13 @@ UNREADABLE = ["http_503", "bad_json", "success_false", "truncated_page", "http_4
 async def test_an_unreadable_list_changes_nothing_of_a_running_job(world: World, kind: str) -> None:
     world.agents.total_steps = 400
     lease = await world.running()
-    before = (await world.lease(lease.id)).last_seen_at
+    before = (await world.lease(lease.id)).observed.seen_at
     await world.fault("list", kind, times=None)
     await world.tick(8)
     job = await world.job()
     assert job.status is JobStatus.RUNNING
     after = await world.lease(lease.id)
-    assert (after.state, after.last_seen_at, after.absences) == (LeaseState.ACTIVE, before, 0)
+    assert (after.state, after.observed.seen_at, after.observed.absences) == (LeaseState.ACTIVE, before, 0)
     assert world.creates() == 1
     await world.clear_faults()
     await world.until_over()
@@ -99,10 +99,10 @@ async def test_a_machine_that_no_list_has_shown_gets_no_second_permit(world: Wor
     await world.fault("list", "http_503", times=None)
     await world.tick(12)
     (lease,) = await world.leases()
-    assert (lease.was_listed, lease.permit_seq) == (False, 1)
+    assert (lease.was_listed, lease.permit.seq) == (False, 1)
     await world.clear_faults()
     await world.tick(12)
-    assert (await world.lease(lease.id)).permit_seq > 1
+    assert (await world.lease(lease.id)).permit.seq > 1
 
 
 async def test_an_unknown_market_does_not_keep_a_cancelled_job_from_its_destroy(world: World) -> None:

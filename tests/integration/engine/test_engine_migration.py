@@ -57,13 +57,13 @@ async def test_a_move_for_price_goes_step_by_step_and_loses_no_work(world: World
     job = await world.job()
     assert job.status is JobStatus.MIGRATING
     assert job.next is not None
-    assert (job.next.reason, job.next.slot, job.next.role) == (Reason.CHEAPER_ELSEWHERE, Slot.NEXT, Role.WAIT)
+    assert (job.next.reason, job.next.slot, job.next.orders.role) == (Reason.CHEAPER_ELSEWHERE, Slot.NEXT, Role.WAIT)
     new_id = job.next.id
     await until_step(world, "saving")
     assert world.agents.of((await world.lease(new_id)).instance_id).state == "waiting"
     world.agents.deaf.add(old.id)  # it takes its time to save
     await world.tick(4)
-    assert (await world.lease(old.id)).role is Role.SAVE_AND_STOP, "moved on before the last work was saved"
+    assert (await world.lease(old.id)).orders.role is Role.SAVE_AND_STOP, "moved on before the last work was saved"
     world.agents.deaf.clear()
     await until_step(world, "promoted")
     done_before = world.agents.of(old.instance_id).step

@@ -16,7 +16,7 @@ async def test_outbid_is_answered_by_a_re_bid_and_the_machine_resumes(world: Wor
     lease = await world.until_checkpoint()
     world.rival(lease, "1.05")
     paused = await world.until_at(JobStatus.PAUSED)
-    assert paused.pause_cause is Reason.OUTBID
+    assert paused.observed.pause_cause is Reason.OUTBID
     resumed = await world.until_running()
     assert resumed.id == lease.id
     assert resumed.bid > lease.bid
@@ -114,13 +114,13 @@ async def test_an_empty_account_is_not_read_as_outbid(world: World) -> None:
     lease = await world.until_checkpoint()
     world.market.set_credit(D(0))
     paused = await world.until_at(JobStatus.PAUSED)
-    assert paused.pause_cause is Reason.OUT_OF_CREDIT
+    assert paused.observed.pause_cause is Reason.OUT_OF_CREDIT
     await world.tick(20)
     assert world.sent("bid.changed") == []
     assert world.creates() == 1
     world.market.set_credit(D(50))
     back = await world.until_running()
-    assert back.pause_cause is None
+    assert back.observed.pause_cause is None
     await world.until_over()
     assert (await world.lease(lease.id)).state is LeaseState.GONE
 

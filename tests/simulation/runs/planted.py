@@ -253,7 +253,7 @@ def _destroy_gives_up() -> Patches:
     destroy = calls.Calls.destroy
 
     def twice(self: Any, lease: Any) -> None:
-        if lease.destroy_attempts < 2:
+        if lease.ending.attempts < 2:
             destroy(self, lease)
 
     return [(calls.Calls, "destroy", twice)]
