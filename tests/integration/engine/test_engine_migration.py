@@ -71,7 +71,7 @@ async def test_a_move_for_price_goes_step_by_step_and_loses_no_work(world: World
     assert job.checkpoint is not None
     assert (job.checkpoint.lease_id, job.checkpoint.step) == (old.id, done_before)
     new = await world.until_running()
-    assert (new.id, new.slot, new.run_epoch) == (new_id, Slot.MAIN, 2)
+    assert (new.id, new.slot, new.orders.run_epoch) == (new_id, Slot.MAIN, 2)
     await world.tick()
     assert world.agents.of(new.instance_id).step >= done_before
     left = await world.lease(old.id)
