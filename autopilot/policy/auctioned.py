@@ -7,7 +7,7 @@ and the budget allow. Bids change while a machine runs, up and down, but not mor
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from heapq import nsmallest
 from math import inf
@@ -16,12 +16,12 @@ from autopilot.domain.actions import Acquire, Action, ChangeBid, Note, Release, 
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Slot
-from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.options import is_affordable, option_note
+from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, Spot, choice, quotes
 from autopilot.pricing.auction.tables import auction_tables
 from autopilot.pricing.pressure import Pressure, is_at_work
@@ -29,26 +29,21 @@ from autopilot.pricing.rule.bidding import ceiling
 from autopilot.pricing.rule.cost import Candidate, best
 
 NOTED_BIDS = 3
-Answer = tuple[tuple[Action, ...], tuple[Note, ...]]
 
 
-def is_auctioned(job: Job, pressure: Pressure, market: Market) -> bool:
+def is_auctioned(situation: Situation) -> bool:
     """Whether this job's ways can be priced as an auction now."""
-    return (
-        market.outlook.auction is not None
-        and pressure.slack is not None
-        and not pressure.is_past
-        and job.spec.fall_back
-    )
+    pressure = situation.pressure
+    has_table = situation.market.outlook.auction is not None
+    has_time = pressure.slack is not None and not pressure.is_past
+    return has_table and has_time and situation.job.spec.fall_back
 
 
-def by_auction(
-    job: Job, candidates: list[Candidate], pressure: Pressure, market: Market, now: datetime, params: Params
-) -> Answer:
+def by_auction(situation: Situation) -> Answer:
     """The cheapest way from where the job stands: nothing, a machine that works or loads, or one that is paused."""
-    shape = market.outlook.auction
+    shape = situation.market.outlook.auction
     assert shape is not None
-    return _Auctioned(job, candidates, pressure, market, shape, now, params).answer()
+    return _Auctioned(situation, shape).answer()
 
 
 def wait_share(job: Job, pressure: Pressure, shape: AuctionShape, params: Params) -> float:
@@ -58,84 +53,98 @@ def wait_share(job: Job, pressure: Pressure, shape: AuctionShape, params: Params
     """
     slack_s = pressure.left_s - pressure.work_s
     if not shape.shows_running:
-        return params.auction.wait_margin * max(1.0 - slack_s / 3600 / params.auction.wait_slack_h, 0.0)
+        scarcity = max(1.0 - slack_s / 3600 / params.auction.wait_slack_h, 0.0)
+        return params.auction.wait_margin * scarcity
     assert job.spec.deadline is not None
     assert job.spec.work_estimate is not None
     work_s = job.spec.work_estimate.total_seconds()
-    first_slack_s = max((job.spec.deadline - job.submitted_at).total_seconds() - work_s, 1.0)
+    first_left_s = (job.spec.deadline - job.submitted_at).total_seconds()
+    first_slack_s = max(first_left_s - work_s, 1.0)
     used = min(max(1.0 - slack_s / first_slack_s, 0.0), 1.0)
     return params.auction.wait_margin_shown * used * work_s / first_slack_s
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Auctioned:
-    job: Job
-    candidates: list[Candidate]
-    pressure: Pressure
-    market: Market
+    """The pricing of one decision on an auction."""
+
+    situation: Situation
     shape: AuctionShape
-    now: datetime
-    params: Params
 
     def answer(self) -> Answer:
-        tables, main = auction_tables(self.shape), self.job.main
+        situation, params = self.situation, self.situation.params
+        tables, main = auction_tables(self.shape), situation.job.main
         bids = {
             candidate.offer.machine_id: candidate
-            for candidate in self.candidates
+            for candidate in situation.candidates
             if candidate.capacity_type is CapacityType.SPOT
         }
         spots = [self._spot(machine, candidate) for machine, candidate in bids.items()]
         if main is not None and main.is_spot:
             spots.append(Spot(main.machine_id, self._own_floor(main)))
         position = self._position(main)
-        least_markup = float(self.params.auction.least_markup)
-        quoted = self._possible(quotes(tables, position, spots, least_markup), main, bids)
-        waiting = wait_share(self.job, self.pressure, self.shape, self.params)
-        margins = Margins(self.params.auction.move_margin, waiting, self.params.auction.rebid_margin)
+        quoted = quotes(tables, position, spots, float(params.auction.least_markup))
+        quoted = self._possible(quoted, main, bids)
+        waiting = wait_share(situation.job, situation.pressure, self.shape, params)
+        margins = Margins(params.auction.move_margin, waiting, params.auction.rebid_margin)
         chosen = choice(quoted, position, margins, tables.step_s)
         return self._actions(quoted, chosen, main, bids), self._notes(quoted, chosen, main)
 
     def _position(self, main: Lease | None) -> Position:
-        job, pressure = self.job, self.pressure
-        saved = job.checkpoint.work_done if job.checkpoint else timedelta(0)
-        held, pending_s = Held.NOTHING, 0.0
-        if main is not None:
-            is_paused = main.state is LeaseState.PAUSED
-            held = Held.ON_DEMAND if not main.is_spot else Held.PAUSED if is_paused else Held.RUNNING
-            if not is_paused and not is_at_work(main):
-                started = main.observed.running_since or main.acquired_at or main.intended_at
-                whole = self.shape.resume_s if main.agent.boot > 1 else self.shape.migrate_s
-                pending_s = max(whole - (self.now - started).total_seconds(), 0.0)
+        pressure = self.situation.pressure
+        worst_extra_s = pressure.upper_work_s - pressure.work_s
+        if main is None:
+            return Position(pressure.left_s, pressure.work_s, worst_extra_s=worst_extra_s)
+        held = _held(main)
+        is_running = held is Held.RUNNING
         return Position(
             left_s=pressure.left_s,
             work_s=pressure.work_s,
-            thrown_back_s=max((job.work_done - saved).total_seconds(), 0.0) if held is Held.RUNNING else 0.0,
-            worst_extra_s=pressure.upper_work_s - pressure.work_s,
+            thrown_back_s=self._thrown_back_s() if is_running else 0.0,
+            worst_extra_s=worst_extra_s,
             held=held,
-            machine=main.machine_id if main is not None and main.is_spot else "",
-            is_set_up=main is not None and main.agent.boot > 0,
-            pending_s=pending_s,
-            bid=float(main.bid) if main is not None and main.is_spot else 0.0,
-            bid_age_s=self._bid_age_s(main) if held is Held.RUNNING else 0.0,
+            machine=main.machine_id if main.is_spot else "",
+            is_set_up=main.agent.boot > 0,
+            pending_s=self._pending_s(main),
+            bid=float(main.bid) if main.is_spot else 0.0,
+            bid_age_s=self._bid_age_s(main) if is_running else 0.0,
         )
 
-    def _bid_age_s(self, main: Lease | None) -> float:
-        if main is None or main.observed.running_since is None:
+    def _thrown_back_s(self) -> float:
+        """Work done since the last checkpoint."""
+        job = self.situation.job
+        saved = job.checkpoint.work_done if job.checkpoint else timedelta(0)
+        return max((job.work_done - saved).total_seconds(), 0.0)
+
+    def _pending_s(self, main: Lease) -> float:
+        """What a machine that loads still has to serve before work goes on."""
+        if main.state is LeaseState.PAUSED or is_at_work(main):
             return 0.0
-        since = max(main.observed.running_since, main.bidding.changed_at or main.observed.running_since)
-        return (self.now - since).total_seconds()
+        started = main.observed.running_since or main.acquired_at or main.intended_at
+        whole_s = self.shape.resume_s if main.agent.boot > 1 else self.shape.migrate_s
+        return max(whole_s - (self.situation.now - started).total_seconds(), 0.0)
+
+    def _bid_age_s(self, main: Lease) -> float:
+        """For how long it has run under its bid."""
+        running_since = main.observed.running_since
+        if running_since is None:
+            return 0.0
+        since = max(running_since, main.bidding.changed_at or running_since)
+        return (self.situation.now - since).total_seconds()
 
     def _spot(self, machine: str, candidate: Candidate) -> Spot:
         assert candidate.offer.floor is not None, "no bid is made without a floor"
-        storage = float(candidate.offer.storage_rate(self.job.spec.disk_gb)) - self.shape.storage_rate
-        slower_s = max(candidate.setup.total_seconds() - self.shape.migrate_s, 0.0)
-        rate = float(candidate.expected_rate) + self.shape.storage_rate + storage
-        more = (storage * (self.pressure.work_s + self.shape.migrate_s) + slower_s * rate) / 3600
+        shape, situation = self.shape, self.situation
+        dearer_disk = float(candidate.offer.storage_rate(situation.job.spec.disk_gb)) - shape.storage_rate
+        slower_s = max(candidate.setup.total_seconds() - shape.migrate_s, 0.0)
+        burn = float(candidate.expected_rate) + shape.storage_rate + dearer_disk
+        held_s = situation.pressure.work_s + shape.migrate_s
+        more = (dearer_disk * held_s + slower_s * burn) / 3600
         return Spot(machine, float(candidate.offer.floor), float(candidate.traffic) + more)
 
     def _own_floor(self, main: Lease) -> float | None:
         """Of the machine that we hold, where the market's floor of it does not echo our own bid."""
-        for offer in self.market.offers:
+        for offer in self.situation.market.offers:
             if (offer.provider, offer.machine_id) == (main.provider, main.machine_id):
                 return None if offer.floor is None else float(offer.floor)
         return None
@@ -147,109 +156,113 @@ class _Auctioned:
         keep = quoted.keep if main is None or main.state is LeaseState.PAUSED else None
         on_demand, is_forced = quoted.on_demand, quoted.is_forced
         if main is None or main.is_spot:
-            candidate = best(self.candidates, CapacityType.ON_DEMAND)
+            candidate = best(self.situation.candidates, CapacityType.ON_DEMAND)
             if candidate is None or not self._can_pay(candidate):
                 on_demand, is_forced = Quote(inf), False
             elif candidate.traffic:
                 on_demand = replace(on_demand, cost=on_demand.cost + float(candidate.traffic))
-        return Quotes(
-            on_demand,
-            quoted.release,
-            keep,
-            quoted.stay,
-            tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids)),
-            quoted.patient,
-            quoted.reduce_bid,
-            is_forced,
-        )
+        startable = tuple(quote for quote in quoted.bids if quote.machine == mine or self._can_start(quote, bids))
+        return replace(quoted, on_demand=on_demand, keep=keep, bids=startable, is_forced=is_forced)
 
     def _can_start(self, quote: Quote, bids: dict[str, Candidate]) -> bool:
         """Whether the budget covers a start and a stop of it at that bid."""
-        if self.job.spec.budget is None:
+        situation = self.situation
+        if situation.job.spec.budget is None:
             return True
         candidate = bids[quote.machine]
-        return is_affordable(self.job, replace(candidate, bid=self._first_bid(quote, candidate)), self.params)
+        at_bid = replace(candidate, bid=self._first_bid(quote, candidate))
+        return is_affordable(situation.job, at_bid, situation.params)
 
     def _can_pay(self, on_demand: Candidate) -> bool:
         """A start and a stop of it; and, when it would be for good, all the rest."""
-        left = budget.left(self.job, self.params)
+        job, pressure, params = self.situation.job, self.situation.pressure, self.situation.params
+        left = budget.left(job, params)
         if left is None:
             return True
-        if not is_affordable(self.job, on_demand, self.params):
+        if not is_affordable(job, on_demand, params):
             return False
-        burn = float(on_demand.expected_rate + on_demand.offer.storage_rate(self.job.spec.disk_gb))
-        return float(left) >= burn * (self.pressure.work_s + self.pressure.to_on_demand_s) / 3600
+        burn = float(on_demand.expected_rate + on_demand.offer.storage_rate(job.spec.disk_gb))
+        return float(left) >= burn * (pressure.work_s + pressure.to_on_demand_s) / 3600
 
     def _actions(
         self, quoted: Quotes, chosen: Quote, main: Lease | None, bids: dict[str, Candidate]
     ) -> tuple[Action, ...]:
-        if chosen is quoted.keep or chosen is quoted.stay or not (quoted.is_forced or self._may_go(chosen, main)):
+        if chosen is quoted.keep or chosen is quoted.stay:
+            return ()
+        if not quoted.is_forced and not self._may_go(chosen, main):
             return ()
         if chosen is quoted.release:
             return () if main is None else self._leave(main, Reason.WAITING_FOR_PRICE)
         if chosen is quoted.on_demand:
-            on_demand = best(self.candidates, CapacityType.ON_DEMAND)
-            if on_demand is None or (main is not None and not main.is_spot):
-                return ()
-            reason = Reason.DEADLINE if quoted.is_forced else Reason.CHEAPEST
-            return self._take(main, on_demand, on_demand.bid, reason)
+            return self._take_on_demand(main, is_forced=quoted.is_forced)
         if main is not None and main.is_spot and chosen.machine == main.machine_id:
-            return self._rebid(main, Decimal(chosen.bid).quantize(self.params.bids.unit, ROUND_CEILING))
+            unit = self.situation.params.bids.unit
+            return self._rebid(main, Decimal(chosen.bid).quantize(unit, ROUND_CEILING))
         reason = Reason.CHEAPEST if main is None else Reason.CHEAPER_ELSEWHERE
         candidate = bids[chosen.machine]
         return self._take(main, candidate, self._first_bid(chosen, candidate), reason)
 
+    def _take_on_demand(self, main: Lease | None, *, is_forced: bool) -> tuple[Action, ...]:
+        on_demand = best(self.situation.candidates, CapacityType.ON_DEMAND)
+        if on_demand is None or (main is not None and not main.is_spot):
+            return ()
+        return self._take(main, on_demand, on_demand.bid, Reason.DEADLINE if is_forced else Reason.CHEAPEST)
+
     def _first_bid(self, quote: Quote, candidate: Candidate) -> Decimal:
         """What is really bid on a machine that is not held: not too near its floor, and within the job's limits."""
-        assert candidate.offer.floor is not None, "no bid is made without a floor"
-        spec, unit = self.job.spec, self.params.bids.unit
-        least = (candidate.offer.floor * self.params.auction.least_markup).quantize(unit, ROUND_CEILING)
+        offer, params = candidate.offer, self.situation.params
+        assert offer.floor is not None, "no bid is made without a floor"
+        spec, unit = self.situation.job.spec, params.bids.unit
+        least = (offer.floor * params.auction.least_markup).quantize(unit, ROUND_CEILING)
         bid = max(Decimal(quote.bid).quantize(unit, ROUND_CEILING), least)
-        highest = ceiling(spec, candidate.offer.on_demand_price, self.params)
+        highest = ceiling(spec, offer.on_demand_price, params)
         if highest is not None:
             bid = min(bid, highest)
         if spec.max_rate is not None:
-            bid = min(bid, (spec.max_rate - candidate.offer.storage_rate(spec.disk_gb)).quantize(unit, ROUND_FLOOR))
+            left = spec.max_rate - offer.storage_rate(spec.disk_gb)
+            bid = min(bid, left.quantize(unit, ROUND_FLOOR))
         return bid
 
-    def _take(self, main: Lease | None, candidate: Candidate, rate: Decimal, reason: Reason) -> tuple[Action, ...]:
+    def _take(self, main: Lease | None, candidate: Candidate, bid: Decimal, reason: Reason) -> tuple[Action, ...]:
         """Rent it: at once, beside a machine that works until the new one is ready, or in place of a paused one."""
-        if main is None:
-            return (Acquire(Slot.MAIN, candidate.offer, candidate.capacity_type, rate, reason),)
-        if main.state is LeaseState.PAUSED:
-            take = Acquire(Slot.MAIN, candidate.offer, candidate.capacity_type, rate, reason)
+        is_paused = main is not None and main.state is LeaseState.PAUSED
+        slot = Slot.MAIN if main is None or is_paused else Slot.NEXT
+        take = Acquire(slot, candidate.offer, candidate.capacity_type, bid, reason)
+        if main is not None and is_paused:
             return (Release(main.id, main.observed.pause_cause or Reason.UNKNOWN), take)
-        return (Acquire(Slot.NEXT, candidate.offer, candidate.capacity_type, rate, reason),)
+        return (take,)
 
     def _may_go(self, chosen: Quote, main: Lease | None) -> bool:
         """A machine that loads or has just begun is not left for a price alone.
 
         Unless its own floor is shown: where that rises, who stays is paused and loses work.
         """
-        least_s = self.params.moves.least_stay_s
+        least_s = self.situation.params.moves.least_stay_s
         if main is None or main.state is LeaseState.PAUSED or not least_s or self.shape.shows_running:
             return True
         if main.is_spot and chosen.machine == main.machine_id:
             return True
-        return main.observed.running_since is not None and self.now - main.observed.running_since >= timedelta(
-            seconds=least_s
-        )
+        running_since = main.observed.running_since
+        return running_since is not None and self.situation.now - running_since >= timedelta(seconds=least_s)
 
     def _leave(self, main: Lease, reason: Reason) -> tuple[Action, ...]:
         """Nothing unsaved is given up: a machine at work saves first."""
         return (SaveAndStop(main.id, reason),) if is_at_work(main) else (Release(main.id, reason),)
 
     def _rebid(self, main: Lease, bid: Decimal) -> tuple[Action, ...]:
-        view = self.market.providers.get(main.provider)
-        highest = ceiling(self.job.spec, main.on_demand_price, self.params)
+        params = self.situation.params
+        view = self.situation.market.providers.get(main.provider)
+        highest = ceiling(self.situation.job.spec, main.on_demand_price, params)
         if view is None or not view.capabilities.can_rebid or highest is None:
             return ()
         bid = min(bid, highest)
         since = main.bidding.changed_at
-        too_soon = since is not None and self.now - since < timedelta(seconds=self.params.auction.rebid_gap_s)
-        if bid == main.bid or too_soon:
+        gap = timedelta(seconds=params.auction.rebid_gap_s)
+        is_too_soon = since is not None and self.situation.now - since < gap
+        if bid == main.bid or is_too_soon:
             return ()
-        return (ChangeBid(main.id, bid, Reason.OUTBID if main.state is LeaseState.PAUSED else Reason.FLOOR_MOVED),)
+        reason = Reason.OUTBID if main.state is LeaseState.PAUSED else Reason.FLOOR_MOVED
+        return (ChangeBid(main.id, bid, reason),)
 
     def _notes(self, quoted: Quotes, chosen: Quote, main: Lease | None) -> tuple[Note, ...]:
         provider = main.provider if main is not None else None
@@ -271,3 +284,9 @@ class _Auctioned:
             for name, quote in rows
             if quote is not None
         )
+
+
+def _held(main: Lease) -> Held:
+    if not main.is_spot:
+        return Held.ON_DEMAND
+    return Held.PAUSED if main.state is LeaseState.PAUSED else Held.RUNNING

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -16,7 +17,7 @@ from decimal import Decimal
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, SaveAndStop, SetStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
-from autopilot.domain.market import Market
+from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
@@ -27,6 +28,7 @@ from autopilot.policy.loading import loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused
+from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, price_candidates
 
@@ -53,30 +55,21 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
         parked = SetStatus(JobStatus.PARKED, over)
         return Decision(_park(job, parked, now, params), (status, Note("limits", allowance)))
-    candidates = _payable(
-        price_candidates(job, market, eligible(job, market, now, params), params), job, market, params
-    )
     if job.next is not None:
         return Decision(continue_move(job, now, params), (status,))
-    actions, why = _for_main(job, job.main, candidates, pressure, market, now, params)
-    actions = tuple(_in_its_place(job, action, market, params) for action in actions)
+    candidates = price_candidates(job, market, eligible(job, market, now, params), params)
+    situation = _with_payable(Situation(job, market, now, params, pressure, tuple(candidates)))
+    actions, why = _for_main(situation)
+    actions = tuple(_in_its_place(situation, action) for action in actions)
     return Decision(actions, (status, *why))
 
 
-def _for_main(
-    job: Job,
-    main: Lease | None,
-    candidates: list[Candidate],
-    pressure: Pressure,
-    market: Market,
-    now: datetime,
-    params: Params,
-) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    auctioned = is_auctioned(job, pressure, market)
+def _for_main(situation: Situation) -> Answer:
+    job, now, params = situation.job, situation.now, situation.params
+    main = job.main
     if main is None:
-        is_payable = any(is_affordable(job, choice, params) for choice in candidates)
-        answer = by_auction if auctioned and is_payable else _acquire
-        return answer(job, candidates, pressure, market, now, params)
+        is_payable = any(is_affordable(job, choice, params) for choice in situation.candidates)
+        return by_auction(situation) if is_auctioned(situation) and is_payable else _acquire(situation)
     if main.instance_id is None and main.agent.exit_code is None:
         return (), ()
     over = _why_over(main, now, params)
@@ -85,19 +78,24 @@ def _for_main(
     if main.observed.offline_since is not None:
         return (), ()
     if main.state is LeaseState.PAUSED:
-        # Where its floor is not shown, a raise is tried by the rule.
-        view = market.providers.get(main.provider)
-        is_shown = view is not None and view.capabilities.shows_held_floors
-        if auctioned and is_shown and main.observed.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING):
-            return by_auction(job, candidates, pressure, market, now, params)
-        return decide_paused(job, main, candidates, pressure, market, now, params)
+        return _while_paused(situation, main)
     given_up = _why_given_up(main, now, params)
     if given_up is not None:
         return (Release(main.id, given_up),), ()
     ending = None if _is_loading(main) else _ending(job, main, now, params)
     if ending is not None:
         return ending, ()
-    return _while_held(job, main, candidates, pressure, market, now, params)
+    return _while_held(situation, main)
+
+
+def _while_paused(situation: Situation, main: Lease) -> Answer:
+    """Where the floor of a held machine is not shown, a raise is tried by the rule."""
+    view = situation.market.providers.get(main.provider)
+    is_shown = view is not None and view.capabilities.shows_held_floors
+    may_resume = main.observed.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING)
+    if is_shown and may_resume and is_auctioned(situation):
+        return by_auction(situation)
+    return decide_paused(situation, main)
 
 
 def _why_over(main: Lease, now: datetime, params: Params) -> Reason | None:
@@ -138,40 +136,58 @@ def _ending(job: Job, main: Lease, now: datetime, params: Params) -> tuple[Actio
     return (Release(main.id, reason),) if was_saved(job, main, now, params) else ()
 
 
-def _in_its_place(job: Job, action: Action, market: Market, params: Params) -> Action:
+def _in_its_place(situation: Situation, action: Action) -> Action:
     """For want of room beside the machine that works, nothing that the deadline asks for is given up: that one goes.
 
     Not where there will be room soon, or where the guard would refuse even then.
     """
-    main = job.main
     if not isinstance(action, Acquire) or action.slot is not Slot.NEXT or action.reason is not Reason.DEADLINE:
         return action
+    job, room, params = situation.job, situation.market.allowance, situation.params
+    main = job.main
     assert main is not None, "the next machine stands beside one"
-    room, storage = market.allowance, action.offer.storage_rate(job.spec.disk_gb)
+    storage = action.offer.storage_rate(job.spec.disk_gb)
     more = action.bid + storage
-    hourly = [room.hourly] if room.hourly is not None else []
-    hourly += [job.spec.max_rate - budget.burn(job.leases)] if job.spec.max_rate is not None else []
-    has_room = all(more <= left for left in hourly) and (room.instances is None or room.instances > 0)
-    soon = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
-    needed = budget.create_reserve(action.bid, storage, params, budget.traffic_cost(action.offer, job, params))
-    is_refused = any(more > left + main.burn_upper for left in hourly) or any(
-        cap is not None and cap < needed for cap in (room.day, room.month)
-    )
-    if has_room or soon or is_refused:
+    hourly_caps = _left_per_hour(job, room)
+    has_room = all(more <= left for left in hourly_caps) and (room.instances is None or room.instances > 0)
+    is_soon = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
+    if has_room or is_soon:
+        return action
+    traffic = budget.traffic_cost(action.offer, job, params)
+    needed = budget.create_reserve(action.bid, storage, params, traffic)
+    is_over_hourly = any(more > left + main.burn_upper for left in hourly_caps)
+    is_over_caps = any(cap is not None and cap < needed for cap in (room.day, room.month))
+    if is_over_hourly or is_over_caps:
         return action
     return SaveAndStop(main.id, Reason.DEADLINE) if is_at_work(main) else Release(main.id, Reason.DEADLINE)
 
 
-def _payable(candidates: list[Candidate], job: Job, market: Market, params: Params) -> list[Candidate]:
-    """Those that the account can pay the start of; where it can pay none, all: the guard says what is missing."""
-    credit = {name: view.credit for name, view in market.providers.items() if view.credit is not None}
+def _left_per_hour(job: Job, room: Allowance) -> list[Decimal]:
+    """$/h that may burn on top of what does, by the account's cap and by the job's, where there is one."""
+    left = []
+    if room.hourly is not None:
+        left.append(room.hourly)
+    if job.spec.max_rate is not None:
+        left.append(job.spec.max_rate - budget.burn(job.leases))
+    return left
+
+
+def _with_payable(situation: Situation) -> Situation:
+    """With those candidates only that the account can pay the start of.
+
+    Where it can pay none, with all: the guard says what is missing.
+    """
+    job, candidates, params = situation.job, situation.candidates, situation.params
+    views = situation.market.providers
+    credit = {name: view.credit for name, view in views.items() if view.credit is not None}
     if not candidates or not credit or min(credit.values()) >= _dearest_reserve(job, candidates, params):
-        return candidates
-    paid = [c for c in candidates if credit.get(c.offer.provider, Decimal("inf")) >= reserve(job, c, params)]
-    return paid or candidates
+        return situation
+    unlimited = Decimal("inf")
+    paid = [c for c in candidates if credit.get(c.offer.provider, unlimited) >= reserve(job, c, params)]
+    return replace(situation, candidates=tuple(paid)) if paid else situation
 
 
-def _dearest_reserve(job: Job, candidates: list[Candidate], params: Params) -> Decimal:
+def _dearest_reserve(job: Job, candidates: Sequence[Candidate], params: Params) -> Decimal:
     """No less than the reserve of any of them, and much sooner known: of one that is in all the dearest."""
     offers = [choice.offer for choice in candidates]
     offer = replace(
@@ -180,24 +196,26 @@ def _dearest_reserve(job: Job, candidates: list[Candidate], params: Params) -> D
         upload_price=max(each.upload_price for each in offers),
         download_price=max(each.download_price for each in offers),
     )
-    return reserve(job, replace(candidates[0], offer=offer, bid=max(choice.bid for choice in candidates)), params)
+    bid = max(choice.bid for choice in candidates)
+    return reserve(job, replace(candidates[0], offer=offer, bid=bid), params)
 
 
 def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
     """A job that an account limit parked goes on by itself on a new day, or in a new month."""
     if job.status is not JobStatus.PARKED or job.parked_at is None or market.allowance.exhausted is not None:
         return False
+    is_new_day = now.date() > job.parked_at.date()
+    is_new_month = (now.year, now.month) > (job.parked_at.year, job.parked_at.month)
     if job.reason is Reason.OVER_DAY_LIMIT:
-        return now.date() > job.parked_at.date()
-    return job.reason is Reason.OVER_MONTH_LIMIT and (now.year, now.month) > (job.parked_at.year, job.parked_at.month)
+        return is_new_day
+    return job.reason is Reason.OVER_MONTH_LIMIT and is_new_month
 
 
-def _acquire(
-    job: Job, candidates: list[Candidate], pressure: Pressure, market: Market, now: datetime, params: Params
-) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
+def _acquire(situation: Situation) -> Answer:
+    job, candidates, params = situation.job, situation.candidates, situation.params
     if not candidates:
         return (), (Note("acquire", (("eligible_offers", 0),)),)
-    possible = price_options(job, candidates, pressure, market, now, params)
+    possible = price_options(situation)
     chosen, reason = _cheapest(possible, params)
     if chosen is not None and chosen.choice is not None:
         choice = chosen.choice
@@ -205,50 +223,50 @@ def _acquire(
         return (take,), possible.notes(chosen)
     if any(is_affordable(job, choice, params) for choice in candidates):
         return (), possible.notes(possible.idle)
-    numbers = (("left", budget.left(job, params)), ("reserve", min(reserve(job, c, params) for c in candidates)))
+    least_reserve = min(reserve(job, choice, params) for choice in candidates)
+    numbers = (("left", budget.left(job, params)), ("reserve", least_reserve))
     return (_exhausted(job),), (*possible.notes(None), Note("budget", numbers))
 
 
 def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]:
     """From nothing: the cheapest way that is open; where the deadline closes all, on-demand or else anything."""
-    priced = [option for option in possible if option.is_open and option.cost is not None]
-    presses = any(option.refused == "deadline" for option in possible)
-    if priced:
-        # Of equals the one that works: waiting must be worth something.
-        def compared(option: Option) -> float:
-            cost = option.cost or 0.0
-            return cost * (1 + params.waiting.idle_margin) if option is possible.idle else cost
 
+    def compared(option: Option) -> float:
+        """Of equals the one that works: waiting must be worth something."""
+        cost = option.cost or 0.0
+        return cost * (1 + params.waiting.idle_margin) if option is possible.idle else cost
+
+    priced = [option for option in possible if option.is_open and option.cost is not None]
+    if priced:
         chosen = min(priced, key=compared)
+        presses = any(option.refused == "deadline" for option in possible)
         return chosen, Reason.DEADLINE if presses and chosen is possible.on_demand else Reason.CHEAPEST
     # Late is worse than risky.
-    affordable = (
-        option for option in (possible.on_demand, possible.spot) if option and option.refused in ("", "deadline")
-    )
-    return next(affordable, None), Reason.DEADLINE
+    for option in (possible.on_demand, possible.spot):
+        if option is not None and option.refused in ("", "deadline"):
+            return option, Reason.DEADLINE
+    return None, Reason.DEADLINE
 
 
-def _while_held(
-    job: Job,
-    main: Lease,
-    candidates: list[Candidate],
-    pressure: Pressure,
-    market: Market,
-    now: datetime,
-    params: Params,
-) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
-    if is_auctioned(job, pressure, market):
-        return by_auction(job, candidates, pressure, market, now, params)
-    possible = price_options(job, candidates, pressure, market, now, params)
-    move, reason = None, Reason.DEADLINE
-    if possible.idle.refused:
-        move = possible.on_demand if possible.on_demand and possible.on_demand.is_open else None
-    elif is_at_work(main) and _has_stayed(main, now, params):
-        move, reason = _better(possible, job, main, pressure, params), Reason.CHEAPER_ELSEWHERE
+def _while_held(situation: Situation, main: Lease) -> Answer:
+    if is_auctioned(situation):
+        return by_auction(situation)
+    possible = price_options(situation)
+    move, reason = _move(situation, main, possible)
     if move is None or move.choice is None:
         return (), possible.notes(possible.idle)
     choice = move.choice
     return (Acquire(Slot.NEXT, choice.offer, choice.capacity_type, choice.bid, reason),), possible.notes(move)
+
+
+def _move(situation: Situation, main: Lease, possible: Options) -> tuple[Option | None, Reason]:
+    """The way for which a held machine is left, if it is, and why."""
+    if possible.idle.refused:
+        on_demand = possible.on_demand
+        return on_demand if on_demand is not None and on_demand.is_open else None, Reason.DEADLINE
+    if is_at_work(main) and _has_stayed(main, situation.now, situation.params):
+        return _better(situation, main, possible), Reason.CHEAPER_ELSEWHERE
+    return None, Reason.CHEAPER_ELSEWHERE
 
 
 def _has_stayed(main: Lease, now: datetime, params: Params) -> bool:
@@ -257,21 +275,22 @@ def _has_stayed(main: Lease, now: datetime, params: Params) -> bool:
     return main.observed.running_since is not None and now - main.observed.running_since >= least
 
 
-def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params: Params) -> Option | None:
+def _better(situation: Situation, main: Lease, possible: Options) -> Option | None:
     """The cheapest way that saves enough to leave a machine that works; None to stay."""
     stay = possible.idle.cost
-    if stay is None or job.remaining_work is None:
+    if stay is None or situation.job.remaining_work is None:
         return None
+    pressure = situation.pressure
     is_calm = pressure.slack is None or pressure.slack >= 2 * pressure.one_more_loss
-    enough = stay * (1 - float(params.moves.least_saving))
+    enough = stay * (1 - float(situation.params.moves.least_saving))
     better: list[tuple[float, Option]] = []
     for option in (possible.spot, possible.on_demand):
         if option is None or option.choice is None or option.cost is None or not option.is_open:
             continue
         # The table has weighed a change of capacity type against the deadline; the rest are moves for price alone.
         is_weighed = possible.by_table and option.choice.capacity_type is not main.capacity_type
-        is_better = option.cost < stay if is_weighed else is_calm and option.cost <= enough
-        if is_better:
+        saves_enough = option.cost < stay if is_weighed else option.cost <= enough
+        if saves_enough and (is_weighed or is_calm):
             better.append((option.cost, option))
     return min(better, key=lambda pair: pair[0])[1] if better else None
 
@@ -279,15 +298,12 @@ def _better(possible: Options, job: Job, main: Lease, pressure: Pressure, params
 def _park(job: Job, status: SetStatus, now: datetime, params: Params) -> tuple[Action, ...]:
     """Save, then stop paying: never a destroy of unsaved work while the money for the save was set aside."""
     main = job.main
-    if (
-        main is not None
-        and main.observed.running_since is not None
-        and main.orders.role is Role.RUN
-        and main.instance_id is not None
-    ):
-        return (SaveAndStop(main.id, status.reason), *_releases(job, Slot.NEXT, status.reason))
-    if main is not None and main.orders.role is Role.SAVE_AND_STOP and not was_saved(job, main, now, params):
-        return ()
+    if main is not None:
+        is_running = main.observed.running_since is not None and main.instance_id is not None
+        if is_running and main.orders.role is Role.RUN:
+            return (SaveAndStop(main.id, status.reason), *_releases(job, Slot.NEXT, status.reason))
+        if main.orders.role is Role.SAVE_AND_STOP and not was_saved(job, main, now, params):
+            return ()
     return (*_release_all(job, status.reason), status)
 
 

@@ -9,35 +9,25 @@ brings none of them back: such a machine is left at once.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
-from autopilot.domain.actions import Action, ChangeBid, Note, Release
-from autopilot.domain.job import Job
+from autopilot.domain.actions import ChangeBid, Note, Release
 from autopilot.domain.lease import Lease
-from autopilot.domain.market import Market
 from autopilot.domain.money import ceil_nano
 from autopilot.domain.offer import CapacityType
-from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.options import waits_for_spot
-from autopilot.pricing.pressure import Pressure
+from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.rule.bidding import raised_bid
-from autopilot.pricing.rule.cost import Candidate, best, lease_cost_to_finish
+from autopilot.pricing.rule.cost import best, lease_cost_to_finish
 from autopilot.pricing.traffic import received_gb
 
 
-def decide_paused(
-    job: Job,
-    lease: Lease,
-    candidates: list[Candidate],
-    pressure: Pressure,
-    market: Market,
-    now: datetime,
-    params: Params,
-) -> tuple[tuple[Action, ...], tuple[Note, ...]]:
+def decide_paused(situation: Situation, lease: Lease) -> Answer:
+    job, market, now, params = situation.job, situation.market, situation.now, situation.params
     paused_for = now - (lease.observed.paused_at or now)
-    waited_out = paused_for >= timedelta(seconds=params.waiting.longest_pause_s)
+    has_waited_out = paused_for >= timedelta(seconds=params.waiting.longest_pause_s)
     since_raise = now - lease.bidding.changed_at if lease.bidding.changed_at else None
     if since_raise is not None and since_raise > paused_for:
         since_raise = None  # it answered an earlier pause
@@ -46,8 +36,8 @@ def decide_paused(
     can_rebid = able is not None and able.can_rebid and able.pauses_when_outbid
     rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
     keeps_disk = able is None or able.keeps_disk_when_stopped
-    rebid = None if rung is None else _cost_of_rebid(job, lease, rung, market, now, params, keeps_disk=keeps_disk)
-    other = best(candidates, CapacityType.SPOT if waits_for_spot(job, pressure, market) else None)
+    rebid = None if rung is None else _cost_of_rebid(situation, lease, rung, keeps_disk=keeps_disk)
+    other = best(situation.candidates, CapacityType.SPOT if waits_for_spot(situation) else None)
     note = Note(
         "paused",
         (
@@ -69,24 +59,26 @@ def decide_paused(
         return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)
     if since_raise is not None and since_raise < timedelta(seconds=params.bids.rebid_settle_s):
         return (), (note,)
-    if not waited_out and rung is not None and rebid is not None and (other is None or rebid <= other.cost):
-        # After that long even a raise that is refused, or vetoed, at every turn has had its chances.
-        return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
+    # After the longest wait even a raise that is refused, or vetoed, at every turn has had its chances.
+    if rung is not None and rebid is not None and not has_waited_out:
+        is_cheapest = other is None or rebid <= other.cost
+        if is_cheapest:
+            return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
+    if other is None and not situation.pressure.needs_on_demand and not has_waited_out:
+        return (), (note,)
     is_displaced = lease.bidding.raises >= params.bids.max_rebids > 0
     cause = Reason.DISPLACED if is_displaced else lease.observed.pause_cause or Reason.UNKNOWN
-    if other is not None or pressure.needs_on_demand or waited_out:
-        return (Release(lease.id, cause),), (note,)
-    return (), (note,)
+    return (Release(lease.id, cause),), (note,)
 
 
-def _cost_of_rebid(
-    job: Job, lease: Lease, bid: Decimal, market: Market, now: datetime, params: Params, *, keeps_disk: bool
-) -> Decimal:
+def _cost_of_rebid(situation: Situation, lease: Lease, bid: Decimal, *, keeps_disk: bool) -> Decimal:
     """Dollars to finish on the paused machine at that bid, $/h.
 
     Without its disk it resumes like a new machine: it is set up, and receives image, inputs and checkpoint again.
     """
+    job, params = situation.job, situation.params
+    restart_s = params.timing.resume_s if keeps_disk else params.timing.setup_s
+    cost = lease_cost_to_finish(job, lease, bid, restart_s, situation.market.outlook, situation.now, params)
     if keeps_disk:
-        return lease_cost_to_finish(job, lease, bid, params.timing.resume_s, market.outlook, now, params)
-    received = ceil_nano(lease.traffic.download_price * received_gb(job, params))
-    return lease_cost_to_finish(job, lease, bid, params.timing.setup_s, market.outlook, now, params) + received
+        return cost
+    return cost + ceil_nano(lease.traffic.download_price * received_gb(job, params))

@@ -9,8 +9,10 @@ import pytest
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.policy.eligibility import eligible
 from autopilot.policy.options import Option, Options, price_options
+from autopilot.policy.situation import Situation
 from autopilot.pricing.availability import value
 from autopilot.pricing.pressure import measure_pressure
 from autopilot.pricing.rule.cost import price_candidates
@@ -35,9 +37,10 @@ DUE = 42
 SLACK = DUE - WORK
 
 
-def priced(job: Job, seen: Market) -> Options:
-    found = price_candidates(job, seen, eligible(job, seen, START, P), P)
-    return price_options(job, found, measure_pressure(job, START, P), seen, START, P)
+def priced(job: Job, seen: Market, params: Params = P) -> Options:
+    candidates = price_candidates(job, seen, eligible(job, seen, START, params), params)
+    pressure = measure_pressure(job, START, params)
+    return price_options(Situation(job, seen, START, params, pressure, tuple(candidates)))
 
 
 def cost(way: Option | None) -> float:
@@ -153,13 +156,8 @@ def test_on_demand_at_work_is_never_closed_by_the_deadline() -> None:
 def test_the_guard_counts_an_error_of_the_estimate_what_a_loss_costs_and_offers_that_vanish() -> None:
     def least_due(**changes: float) -> int:
         params = P.tuned(changes)
-        job_refused = []
-        for due in range(WORK, 60):
-            job, seen = job_due(due), market(is_on=True)
-            found = price_candidates(job, seen, eligible(job, seen, START, params), params)
-            job_refused.append(
-                price_options(job, found, measure_pressure(job, START, params), seen, START, params).idle.refused
-            )
+        seen = market(is_on=True)
+        job_refused = [priced(job_due(due), seen, params).idle.refused for due in range(WORK, 60)]
         return WORK + job_refused.index("")
 
     assert least_due() == WORK + 2
@@ -195,9 +193,7 @@ def test_the_guard_gives_way_where_on_demand_for_the_rest_could_not_be_paid(budg
 
 def test_a_reserve_that_the_budget_does_not_cover_closes_a_way() -> None:
     params = replace(P, budget=replace(P.budget, settle_s=3600.0))
-    job, seen = job_due(DUE, budget=D("0.19")), market(is_on=True)
-    found = price_candidates(job, seen, eligible(job, seen, START, params), params)
-    made = price_options(job, found, measure_pressure(job, START, params), seen, START, params)
+    made = priced(job_due(DUE, budget=D("0.19")), market(is_on=True), params)
     assert [way.refused for way in made] == ["", "budget", "budget"]
 
 
