@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import inf
-from typing import Any
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, FloorOutlook, Habit, Jumps, Sizes
+from autopilot.pricing.arrays import Flags, Floats, Indices
 
 BINS = len(RATIO_EDGES)
 LOWEST_RATIO, HIGHEST_RATIO = 0.2, 8.0
@@ -66,6 +66,8 @@ class FloorFit:
             raise ValueError("own_steps and most_own must be at least 0")
 
 
+Row = tuple[float, ...]
+
 TUNABLE = tuple(field.name for field in fields(FloorFit))
 """What a sweep may set by name."""
 
@@ -89,8 +91,62 @@ def estimate(
     levels = len(edges) + 1
     level = np.searchsorted(edges, np.where(known, seen, 0.0))
     typical = _typical(seen, level, known, edges, on_demand_price)
-    steps = seen.shape[1]
-    weight = 0.5 ** ((steps - np.arange(steps - 1)) * step_s / 3600 / fit.half_life_h)
+    weight = _weights(seen.shape[1], step_s, fit)
+    counts, paid = _counts(seen, pair, level, weight, levels)
+    middle = _middle_ratios()
+    pool = counts.sum(0)
+    sizes = pool.sum((0, 2)) / pool.sum()
+    prior = np.zeros_like(pool)
+    for number in range(levels):
+        leads_to = np.searchsorted(edges, typical[number] * middle)
+        np.add.at(prior[number], (range(BINS), leads_to), sizes)
+    pooled = _shrunk(pool, prior, fit.prior_weight)
+    mass = pool.sum(2)
+    ratios = np.where(mass > 0, paid / np.maximum(mass, 1e-300), middle)
+    habits, usual = _habits(dict(zip(floors, seen, strict=True)), weight, sizes, step_s, fit)
+    classes, cheapest, moves, others = _elsewhere(np.where(known, seen, np.inf), weight, on_demand_price)
+    return FloorOutlook(
+        step_s,
+        tuple(edges),
+        tuple(typical.tolist()),
+        tuple(tuple(row) for row in ratios.tolist()),
+        _jumps(pooled),
+        _own(list(floors), counts, pooled, fit),
+        habits,
+        usual,
+        classes,
+        cheapest,
+        moves,
+        others,
+    )
+
+
+def _weights(steps: int, step_s: float, fit: FloorFit) -> Floats:
+    """[jump] → how much it counts: half as much after each half-life."""
+    import numpy as np
+
+    age_h = (steps - np.arange(steps - 1)) * step_s / 3600
+    weights: Floats = 0.5 ** (age_h / fit.half_life_h)
+    return weights
+
+
+def _middle_ratios() -> Floats:
+    """[ratio bin] → the ratio that stands for it."""
+    import numpy as np
+
+    lower = np.array((LOWEST_RATIO, *RATIO_EDGES[:-1]))
+    upper = np.array((*RATIO_EDGES[:-1], HIGHEST_RATIO))
+    middle: Floats = np.sqrt(lower * upper)
+    return middle
+
+
+def _counts(seen: Floats, pair: Flags, level: Indices, weight: Floats, levels: int) -> tuple[Floats, Floats]:
+    """Jumps, weighted: [machine, level, ratio bin, next level]; and the sum of their ratios: [level, ratio bin].
+
+    ``seen``, ``level``: [machine, step]; ``pair``: [machine, step], whether it and the next step were seen.
+    """
+    import numpy as np
+
     counts = np.zeros((len(seen), levels, BINS, levels))
     paid = np.zeros((levels, BINS))
     for machine, row in enumerate(seen):
@@ -100,37 +156,19 @@ def estimate(
         here, there = level[machine, at], level[machine, at + 1]
         np.add.at(counts[machine], (here, size, there), weight[at])
         np.add.at(paid, (here, size), weight[at] * ratio)
-    middle = np.sqrt(np.array((LOWEST_RATIO, *RATIO_EDGES[:-1])) * np.array((*RATIO_EDGES[:-1], HIGHEST_RATIO)))
-    pool = counts.sum(0)
-    sizes = pool.sum((0, 2)) / pool.sum()
-    prior = np.zeros_like(pool)
-    for number in range(levels):
-        np.add.at(prior[number], (range(BINS), np.searchsorted(edges, typical[number] * middle)), sizes)
-    pooled = (pool + fit.prior_weight * prior) / (pool.sum((1, 2)) + fit.prior_weight)[:, None, None]
-    mass = pool.sum(2)
-    ratios = np.where(mass > 0, paid / np.maximum(mass, 1e-300), middle)
-    names, weights = list(floors), counts.sum((1, 2, 3))
+    return counts, paid
+
+
+def _own(names: Sequence[str], counts: Floats, pooled: Floats, fit: FloorFit) -> tuple[tuple[str, Jumps], ...]:
+    """The jumps of the machines that are known best, where they are known well enough and are not alone."""
+    if len(names) < 2:
+        return ()
+    weights = counts.sum((1, 2, 3))
     best_known = sorted(range(len(names)), key=lambda number: (-weights[number], number))[: int(fit.most_own)]
-    own = [
+    return tuple(
         (names[number], _jumps(_shrunk(counts[number], pooled, fit.pool_weight)))
         for number in sorted(best_known)
-        if weights[number] >= fit.own_steps and len(names) > 1
-    ]
-    habits, usual = _habits(dict(zip(names, seen, strict=True)), weight, sizes, step_s, fit)
-    classes, cheapest, moves, others = _elsewhere(np.where(known, seen, np.inf), weight, on_demand_price)
-    return FloorOutlook(
-        step_s,
-        tuple(edges),
-        tuple(typical.tolist()),
-        tuple(tuple(row) for row in ratios.tolist()),
-        _jumps(pooled),
-        tuple(own),
-        habits,
-        usual,
-        classes,
-        cheapest,
-        moves,
-        others,
+        if weights[number] >= fit.own_steps
     )
 
 
@@ -149,8 +187,11 @@ def _edges(lowest: float, calm: float, common: float, on_demand_price: float) ->
     return [*edges, on_demand_price]
 
 
-def _typical(seen: Any, level: Any, known: Any, edges: Sequence[float], on_demand_price: float) -> Any:
-    """The median floor of each level; of one that was not seen its middle, and far above on-demand of the last."""
+def _typical(seen: Floats, level: Indices, known: Flags, edges: Sequence[float], on_demand_price: float) -> Floats:
+    """The median floor of each level; of one that was not seen its middle, and far above on-demand of the last.
+
+    ``seen``, ``level``, ``known``: [machine, step].
+    """
     import numpy as np
 
     below = (edges[0] / (1 + FIRST_LEVEL), *edges[:-1])
@@ -163,67 +204,83 @@ def _typical(seen: Any, level: Any, known: Any, edges: Sequence[float], on_deman
 
 
 def _habits(
-    seen: Mapping[str, Any], weight: Any, sizes: Any, step_s: float, fit: FloorFit
+    seen: Mapping[str, Floats], weight: Floats, sizes: Floats, step_s: float, fit: FloorFit
 ) -> tuple[tuple[tuple[str, Habit], ...], Sizes]:
-    """Of every machine that was seen twice in a row, and of all of them. ``sizes``: of all jumps, the prior."""
+    """Of every machine that was seen twice in a row, and of all of them.
+
+    ``seen``: machine → [step]; ``weight``: [jump]; ``sizes``: [ratio bin], of all jumps, the prior.
+    """
     import numpy as np
 
-    calm, counts = dict[str, float](), dict[str, Any]()
+    calm, counts = dict[str, float](), dict[str, Floats]()
+    pool = np.zeros((len(RISES), BINS))
     for name, row in seen.items():
         (at,) = np.nonzero((row[:-1] > 0.0) & (row[1:] > 0.0))
         if not len(at):
             continue
         calm[name] = _calm(row, fit.half_life_h * 3600 / step_s)
         counts[name] = np.zeros((len(RISES), BINS))
-        cell = np.searchsorted(RISES, row[at] / calm[name]), np.searchsorted(RATIO_EDGES, row[at + 1] / row[at])
-        np.add.at(counts[name], cell, weight[at])
-    pool = sum(counts.values())
-    usual = (pool + fit.prior_weight * sizes) / (pool.sum(1) + fit.prior_weight)[:, None]
-    return (
-        tuple(
-            (name, Habit(calm[name], _sizes((own + fit.pool_weight * usual) / (own.sum(1) + fit.pool_weight)[:, None])))
-            for name, own in counts.items()
-        ),
-        _sizes(usual),
+        rise = np.searchsorted(RISES, row[at] / calm[name])
+        size = np.searchsorted(RATIO_EDGES, row[at + 1] / row[at])
+        np.add.at(counts[name], (rise, size), weight[at])
+        pool += counts[name]
+    usual = _row_shares(pool, sizes, fit.prior_weight)
+    habits = tuple(
+        (name, Habit(calm[name], _rows(_row_shares(own, usual, fit.pool_weight)))) for name, own in counts.items()
     )
+    return habits, _rows(usual)
 
 
-def _calm(row: Any, half_life_steps: float) -> float:
+def _calm(row: Floats, half_life_steps: float) -> float:
+    """The calm floor of one machine, from its floors by step, NaN where none was seen."""
     import numpy as np
 
     (at,) = np.nonzero(row > 0.0)
     order = np.argsort(row[at], kind="stable")
-    reached = np.cumsum(0.5 ** ((len(row) - 1 - at[order]) / half_life_steps))
-    return float(row[at][order][np.searchsorted(reached, OWN_CALM_QUANTILE * reached[-1])])
+    age = len(row) - 1 - at[order]
+    reached = np.cumsum(0.5 ** (age / half_life_steps))
+    number = np.searchsorted(reached, OWN_CALM_QUANTILE * reached[-1])
+    return float(row[at][order][number])
 
 
-def _shrunk(counts: Any, pooled: Any, weight: float) -> Any:
-    return (counts + weight * pooled) / (counts.sum((1, 2)) + weight)[:, None, None]
+def _shrunk(counts: Floats, prior: Floats, weight: float) -> Floats:
+    """[level, ratio bin, next level] → shares of each level, the prior weighing as much as so many steps."""
+    of_level = counts.sum((1, 2)) + weight
+    shares: Floats = (counts + weight * prior) / of_level[:, None, None]
+    return shares
 
 
-def _sizes(rows: Any) -> Sizes:
-    return tuple(tuple(row) for row in rows.tolist())
+def _row_shares(counts: Floats, prior: Floats, weight: float) -> Floats:
+    """[row, column] → shares of each row, the prior weighing as much as so many steps."""
+    of_row = counts.sum(1) + weight
+    shares: Floats = (counts + weight * prior) / of_row[:, None]
+    return shares
 
 
-def _jumps(kernel: Any) -> Jumps:
+def _rows(values: Floats) -> tuple[Row, ...]:
+    return tuple(tuple(row) for row in values.tolist())
+
+
+def _jumps(kernel: Floats) -> Jumps:
+    """``kernel``: [level, ratio bin, next level]."""
     return tuple(
         tuple(tuple((to, share) for to, share in enumerate(row) if share > 0.0) for row in rows)
         for rows in kernel.tolist()
     )
 
 
-Row = tuple[float, ...]
-
-
-def _elsewhere(shown: Any, weight: Any, on_demand_price: float) -> tuple[Row, Row, tuple[Row, ...], tuple[Row, ...]]:
+def _elsewhere(
+    shown: Floats, weight: Floats, on_demand_price: float
+) -> tuple[Row, Row, tuple[Row, ...], tuple[Row, ...]]:
     """Edges of the classes of the cheapest floor, what stands for each, its moves, and the second cheapest by it.
 
-    ``shown``: [machine, step], infinite where none was seen.
+    ``shown``: [machine, step], infinite where none was seen; ``weight``: [jump].
     """
     import numpy as np
 
     none = np.full((2, shown.shape[1]), np.inf)
-    first, second = np.minimum(np.sort(np.vstack((shown, none)), axis=0)[:2], 2 * on_demand_price)
+    ordered = np.sort(np.vstack((shown, none)), axis=0)
+    first, second = np.minimum(ordered[:2], 2 * on_demand_price)
     there = first[first <= on_demand_price]
     edges = np.unique(np.quantile(there, np.arange(1, CLASSES) / CLASSES)) if len(there) else np.array(())
     if len(there) < len(first):
@@ -238,11 +295,6 @@ def _elsewhere(shown: Any, weight: Any, on_demand_price: float) -> tuple[Row, Ro
     return (
         tuple(edges.tolist()),
         cheapest,
-        _class_shares(moves, np.eye(count)),
-        _class_shares(others, others.sum(0) / others.sum()),
+        _rows(_row_shares(moves, np.eye(count), CLASS_WEIGHT)),
+        _rows(_row_shares(others, others.sum(0) / others.sum(), CLASS_WEIGHT)),
     )
-
-
-def _class_shares(counts: Any, prior: Any) -> tuple[Row, ...]:
-    shares = (counts + CLASS_WEIGHT * prior) / (counts.sum(1) + CLASS_WEIGHT)[:, None]
-    return tuple(tuple(row) for row in shares.tolist())

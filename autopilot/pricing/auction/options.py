@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Any
 
 from autopilot.domain.floors import RATIO_EDGES
+from autopilot.pricing.arrays import Floats
 from autopilot.pricing.auction.tables import AuctionTables, MachineTable, Odds
 
 FIRST_ABOVE = next(number for number, edge in enumerate(RATIO_EDGES) if edge >= 1.0)
@@ -127,29 +127,27 @@ def choice(quoted: Quotes, position: Position, margins: Margins, step_s: float) 
     if quoted.is_forced:
         return quoted.on_demand
     step_h = step_s / 3600
-    is_held = position.held is not Held.NOTHING
     best, least = quoted.on_demand, quoted.on_demand.cost
-    own = [quote for quote in quoted.bids if quote.machine == position.machine and quote.machine]
+    own_margin = 0.0
     if quoted.stay is not None and position.held is Held.RUNNING:
         best, least = _cheaper(best, least, quoted.stay, 0.0)
         own_margin = margins.rebid * quoted.stay.price * step_h
-    else:
-        own_margin = 0.0
-    for quote in own:
-        best, least = _cheaper(best, least, quote, own_margin)
+    others = []
     for quote in quoted.bids:
-        if quote.machine != position.machine:
-            best, least = _cheaper(best, least, quote, margins.move * quote.price * step_h if is_held else 0.0)
+        if quote.machine and quote.machine == position.machine:
+            best, least = _cheaper(best, least, quote, own_margin)
+        else:
+            others.append(quote)
+    for quote in others:
+        move_margin = 0.0 if position.held is Held.NOTHING else margins.move * quote.price * step_h
+        best, least = _cheaper(best, least, quote, move_margin)
     if quoted.reduce_bid is not None:
         margin = own_margin + margins.wait * quoted.reduce_bid.risk * least
         best, least = _cheaper(best, least, quoted.reduce_bid, margin)
-    idle = [quote for quote in (quoted.release, quoted.keep) if quote is not None]
-    if quoted.patient is not None:
-        idle.append(quoted.patient)
+    idle = [quote for quote in (quoted.release, quoted.keep, quoted.patient) if quote is not None]
     waiting = min(idle, key=lambda quote: quote.cost)
-    margin = 0.0
-    if best is not quoted.on_demand or position.held is Held.ON_DEMAND:
-        margin = margins.wait * least
+    is_running = best is not quoted.on_demand or position.held is Held.ON_DEMAND
+    margin = margins.wait * least if is_running else 0.0
     return waiting if waiting.cost < least - margin else best
 
 
@@ -171,11 +169,10 @@ class _Pricing:
         self.thrown_back = position.thrown_back_s / step_s
         self.pending = position.pending_s / step_s
         self.is_on_demand = position.held is Held.ON_DEMAND
-        self._afters: dict[tuple[int, int, bool], tuple[Any, Any]] = {}
+        self._afters: dict[tuple[int, int, bool], tuple[Floats, Floats]] = {}
         floors = sorted((spot.floor, spot.machine) for spot in spots if spot.floor)
-        first = floors[0] if floors else (inf, "")
-        self.cheapest_machine, self.cheapest = first[1], tables.elsewhere(first[0])
-        self.second = tables.elsewhere(floors[1][0] if len(floors) > 1 else inf)
+        (first, self.cheapest_machine), (second, _), *_ = (*floors, (inf, ""), (inf, ""))
+        self.cheapest, self.second = tables.elsewhere(first), tables.elsewhere(second)
 
     def quotes(self, least_markup: float) -> Quotes:
         position = self.position
@@ -207,35 +204,36 @@ class _Pricing:
         return Quotes(on_demand, release, keep, stay, tuple(bids), patient, reduce_bid, self._forced())
 
     def _forced(self) -> bool:
-        position, step_s = self.position, self.tables.step_s
-        start_s = position.pending_s if self.is_on_demand else position.thrown_back_s + self.tables.shape.migrate_s
-        return self.next * step_s < position.work_s + start_s + self.tables.shape.reserve_s - 1e-6
+        position, shape = self.position, self.tables.shape
+        start_s = position.pending_s if self.is_on_demand else position.thrown_back_s + shape.migrate_s
+        needed_s = position.work_s + start_s + shape.reserve_s
+        return self.next * self.tables.step_s < needed_s - 1e-6
 
     def _elsewhere(self, machine: str) -> int:
         """The class of the cheapest floor but for this machine's."""
         return self.second if machine == self.cheapest_machine else self.cheapest
 
-    def _outlook(self, machine: str, floor: float, odds: Odds, mine: bool) -> tuple[Any, float]:
+    def _outlook(self, machine: str, floor: float, odds: Odds, mine: bool) -> tuple[Floats, float]:
         """[ratio bin] → $ from here where the bid is the bin's upper edge; and $ where none is made. Storage is paid.
 
         A floor that stays at its level stays where in the level it is: there the costs are between two levels'.
         """
-        after = self._after(self.tables.of(machine), self._elsewhere(machine), mine)
+        to_run, to_pause = self._after(self.tables.of(machine), self._elsewhere(machine), mine)
         level = self.tables.level(floor)
-        to_run, to_pause = after
         neighbour, share = self.tables.beside(level, floor)
         if share:
             to_run, to_pause = to_run.copy(), to_pause.copy()
-            to_run[level] += share * (after[0][neighbour] - after[0][level])
-            to_pause[level] += share * (after[1][neighbour] - after[1][level])
+            to_run[level] += share * (to_run[neighbour] - to_run[level])
+            to_pause[level] += share * (to_pause[neighbour] - to_pause[level])
         better = to_run - to_pause
         if not self.tables.shape.shows_running:
             # A floor that falls unobserved counts as one that stays, as long as the machine runs: the bid is paid on.
             better[:level] = to_run[level] - to_pause[:level]
         idle = float(odds.moves @ to_pause) + self.storage
-        return odds.won @ better + odds.paid * (floor * self.step_h) + idle, idle
+        paid = odds.paid * (floor * self.step_h)
+        return odds.won @ better + paid + idle, idle
 
-    def _after(self, table: MachineTable, elsewhere: int, mine: bool) -> tuple[Any, Any]:
+    def _after(self, table: MachineTable, elsewhere: int, mine: bool) -> tuple[Floats, Floats]:
         """[next level] → $ from the next step on where the machine runs, and where it is paused."""
         import numpy as np
 
@@ -255,11 +253,11 @@ class _Pricing:
         after = self._afters[key] = (np.array(run), np.array(pause))
         return after
 
-    def _above(self, machine: str, floor: float, costs: Any, once: float = 0.0) -> Quote | None:
+    def _above(self, machine: str, floor: float, costs: Floats, once: float = 0.0) -> Quote | None:
         """The best bid at or above the floor. ``costs``: [ratio bin] → $."""
         return self._least(machine, floor, costs, FIRST_ABOVE, self._allowed(floor), once)
 
-    def _below(self, machine: str, floor: float, costs: Any) -> Quote | None:
+    def _below(self, machine: str, floor: float, costs: Floats) -> Quote | None:
         """The best bid below the floor."""
         return self._least(machine, floor, costs, 0, min(self._allowed(floor), FIRST_ABOVE), 0.0)
 
@@ -267,14 +265,14 @@ class _Pricing:
         """So many of the bins have edges that may be bid."""
         return bisect_left(RATIO_EDGES, self.tables.shape.ceiling / floor)
 
-    def _least(self, machine: str, floor: float, costs: Any, first: int, end: int, once: float) -> Quote | None:
+    def _least(self, machine: str, floor: float, costs: Floats, first: int, end: int, once: float) -> Quote | None:
         if first >= end:
             return None
         at = first + int(costs[first:end].argmin())
         price = floor + self.tables.shape.storage_rate
         return Quote(float(costs[at]) + once, machine, floor * RATIO_EDGES[at], price)
 
-    def _staying(self, floor: float, costs: Any, idle: float, odds: Odds) -> Quote:
+    def _staying(self, floor: float, costs: Floats, idle: float, odds: Odds) -> Quote:
         bid = self.position.bid
         price = floor + self.tables.shape.storage_rate
         reached = bisect_right(RATIO_EDGES, bid / floor * (1 + 1e-9))
@@ -282,7 +280,9 @@ class _Pricing:
             return Quote(idle, self.position.machine, bid, price)
         cost = float(costs[reached - 1])
         if self.tables.shape.bills_at_bid:  # the bid itself, and not the edge below it
-            cost += float(odds.won[reached - 1].sum()) * (bid - floor * RATIO_EDGES[reached - 1]) * self.step_h
+            chance = float(odds.won[reached - 1].sum())
+            above_edge = bid - floor * RATIO_EDGES[reached - 1]
+            cost += chance * above_edge * self.step_h
         return Quote(cost, self.position.machine, bid, price)
 
     def _reduced_bid(self, machine: str, floor: float, idle: float, least_markup: float) -> Quote | None:
@@ -298,11 +298,13 @@ class _Pricing:
         if above is None:
             return None
         bid = max(above.bid, calm * least_markup)
-        fallen = self.tables.fallen(machine, floor, bid, int(self.position.bid_age_s / self.tables.step_s) + 1)
+        steps = int(self.position.bid_age_s / self.tables.step_s) + 1
+        fallen = self.tables.fallen(machine, floor, bid, steps)
         if not fallen:
             return None
         more = (bid - above.bid) * self.step_h if self.tables.shape.bills_at_bid else 0.0
-        return Quote(fallen * (above.cost + more) + (1 - fallen) * idle, machine, bid, above.price, 1 - fallen)
+        cost = fallen * (above.cost + more) + (1 - fallen) * idle
+        return Quote(cost, machine, bid, above.price, 1 - fallen)
 
     def _gone(self, machine: str) -> float:
         """A held, paused machine of which nothing is seen: as at the highest level."""

@@ -24,9 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
-from typing import Any, cast
+from typing import cast
 
 from autopilot.domain.floors import RATIO_EDGES, RISES, AuctionShape, Jumps
+from autopilot.pricing.arrays import Floats, Indices, Singles
 from autopilot.pricing.auction.unobserved import UnobservedFloor
 
 SLACK_STEPS = 72
@@ -44,11 +45,11 @@ NEVER = 1e6
 class Odds:
     """The next step of one machine from one floor. A bid at a bin's upper edge wins against that bin and all below."""
 
-    won: Any
+    won: Floats
     """[ratio bin, next level] → chance that a bid at the bin's upper edge runs, and what level comes with it."""
-    moves: Any
+    moves: Floats
     """[next level] → its chance, whatever is bid."""
-    paid: Any
+    paid: Floats
     """[ratio bin] → what such a bid pays at the mean, over this floor; nothing where it does not run."""
 
 
@@ -56,7 +57,7 @@ class Odds:
 class MachineTable:
     """Of one machine, or of any by the pool. Costs in $, flat [slack][work][class][level]."""
 
-    leads: Any
+    leads: Floats
     """[level, ratio bin, next level] → where a jump of that size leads; each bin's sum is 1, or 0."""
     run: memoryview
     paused: memoryview
@@ -125,10 +126,12 @@ class AuctionTables:
         What lies above the on-demand rate is one level, and all its floors are alike.
         """
         typical = self.shape.floors.typical
-        neighbour = level + (1 if floor > typical[level] else -1)
-        if not 0 <= neighbour < self.levels - 1 or level == self.levels - 1:
+        neighbour = level + 1 if floor > typical[level] else level - 1
+        last = self.levels - 1
+        if level == last or not 0 <= neighbour < last:
             return level, 0.0
-        return neighbour, min((floor - typical[level]) / (typical[neighbour] - typical[level]), 1.0)
+        share = (floor - typical[level]) / (typical[neighbour] - typical[level])
+        return neighbour, min(share, 1.0)
 
     def elsewhere(self, floor: float) -> int:
         """The class of the cheapest floor elsewhere."""
@@ -149,18 +152,25 @@ class AuctionTables:
         work = max(work, 1.0)
         low = min(int(work), self.work_steps - 1)
         share = min(work - low, 1.0)
-        at = (min(max(left - low, 0), SLACK_STEPS) * (self.work_steps + 1) + low) * width + first
+        at = self._row_of(left, low) * width + first
         row = cast(list[float], table[at : at + count].tolist())
         if share:
-            at = (min(max(left - low - 1, 0), SLACK_STEPS) * (self.work_steps + 1) + low + 1) * width + first
+            at = self._row_of(left, low + 1) * width + first
             above = cast(list[float], table[at : at + count].tolist())
             row = [a + share * (b - a) for a, b in zip(row, above, strict=True)]
         if self.shape.shows_running:
             return row
-        discount = SLACK_DISCOUNT * work * exp(-max(left - work, 0.0) / SLACK_FADES_STEPS)
+        slack = max(left - work, 0.0)
+        discount = SLACK_DISCOUNT * work * exp(-slack / SLACK_FADES_STEPS)
         # On-demand capacity for all the rest costs what it costs.
-        forced = (work + (0.0 if table is self.on_demand else self._migrate)) * self._on_demand_step
+        start = 0.0 if table is self.on_demand else self._migrate
+        forced = (work + start) * self._on_demand_step
         return [cost - discount * _at_stake(cost, forced - cost) for cost in row]
+
+    def _row_of(self, left: int, work: int) -> int:
+        """The number of a row by slack and work: so many whole steps are left, and so many needed."""
+        slack = min(max(left - work, 0), SLACK_STEPS)
+        return slack * (self.work_steps + 1) + work
 
 
 def _at_stake(cost: float, dearer: float) -> float:
@@ -181,11 +191,11 @@ def _work_steps(shape: AuctionShape) -> int:
     return int(shape.longest_work_s / shape.floors.step_s) + 1 + SPARE_STEPS
 
 
-def _flat(values: Any) -> memoryview:
-    return memoryview(values.astype("float32").ravel())
+def _flat(values: Singles) -> memoryview:
+    return values.ravel().data
 
 
-def _dense(jumps: Jumps) -> Any:
+def _dense(jumps: Jumps) -> Floats:
     """[level, ratio bin, next level]"""
     import numpy as np
 
@@ -197,7 +207,7 @@ def _dense(jumps: Jumps) -> Any:
     return kernel
 
 
-def _kernel(jumps: Jumps, shape: AuctionShape) -> Any:
+def _kernel(jumps: Jumps, shape: AuctionShape) -> Floats:
     """[level, ratio bin, next level], with the chance that the machine is taken whatever is bid."""
     kernel, taken = _dense(jumps), _taken(shape)
     kernel *= 1.0 - taken
@@ -205,15 +215,18 @@ def _kernel(jumps: Jumps, shape: AuctionShape) -> Any:
     return kernel
 
 
-def _leads(jumps: Jumps) -> Any:
+def _leads(jumps: Jumps) -> Floats:
+    """[level, ratio bin, next level] → chance by size of the jump: ``MachineTable.leads``."""
     import numpy as np
 
     kernel = _dense(jumps)
-    return kernel / np.maximum(kernel.sum(2), 1e-300)[:, :, None]
+    of_size = np.maximum(kernel.sum(2), 1e-300)
+    leads: Floats = kernel / of_size[:, :, None]
+    return leads
 
 
-def _odds(leads: Any, sizes: Sequence[float], level: int, shape: AuctionShape) -> Odds:
-    """``leads``: from that level; ``sizes``: how likely each is, if nobody takes the machine."""
+def _odds(leads: Floats, sizes: Sequence[float], level: int, shape: AuctionShape) -> Odds:
+    """``leads``: [ratio bin, next level], from that level. ``sizes``: how likely each bin is, if nobody takes it."""
     import numpy as np
 
     taken = _taken(shape)
@@ -221,7 +234,7 @@ def _odds(leads: Any, sizes: Sequence[float], level: int, shape: AuctionShape) -
     kernel[-1, -1] += taken
     mass = kernel.sum(1)
     if shape.bills_at_bid:
-        paid = np.cumsum(mass) * (*RATIO_EDGES[:-1], NEVER)
+        paid = np.cumsum(mass) * np.array((*RATIO_EDGES[:-1], NEVER))
     else:
         paid = np.cumsum(mass * np.array(shape.floors.ratios[level]))
     return Odds(np.cumsum(kernel, 0), kernel.sum(0), paid)
@@ -233,17 +246,21 @@ def _taken(shape: AuctionShape) -> float:
     return float(1.0 - kept_an_hour ** (shape.floors.step_s / 3600))
 
 
-def _induced(shape: AuctionShape) -> tuple[Any, Any, list[tuple[Jumps, Any, Any]]]:
-    """Arrays of $: start and on-demand [slack, work, class]; (jumps, run, paused) of the pool and each machine."""
+def _induced(shape: AuctionShape) -> tuple[Singles, Singles, list[tuple[Jumps, Singles, Singles]]]:
+    """Arrays of $: start and on-demand [slack, work, class]; (jumps, run, paused) of the pool and each machine.
+
+    Of machines: [slack, work, class, level].
+    """
     import numpy as np
 
     floors, step_s = shape.floors, shape.floors.step_s
     step_h, classes, work_steps = step_s / 3600, len(floors.cheapest), _work_steps(shape)
-    storage, on_demand_step = shape.storage_rate * step_h, (shape.on_demand_price + shape.storage_rate) * step_h
+    storage = shape.storage_rate * step_h
+    on_demand_step = (shape.on_demand_price + shape.storage_rate) * step_h
     migrate, resume = shape.migrate_s / step_s, shape.resume_s / step_s
     loss = max((shape.checkpoint_s / step_s - 1) / 2, 0.0)
     least_slack = 1 + loss + migrate + shape.reserve_s / step_s
-    moves, others = (np.array(rows, np.float32) for rows in (floors.moves, floors.others))
+    moves, others = np.array(floors.moves, np.float32), np.array(floors.others, np.float32)
     to_own_level = (np.arange(classes), np.searchsorted(floors.edges, floors.cheapest))
     is_none = np.array(floors.cheapest) >= shape.ceiling
     machines = [_Machine(jumps, shape) for jumps in (floors.pooled, *(jumps for _, jumps in floors.own))]
@@ -253,32 +270,40 @@ def _induced(shape: AuctionShape) -> tuple[Any, Any, list[tuple[Jumps, Any, Any]
     for left in range(1, SLACK_STEPS + work_steps + 1):
         work = np.arange(max(1, left - SLACK_STEPS), min(work_steps, left) + 1)
         slack = left - work
+        # On-demand capacity for all of the work, wherever the deadline leaves no choice.
         forced = ((work + migrate) * on_demand_step)[:, None].astype(np.float32)
-        start[slack, work], on_demand[slack, work] = forced, (work * on_demand_step)[:, None]
+        start[slack, work] = forced
+        on_demand[slack, work] = (work * on_demand_step)[:, None]
         for machine in machines:
-            machine.run[slack, work] = machine.paused[slack, work] = forced[:, :, None]
+            machine.run[slack, work] = forced[:, :, None]
+            machine.paused[slack, work] = forced[:, :, None]
         safe = slack >= least_slack
         if not safe.any():
             continue
         work, slack, forced = work[safe], slack[safe], forced[safe]
         read = _Reader(left - 1, work_steps)
-        # Once the cheapest is held, what else there is costs more.
-        to_run = np.matmul(others, read(pool.run, work + (migrate - 1)))
-        to_pause = np.matmul(others, read(pool.paused, work + (migrate - resume)))
-        fresh = np.where(is_none, np.inf, pool.option(to_run, to_pause)[:, *to_own_level] + storage)
-        begun = np.minimum(np.minimum(forced, start[slack - 1, work]), fresh)
+        needed = work.astype(np.float64)
+        # A start on the cheapest machine. Once that is held, what else there is costs more.
+        to_run = np.matmul(others, read(pool.run, needed + (migrate - 1)))
+        to_pause = np.matmul(others, read(pool.paused, needed + (migrate - resume)))
+        by_level = pool.option(to_run, to_pause)
+        at_cheapest = by_level[:, *to_own_level] + storage
+        fresh = np.where(is_none, np.inf, at_cheapest)
+        waited = start[slack - 1, work]
+        begun = np.minimum(np.minimum(forced, waited), fresh)
         start[slack, work] = begun @ moves.T
-        on_demand[slack, work] = np.minimum(on_demand_step + on_demand[slack, work - 1], begun) @ moves.T
+        stayed = on_demand_step + on_demand[slack, work - 1]
+        on_demand[slack, work] = np.minimum(stayed, begun) @ moves.T
         leave = np.minimum(forced, begun)[:, :, None]
         for machine in machines:
-            running = machine.option(read(machine.run, work - 1.0), read(machine.paused, work + loss))
-            resumed = machine.option(read(machine.run, work + (resume - 1)), read(machine.paused, work * 1.0))
+            running = machine.option(read(machine.run, needed - 1.0), read(machine.paused, needed + loss))
+            resumed = machine.option(read(machine.run, needed + (resume - 1)), read(machine.paused, needed))
             machine.run[slack, work] = np.matmul(moves, np.minimum(leave, running + storage))
             machine.paused[slack, work] = np.matmul(moves, np.minimum(leave, resumed + storage))
     return start, on_demand, [(machine.jumps, machine.run, machine.paused) for machine in machines]
 
 
-def _without_falls(won: Any) -> Any:
+def _without_falls(won: Floats) -> Floats:
     """[level, bin, next level] where a lower level is not seen, and counts as the same."""
     kept = won.copy()
     for level in range(1, won.shape[2]):
@@ -295,36 +320,43 @@ class _Machine:
 
         levels, classes = len(jumps), len(shape.floors.cheapest)
         self.jumps = jumps
-        kernel, typical = _kernel(jumps, shape), np.array(shape.floors.typical)[:, None]
-        self._moves = kernel.sum(1).T.astype(np.float32)
+        kernel = _kernel(jumps, shape)
+        self._moves: Singles = kernel.sum(1).T.astype(np.float32)
+        # By [level, ratio bin]: the bids, the chances of each jump, and what a step costs that is won.
+        typical = np.array(shape.floors.typical)[:, None]
         bids = typical * np.array(RATIO_EDGES)
         usable = bids < shape.ceiling
+        mass = kernel.sum(2)
         if shape.bills_at_bid:
-            rates = np.where(usable, bids, 0.0) * np.cumsum(kernel.sum(2), 1)
+            price = np.where(usable, bids, 0.0) * np.cumsum(mass, 1)
         else:
-            rates = np.cumsum(kernel.sum(2) * np.array(shape.floors.ratios), 1) * typical
-        pay = np.where(usable, rates * shape.floors.step_s / 3600, NEVER)
+            price = np.cumsum(mass * np.array(shape.floors.ratios), 1) * typical
+        pay = np.where(usable, price * shape.floors.step_s / 3600, NEVER)[:, :, None]
         won = np.cumsum(kernel, 1)
         self._is_shown = shape.shows_running
-        parts = (won, pay[:, :, None]) if self._is_shown else (_without_falls(won), -won, pay[:, :, None])
+        parts = (won, pay) if self._is_shown else (_without_falls(won), -won, pay)
         # [bin, level, next level and 1 for what is paid]. The bins first: their least is quick to find, and products
         # stay so small that a BLAS starts no threads for them, which on a busy machine cost more than they bring.
-        self._gains = np.concatenate(parts, axis=2).swapaxes(0, 1).astype(np.float32)
+        self._gains: Singles = np.concatenate(parts, axis=2).swapaxes(0, 1).astype(np.float32)
         size = (SLACK_STEPS + 1, _work_steps(shape) + 1, classes, levels)
         self.run, self.paused = np.zeros(size, np.float32), np.zeros(size, np.float32)
 
-    def option(self, run: Any, paused: Any) -> Any:
+    def option(self, run: Singles, paused: Singles) -> Singles:
         """The least of all bids and of none, without storage; [work, class, next level] in, by level out."""
         import numpy as np
 
         rows, levels = run.shape[0] * run.shape[1], run.shape[2]
+        run_by_level, paused_by_level = run.reshape(rows, levels).T, paused.reshape(rows, levels).T
         after = np.ones((self._gains.shape[2], rows), np.float32)
         if self._is_shown:
-            np.subtract(run.reshape(rows, levels).T, paused.reshape(rows, levels).T, out=after[:levels])
+            np.subtract(run_by_level, paused_by_level, out=after[:levels])
         else:
-            after[:levels], after[levels:-1] = run.reshape(rows, levels).T, paused.reshape(rows, levels).T
-        gain = np.minimum(np.matmul(self._gains, after).min(0), 0.0)
-        return paused @ self._moves + gain.T.reshape(run.shape)
+            after[:levels] = run_by_level
+            after[levels:-1] = paused_by_level
+        best_bid = np.matmul(self._gains, after).min(0)
+        gain = np.minimum(best_bid, 0.0)
+        cost: Singles = paused @ self._moves + gain.T.reshape(run.shape)
+        return cost
 
 
 class _Reader:
@@ -333,14 +365,21 @@ class _Reader:
     def __init__(self, left: int, work_steps: int) -> None:
         self._left, self._work_steps = left, work_steps
 
-    def __call__(self, table: Any, work: Any) -> Any:
+    def __call__(self, table: Singles, work: Floats) -> Singles:
+        """``table``: [slack, work, …]; ``work``: [row], in steps. Gives [row, …]."""
         import numpy as np
 
         low = np.minimum(np.maximum(work, 0.0).astype(int), self._work_steps - 1)
         share = np.minimum(np.maximum(work - low, 0.0), 1.0)[:, None, None].astype(np.float32)
-        slack = np.minimum(np.maximum(self._left - low, 0), SLACK_STEPS)
-        row = table[slack, low]
+        row: Singles = table[self._slack(low), low]
         if not share.any():
             return row
-        above = table[np.minimum(np.maximum(self._left - low - 1, 0), SLACK_STEPS), low + 1]
-        return row + share * (above - row)
+        above: Singles = table[self._slack(low + 1), low + 1]
+        between: Singles = row + share * (above - row)
+        return between
+
+    def _slack(self, work: Indices) -> Indices:
+        import numpy as np
+
+        slack: Indices = np.minimum(np.maximum(self._left - work, 0), SLACK_STEPS)
+        return slack

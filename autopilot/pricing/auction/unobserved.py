@@ -7,7 +7,7 @@ a sum of 1 again (the filter of Rabiner, Proc. IEEE 1989, III.A).
 
 from __future__ import annotations
 
-from typing import Any
+from autopilot.pricing.arrays import Floats
 
 MOST_STEPS = 288
 """A bid that is older counts as that old: by then the chain has long settled."""
@@ -16,7 +16,7 @@ MOST_STEPS = 288
 class UnobservedFloor:
     """Of one machine from one level. ``moves``: [level, next level] → chance, square, of the levels up to that one."""
 
-    def __init__(self, moves: Any) -> None:
+    def __init__(self, moves: Floats) -> None:
         import numpy as np
 
         first = np.zeros(len(moves))
@@ -28,7 +28,8 @@ class UnobservedFloor:
         """Chance that it is at that level or a lower one, so many steps after the bid."""
         steps = min(steps, MOST_STEPS)
         while len(self._beliefs) <= steps:
-            belief = self._beliefs[-1] @ self._moves
+            last = self._beliefs[-1]
+            belief = last @ self._moves
             # A chain that only rises says nothing of a machine that runs.
-            self._beliefs.append(belief / belief.sum() if belief.any() else self._beliefs[-1])
+            self._beliefs.append(belief / belief.sum() if belief.any() else last)
         return float(self._beliefs[steps][: level + 1].sum())

@@ -10,10 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from autopilot.domain.outlook import Belief, PhaseModel
+from autopilot.pricing.arrays import Flags, Floats
 from autopilot.pricing.availability.phases import stationary, transition
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PER_SIGN = 16
 """Clusters of beliefs that saw spot on, and as many of those that saw it off."""
@@ -71,15 +75,18 @@ def clusters(model: PhaseModel, step_s: float) -> Clusters:
         chosen = flat_on == sign
         distance = _distances(flat[chosen], own)
         nearest = np.argsort(distance, axis=1, kind="stable")[:, :NEAREST]
-        share = 1.0 / (np.take_along_axis(distance, nearest, axis=1) + TINY)
-        numbers[chosen], shares[chosen] = nearest + first, share / _summed(share)[:, None]
+        nearness = 1.0 / (np.take_along_axis(distance, nearest, axis=1) + TINY)
+        numbers[chosen] = nearest + first
+        shares[chosen] = nearness / _summed(nearness)[:, None]
+    # From here on: [look, chain, one of the nearest].
     numbers, shares = numbers.reshape(*on.shape, NEAREST), shares.reshape(*on.shape, NEAREST)
     count = 2 * PER_SIGN
     moves = np.zeros(count * count)
-    for a in range(NEAREST):
-        for b in range(NEAREST):
-            pairs = numbers[:-1, :, a] * count + numbers[1:, :, b]
-            moves += np.bincount(pairs.ravel(), (shares[:-1, :, a] * shares[1:, :, b]).ravel(), count * count)
+    for before in range(NEAREST):
+        for after in range(NEAREST):
+            pairs = numbers[:-1, :, before] * count + numbers[1:, :, after]
+            weights = shares[:-1, :, before] * shares[1:, :, after]
+            moves += np.bincount(pairs.ravel(), weights.ravel(), count * count)
     square = moves.reshape(count, count)
     square = square / np.maximum(_summed(square), TINY)[:, None]
     return Clusters(
@@ -101,28 +108,38 @@ def _promises(model: PhaseModel, step_s: float) -> tuple[tuple[float, ...], ...]
     return tuple(found[step] for step in steps)
 
 
-def _simulated(model: PhaseModel, step_s: float, promises: Any, rng: Any) -> tuple[Any, Any]:
-    """Whether spot was on, [look, chain], and what the filter's belief promised, [look, chain, horizon]."""
+def _simulated(model: PhaseModel, step_s: float, promises: Floats, rng: np.random.Generator) -> tuple[Flags, Floats]:
+    """Whether spot was on, [look, chain], and what the filter's belief promised, [look, chain, horizon].
+
+    ``promises``: [horizon, phase] → mean availability within the horizon.
+    """
     import numpy as np
 
     moves, start = np.array(transition(model, step_s)), np.array(stationary(model))
     phase_on, last = np.array(model.on), len(start) - 1
     reached = np.cumsum(moves, axis=1)
-    phase = np.minimum((rng.random(CHAINS)[:, None] > np.cumsum(start)).sum(axis=1), last)
+    drawn = rng.random(CHAINS)[:, None] > np.cumsum(start)
+    phase = np.minimum(drawn.sum(axis=1), last)
     belief = np.tile(start, (CHAINS, 1))
     on, features = np.empty((CHAINS, CHAINS), bool), np.empty((CHAINS, CHAINS, len(promises)))
     for look in range(CHAINS):
         if look:
-            phase = np.minimum((rng.random(CHAINS)[:, None] > reached[phase]).sum(axis=1), last)
+            drawn = rng.random(CHAINS)[:, None] > reached[phase]
+            phase = np.minimum(drawn.sum(axis=1), last)
             belief = _times(belief, moves)
-        belief = belief * (phase_on[None] == phase_on[phase][:, None])
+        agrees = phase_on[None] == phase_on[phase][:, None]
+        belief = np.where(agrees, belief, 0.0)
         belief = belief / _summed(belief)[:, None]
-        features[look], on[look] = _times(belief, promises.T), phase_on[phase]
+        features[look] = _times(belief, promises.T)
+        on[look] = phase_on[phase]
     return on, features
 
 
-def _centres(features: Any, rng: Any) -> Any:
-    """k-means (Lloyd 1982) over a sample; an empty cluster keeps its centre."""
+def _centres(features: Floats, rng: np.random.Generator) -> Floats:
+    """[cluster, horizon], by k-means (Lloyd 1982) over a sample of the features, [look, horizon].
+
+    An empty cluster keeps its centre.
+    """
     import numpy as np
 
     if not len(features):
@@ -134,20 +151,39 @@ def _centres(features: Any, rng: Any) -> Any:
         members = np.bincount(nearest, minlength=PER_SIGN)
         for axis in range(centres.shape[1]):
             sums = np.bincount(nearest, sample[:, axis], PER_SIGN)
-            centres[:, axis] = np.where(members > 0, sums / np.maximum(members, 1), centres[:, axis])
+            means = sums / np.maximum(members, 1)
+            centres[:, axis] = np.where(members > 0, means, centres[:, axis])
     return centres
 
 
 # Sums in one written order, not by a BLAS whose order differs between machines: equal input, equal table, everywhere.
 
 
-def _distances(points: Any, centres: Any) -> Any:
-    return sum((points[:, None, axis] - centres[None, :, axis]) ** 2 for axis in range(points.shape[1]))
+def _distances(points: Floats, centres: Floats) -> Floats:
+    """[point, axis] and [centre, axis] → squares of distances, [point, centre]."""
+    import numpy as np
+
+    total = np.zeros((len(points), len(centres)))
+    for axis in range(points.shape[1]):
+        total += (points[:, None, axis] - centres[None, :, axis]) ** 2
+    return total
 
 
-def _times(left: Any, right: Any) -> Any:
-    return sum(left[:, number, None] * right[number] for number in range(len(right)))
+def _times(left: Floats, right: Floats) -> Floats:
+    """The product of two matrices."""
+    import numpy as np
+
+    total = np.zeros((len(left), right.shape[1]))
+    for number in range(len(right)):
+        total += left[:, number, None] * right[number]
+    return total
 
 
-def _summed(rows: Any) -> Any:
-    return sum(rows[:, column] for column in range(rows.shape[1]))
+def _summed(rows: Floats) -> Floats:
+    """The sum of each row."""
+    import numpy as np
+
+    total = np.zeros(len(rows))
+    for column in range(rows.shape[1]):
+        total += rows[:, column]
+    return total

@@ -100,8 +100,9 @@ def _summary(played: PlayedMarkets, on_demand_cost: float) -> Forecast:
 
     late = played.going
     rest = np.maximum(played.true_s - played.done_s, 0.0) / 3600 * played.burn[ON_DEMAND]
-    done_late = late & (played.spent + rest <= played.money)
-    spent = np.where(late, np.minimum(played.spent + rest, played.money), played.spent)
+    to_the_end = played.spent + rest
+    done_late = late & (to_the_end <= played.money)
+    spent = np.where(late, np.minimum(to_the_end, played.money), played.spent)
     p10, p50, p90 = np.quantile(spent, (0.1, 0.5, 0.9)).tolist()
     return Forecast(
         mean=float(spent.mean()),

@@ -30,23 +30,24 @@ def next_belief(model: PhaseModel, belief: Belief, elapsed_s: float, is_on: bool
 
 
 def _given(model: PhaseModel, belief: Belief, is_on: bool) -> Belief:
-    kept = [share if on is is_on else 0.0 for share, on in zip(belief, model.on, strict=True)]
-    total = sum(kept)
-    if total <= 0.0:
+    kept = _struck(model, belief, is_on)
+    if sum(kept) <= 0.0:
         # The model thought it impossible: begin again from what it knows of such phases.
-        kept = [share if on is is_on else 0.0 for share, on in zip(stationary(model), model.on, strict=True)]
-        total = sum(kept)
+        kept = _struck(model, stationary(model), is_on)
+    total = sum(kept)
     return tuple(share / total for share in kept)
+
+
+def _struck(model: PhaseModel, belief: Belief, is_on: bool) -> list[float]:
+    """Without the phases of the other sign."""
+    return [share if on is is_on else 0.0 for share, on in zip(belief, model.on, strict=True)]
 
 
 @lru_cache(maxsize=64)
 def transition(model: PhaseModel, elapsed_s: float) -> Matrix:
     """Probability of each phase (column) that long after each phase (row); rows sum to 1."""
     steps, rest = divmod(elapsed_s, model.step_s)
-    share = rest / model.step_s
-    power = [
-        [(i == j) * (1.0 - share) + value * share for j, value in enumerate(row)] for i, row in enumerate(model.moves)
-    ]
+    power = _within_a_step(model, rest / model.step_s)
     base, left = [list(row) for row in model.moves], int(steps)
     while left:
         if left & 1:
@@ -54,6 +55,14 @@ def transition(model: PhaseModel, elapsed_s: float) -> Matrix:
         base = _product(base, base)
         left >>= 1
     return tuple(tuple(value / sum(row) for value in row) for row in power)
+
+
+def _within_a_step(model: PhaseModel, share: float) -> list[list[float]]:
+    """The matrix after that share of a step: linear between staying put and a whole step."""
+    power = [[value * share for value in row] for row in model.moves]
+    for number, row in enumerate(power):
+        row[number] += 1.0 - share
+    return power
 
 
 @lru_cache(maxsize=16)

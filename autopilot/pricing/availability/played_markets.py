@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from autopilot.domain.outlook import Belief, Shape
+from autopilot.pricing.arrays import Flags, Floats, Indices
 from autopilot.pricing.availability.beliefs import NEAREST, PER_SIGN, TINY
 from autopilot.pricing.availability.phases import stationary, transition
 from autopilot.pricing.availability.value import LATE, NOTHING, ON_DEMAND, SPOT, CostToGo, table_step_s
@@ -69,11 +70,13 @@ class PlayedMarkets:
             self._choose()
             self._go_on()
 
-    def _drawn(self, reached: Any) -> Any:
+    def _drawn(self, reached: Floats) -> Indices:
+        """A phase for each market. ``reached``: [market, phase] → chance of that phase or one before it."""
         import numpy as np
 
         drawn = self._rng.random(len(reached))[:, None] > reached
-        return np.minimum(drawn.sum(axis=1), len(self._phase_on) - 1)
+        phases: Indices = np.minimum(drawn.sum(axis=1), len(self._phase_on) - 1)
+        return phases
 
     def _next_look(self) -> None:
         """A step later: where the phases went, who was preempted, and what is believed now."""
@@ -81,80 +84,99 @@ class PlayedMarkets:
 
         self._phase = self._drawn(self._reached[self._phase])
         on = self._phase_on[self._phase]
-        lost = self.going & (self._mode == SPOT) & ~on
+        on_spot = self.going & (self._mode == SPOT)
+        lost = on_spot & ~on
         if self._shape.hazard_per_h:
             chance = -np.expm1(-self._shape.hazard_per_h * self._step_s / 3600)
-            lost |= self.going & (self._mode == SPOT) & (self._rng.random(len(on)) < chance)
+            lost |= on_spot & (self._rng.random(len(on)) < chance)
         self.preempted += lost
-        self.done_s = np.where(lost, np.maximum(self.done_s - self._shape.lost_s, 0.0), self.done_s)
+        saved_s = np.maximum(self.done_s - self._shape.lost_s, 0.0)
+        self.done_s = np.where(lost, saved_s, self.done_s)
         self._mode = np.where(lost, NOTHING, self._mode)
         self._pending_s = np.where(lost, 0.0, self._pending_s)
         if self._costs is None:
             return
         agrees = self._phase_on == on[:, None]
-        belief = np.einsum("rp,pq->rq", self._belief, self._moves) * agrees
-        belief = np.where(belief.sum(axis=1, keepdims=True) > 0.0, belief, self._usual * agrees)
+        belief = np.where(agrees, np.einsum("rp,pq->rq", self._belief, self._moves), 0.0)
+        usual = np.where(agrees, self._usual, 0.0)
+        is_possible = belief.sum(axis=1, keepdims=True) > 0.0
+        belief = np.where(is_possible, belief, usual)
         self._belief = belief / belief.sum(axis=1, keepdims=True)
 
     def _choose(self) -> None:
         """What each market answers with now; where what is left does not pay another step, the job is parked."""
         import numpy as np
 
-        told = self._told()
-        chosen = self._simple() if self._costs is None else self._cheapest(self._costs, told)
+        left_s = self._estimated_left_s()
+        chosen = self._simple() if self._costs is None else self._cheapest(self._costs, left_s)
         self._pending_s = np.where(chosen != self._mode, self._shape.restart_s, self._pending_s)
         self._mode = chosen
-        money, wanted = self.money - self.spent, np.where(chosen == NOTHING, SPOT, chosen)
-        step_s = np.minimum(told + self._pending_s, self._step_s)
-        out = self.going & (money < self.burn[wanted] * step_s / 3600 - CENT_FRACTION)
+        money = self.money - self.spent
+        wanted = np.where(chosen == NOTHING, SPOT, chosen)
+        step_s = np.minimum(left_s + self._pending_s, self._step_s)
+        price = self.burn[wanted] * step_s / 3600
+        out = self.going & (money < price - CENT_FRACTION)
         self.parked |= out
         self.going &= ~out
 
-    def _told(self) -> Any:
+    def _estimated_left_s(self) -> Floats:
         """Work left by the estimate: half of what it may yet be once the estimate is used up."""
         import numpy as np
 
         remaining = np.maximum(self._work_s - self.done_s, 0.0)
         return np.maximum(remaining, (remaining + self._work_s * self._work_error) / 2)
 
-    def _simple(self) -> Any:
+    def _simple(self) -> Indices:
+        """What the rules without a table take."""
         import numpy as np
 
         if self._rule == "on_demand":
             return np.full(len(self._phase), ON_DEMAND)
         chosen = np.where(self._phase_on[self._phase], SPOT, NOTHING)
-        return chosen if self._rule == "spot" else np.where(self._is_unsafe(0.0), ON_DEMAND, chosen)
+        if self._rule == "spot":
+            return chosen
+        return np.where(self._is_unsafe(0.0), ON_DEMAND, chosen)
 
-    def _is_unsafe(self, progress_s: Any) -> Any:
+    def _is_unsafe(self, progress_s: Floats | float) -> Flags:
         """``Pressure.leaves_time`` denied: on-demand could not finish after a step that brings so much."""
         import numpy as np
 
         upper = np.maximum(self._work_s - self.done_s, 0.0) + self._work_s * self._work_error
-        needed = np.ceil((upper - progress_s + self._shape.lost_s + self._shape.restart_s) / self._step_s - ROUNDING)
-        return (needed > np.floor(self._left_s / self._step_s + ROUNDING) - 1) & (upper > progress_s)
+        needed_s = upper - progress_s + self._shape.lost_s + self._shape.restart_s
+        needed = np.ceil(needed_s / self._step_s - ROUNDING)
+        steps = np.floor(self._left_s / self._step_s + ROUNDING) - 1
+        unsafe: Flags = (needed > steps) & (upper > progress_s)
+        return unsafe
 
-    def _cheapest(self, costs: _Costs, told: Any) -> Any:
+    def _cheapest(self, costs: _Costs, work_left_s: Floats) -> Indices:
         """The cheapest safe way that the money allows."""
         import numpy as np
 
         step_s, left_s, mode, restart_s = self._step_s, self._left_s, self._mode, self._shape.restart_s
         on, money = self._phase_on[self._phase], self.money - self.spent
-        can_pay = money >= (told + restart_s) / 3600 * self.burn[ON_DEMAND]
+        holds_nothing, on_spot, on_demand_runs = mode == NOTHING, mode == SPOT, mode == ON_DEMAND
+        # Where the deadline asks for on-demand capacity, if all of the rest can be paid on it.
+        can_pay = money >= (work_left_s + restart_s) / 3600 * self.burn[ON_DEMAND]
+        progress_s = np.where(on_spot, np.maximum(step_s - self._pending_s, 0.0), 0.0)
+        presses = self._is_unsafe(progress_s) & can_pay & ~on_demand_runs
+        # What may be begun now.
+        may_move = holds_nothing | (self._pending_s <= 0.0) | presses
+        rest_s = np.maximum(work_left_s - step_s, 0.0)
+        needed = (self.burn[ON_DEMAND] * np.minimum(work_left_s, step_s) + self.burn[SPOT] * rest_s) / 3600
+        may_buy = may_move & ~on_demand_runs & (money >= needed)
+        may_bid = may_move & on & ~on_spot & (holds_nothing | ~presses)
+        is_bid_unsafe = self._is_unsafe(max(step_s - restart_s, 0.0)) & can_pay
+        # What each way costs.
         weights = costs.weights(self._belief, on)
-        slack_s = left_s - told
-        progress_s = np.where(mode == SPOT, np.maximum(step_s - self._pending_s, 0.0), 0.0)
-        presses = self._is_unsafe(progress_s) & can_pay & (mode != ON_DEMAND)
-        may_move = (mode == NOTHING) | (self._pending_s <= 0.0) | presses
-        rest_s = np.maximum(told - step_s, 0.0)
-        needed = (self.burn[ON_DEMAND] * np.minimum(told, step_s) + self.burn[SPOT] * rest_s) / 3600
-        may_buy = may_move & (mode != ON_DEMAND) & (money >= needed)
-        may_bid = may_move & on & (mode != SPOT) & ~((mode != NOTHING) & presses)
-        safe_bid = may_bid & ~(self._is_unsafe(max(step_s - restart_s, 0.0)) & can_pay)
+        slack_s = left_s - work_left_s
         idle = np.where(presses, NO_WAY, costs.hours(mode, left_s, slack_s - self._pending_s, weights))
-        spot = np.where(safe_bid, costs.hours(SPOT, left_s, slack_s - restart_s, weights), NO_WAY)
-        on_demand = np.where(may_buy, costs.hours(ON_DEMAND, left_s, slack_s - restart_s, weights), NO_WAY)
+        begun_on_spot = costs.hours(SPOT, left_s, slack_s - restart_s, weights)
+        spot = np.where(may_bid & ~is_bid_unsafe, begun_on_spot, NO_WAY)
+        begun_on_demand = costs.hours(ON_DEMAND, left_s, slack_s - restart_s, weights)
+        on_demand = np.where(may_buy, begun_on_demand, NO_WAY)
         # Late is worse than risky.
-        spot = np.where((idle >= NO_WAY) & (on_demand >= NO_WAY) & may_bid & (mode == NOTHING), 0.0, spot)
+        has_no_way = (idle >= NO_WAY) & (on_demand >= NO_WAY)
+        spot = np.where(has_no_way & may_bid & holds_nothing, 0.0, spot)
         best = np.argmin(np.stack((idle, spot, on_demand)), axis=0)
         return np.where(best == 0, mode, best)
 
@@ -165,7 +187,8 @@ class PlayedMarkets:
         served = np.minimum(self._pending_s, self._step_s)
         worked = np.minimum(np.maximum(self.true_s - self.done_s, 0.0), self._step_s - served)
         worked = np.minimum(worked, max(self._left_s, 0.0))
-        self.spent += np.where(runs, self.burn[self._mode] * (served + worked) / 3600, 0.0)
+        price = self.burn[self._mode] * (served + worked) / 3600
+        self.spent += np.where(runs, price, 0.0)
         self._pending_s = np.where(runs, self._pending_s - served, self._pending_s)
         self.done_s = np.where(runs, self.done_s + worked, self.done_s)
         done = self.going & (self.done_s >= self.true_s - ENOUGH_S)
@@ -185,19 +208,23 @@ class _Costs:
         self._promises = np.array(table.clusters.promises)
         self._centres = np.array(table.clusters.centres).reshape(2, PER_SIGN, -1)
 
-    def weights(self, belief: Any, on: Any) -> tuple[Any, Any]:
-        """``Clusters.weights``: for each market the clusters that stand for its belief, and their weights."""
+    def weights(self, belief: Floats, on: Flags) -> tuple[Indices, Floats]:
+        """``Clusters.weights``: the clusters that stand for each market's belief, and their weights.
+
+        ``belief``: [market, phase], ``on``: [market]; both of the answer: [market, one of the nearest].
+        """
         import numpy as np
 
         features = np.einsum("rp,hp->rh", belief, self._promises)
         sign = np.where(on, 0, 1)
         distance = ((features[:, None] - self._centres[sign]) ** 2).sum(axis=2)
         nearest = np.argpartition(distance, NEAREST, axis=1)[:, :NEAREST]
-        share = 1.0 / (np.take_along_axis(distance, nearest, axis=1) + TINY)
-        return nearest + (sign * PER_SIGN)[:, None], share / share.sum(axis=1, keepdims=True)
+        nearness = 1.0 / (np.take_along_axis(distance, nearest, axis=1) + TINY)
+        first = (sign * PER_SIGN)[:, None]
+        return nearest + first, nearness / nearness.sum(axis=1, keepdims=True)
 
-    def hours(self, mode: Any, left_s: float, slack_s: Any, weights: tuple[Any, Any]) -> Any:
-        """``CostToGo.hours``."""
+    def hours(self, mode: Indices | int, left_s: float, slack_s: Floats, weights: tuple[Indices, Floats]) -> Floats:
+        """``CostToGo.hours``: [market]. ``mode``: of each market, or of all."""
         import numpy as np
 
         steps, slacks = self._values.shape[:2]
@@ -208,5 +235,8 @@ class _Costs:
         share = position[:, None] - low
         numbers, weight = weights
         what = np.broadcast_to(np.asarray(mode), position.shape)[:, None]
-        below, above = self._values[at, low, what, numbers], self._values[at, low + 1, what, numbers]
-        return late + (weight * (below * (1.0 - share) + above * share)).sum(axis=1)
+        below = self._values[at, low, what, numbers]
+        above = self._values[at, low + 1, what, numbers]
+        between = below * (1.0 - share) + above * share
+        total: Floats = late + (weight * between).sum(axis=1)
+        return total

@@ -31,21 +31,23 @@ def shape_of(
     None as well for a job that would rather be late than fall back: what waiting costs it no table says.
     """
     pressure = measure_pressure(job, now, params)
-    if not job.spec.fall_back:
+    if not job.spec.fall_back or pressure.slack is None or pressure.is_past or pressure.left_s > LONGEST_S:
         return None
     spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
-    if pressure.slack is None or pressure.is_past or spot is None or on_demand is None or pressure.left_s > LONGEST_S:
+    if spot is None or on_demand is None:
         return None
-    burns = [float(choice.expected_rate + choice.offer.storage_rate(job.spec.disk_gb)) for choice in (spot, on_demand)]
     offer = spot.offer
     losses = hazard(outlook, offer.provider, offer.gpu, offer.host_id, offer.machine_id, params)
     slack_s = max(pressure.left_s - pressure.work_s, 0.0)
+    restart_s = max(spot.setup, on_demand.setup).total_seconds()
+    ratio = _burn(spot, job) / _burn(on_demand, job)
+    ratio_steps = max(round(ratio / RATIO_STEP), 1)
     return Shape(
         phases,
         longest_s=_up(pressure.left_s, SPAN_STEP_S),
         most_slack_s=_up(slack_s, SPAN_STEP_S),
-        restart_s=_up(max(spot.setup, on_demand.setup).total_seconds(), RESTART_STEP_S),
-        spot_ratio=min(max(round(burns[0] / burns[1] / RATIO_STEP), 1) * RATIO_STEP, 1.0),
+        restart_s=_up(restart_s, RESTART_STEP_S),
+        spot_ratio=min(ratio_steps * RATIO_STEP, 1.0),
         hazard_per_h=round(losses / HAZARD_STEP_PER_H) * HAZARD_STEP_PER_H,
         lost_s=job.spec.checkpoint_interval.total_seconds() / 2,
     )
@@ -62,6 +64,11 @@ def still_serves(shape: Shape, wanted: Shape) -> bool:
         and abs(shape.hazard_per_h - wanted.hazard_per_h) <= 1.5 * HAZARD_STEP_PER_H
         and abs(shape.restart_s - wanted.restart_s) <= 1.5 * RESTART_STEP_S
     )
+
+
+def _burn(choice: Candidate, job: Job) -> float:
+    """$/h that it is expected to cost, disk included."""
+    return float(choice.expected_rate + choice.offer.storage_rate(job.spec.disk_gb))
 
 
 def _up(value: float, step: float) -> float:

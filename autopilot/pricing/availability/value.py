@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import ceil, expm1
-from typing import Any
 
 from autopilot.domain.outlook import Shape
+from autopilot.pricing.arrays import Floats, Singles
 from autopilot.pricing.availability.beliefs import PER_SIGN, Weights, clusters
 
 NEVER = 1e6
@@ -48,7 +48,7 @@ class CostToGo:
         self.values = _induced(shape, self.step_s, self.slack_step_s)
         """[steps left, slack, what runs, cluster] → hours, float32."""
         self._steps, self._slacks, _, self._clusters = self.values.shape
-        self._flat = memoryview(self.values.ravel())
+        self._flat = self.values.ravel().data
 
     def hours(self, mode: int, left_s: float, slack_s: float, belief: Weights) -> float:
         """Expected hours of on-demand capacity to pay until the end if ``mode`` runs from now on.
@@ -65,11 +65,13 @@ class CostToGo:
             position = float(self._slacks - 1)
         low = min(int(position), self._slacks - 2)
         share = position - low
+        # Where the rows of two neighbouring slacks begin.
         here = ((at * self._slacks + low) * 3 + mode) * self._clusters
         above = here + 3 * self._clusters
         table = self._flat
         for number, weight in belief:
-            hours += weight * (table[here + number] * (1.0 - share) + table[above + number] * share)
+            between = table[here + number] * (1.0 - share) + table[above + number] * share
+            hours += weight * between
         return hours
 
 
@@ -84,30 +86,32 @@ def cost_to_go(shape: Shape) -> CostToGo:
     return CostToGo(shape)
 
 
-def _induced(shape: Shape, step: float, grid: float) -> Any:
-    """Array [steps left, slack, what runs, cluster] of expected hours of on-demand capacity, float32."""
+def _induced(shape: Shape, step: float, grid: float) -> Singles:
+    """[steps left, slack, what runs, cluster] → expected hours of on-demand capacity."""
     import numpy as np
 
     steps, slacks = ceil(shape.longest_s / step) + 1, ceil(shape.most_slack_s / grid) + 2
-    moves = np.array(clusters(shape.phases, step).moves)
+    moves: Floats = np.array(clusters(shape.phases, step).moves)
     on = np.arange(len(moves)) < PER_SIGN
     lost = -expm1(-shape.hazard_per_h * step / 3600)
     slack_s = np.arange(slacks) * grid
-    idle_late, start_late = (slack_s < step)[:, None], (slack_s < shape.restart_s)[:, None]
+    is_too_late_to_idle = (slack_s < step)[:, None]
+    can_start = (slack_s >= shape.restart_s)[:, None]
     table = np.zeros((steps, slacks, 3, len(on)), np.float32)
     best = np.zeros((3, slacks, len(on)))
 
-    def less(values: Any, seconds: float) -> Any:
+    def less(values: Floats, seconds: float) -> Floats:
         """``values`` by slack, read that much slack lower, with the price of being late below zero."""
         position = (slack_s - seconds) / grid
         low = np.clip(np.floor(position).astype(int), 0, slacks - 2)
         share = np.clip(position - low, 0.0, 1.0)[:, None]
         late = np.maximum(-position, 0.0)[:, None] * grid / 3600 * LATE
-        return values[low] * (1 - share) + values[low + 1] * share + late
+        between: Floats = values[low] * (1 - share) + values[low + 1] * share + late
+        return between
 
-    def expected(values: Any) -> Any:
+    def expected(values: Floats) -> Floats:
         """Mean over the next belief, summed in one order on every machine (a BLAS would not)."""
-        mean = values[:, :1] * moves[:, 0]
+        mean: Floats = values[:, :1] * moves[:, 0]
         for number in range(1, len(on)):
             mean += values[:, number, None] * moves[:, number]
         return mean
@@ -115,19 +119,25 @@ def _induced(shape: Shape, step: float, grid: float) -> Any:
     for left in range(1, steps):
         work_s = left * step - slack_s
         busy = np.clip(work_s, 0.0, step)[:, None] / 3600
-        done = work_s[:, None] <= 0
+        is_done = work_s[:, None] <= 0
+        # What each of the three costs if it runs in this step.
         too_late = (np.maximum(work_s, 0.0)[:, None] + 2 * shape.restart_s) / 3600 + 1
+        waits = np.where(is_too_late_to_idle, too_late, expected(less(best[NOTHING], step)))
+        nothing = np.where(is_done, 0.0, waits)
         thrown_back = less(best[NOTHING], shape.lost_s) if shape.lost_s else best[NOTHING]
-        keeps = np.where(on, (1 - lost) * best[SPOT] + lost * thrown_back, thrown_back)
-        waits = np.where(idle_late, too_late, expected(less(best[NOTHING], step)))
-        nothing = np.where(done, 0.0, waits)
-        spot = np.where(done, 0.0, shape.spot_ratio * busy + expected(keeps))
-        on_demand = np.where(done, 0.0, busy + expected(best[ON_DEMAND]))
-        to_spot = np.where(on & ~start_late, less(spot, shape.restart_s), NEVER)
+        kept_or_lost = (1 - lost) * best[SPOT] + lost * thrown_back
+        after_spot = np.where(on, kept_or_lost, thrown_back)
+        spot = np.where(is_done, 0.0, shape.spot_ratio * busy + expected(after_spot))
+        on_demand = np.where(is_done, 0.0, busy + expected(best[ON_DEMAND]))
+        table[left, :, NOTHING] = nothing
+        table[left, :, SPOT] = spot
+        table[left, :, ON_DEMAND] = on_demand
+        # The least from each of the three, a change included.
+        to_spot = np.where(on & can_start, less(spot, shape.restart_s), NEVER)
         to_on_demand = less(on_demand, shape.restart_s)
-        table[left, :, NOTHING], table[left, :, SPOT], table[left, :, ON_DEMAND] = nothing, spot, on_demand
-        fresh = np.minimum(nothing, np.minimum(to_spot, to_on_demand))
+        from_nothing = np.minimum(nothing, np.minimum(to_spot, to_on_demand))
         staying = np.minimum(spot, np.minimum(nothing, to_on_demand))
-        best = np.stack((fresh, np.where(on, staying, fresh), np.minimum(on_demand, np.minimum(nothing, to_spot))))
-        best = np.where(done, 0.0, best)
+        from_spot = np.where(on, staying, from_nothing)
+        from_on_demand = np.minimum(on_demand, np.minimum(nothing, to_spot))
+        best = np.where(is_done, 0.0, np.stack((from_nothing, from_spot, from_on_demand)))
     return table
