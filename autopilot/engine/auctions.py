@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from math import ceil, isinf, nan
 
 import structlog
@@ -18,7 +19,7 @@ import structlog
 from autopilot.domain.floors import AuctionShape, FloorOutlook
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
-from autopilot.domain.offer import CapacityType
+from autopilot.domain.offer import Capabilities, CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation
 from autopilot.engine.tables import Tables
@@ -74,7 +75,7 @@ class Auctions:
         self._store = store
         self._params = params
         self._asked: dict[str, tuple[Kind, float]] = {}
-        """By job; with the on-demand rate, $/h."""
+        """By job; with the on-demand price, $/h."""
         self._learnt: dict[Kind, _Learnt] = {}
         self._learning: dict[Kind, asyncio.Task[None]] = {}
         self._tables: Tables[AuctionShape] = Tables(auction_tables, serves, MOST_TABLES)
@@ -85,72 +86,40 @@ class Auctions:
 
     def shape(self, job: Job, found: Sequence[Candidate], market: Market, now: datetime) -> None:
         """Ask for what this job needs, by what it may rent now."""
-        spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
-        params = self._params
-        pressure = measure_pressure(job, now, params)
-        markets = {choice.offer.provider for choice in found if choice.capacity_type is CapacityType.SPOT}
-        is_one = len(markets) == 1 and len(job.spec.gpus) == 1
-        if spot is None or on_demand is None or pressure.slack is None or pressure.is_past:
+        auction = _auction_of(job, found, market, now, self._params)
+        if auction is None:
             return
-        if not is_one or not job.spec.fall_back or pressure.upper_work_s > LONGEST_WORK_S:
-            return
-        able = market.providers[spot.offer.provider].capabilities
-        highest = ceiling(job.spec, on_demand.offer.on_demand_price, params)
-        # The tables are of machines that are paused when they are outbid, and that a higher bid brings back.
-        can_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
-        if not can_auction or highest is None:
-            return
-        work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
-        tick_s = PRICES_EVERY.total_seconds()
-        kind = Kind(
-            spot.offer.provider, spot.offer.gpu, spot.offer.num_gpus, max(ceil(work_s / STEPS / tick_s), 1) * tick_s
-        )
-        rate = float(on_demand.expected_rate)
-        self._asked[job.id] = kind, rate
+        kind = auction.kind
+        self._asked[job.id] = kind, float(auction.on_demand.expected_rate)
         learnt = self._learnt.get(kind)
-        if learnt is None or learnt.floors is None:
-            return
-        wanted = AuctionShape(
-            learnt.floors,
-            longest_work_s=work_s,
-            on_demand_price=rate,
-            storage_rate=float(spot.offer.storage_rate(job.spec.disk_gb)),
-            ceiling=float(highest),
-            bills_at_bid=able.bills_at_bid,
-            migrate_s=spot.setup.total_seconds(),
-            # Without its disk a machine that comes back is set up like a new one.
-            resume_s=params.timing.resume_s if able.keeps_disk_when_stopped else spot.setup.total_seconds(),
-            checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
-            reserve_s=kind.step_s
-            + params.deadline.on_demand_margin_s
-            + params.budget.detect_s
-            + params.timing.tick_lag_s,
-            shows_running=able.shows_held_floors,
-            lost_per_h=params.auction.preemptions_per_h,
-        )
-        self._tables.want(job.id, wanted)
+        if learnt is not None and learnt.floors is not None:
+            self._tables.want(job.id, _shape_of(job, learnt.floors, auction, self._params))
 
     def learn(self, now: datetime) -> None:
         """Begin to learn what was asked for and is not known, or has grown old."""
-        for kind, rate in set(self._asked.values()):
+        for kind, on_demand_price in set(self._asked.values()):
             learnt = self._learnt.get(kind)
-            every = LOOK_AGAIN if learnt is not None and learnt.floors is None else LEARN_EVERY
-            if kind not in self._learning and (learnt is None or now - learnt.at >= every):
+            had_too_little = learnt is not None and learnt.floors is None
+            every = LOOK_AGAIN if had_too_little else LEARN_EVERY
+            is_due = learnt is None or now - learnt.at >= every
+            if is_due and kind not in self._learning:
                 self._learnt[kind] = _Learnt(learnt.floors if learnt else None, now)
-                self._learning[kind] = asyncio.create_task(self._learn(kind, rate, now))
+                self._learning[kind] = asyncio.create_task(self._learn(kind, on_demand_price, now))
 
     def forget(self, open_jobs: Collection[str]) -> None:
         """Keep nothing of jobs that are over."""
-        self._asked = {job_id: asked for job_id, asked in self._asked.items() if job_id in open_jobs}
+        for job_id in self._asked.keys() - set(open_jobs):
+            del self._asked[job_id]
         kinds = {kind for kind, _ in self._asked.values()}
-        self._learnt = {kind: learnt for kind, learnt in self._learnt.items() if kind in kinds}
+        for kind in self._learnt.keys() - kinds:
+            del self._learnt[kind]
         self._tables.forget(open_jobs)
 
     async def close(self) -> None:
         """Wait for what is being made: a thread cannot be cancelled."""
         await asyncio.gather(*self._learning.values(), self._tables.close(), return_exceptions=True)
 
-    async def _learn(self, kind: Kind, rate: float, now: datetime) -> None:
+    async def _learn(self, kind: Kind, on_demand_price: float, now: datetime) -> None:
         try:
             record = FloorRecord(now - LEARN_FROM, now, timedelta(seconds=kind.step_s))
             since = record.since
@@ -162,7 +131,7 @@ class Auctions:
                 since = until
             if record.recorded < LEAST_RECORDED:
                 return
-            floors = await asyncio.to_thread(estimate, record.floors, kind.step_s, rate, FloorFit())
+            floors = await asyncio.to_thread(estimate, record.floors, kind.step_s, on_demand_price, FloorFit())
             self._learnt[kind] = _Learnt(floors, now)
             log.info("floors.learnt", provider=kind.provider, gpu=kind.gpu, machines=len(record.floors))
         except (StoreUnavailable, ValueError) as problem:
@@ -172,6 +141,65 @@ class Auctions:
             log.exception("floors.failed", consequence="bids follow the rule")
         finally:
             del self._learning[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Auction:
+    """What one job may rent where spot machines are auctioned."""
+
+    spot: Candidate
+    on_demand: Candidate
+    able: Capabilities
+    ceiling: Decimal
+    """$/h: no bid is above it."""
+    longest_work_s: float
+
+    @property
+    def kind(self) -> Kind:
+        offer, tick_s = self.spot.offer, PRICES_EVERY.total_seconds()
+        ticks_a_step = max(ceil(self.longest_work_s / STEPS / tick_s), 1)
+        return Kind(offer.provider, offer.gpu, offer.num_gpus, ticks_a_step * tick_s)
+
+
+def _auction_of(job: Job, found: Sequence[Candidate], market: Market, now: datetime, params: Params) -> _Auction | None:
+    """None where bids follow the rule: nothing presses, work too long, or a market that holds no such auction."""
+    spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
+    pressure = measure_pressure(job, now, params)
+    if spot is None or on_demand is None or pressure.slack is None or pressure.is_past:
+        return None
+    markets = {choice.offer.provider for choice in found if choice.capacity_type is CapacityType.SPOT}
+    is_one_kind = len(markets) == 1 and len(job.spec.gpus) == 1
+    if not is_one_kind or not job.spec.fall_back or pressure.upper_work_s > LONGEST_WORK_S:
+        return None
+    able = market.providers[spot.offer.provider].capabilities
+    highest = ceiling(job.spec, on_demand.offer.on_demand_price, params)
+    # The tables are of machines that are paused when they are outbid, and that a higher bid brings back.
+    can_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
+    if not can_auction or highest is None:
+        return None
+    work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
+    return _Auction(spot, on_demand, able, highest, work_s)
+
+
+def _shape_of(job: Job, floors: FloorOutlook, auction: _Auction, params: Params) -> AuctionShape:
+    able, setup_s = auction.able, auction.spot.setup.total_seconds()
+    lag_s = params.timing.tick_lag_s
+    reserve_s = auction.kind.step_s + params.deadline.on_demand_margin_s + params.budget.detect_s + lag_s
+    return AuctionShape(
+        floors,
+        longest_work_s=auction.longest_work_s,
+        on_demand_price=float(auction.on_demand.expected_rate),
+        storage_rate=float(auction.spot.offer.storage_rate(job.spec.disk_gb)),
+        ceiling=float(auction.ceiling),
+        bills_at_bid=able.bills_at_bid,
+        migrate_s=setup_s,
+        # Without its disk a machine that comes back is set up like a new one.
+        resume_s=params.timing.resume_s if able.keeps_disk_when_stopped else setup_s,
+        checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
+        reserve_s=reserve_s,
+        shows_running=able.shows_held_floors,
+        lost_per_h=params.auction.preemptions_per_h,
+    )
 
 
 class FloorRecord:
@@ -200,20 +228,23 @@ class FloorRecord:
         for step in range(first, end):
             self._seen[step] |= grid.recorded[step - first]
         for (_, machine), shown in zip(grid.machines, grid.shown, strict=True):
+            floors = [nan if isinf(floor) else floor for floor in shown[: end - first]]
             row = self.floors.setdefault(machine, array("d", [nan]) * self._steps)
-            row[first:end] = array("d", (nan if isinf(floor) else floor for floor in shown[: end - first]))
+            row[first:end] = array("d", floors)
 
 
 def serves(shape: AuctionShape, wanted: AuctionShape) -> bool:
     """Whether tables made for ``shape`` will do where ``wanted`` would be made."""
-    rate = NEAR * wanted.on_demand_price
+    near = NEAR * wanted.on_demand_price
     return (
         shape.floors is wanted.floors
         and shape.longest_work_s >= wanted.longest_work_s
-        and (shape.bills_at_bid, shape.checkpoint_s, shape.resume_s, shape.reserve_s)
-        == (wanted.bills_at_bid, wanted.checkpoint_s, wanted.resume_s, wanted.reserve_s)
-        and abs(shape.on_demand_price - wanted.on_demand_price) <= rate
-        and abs(shape.storage_rate - wanted.storage_rate) <= rate
-        and 0 <= wanted.ceiling - shape.ceiling <= rate
+        and shape.bills_at_bid == wanted.bills_at_bid
+        and shape.checkpoint_s == wanted.checkpoint_s
+        and shape.resume_s == wanted.resume_s
+        and shape.reserve_s == wanted.reserve_s
+        and abs(shape.on_demand_price - wanted.on_demand_price) <= near
+        and abs(shape.storage_rate - wanted.storage_rate) <= near
+        and 0 <= wanted.ceiling - shape.ceiling <= near
         and abs(shape.migrate_s - wanted.migrate_s) <= NEAR_S
     )

@@ -91,20 +91,29 @@ class Outlooks:
         await asyncio.gather(self._tables.close(), self._auctions.close())
 
     def _update_belief(self, job: Job, market: Market, now: datetime) -> Belief:
-        main = job.main
-        is_on = (main is not None and main.is_spot and main.observed.running_since is not None) or any(
-            market.providers[offer.provider].capabilities.spot and first_bid(job.spec, offer, self._params) is not None
-            for offer in eligible(job, market, now, self._params)
-        )
         before = self._beliefs.get(job.id)
+        if before is not None and now - before[1] < timedelta(seconds=1):
+            return before[0]
+        is_on = self._is_spot_on(job, market, now)
         if before is None:
             belief = first_belief(self._phases, is_on)
-        elif now - before[1] < timedelta(seconds=1):
-            return before[0]
         else:
-            belief = next_belief(self._phases, before[0], round((now - before[1]).total_seconds()), is_on)
+            last, seen_at = before
+            elapsed_s = round((now - seen_at).total_seconds())
+            belief = next_belief(self._phases, last, elapsed_s, is_on)
         self._beliefs[job.id] = (belief, now)
         return belief
+
+    def _is_spot_on(self, job: Job, market: Market, now: datetime) -> bool:
+        """Whether the job runs on a spot machine, or could bid on one now."""
+        main = job.main
+        if main is not None and main.is_spot and main.observed.running_since is not None:
+            return True
+        for offer in eligible(job, market, now, self._params):
+            has_spot = market.providers[offer.provider].capabilities.spot
+            if has_spot and first_bid(job.spec, offer, self._params) is not None:
+                return True
+        return False
 
     def _shape(self, job: Job, market: Market, now: datetime) -> None:
         found = price_candidates(job, market, eligible(job, market, now, self._params), self._params)
@@ -126,16 +135,18 @@ def lives_of(leases: Iterable[Lease], now: datetime) -> dict[LivesKey, Lives]:
 
 
 def _stretches(lease: Lease, now: datetime) -> Iterable[tuple[float, bool]]:
+    """Hours of each stretch of running, and whether a loss ended it."""
     started: datetime | None = None
-    for number, span in enumerate(lease.spans):
+    for span, following in zip(lease.spans, (*lease.spans[1:], None), strict=False):
         if span.status is not InstanceStatus.RUNNING:
             continue
         started = started or span.started_at
-        following = lease.spans[number + 1] if number + 1 < len(lease.spans) else None
-        if following is not None and following.status is InstanceStatus.RUNNING:
-            continue  # only its price changed
-        end = span.ended_at or now
-        stopped = following is not None and following.status in (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
-        lost = stopped or (following is None and span.ended_at is not None and lease.reason in LOSSES)
-        yield (end - started).total_seconds() / 3600, lost
+        if following is not None:
+            if following.status is InstanceStatus.RUNNING:
+                continue  # only its price changed
+            was_lost = following.status in (InstanceStatus.STOPPED, InstanceStatus.OFFLINE)
+        else:
+            was_lost = span.ended_at is not None and lease.reason in LOSSES
+        ended = span.ended_at or now
+        yield (ended - started).total_seconds() / 3600, was_lost
         started = None
