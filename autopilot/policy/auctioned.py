@@ -266,9 +266,16 @@ class _Auctioned:
 
     def _notes(self, quoted: Quotes, chosen: Quote, main: Lease | None) -> tuple[Note, ...]:
         provider = main.provider if main is not None else None
-        rows = [("on_demand", quoted.on_demand), ("wait", quoted.release), ("keep", quoted.keep), ("stay", quoted.stay)]
-        rows += [("patient", quoted.patient), ("reduce_bid", quoted.reduce_bid)]
-        rows += [("spot", quote) for quote in nsmallest(NOTED_BIDS, quoted.bids, key=lambda quote: quote.cost)]
+        best_bids = nsmallest(NOTED_BIDS, quoted.bids, key=lambda quote: quote.cost)
+        rows = [
+            ("on_demand", quoted.on_demand),
+            ("wait", quoted.release),
+            ("keep", quoted.keep),
+            ("stay", quoted.stay),
+            ("patient", quoted.patient),
+            ("reduce_bid", quoted.reduce_bid),
+            *(("spot", quote) for quote in best_bids),
+        ]
         if chosen not in [quote for _, quote in rows]:
             rows.append(("spot", chosen))
         return tuple(

@@ -46,7 +46,8 @@ def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic
 def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
     """Dollars for what a new machine receives while it is set up, and sends before we may know of it and at its end."""
     received = offer.download_price * received_gb(job, params)
-    return ceil_nano(received + offer.upload_price * UPLOADS_UNREPORTED * largest_upload_gb(job, params))
+    sent = offer.upload_price * UPLOADS_UNREPORTED * largest_upload_gb(job, params)
+    return ceil_nano(received + sent)
 
 
 def commitment(lease: Lease, params: Params) -> Decimal:
@@ -76,7 +77,9 @@ def unobserved_cost(lease: Lease, now: datetime, params: Params) -> Decimal:
         since = max(since, last.ended_at or last.started_at)
         counted = last.billed_rate + last.storage_rate if last.ended_at is None else ZERO
     more = lease.burn_upper - counted
-    return worst_case(more, now - since) if more > ZERO and now > since else ZERO
+    if more <= ZERO or now <= since:
+        return ZERO
+    return worst_case(more, now - since)
 
 
 def is_stale(lease: Lease, now: datetime) -> bool:
@@ -107,5 +110,6 @@ def permit_ttl_s(lefts: Iterable[tuple[Decimal | None, Decimal]], longest_s: int
     shortest = float(longest_s)
     for left_over, rate in lefts:
         if left_over is not None and rate > ZERO:
-            shortest = min(shortest, stopping_s + float(max(left_over, ZERO) / rate) * 3600)
+            lasts_s = float(max(left_over, ZERO) / rate) * 3600
+            shortest = min(shortest, stopping_s + lasts_s)
     return max(min(PERMIT_LEAST_S, longest_s), int(shortest))

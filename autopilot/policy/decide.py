@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import inf
 
 from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, SaveAndStop, SetStatus
 from autopilot.domain.job import Job, JobStatus
@@ -69,7 +70,9 @@ def _for_main(situation: Situation) -> Answer:
     main = job.main
     if main is None:
         is_payable = any(is_affordable(job, choice, params) for choice in situation.candidates)
-        return by_auction(situation) if is_auctioned(situation) and is_payable else _acquire(situation)
+        if is_payable and is_auctioned(situation):
+            return by_auction(situation)
+        return _acquire(situation)
     if main.instance_id is None and main.agent.exit_code is None:
         return (), ()
     over = _why_over(main, now, params)
@@ -116,12 +119,15 @@ def _is_loading(main: Lease) -> bool:
 
 def _why_given_up(main: Lease, now: datetime, params: Params) -> Reason | None:
     """It loads, is silent or prepares for too long."""
-    if _is_loading(main) and loads_too_long(main, now, params):
+    is_loading = _is_loading(main)
+    if is_loading and loads_too_long(main, now, params):
         return Reason.STUCK_LOADING
     if main.observed.running_since is not None and is_given_up(main, now, params):
         return Reason.AGENT_SILENT
-    is_stuck = not _is_loading(main) and main.orders.role is Role.RUN and prepares_too_long(main, now, params)
-    return Reason.STUCK_LOADING if is_stuck else None
+    is_to_run = not is_loading and main.orders.role is Role.RUN
+    if is_to_run and prepares_too_long(main, now, params):
+        return Reason.STUCK_LOADING
+    return None
 
 
 def _ending(job: Job, main: Lease, now: datetime, params: Params) -> tuple[Action, ...] | None:
@@ -149,9 +155,10 @@ def _in_its_place(situation: Situation, action: Action) -> Action:
     storage = action.offer.storage_rate(job.spec.disk_gb)
     more = action.bid + storage
     hourly_caps = _left_per_hour(job, room)
-    has_room = all(more <= left for left in hourly_caps) and (room.instances is None or room.instances > 0)
-    is_soon = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
-    if has_room or is_soon:
+    fits_caps = all(more <= left for left in hourly_caps)
+    may_rent_more = room.instances is None or room.instances > 0
+    is_one_leaving = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
+    if (fits_caps and may_rent_more) or is_one_leaving:
         return action
     traffic = budget.traffic_cost(action.offer, job, params)
     needed = budget.create_reserve(action.bid, storage, params, traffic)
@@ -180,7 +187,9 @@ def _with_payable(situation: Situation) -> Situation:
     job, candidates, params = situation.job, situation.candidates, situation.params
     views = situation.market.providers
     credit = {name: view.credit for name, view in views.items() if view.credit is not None}
-    if not candidates or not credit or min(credit.values()) >= _dearest_reserve(job, candidates, params):
+    if not candidates or not credit:
+        return situation
+    if min(credit.values()) >= _dearest_reserve(job, candidates, params):
         return situation
     unlimited = Decimal("inf")
     paid = [c for c in candidates if credit.get(c.offer.provider, unlimited) >= reserve(job, c, params)]
@@ -240,7 +249,8 @@ def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]
     if priced:
         chosen = min(priced, key=compared)
         presses = any(option.refused == "deadline" for option in possible)
-        return chosen, Reason.DEADLINE if presses and chosen is possible.on_demand else Reason.CHEAPEST
+        is_for_deadline = presses and chosen is possible.on_demand
+        return chosen, Reason.DEADLINE if is_for_deadline else Reason.CHEAPEST
     # Late is worse than risky.
     for option in (possible.on_demand, possible.spot):
         if option is not None and option.refused in ("", "deadline"):
@@ -283,16 +293,17 @@ def _better(situation: Situation, main: Lease, possible: Options) -> Option | No
     pressure = situation.pressure
     is_calm = pressure.slack is None or pressure.slack >= 2 * pressure.one_more_loss
     enough = stay * (1 - float(situation.params.moves.least_saving))
-    better: list[tuple[float, Option]] = []
+    best, least = None, inf
     for option in (possible.spot, possible.on_demand):
         if option is None or option.choice is None or option.cost is None or not option.is_open:
             continue
         # The table has weighed a change of capacity type against the deadline; the rest are moves for price alone.
         is_weighed = possible.by_table and option.choice.capacity_type is not main.capacity_type
         saves_enough = option.cost < stay if is_weighed else option.cost <= enough
-        if saves_enough and (is_weighed or is_calm):
-            better.append((option.cost, option))
-    return min(better, key=lambda pair: pair[0])[1] if better else None
+        may_move = is_weighed or is_calm
+        if saves_enough and may_move and option.cost < least:
+            best, least = option, option.cost
+    return best
 
 
 def _park(job: Job, status: SetStatus, now: datetime, params: Params) -> tuple[Action, ...]:

@@ -48,5 +48,6 @@ def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[O
 
 def _needed(job: Job, offer: Offer, params: Params) -> timedelta:
     left = work_left(job, offer.gpu, offer.num_gpus)
-    work = timedelta(seconds=params.deadline.horizon_s) if left is None else left * (1 + params.deadline.estimate_error)
+    longer = 1 + params.deadline.estimate_error
+    work = timedelta(seconds=params.deadline.horizon_s) if left is None else left * longer
     return work + setup_time(job, offer, params)

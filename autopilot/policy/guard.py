@@ -133,10 +133,10 @@ def _is_free(job: Job, slot: Slot, allowed: Iterable[Action]) -> bool:
     One without an instance keeps its slot even when released, until its create is resolved.
     """
     held = job.lease_in(slot)
-    return held is None or (
-        held.instance_id is not None
-        and any(isinstance(other, Release) and other.lease_id == held.id for other in allowed)
-    )
+    if held is None:
+        return True
+    is_released = any(isinstance(other, Release) and other.lease_id == held.id for other in allowed)
+    return is_released and held.instance_id is not None
 
 
 def _unobserved_for_long(job: Job, action: Action, exposure: Exposure, now: datetime) -> Refusal | None:
@@ -207,8 +207,9 @@ def _over_caps(
         (Reason.OVER_DAY_LIMIT, exposure.spent_day, limits.day),
         (Reason.OVER_MONTH_LIMIT, exposure.spent_month, limits.month),
     ):
-        if limit is not None and spent + open_commitments + more > limit:
-            return reason, (("committed", spent + open_commitments + more), ("limit", limit))
+        after = spent + open_commitments + more
+        if limit is not None and after > limit:
+            return reason, (("committed", after), ("limit", limit))
     if limits.max_hourly is not None:
         rate = budget.burn(exposure.leases) + more_per_hour
         if rate > limits.max_hourly:

@@ -53,7 +53,8 @@ def _while_both_run(job: Job, main: Lease, new: Lease, now: datetime, params: Pa
         return (SaveAndStop(main.id, Reason.EXPIRING),)
     if new_lost or (is_stuck and new.agent.state not in READY):
         return _drop(new, new.observed.pause_cause or Reason.STUCK_LOADING)
-    if new.observed.running_since is not None and (new.agent.state in READY or _falls_behind(job, new, now)):
+    may_be_promoted = new.agent.state in READY or _falls_behind(job, new, now)
+    if new.observed.running_since is not None and may_be_promoted:
         return (SaveAndStop(main.id, Reason.MOVING),)
     return ()
 
@@ -79,8 +80,11 @@ def last_save(lease: Lease, params: Params) -> datetime:
 
 def is_given_up(lease: Lease, now: datetime, params: Params) -> bool:
     """Whether its agent has stopped for good, or has not been heard for too long since it ran."""
-    heard_at = max(lease.agent.seen_at or lease.intended_at, lease.observed.running_since or lease.intended_at)
-    return now - heard_at >= timedelta(seconds=params.loading.silence_s) or lease.agent.state in GIVEN_UP
+    seen_at = lease.agent.seen_at or lease.intended_at
+    running_since = lease.observed.running_since or lease.intended_at
+    silent_for = now - max(seen_at, running_since)
+    is_silent = silent_for >= timedelta(seconds=params.loading.silence_s)
+    return is_silent or lease.agent.state in GIVEN_UP
 
 
 def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
@@ -90,7 +94,9 @@ def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:
     if lease.agent.has_saved:
         newest = job.checkpoint
         last = lease.agent.last_checkpoint
-        return last is None or (newest is not None and newest.lease_id == lease.id and newest.number >= last)
+        if last is None:
+            return True
+        return newest is not None and newest.lease_id == lease.id and newest.number >= last
     since = lease.orders.stop_ordered_at
     return since is not None and now - since >= timedelta(seconds=params.budget.save_timeout_s)
 

@@ -141,7 +141,9 @@ def _by_cost_to_finish(situation: Situation) -> Options:
     def option(choice: Candidate | None, name: str, refused: str) -> Option | None:
         if choice is None:
             return None
-        return Option(name, float(choice.cost), choice, refused if is_affordable(job, choice, params) else "budget")
+        if not is_affordable(job, choice, params):
+            refused = "budget"
+        return Option(name, float(choice.cost), choice, refused)
 
     spot = option(best(situation.candidates, CapacityType.SPOT), "spot", presses)
     on_demand = option(best(situation.candidates, CapacityType.ON_DEMAND), "on_demand", "")

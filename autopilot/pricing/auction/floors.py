@@ -164,7 +164,8 @@ def _own(names: Sequence[str], counts: Floats, pooled: Floats, fit: FloorFit) ->
     if len(names) < 2:
         return ()
     weights = counts.sum((1, 2, 3))
-    best_known = sorted(range(len(names)), key=lambda number: (-weights[number], number))[: int(fit.most_own)]
+    by_weight = sorted(range(len(names)), key=lambda number: (-weights[number], number))
+    best_known = by_weight[: int(fit.most_own)]
     return tuple(
         (names[number], _jumps(_shrunk(counts[number], pooled, fit.pool_weight)))
         for number in sorted(best_known)
@@ -282,7 +283,8 @@ def _elsewhere(
     ordered = np.sort(np.vstack((shown, none)), axis=0)
     first, second = np.minimum(ordered[:2], 2 * on_demand_price)
     there = first[first <= on_demand_price]
-    edges = np.unique(np.quantile(there, np.arange(1, CLASSES) / CLASSES)) if len(there) else np.array(())
+    quantiles = np.arange(1, CLASSES) / CLASSES
+    edges = np.unique(np.quantile(there, quantiles)) if len(there) else np.array(())
     if len(there) < len(first):
         edges = np.append(edges, on_demand_price)
     count = len(edges) + 1

@@ -243,11 +243,14 @@ class _Pricing:
             return after
         work, position = self.work, self.position
         if mine and position.held is Held.RUNNING:
-            left_to_run, left_to_pause = work + self.pending - 1, work + self.thrown_back
+            left_to_run = work + self.pending - 1
+            left_to_pause = work + self.thrown_back
         elif mine and position.is_set_up:
-            left_to_run, left_to_pause = work + self.resume - 1, work
+            left_to_run = work + self.resume - 1
+            left_to_pause = work
         else:
-            left_to_run, left_to_pause = work + self.migrate - 1, work + self.migrate - self.resume
+            left_to_run = work + self.migrate - 1
+            left_to_pause = work + self.migrate - self.resume
         run = self.tables.levels_row(table.run, self.next, left_to_run, elsewhere)
         pause = self.tables.levels_row(table.paused, self.next, left_to_pause, elsewhere)
         after = self._afters[key] = (np.array(run), np.array(pause))
