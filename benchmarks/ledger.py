@@ -132,8 +132,8 @@ def _leases() -> Iterator[Lease]:
             (InstanceStatus.STOPPED, 18.0),
             (InstanceStatus.RUNNING, 20.0),
         ):
-            lease = lease.billed_as(status, rate, storage, start + timedelta(hours=at_h))
-        yield lease.unbilled(start + timedelta(hours=LIFE_H))
+            lease = lease.bill_as(status, rate, storage, start + timedelta(hours=at_h))
+        yield lease.stop_billing(start + timedelta(hours=LIFE_H))
 
 
 def _entries(leases: list[Lease]) -> Iterator[LedgerEntry]:

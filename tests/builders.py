@@ -103,7 +103,7 @@ def a_lease(id: str = "lease-1", **changes: Any) -> Lease:
     }
     lease = an_intent(id, **(values | changes))
     running = lease.observed.status if lease.is_wanted else InstanceStatus.STOPPED
-    return lease if lease.spans or lease.is_over else lease.billed_as(running, lease.bid, lease.storage_rate, START)
+    return lease if lease.spans or lease.is_over else lease.bill_as(running, lease.bid, lease.storage_rate, START)
 
 
 def a_paused_lease(id: str = "lease-1", **changes: Any) -> Lease:

@@ -11,7 +11,7 @@ from typing import IO
 from autopilot.agent.shipped.chunks import PartWriter, read_index
 from autopilot.agent.shipped.compress import MOST_BYTES, copy_decompressed
 from autopilot.agent.shipped.download import MAX_INDEX_BYTES
-from autopilot.agent.shipped.tree import Corrupt, checked, finish, lay_out
+from autopilot.agent.shipped.tree import Corrupt, check_entries, finish, lay_out
 from autopilot.mailbox.report_shapes import Part
 
 _BLOCK_BYTES = 1 << 20
@@ -29,7 +29,7 @@ def unpack(parts: Sequence[Part], open_part: Callable[[int], IO[bytes]], directo
         raise Corrupt("its index is not what its manifest says, or too large")
     contents = [(part.content_size or part.size, part.content_sha256 or part.sha256) for part in parts[1:]]
     entries, slices = read_index(_json(index), [size for size, _ in contents])
-    checked(entries)
+    check_entries(entries)
     lay_out(entries, str(directory))
     for i, part in enumerate(parts[1:]):
         writer = PartWriter(str(directory), entries, slices[i])

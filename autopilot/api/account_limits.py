@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from autopilot.domain.job import Job, SpotPolicy
 from autopilot.domain.market import Allowance, Market
-from autopilot.domain.money import ZERO, accrued, show
+from autopilot.domain.money import ZERO, accrue, show
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.time import split_by_day
@@ -24,7 +24,7 @@ LEAST_LENGTH = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AccountState:
     limits: Limits
     left: Allowance
     """Of the day and month caps, at this moment."""
@@ -44,7 +44,7 @@ def account_notes(
     job: Job,
     candidates: list[Candidate],
     market: Market,
-    account: Account,
+    account: AccountState,
     expected: Decimal | None,
     now: datetime,
     params: Params,
@@ -59,7 +59,7 @@ def account_notes(
     ]
 
 
-def paid_until(until: datetime, burn: Decimal, expected: Decimal, account: Account, now: datetime) -> Paid:
+def paid_until(until: datetime, burn: Decimal, expected: Decimal, account: AccountState, now: datetime) -> Paid:
     """Spends ``burn`` ($/h) from ``now`` on, until the work is paid for, and no more a day or month than is allowed."""
     limits, left = account.limits, account.left
     day_left, month_left, month = left.day, left.month, None
@@ -69,7 +69,7 @@ def paid_until(until: datetime, burn: Decimal, expected: Decimal, account: Accou
             day_left = limits.day
             month_left = month_left if month == (day.year, day.month) else limits.month
         month = (day.year, day.month)
-        wanted = min(accrued(burn, end - start), expected - paid)
+        wanted = min(accrue(burn, end - start), expected - paid)
         pays = max(min(cap for cap in (wanted, day_left, month_left) if cap is not None), ZERO)
         if pays < wanted:
             by_month = month_left is not None and month_left <= pays
@@ -115,7 +115,12 @@ def _short_of_credit(job: Job, candidates: list[Candidate], market: Market, para
 
 
 def _over_caps(
-    job: Job, candidates: list[Candidate], account: Account, expected: Decimal | None, now: datetime, params: Params
+    job: Job,
+    candidates: list[Candidate],
+    account: AccountState,
+    expected: Decimal | None,
+    now: datetime,
+    params: Params,
 ) -> list[str]:
     limits, left = account.limits, account.left
     needed = min(_reserve(job, candidate, params) for candidate in candidates)
@@ -129,7 +134,7 @@ def _over_caps(
     until = job.spec.deadline or now + (LEAST_LENGTH if expected is None else LOOKED_AHEAD)
     if burn <= ZERO or until <= now:
         return []
-    endless = accrued(burn, until - now)
+    endless = accrue(burn, until - now)
     wanted = endless if expected is None else min(expected, endless)
     got = paid_until(until, burn, wanted, account, now)
     notes: list[str] = []

@@ -20,7 +20,7 @@ from autopilot import __version__
 from autopilot.api import render
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
-from autopilot.api.jobs import Jobs, NotFound
+from autopilot.api.jobs import JobNotFound, JobService
 from autopilot.api.plan import OverBudget, ranked_offers
 from autopilot.api.prices import prices
 from autopilot.api.prospects import Unlikely
@@ -40,7 +40,7 @@ MAX_BODY_BYTES = 256 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def create_app(jobs: Jobs, engine: Engine, store: Store, clock: Clock) -> web.Application:
+def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> web.Application:
     routes = _Routes(jobs, engine, store, clock)
     app = web.Application(middlewares=[_answer_errors, _log_peer], client_max_size=MAX_BODY_BYTES)
     app.add_routes(
@@ -67,7 +67,7 @@ def create_app(jobs: Jobs, engine: Engine, store: Store, clock: Clock) -> web.Ap
 
 
 class _Routes:
-    def __init__(self, jobs: Jobs, engine: Engine, store: Store, clock: Clock) -> None:
+    def __init__(self, jobs: JobService, engine: Engine, store: Store, clock: Clock) -> None:
         self._jobs = jobs
         self._engine = engine
         self._store = store
@@ -180,7 +180,7 @@ class _Routes:
 async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except NotFound as problem:
+    except JobNotFound as problem:
         return _error(problem.message, problem.hint, 404)
     except (OverBudget, Unlikely) as problem:
         return _error(problem.message, problem.hint, 402)

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.api import render
-from autopilot.api.jobs import NotFound
+from autopilot.api.jobs import JobNotFound
 from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.money import ZERO
@@ -50,11 +50,13 @@ async def reconciliation(store: Store, query: Mapping[str, str], now: datetime) 
 
 
 async def instance(store: Store, reference: str, now: datetime) -> render.Json:
-    """Every lease of that id, instance id or label, newest first, each with its whole life. Raises ``NotFound``."""
+    """Every lease of that id, instance id or label, newest first, each with its whole life. Raises ``JobNotFound``."""
     async with store.snapshot() as uow:
         found = await uow.leases.search(reference)
         if not found:
-            raise NotFound(f"no instance {reference!r}", hint="autopilot spend --by instance lists all that were paid")
+            raise JobNotFound(
+                f"no instance {reference!r}", hint="autopilot spend --by instance lists all that were paid"
+            )
         return {"instances": [await _life(uow, lease, now) for lease in found]}
 
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
-from autopilot.api.account_limits import Account
+from autopilot.api.account_limits import AccountState
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import LeaseBooks
-from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.engine.accrue import accruals
@@ -35,13 +35,13 @@ async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
     }
 
 
-async def account(store: Store, limits: Limits, now: datetime, params: Params) -> Account:
+async def account(store: Store, limits: Limits, now: datetime, params: Params) -> AccountState:
     """The account's limits, and what they still leave."""
     _, leases, beyond, totals = await _read(store, now, params)
     more = sum(beyond.values(), ZERO)
     live = tuple(lease for lease in leases if not lease.is_over)
     exposure = Exposure(live, totals.day + more, totals.month + more, launches_job_10min=0, launches_hour=0)
-    return Account(limits, allowance(exposure, limits, params))
+    return AccountState(limits, allowance(exposure, limits, params))
 
 
 async def _read(
@@ -63,13 +63,13 @@ def burning(leases: Iterable[Lease]) -> Decimal:
     return sum((span.billed_rate + span.storage_rate for span in open_spans), ZERO)
 
 
-def lasts(left: Decimal | None, rate: Decimal) -> timedelta | None:
-    """How long ``left`` lasts at ``rate`` ($/h); None: for ever."""
-    if left is None or rate <= ZERO:
+def lasts(left: Decimal | None, burn: Decimal) -> timedelta | None:
+    """How long ``left`` lasts at that burn ($/h); None: for ever."""
+    if left is None or burn <= ZERO:
         return None
     if left <= ZERO:
         return timedelta(0)
-    hours = left / rate
+    hours = left / burn
     return timedelta(hours=float(hours)) if hours < LONGEST // timedelta(hours=1) else None
 
 
@@ -93,7 +93,7 @@ def _account(
     committed = sum((commitment(lease, params) for lease in leases), ZERO)
     rate = burning(leases)
     left_month = None if limits.month is None else limits.month - spent_month - committed
-    forecast = spent_month + accrued(rate, month_end - now)
+    forecast = spent_month + accrue(rate, month_end - now)
     return {
         "day": _against(limits.day, spent_day, committed, rate, day_end - now),
         "month": _against(limits.month, spent_month, committed, rate, month_end - now),
@@ -125,7 +125,7 @@ def _job(job: Job, beyond: dict[str, Decimal], now: datetime, params: Params) ->
     committed = sum((commitment(lease, params) for lease in job.leases), ZERO)
     rate = burning(job.leases)
     remaining = job.remaining_work
-    forecast = None if remaining is None or not rate else spent + accrued(rate, remaining)
+    forecast = None if remaining is None or not rate else spent + accrue(rate, remaining)
     return {
         "id": job.id,
         "name": job.spec.name,
@@ -138,11 +138,11 @@ def _job(job: Job, beyond: dict[str, Decimal], now: datetime, params: Params) ->
 
 
 def _against(
-    limit: Decimal | None, spent: Decimal, committed: Decimal, rate: Decimal, ends_in: timedelta | None
+    limit: Decimal | None, spent: Decimal, committed: Decimal, burn: Decimal, ends_in: timedelta | None
 ) -> render.Json:
     """``runway_s`` None: the limit is not reached at this rate (before its period ends)."""
     left = None if limit is None else limit - spent - committed
-    runway = lasts(left, rate)
+    runway = lasts(left, burn)
     if runway is not None and ends_in is not None and runway > ends_in:
         runway = None
     return {

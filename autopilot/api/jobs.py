@@ -38,11 +38,11 @@ BOOTS_SHOWN = 1000
 """Restarts of one machine whose output is looked for: their number is the machine's own claim."""
 
 
-class NotFound(UserError):
+class JobNotFound(UserError):
     """No such job."""
 
 
-class Jobs:
+class JobService:
     def __init__(
         self,
         engine: Engine,
@@ -213,7 +213,7 @@ class Jobs:
     async def _find(self, uow: UnitOfWork, reference: str) -> Job:
         job = await uow.jobs.find(reference)
         if job is None:
-            raise NotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
+            raise JobNotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
         return job
 
     async def _render(self, uow: UnitOfWork, job: Job) -> render.Json:

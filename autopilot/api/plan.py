@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
-from autopilot.api.account_limits import Account, account_notes
+from autopilot.api.account_limits import AccountState, account_notes
 from autopilot.api.list_prices import hyperscaler_price
 from autopilot.api.prospects import Prospects, Unlikely, prospects
 from autopilot.domain.errors import UserError
@@ -35,7 +35,7 @@ def plan(
     now: datetime,
     params: Params,
     least_probability: float = LEAST_PROBABILITY,
-    account: Account | None = None,
+    account: AccountState | None = None,
 ) -> render.Json:
     """The choices as the policy ranks them, what the job will probably cost, and the verdict on deadline and budget.
 

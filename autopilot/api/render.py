@@ -10,7 +10,7 @@ from typing import Any
 from autopilot.domain.actions import Note
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, cost_by_day, time_running
-from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.policy.eligibility import why_not
@@ -110,7 +110,7 @@ def on_demand_equivalent(leases: Iterable[Lease], now: datetime) -> Decimal | No
             continue
         if held.on_demand_price is None:
             return None
-        total += accrued(held.on_demand_price, running)
+        total += accrue(held.on_demand_price, running)
     return total
 
 
@@ -149,18 +149,18 @@ def _note(note: Note) -> Json:
     return {"topic": note.topic, "numbers": {name: plain(value) for name, value in note.numbers}}
 
 
-def offer(found: Offer, state: Job | None, disk_gb: Decimal) -> Json:
-    problem = why_not(state.spec, found) if state else None
+def offer(offered: Offer, state: Job | None, disk_gb: Decimal) -> Json:
+    problem = why_not(state.spec, offered) if state else None
     return {
-        "provider": found.provider,
-        "machine_id": found.machine_id,
-        "gpu": found.gpu,
-        "num_gpus": found.num_gpus,
-        "floor": plain(found.floor),
-        "on_demand_price": plain(found.on_demand_price),
-        "storage_rate": plain(found.storage_rate(disk_gb)),
-        "reliability": plain(found.reliability),
-        "location": found.location,
+        "provider": offered.provider,
+        "machine_id": offered.machine_id,
+        "gpu": offered.gpu,
+        "num_gpus": offered.num_gpus,
+        "floor": plain(offered.floor),
+        "on_demand_price": plain(offered.on_demand_price),
+        "storage_rate": plain(offered.storage_rate(disk_gb)),
+        "reliability": plain(offered.reliability),
+        "location": offered.location,
         "eligible": problem is None,
         "why_not": problem,
     }

@@ -11,7 +11,7 @@ from autopilot.api import render
 from autopilot.api.list_prices import ListPrice, cloud_price, hyperscaler_price
 from autopilot.api.periods import Period, period_of
 from autopilot.domain.errors import UserError
-from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.spend import SpendKey, SpendPart, SpendRow, SpendSource, report, total_row
 from autopilot.domain.zones import window
 from autopilot.engine.accrue import accruals
@@ -108,7 +108,7 @@ def _by_list(name: str, total: SpendRow, price_of: Callable[[str], ListPrice | N
         price = price_of(gpu)
         if price is None or gpu_hours == timedelta(0):
             continue
-        cost, spent = cost + accrued(price.low, gpu_hours), spent + spent_on_it
+        cost, spent = cost + accrue(price.low, gpu_hours), spent + spent_on_it
         sources.append(price.source)
     return _comparison(name, cost, spent, sources) if sources else None
 

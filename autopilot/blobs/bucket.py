@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from autopilot.blobs import sts
 from autopilot.domain.errors import UserError, install_hint
-from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, Grant, checked_key
+from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, Grant, check_key
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, AzureStore, ClientConfig, GCSConfig, GCSStore, RetryConfig, S3Store
@@ -65,12 +65,12 @@ class BucketBlobStore:
         self.put_headers = {"x-ms-blob-type": "BlockBlob"} if bucket.url.startswith("az:") else {}
 
     async def put(self, key: str, data: bytes) -> None:
-        if await _asked(self._store.put_async(checked_key(key), data)) is None:
+        if await _asked(self._store.put_async(check_key(key), data)) is None:
             raise BlobUnavailable("the bucket does not exist")
 
     async def get(self, key: str) -> bytes | None:
         async def read() -> bytes:
-            answer = await self._store.get_async(checked_key(key))
+            answer = await self._store.get_async(check_key(key))
             if answer.meta["size"] <= MAX_READ_BYTES:
                 return bytes(await answer.bytes_async())
             head = bytearray()
@@ -83,14 +83,14 @@ class BucketBlobStore:
         return await _asked(read())
 
     async def size(self, key: str) -> int | None:
-        found = await _asked(self._store.head_async(checked_key(key)))
+        found = await _asked(self._store.head_async(check_key(key)))
         return None if found is None else found["size"]
 
     async def sha256(self, key: str) -> str | None:
         async def digest() -> str:
             # However large a part is and however slow the line: only a pause of it is trouble.
             async with asyncio.timeout(REQUEST_TIMEOUT_S) as pause:
-                answer = await self._patient.get_async(checked_key(key))
+                answer = await self._patient.get_async(check_key(key))
                 sha256 = hashlib.sha256()
                 async for block in answer.stream(min_chunk_size=_BLOCK_BYTES):
                     await asyncio.to_thread(sha256.update, block)
@@ -100,16 +100,16 @@ class BucketBlobStore:
         return await _asked(digest())
 
     async def keys(self, prefix: str) -> tuple[str, ...]:
-        path = checked_key(prefix.rstrip("/"))
+        path = check_key(prefix.rstrip("/"))
 
-        async def listed() -> tuple[str, ...]:
+        async def list_keys() -> tuple[str, ...]:
             return tuple([meta["path"] async for page in self._store.list(path) for meta in page])
 
-        beneath = await _asked(listed()) or ()
+        beneath = await _asked(list_keys()) or ()
         return beneath if await self.size(path) is None else (path, *beneath)
 
     async def delete(self, keys: Collection[str]) -> None:
-        doomed = [checked_key(key) for key in keys]
+        doomed = [check_key(key) for key in keys]
         for at in range(0, len(doomed), _DELETED_AT_ONCE):
             await _asked(self._store.delete_async(doomed[at : at + _DELETED_AT_ONCE]))
 
@@ -128,7 +128,7 @@ class BucketBlobStore:
 
     async def _granted(self, write: Collection[str], read: Collection[str]) -> Grant:
         bucket, parts = self._bucket, urlsplit(self._bucket.url)
-        role = sts.Role(
+        role = sts.AssumedRole(
             arn=bucket.role or "",
             endpoint=bucket.token_service or f"https://sts.{bucket.region}.amazonaws.com",
             region=bucket.region,
@@ -136,7 +136,7 @@ class BucketBlobStore:
             secret=bucket.secret,
         )
         beneath = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
-        writes, reads = ([f"{beneath}{checked_key(each)}/*" for each in sorted(keys)] for keys in (write, read))
+        writes, reads = ([f"{beneath}{check_key(each)}/*" for each in sorted(keys)] for keys in (write, read))
         session = re.sub(r"[^\w+=,.@-]", "-", "-".join(sorted(write)))[-64:]
         keys = await sts.assume(role, session, sts.policy(parts.netloc, writes, reads))
         base = self.sign_get("x", sts.VALID_FOR).partition("?")[0].removesuffix("/x")
@@ -152,7 +152,7 @@ class BucketBlobStore:
     def _signed(self, method: str, key: str, valid_for: timedelta) -> str:
         import obstore
 
-        url: str = obstore.sign(self._store, "GET" if method == "GET" else "PUT", checked_key(key), valid_for)
+        url: str = obstore.sign(self._store, "GET" if method == "GET" else "PUT", check_key(key), valid_for)
         return url
 
 
@@ -163,7 +163,7 @@ def _connect(bucket: Bucket, timeout_s: float) -> S3Store | GCSStore | AzureStor
         raise UserError(f"not the address of a bucket: {bucket.url!r}", hint=hint)
     prefix = parts.path.strip("/")
     if prefix:
-        checked_key(prefix)
+        check_key(prefix)
     try:
         from obstore.exceptions import BaseError
         from obstore.store import AzureStore, GCSStore, S3Store

@@ -13,7 +13,7 @@ import shutil
 from aiohttp import web
 
 from autopilot.blobs.local import URL_PREFIX, IncomingBlob, LocalBlobStore
-from autopilot.ports.blobs import checked_key
+from autopilot.ports.blobs import check_key
 
 KEPT_FREE_BYTES = 64 << 20
 """Room on the disk that uploads never take: the ledger lies beside them and must always be able to record."""
@@ -68,7 +68,7 @@ def _authorised(store: LocalBlobStore, request: web.Request) -> tuple[str, int]:
     """The key and the size limit that the request is signed for; raises 403 otherwise."""
     query = request.query
     try:
-        key = checked_key(request.match_info["key"])
+        key = check_key(request.match_info["key"])
         expires, max_bytes = int(query["expires"]), int(query["max_bytes"])
         allowed = store.allows(request.method, key, expires, max_bytes, query["signature"])
     except (KeyError, ValueError):

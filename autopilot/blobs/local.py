@@ -16,7 +16,7 @@ from typing import TypeVar
 from urllib.parse import urlencode
 
 from autopilot.domain.errors import UserError
-from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, checked_key
+from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, check_key
 
 URL_PREFIX = "/blobs/"
 
@@ -164,7 +164,7 @@ class LocalBlobStore:
 
     def path(self, key: str) -> Path:
         """The file of ``key``. Raises ``ValueError`` for what is not a key."""
-        return self.root / checked_key(key)
+        return self.root / check_key(key)
 
     def incoming(self, key: str) -> IncomingBlob:
         """A new file for ``key``; the caller publishes or discards it. Raises ``OSError``."""
@@ -185,7 +185,7 @@ class LocalBlobStore:
             {
                 "expires": expires,
                 "max_bytes": max_bytes,
-                "signature": self._signature(method, checked_key(key), expires, max_bytes),
+                "signature": self._signature(method, check_key(key), expires, max_bytes),
             }
         )
         return f"{self.base_url.rstrip('/')}{URL_PREFIX}{key}?{query}"

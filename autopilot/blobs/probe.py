@@ -84,8 +84,8 @@ class _Unexpected(Exception):
     pass
 
 
-def _expect(found: object, wanted: object, otherwise: str = "what came back is not what was written") -> None:
-    if found != wanted:
+def _expect(actual: object, wanted: object, otherwise: str = "what came back is not what was written") -> None:
+    if actual != wanted:
         raise _Unexpected(otherwise)
 
 

@@ -25,7 +25,7 @@ _FIELDS = ("AccessKeyId", "SecretAccessKey", "SessionToken")
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class AssumedRole:
     arn: str
     endpoint: str
     """Address of the token service."""
@@ -45,7 +45,7 @@ def policy(bucket: str, write: Sequence[str], read: Sequence[str]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
 
 
-async def assume(role: Role, session: str, narrowed_by: str) -> tuple[str, str, str]:
+async def assume(role: AssumedRole, session: str, narrowed_by: str) -> tuple[str, str, str]:
     """(key id, secret, session token), valid for ``VALID_FOR``. Raises ``BlobUnavailable``."""
     form = {
         **{"Action": "AssumeRole", "Version": "2011-06-15", "RoleArn": role.arn, "RoleSessionName": session},
@@ -68,7 +68,7 @@ async def assume(role: Role, session: str, narrowed_by: str) -> tuple[str, str, 
     return key_id, secret, token
 
 
-def _signed(role: Role, body: str) -> dict[str, str]:
+def _signed(role: AssumedRole, body: str) -> dict[str, str]:
     parts = urlsplit(role.endpoint)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     scope = f"{stamp[:8]}/{role.region}/sts/aws4_request"

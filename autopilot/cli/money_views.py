@@ -94,8 +94,8 @@ def budget(body: Row) -> list[RenderableType]:
     ]
     reaches = " (held there by the limit)" if account["forecast_reaches_limit"] else ""
     lines = [
-        ("burning now", f"{text.rate(account['burn'])}, at most {text.rate(account['burn_at_most'])}"),
-        ("hourly limit", text.rate(account["max_hourly"]) if account["max_hourly"] is not None else "none"),
+        ("burning now", f"{text.per_hour(account['burn'])}, at most {text.per_hour(account['burn_at_most'])}"),
+        ("hourly limit", text.per_hour(account["max_hourly"]) if account["max_hourly"] is not None else "none"),
         ("machines", f"{account['instances']} of {account['max_instances']}"),
         ("the month's end", f"about {text.money(account['forecast_month'])} at this rate{reaches}"),
         *(
@@ -174,8 +174,8 @@ def _spans(spans: list[Row]) -> RenderableType | None:
             text.clock_time(span["started_at"]),
             text.clock_time(span["ended_at"]) if span["ended_at"] else "now",
             text.plain(span["status"]),
-            text.rate(span["billed_rate"]),
-            text.rate(span["storage_rate"]),
+            text.per_hour(span["billed_rate"]),
+            text.per_hour(span["storage_rate"]),
         )
         for span in spans
     ]
@@ -183,7 +183,7 @@ def _spans(spans: list[Row]) -> RenderableType | None:
 
 
 def _bids(bids: list[Row]) -> RenderableType | None:
-    rows = [(text.clock_time(bid["at"]), text.rate(bid["bid"]), text.plain(bid["outcome"])) for bid in bids]
+    rows = [(text.clock_time(bid["at"]), text.per_hour(bid["bid"]), text.plain(bid["outcome"])) for bid in bids]
     return table(("AT (UTC)", "BID", "OUTCOME"), rows, right=("BID",)) if rows else None
 
 

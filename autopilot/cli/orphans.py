@@ -38,7 +38,7 @@ def orphans(*, config: Path | None = None, json: Annotated[bool, Flag] = False) 
 
     census = run(config)
     if json:
-        rows = [_row(each.instance) | {"kind": each.kind.value, "why": each.why} for each in census.found]
+        rows = [_row(each.instance) | {"kind": each.kind.value, "why": each.why} for each in census.findings]
         print_json(
             {
                 "install_id": census.install_id,
@@ -56,9 +56,9 @@ def orphans(*, config: Path | None = None, json: Annotated[bool, Flag] = False) 
             Kind.FOREIGN: "Not ours: never touched",
         }
         for kind, title in titles.items():
-            found = [each for each in census.found if each.kind is kind]
+            found = [each for each in census.findings if each.kind is kind]
             if found:
-                out.print(f"{title}, {text.rate(str(census.bills(kind)))}")
+                out.print(f"{title}, {text.per_hour(str(census.bills(kind)))}")
                 out.print(_machines([(each.instance, each.why) for each in found]))
         out.print(f"{census.wanted} machines are wanted by jobs")
         _name_unreadable(census.unreadable)
@@ -138,17 +138,17 @@ def _row(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _machines(found: list[tuple[Instance, str]]) -> Table:
+def _machines(census: list[tuple[Instance, str]]) -> Table:
     rows = [
         (
             f"{instance.provider} {text.plain(instance.instance_id)}",
             text.plain(instance.label),
             text.gpu(_row(instance)),
             instance.status.value,
-            text.rate(str(instance.bills)),
+            text.per_hour(str(instance.bills)),
             text.plain(why),
         )
-        for instance, why in found
+        for instance, why in census
     ]
     return table(("MACHINE", "LABEL", "GPU", "STATUS", "BILLS", "WHY"), rows, right=("BILLS",))
 

@@ -79,8 +79,8 @@ def _offers_to_rent(offers: list[Row]) -> RenderableType:
             text.plain(offer["machine_id"]),
             text.gpu(offer),
             text.plain(offer["capacity_type"]).replace("_", " "),
-            text.rate(offer["bid"]),
-            text.rate(offer.get("storage_rate")),
+            text.per_hour(offer["bid"]),
+            text.per_hour(offer.get("storage_rate")),
             text.money(offer.get("cost")),
             text.plain(offer.get("location")),
         )
@@ -100,7 +100,7 @@ def _option(option: Row) -> tuple[str, ...]:
     return (
         f"  {text.plain(option['option']).replace('_', ' ')}",
         text.money(option.get("cost"), 4),
-        text.rate(option.get("bid")),
+        text.per_hour(option.get("bid")),
         f"{text.plain(option['provider'])} {text.plain(option['machine_id'])}" if option.get("provider") else text.NONE,
         "chosen" if option.get("chosen") else answer,
     )

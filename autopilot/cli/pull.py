@@ -44,7 +44,7 @@ def pull(job: str, directory: Path | None = None, /) -> int:
     try:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        files = unpack(parts, source.opened, scratch)
+        files = unpack(parts, source.open, scratch)
         for file in files.iterdir():
             file.replace(target / file.name)
     except (OSError, Corrupt) as error:
@@ -68,7 +68,7 @@ class _Parts:
         body = Client().get(job_path(self._job, "outputs"))
         self.name, self.parts = body["name"], body["parts"]
 
-    def opened(self, number: int) -> IO[bytes]:
+    def open(self, number: int) -> IO[bytes]:
         try:
             return _opened(self.parts[number]["url"])
         except HTTPError as refusal:

@@ -27,7 +27,7 @@ def plain(value: object) -> str:
 
 def harmless(output: str) -> str:
     """A job's output without terminal control but for colours, tabs and line ends."""
-    return _COLOUR_OR_CONTROL.sub(lambda found: found[1] or "", output)
+    return _COLOUR_OR_CONTROL.sub(lambda match: match[1] or "", output)
 
 
 def money(value: str | None, places: int = 2) -> str:
@@ -40,7 +40,7 @@ def money(value: str | None, places: int = 2) -> str:
     return show(amount, places)
 
 
-def rate(value: str | None) -> str:
+def per_hour(value: str | None) -> str:
     """``$0.31/h``, to a tenth of a cent where it has one."""
     if value is None:
         return NONE

@@ -84,12 +84,12 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Ledger(_Section):
+class LedgerSettings(_Section):
     url: str | None = None
     settle_after: Duration = timedelta(minutes=10)
 
 
-class Api(_Section):
+class ApiSettings(_Section):
     socket: Location | None = None
 
 
@@ -97,7 +97,7 @@ class MarketClock(_Section):
     speed: Positive = 1.0
 
 
-class Blobs(_Section):
+class BlobsSettings(_Section):
     listen: Annotated[str, AfterValidator(_check_host_and_port)] = "127.0.0.1:0"
     public_url: Url | None = None
     url: Annotated[str, AfterValidator(_check_bucket)] | None = None
@@ -108,11 +108,11 @@ class Blobs(_Section):
     token_service: Url | None = None
 
 
-class Engine(_Section):
+class EngineSettings(_Section):
     tick_s: Positive = 15.0
 
 
-class Limits(_Section):
+class LimitsSettings(_Section):
     day: Money = Decimal(50)
     month: Money = Decimal(500)
     max_hourly: Money = Decimal(10)
@@ -120,22 +120,22 @@ class Limits(_Section):
     max_launches_per_hour: PositiveInt = 20
 
 
-class Permit(_Section):
+class PermitSettings(_Section):
     ttl: Duration = timedelta(minutes=15)
 
 
-class History(_Section):
+class HistorySettings(_Section):
     raw_days: PositiveInt = 14
     keep_days: PositiveInt = 365
     events_days: PositiveInt = 90
 
 
-class Paper(_Section):
+class PaperMarketSettings(_Section):
     credit: Money | None = None
     set_up: Duration = timedelta(minutes=4)
 
 
-class Log(_Section):
+class LogSettings(_Section):
     format: Literal["auto", "console", "json"] = "auto"
     level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -168,16 +168,16 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     state_dir: Location = Field(default_factory=paths.default_state_dir)
-    ledger: Ledger = Ledger()
-    api: Api = Api()
+    ledger: LedgerSettings = LedgerSettings()
+    api: ApiSettings = ApiSettings()
     clock: MarketClock = MarketClock()
-    blobs: Blobs = Blobs()
-    engine: Engine = Engine()
-    limits: Limits = Limits()
-    permit: Permit = Permit()
-    history: History = History()
-    paper: Paper = Paper()
-    log: Log = Log()
+    blobs: BlobsSettings = BlobsSettings()
+    engine: EngineSettings = EngineSettings()
+    limits: LimitsSettings = LimitsSettings()
+    permit: PermitSettings = PermitSettings()
+    history: HistorySettings = HistorySettings()
+    paper: PaperMarketSettings = PaperMarketSettings()
+    log: LogSettings = LogSettings()
     providers: dict[str, ProviderSettings] = {}
 
     _is_on_paper: bool = PrivateAttr(default=False)
@@ -220,8 +220,8 @@ class Settings(BaseSettings):
         apart = {
             "state_dir": state_dir,
             "ledger": self.ledger.model_copy(update={"url": f"sqlite+aiosqlite:///{state_dir / 'paper.db'}"}),
-            "api": Api(socket=self.socket_path.with_name("paper.sock")),
-            "blobs": Blobs(),
+            "api": ApiSettings(socket=self.socket_path.with_name("paper.sock")),
+            "blobs": BlobsSettings(),
             "providers": {PAPER_PREFIX + name: provider for name, provider in self.providers.items()},
         }
         paper = self.model_copy(update=apart)

@@ -22,7 +22,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Rent ``offer`` for the slot. ``rate``: the bid on spot, the price on demand ($/h, whole chunk)."""
+    """Rent ``offer`` for the slot. ``bid``: the bid on spot, the price on demand ($/h, whole chunk)."""
 
     slot: Slot
     offer: Offer

@@ -57,24 +57,24 @@ def evolve_lease(lease: Lease, event: e.Event) -> Lease:
 
 def _acquire(lease: Lease, event: e.LeaseAcquired) -> Lease:
     observed_at = lease.observed_at
-    lease = lease.moved(
+    lease = lease.move(
         LeaseState.ACTIVE,
         instance_id=event.instance_id,
         acquired_at=event.at,
         create_unknown=False,
         observed=replace(lease.observed, seen_at=event.at, absent_at=None),
-    ).billed_as(InstanceStatus.PROVISIONING, lease.bid, lease.storage_rate, lease.intended_at)
+    ).bill_as(InstanceStatus.PROVISIONING, lease.bid, lease.storage_rate, lease.intended_at)
     lease = _bill_unobserved(lease, observed_at, event.at)
     if lease.orders.role is Role.LEAVE:
-        return lease.moved(LeaseState.DESTROY_REQUESTED, ending=replace(lease.ending, requested_at=event.at))
+        return lease.move(LeaseState.DESTROY_REQUESTED, ending=replace(lease.ending, requested_at=event.at))
     return lease
 
 
 def _refuse(lease: Lease, event: e.LeaseRefused) -> Lease:
     if event.instance_id is None:
-        return lease.moved(LeaseState.ABANDONED, reason=event.reason, create_unknown=False)
-    lease = lease.billed_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, lease.intended_at)
-    return lease.moved(
+        return lease.move(LeaseState.ABANDONED, reason=event.reason, create_unknown=False)
+    lease = lease.bill_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, lease.intended_at)
+    return lease.move(
         LeaseState.DESTROY_REQUESTED,
         reason=event.reason,
         instance_id=event.instance_id,
@@ -95,7 +95,7 @@ def _miss(lease: Lease, event: e.LeaseMissed) -> Lease:
 
 
 def _abandon(lease: Lease, event: e.LeaseAbandoned) -> Lease:
-    return lease.moved(LeaseState.ABANDONED, reason=event.reason)
+    return lease.move(LeaseState.ABANDONED, reason=event.reason)
 
 
 # --- what the market shows
@@ -107,7 +107,7 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
     lease = _bill_as_observed(lease, instance, at)
     if not lease.is_wanted:
         if lease.state is LeaseState.DESTROY_SENT:
-            return lease.moved(LeaseState.DESTROY_REQUESTED)
+            return lease.move(LeaseState.DESTROY_REQUESTED)
         return lease
     lease = replace(lease, bid=instance.bid)
     if instance.status is not InstanceStatus.RUNNING:
@@ -121,7 +121,7 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
         case InstanceStatus.OFFLINE if lease.state is LeaseState.PAUSED:
             return lease
     observed = replace(lease.observed, paused_at=None, pause_cause=None, running_since=None)
-    return lease.moved(LeaseState.ACTIVE, observed=observed)
+    return lease.move(LeaseState.ACTIVE, observed=observed)
 
 
 def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
@@ -149,7 +149,7 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
         observed=observed,
         storage_rate=instance.storage_rate,
         host_id=instance.host_id or lease.host_id,
-    ).billed_as(status, instance.bid, instance.storage_rate, billed_from)
+    ).bill_as(status, instance.bid, instance.storage_rate, billed_from)
 
 
 def _pause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:
@@ -158,7 +158,7 @@ def _pause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) 
         return lease
     cause = _pause_cause(lease, instance, at, out_of_credit)
     observed = replace(lease.observed, paused_at=at, pause_cause=cause, running_since=None)
-    return lease.moved(LeaseState.PAUSED, observed=observed)
+    return lease.move(LeaseState.PAUSED, observed=observed)
 
 
 def _pause_cause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Reason:
@@ -174,7 +174,7 @@ def _pause_cause(lease: Lease, instance: Instance, at: datetime, out_of_credit: 
 def _run(lease: Lease, previous: InstanceStatus, at: datetime) -> Lease:
     since = lease.observed.running_since if previous is InstanceStatus.RUNNING else None
     observed = replace(lease.observed, running_since=since or at, paused_at=None, pause_cause=None)
-    return lease.moved(LeaseState.ACTIVE, observed=observed, bidding=replace(lease.bidding, raises=0))
+    return lease.move(LeaseState.ACTIVE, observed=observed, bidding=replace(lease.bidding, raises=0))
 
 
 def _count_absence(lease: Lease, event: e.LeaseAbsent) -> Lease:
@@ -192,7 +192,7 @@ def _end(lease: Lease, event: e.LeaseGone) -> Lease:
     reason = lease.reason if lease.ending.requested_at else Reason.VANISHED
     reason = Reason.TAKEN_OVER if event.taken_over else reason
     ending = replace(lease.ending, gone_at=event.at)
-    return lease.unbilled(end).moved(LeaseState.GONE, ending=ending, reason=reason)
+    return lease.stop_billing(end).move(LeaseState.GONE, ending=ending, reason=reason)
 
 
 # --- bids
@@ -224,7 +224,7 @@ def _with_bid(lease: Lease, bid: Decimal, at: datetime) -> Lease:
     lease = replace(lease, bid=bid)
     if lease.observed.running_since is None:
         return lease
-    return lease.billed_as(lease.observed.status, bid, lease.storage_rate, at)
+    return lease.bill_as(lease.observed.status, bid, lease.storage_rate, at)
 
 
 # --- the end
@@ -236,15 +236,15 @@ def _request_release(lease: Lease, event: e.ReleaseRequested) -> Lease:
     orders = replace(lease.orders, role=Role.LEAVE)
     if lease.instance_id is None:
         # Not yet created, or not known to be: it stays an intent until that is resolved.
-        return lease.moved(LeaseState.INTENT, orders=orders, reason=event.reason)
+        return lease.move(LeaseState.INTENT, orders=orders, reason=event.reason)
     ending = replace(lease.ending, requested_at=event.at)
-    return lease.moved(LeaseState.DESTROY_REQUESTED, orders=orders, reason=event.reason, ending=ending)
+    return lease.move(LeaseState.DESTROY_REQUESTED, orders=orders, reason=event.reason, ending=ending)
 
 
 def _find_instance(lease: Lease, event: e.InstanceFound) -> Lease:
     """A machine of a lease that was given up, or that was gone: it is destroyed again."""
     start = event.at if lease.spans else lease.intended_at
-    lease = lease.moved(
+    lease = lease.move(
         LeaseState.DESTROY_REQUESTED,
         instance_id=event.instance_id,
         acquired_at=lease.acquired_at or event.at,
@@ -254,7 +254,7 @@ def _find_instance(lease: Lease, event: e.InstanceFound) -> Lease:
         orders=replace(lease.orders, role=Role.LEAVE),
         reason=Reason.VANISHED if lease.reason is Reason.TAKEN_OVER else lease.reason,
     )
-    return lease.billed_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, start)
+    return lease.bill_as(InstanceStatus.STOPPED, lease.bid, lease.storage_rate, start)
 
 
 def _send_destroy(lease: Lease, event: e.DestroySent) -> Lease:
@@ -262,7 +262,7 @@ def _send_destroy(lease: Lease, event: e.DestroySent) -> Lease:
     if not event.accepted:
         return lease
     # The bill is taken to end here; if the market still shows the instance later, a new span opens.
-    return lease.unbilled(event.at).moved(LeaseState.DESTROY_SENT, ending=replace(lease.ending, sent_at=event.at))
+    return lease.stop_billing(event.at).move(LeaseState.DESTROY_SENT, ending=replace(lease.ending, sent_at=event.at))
 
 
 def _settle(lease: Lease, event: e.LeaseSettled) -> Lease:
@@ -344,17 +344,17 @@ def _bill_unobserved(lease: Lease, since: datetime, at: datetime) -> Lease:
     return _bill_at_least(lease, since, lease.bid, lease.storage_rate)
 
 
-def _bill_at_least(lease: Lease, since: datetime, rate: Decimal, storage_rate: Decimal) -> Lease:
+def _bill_at_least(lease: Lease, since: datetime, billed_rate: Decimal, storage_rate: Decimal) -> Lease:
     """From ``since`` on, as far as its open span goes back, it bills no less than this ($/h)."""
     if not lease.spans or lease.spans[-1].ended_at is not None:
         return lease
     last = lease.spans[-1]
-    if rate <= last.billed_rate and storage_rate <= last.storage_rate:
+    if billed_rate <= last.billed_rate and storage_rate <= last.storage_rate:
         return lease
     since = max(since, last.started_at)
     dearer = replace(
         last,
-        billed_rate=max(rate, last.billed_rate),
+        billed_rate=max(billed_rate, last.billed_rate),
         storage_rate=max(storage_rate, last.storage_rate),
         started_at=since,
     )

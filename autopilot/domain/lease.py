@@ -23,7 +23,7 @@ from typing import Self
 
 from autopilot.domain.errors import InvalidTransition
 from autopilot.domain.instance import CostKind, Instance, InstanceStatus
-from autopilot.domain.money import BYTES_PER_GB, ZERO, Number, accrued, ceil_nano
+from autopilot.domain.money import BYTES_PER_GB, ZERO, Number, accrue, ceil_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import split_by_day, utc_day
@@ -287,17 +287,17 @@ class Lease:
         """$/h that this lease may bill at worst, running or about to."""
         return self.bid + self.storage_rate
 
-    def moved(self, state: LeaseState, **changes: object) -> Self:
+    def move(self, state: LeaseState, **changes: object) -> Self:
         """This lease in another state; raises ``InvalidTransition`` where the table has no such arrow."""
         if state is not self.state and state not in LEASE_TRANSITIONS[self.state]:
             raise InvalidTransition(f"lease {self.id}: {self.state} → {state}")
         return replace(self, state=state, **changes)  # type: ignore[arg-type]
 
-    def billed_as(self, status: InstanceStatus, rate: Decimal, storage_rate: Decimal, at: datetime) -> Self:
+    def bill_as(self, status: InstanceStatus, billed_rate: Decimal, storage_rate: Decimal, at: datetime) -> Self:
         """Close the open span at ``at`` and open one with what is billed from then on; no change, no new span."""
         running = status is InstanceStatus.RUNNING
         stored = status is not InstanceStatus.OFFLINE
-        new = Span(status, rate if running else ZERO, storage_rate if stored else ZERO, at)
+        new = Span(status, billed_rate if running else ZERO, storage_rate if stored else ZERO, at)
         if self.spans and self.spans[-1].ended_at is None:
             last = self.spans[-1]
             if (last.status, last.billed_rate, last.storage_rate) == (new.status, new.billed_rate, new.storage_rate):
@@ -306,7 +306,7 @@ class Lease:
             return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=at), replace(new, started_at=at)))
         return replace(self, spans=(*self.spans, new))
 
-    def unbilled(self, at: datetime) -> Self:
+    def stop_billing(self, at: datetime) -> Self:
         """Close the open span, if any: nothing bills from ``at`` on."""
         if not self.spans or self.spans[-1].ended_at is not None:
             return self
@@ -336,7 +336,7 @@ def metered_by_day(spans: Iterable[Span], now: datetime) -> dict[tuple[CostKind,
         for day, start, end in split_by_day(span.started_at, span.ended_at or now):
             for kind, rate in ((CostKind.COMPUTE, span.billed_rate), (disk, span.storage_rate)):
                 if rate:
-                    totals[kind, day] = totals.get((kind, day), ZERO) + accrued(rate, end - start)
+                    totals[kind, day] = totals.get((kind, day), ZERO) + accrue(rate, end - start)
     return totals
 
 

@@ -73,19 +73,19 @@ def from_nano(nano: int) -> Decimal:
     return Decimal(nano).scaleb(-9)
 
 
-def accrued(rate: Decimal, elapsed: timedelta) -> Decimal:
-    """What ``rate`` ($/h) costs over the whole of ``elapsed``, half-even to a nano-dollar.
+def accrue(per_hour: Decimal, elapsed: timedelta) -> Decimal:
+    """What ``per_hour`` ($/h) costs over the whole of ``elapsed``, half-even to a nano-dollar.
 
     Callers pass the *total* elapsed time and subtract what was posted, so that rounding never adds up.
     """
     micros = elapsed // timedelta(microseconds=1)
-    return (rate * micros / _MICROSECONDS_PER_HOUR).quantize(NANO, ROUND_HALF_EVEN)
+    return (per_hour * micros / _MICROSECONDS_PER_HOUR).quantize(NANO, ROUND_HALF_EVEN)
 
 
-def worst_case(rate: Decimal, elapsed: timedelta) -> Decimal:
+def worst_case(per_hour: Decimal, elapsed: timedelta) -> Decimal:
     """Like ``accrued`` but rounded up: reserves never fall short of the bill."""
     micros = elapsed // timedelta(microseconds=1)
-    return ceil_nano(rate * micros / _MICROSECONDS_PER_HOUR)
+    return ceil_nano(per_hour * micros / _MICROSECONDS_PER_HOUR)
 
 
 def storage_rate(dollars_per_gb_month: Decimal, gigabytes: Decimal) -> Decimal:

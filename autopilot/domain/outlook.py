@@ -16,32 +16,32 @@ AGE_EDGES_H = (0.5, 2.0, 8.0, 24.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Exposure:
+class ObservedTime:
     """Hours that spot machines ran and how many were lost in them; a run that still goes on counts its hours only."""
 
     hours: float = 0.0
     losses: float = 0.0
 
-    def __add__(self, other: Exposure) -> Exposure:
-        return Exposure(self.hours + other.hours, self.losses + other.losses)
+    def __add__(self, other: ObservedTime) -> ObservedTime:
+        return ObservedTime(self.hours + other.hours, self.losses + other.losses)
 
 
 @dataclass(frozen=True, slots=True)
 class Lives:
     """Exposures of one group of machines, one per age bin (``AGE_EDGES_H``)."""
 
-    by_age: tuple[Exposure, ...] = (Exposure(),) * (len(AGE_EDGES_H) + 1)
+    by_age: tuple[ObservedTime, ...] = (ObservedTime(),) * (len(AGE_EDGES_H) + 1)
 
     @property
-    def total(self) -> Exposure:
-        return sum(self.by_age, Exposure())
+    def total(self) -> ObservedTime:
+        return sum(self.by_age, ObservedTime())
 
     def with_run(self, hours: float, *, lost: bool) -> Lives:
         """One more run that lasted so long, lost at its end or not (released, or still going: censored)."""
         bins, start = list(self.by_age), 0.0
         for number, end in enumerate((*AGE_EDGES_H, float("inf"))):
             ends_here = hours <= end
-            bins[number] += Exposure(min(hours, end) - start, 1.0 if lost and ends_here else 0.0)
+            bins[number] += ObservedTime(min(hours, end) - start, 1.0 if lost and ends_here else 0.0)
             if ends_here:
                 break
             start = end

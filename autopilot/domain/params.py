@@ -30,7 +30,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class TrafficSizes:
     """What a machine receives and sends where the job does not say."""
 
     image_gb: Decimal = Decimal(10)
@@ -79,15 +79,15 @@ class Loading:
 
 
 @dataclass(frozen=True, slots=True)
-class Bids:
-    """Bids by the rule, and what bounds every bid."""
+class BidRules:
+    """BidRules by the rule, and what bounds every bid."""
 
     markup: Decimal = Decimal("1.15")
     """A first bid over the floor, as a factor: enough not to be displaced by the next cent. Source: assumed."""
     ceiling_of_on_demand: Decimal = Decimal("0.90")
     """Share of the on-demand price that no bid reaches. Source: market; an on-demand renter outranks any bid."""
     unit: Decimal = Decimal("0.001")
-    """$/h. Bids are multiples of it. Source: market."""
+    """$/h. BidRules are multiples of it. Source: market."""
     least: Decimal = Decimal("0.001")
     """$/h. The lowest bid. Source: market."""
     rebid_step: Decimal = Decimal("1.10")
@@ -142,7 +142,7 @@ class Hazard:
 
 @dataclass(frozen=True, slots=True)
 class Auction:
-    """Bids and margins where spot machines are auctioned and enough of their floors was recorded."""
+    """BidRules and margins where spot machines are auctioned and enough of their floors was recorded."""
 
     least_markup: Decimal = Decimal("1.02")
     """The lowest bid over the floor, as a factor: the observed floor is older than the next rival. Source: assumed."""
@@ -195,17 +195,17 @@ class Params:
     """All numbers of the policy. Building any group raises ``ValueError`` for numbers that make no sense."""
 
     timing: Timing = field(default_factory=Timing)
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: TrafficSizes = field(default_factory=TrafficSizes)
     deadline: Deadline = field(default_factory=Deadline)
     loading: Loading = field(default_factory=Loading)
-    bids: Bids = field(default_factory=Bids)
+    bids: BidRules = field(default_factory=BidRules)
     waiting: Waiting = field(default_factory=Waiting)
     moves: Moves = field(default_factory=Moves)
     hazard: Hazard = field(default_factory=Hazard)
     auction: Auction = field(default_factory=Auction)
     budget: Budget = field(default_factory=Budget)
 
-    def tuned(self, numbers: Mapping[str, float]) -> Params:
+    def tune(self, numbers: Mapping[str, float]) -> Params:
         """These with some numbers replaced, by the names of ``TUNABLE``; raises ``KeyError`` for other names."""
         groups: dict[str, dict[str, float]] = {}
         for name, value in numbers.items():

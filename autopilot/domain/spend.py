@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Span
-from autopilot.domain.money import ZERO, accrued, to_nano
+from autopilot.domain.money import ZERO, accrue, to_nano
 from autopilot.domain.time import MICROSECOND, start_of_day
 from autopilot.domain.zones import DAY, local_days, local_months, midnight, share_out
 
@@ -170,7 +170,7 @@ class _Sum:
         hours, spent = self.gpu_hours.get(lease.gpu, (timedelta(0), ZERO))
         self.gpu_hours[lease.gpu] = hours + ran * lease.num_gpus, spent
         if lease.on_demand_price is not None:
-            self.on_demand = (self.on_demand or ZERO) + accrued(lease.on_demand_price, ran)
+            self.on_demand = (self.on_demand or ZERO) + accrue(lease.on_demand_price, ran)
 
     def add_row(self, row: SpendRow) -> None:
         for column in self.columns:

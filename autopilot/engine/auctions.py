@@ -52,7 +52,7 @@ NEAR_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AuctionKind:
     """What is auctioned: one kind of GPU, so many of them, on one market, in steps of so many seconds."""
 
     provider: str
@@ -74,19 +74,19 @@ class Auctions:
     def __init__(self, store: Store, params: Params) -> None:
         self._store = store
         self._params = params
-        self._asked: dict[str, tuple[Kind, float]] = {}
+        self._asked: dict[str, tuple[AuctionKind, float]] = {}
         """By job; with the on-demand price, $/h."""
-        self._learnt: dict[Kind, _Learnt] = {}
-        self._learning: dict[Kind, asyncio.Task[None]] = {}
+        self._learnt: dict[AuctionKind, _Learnt] = {}
+        self._learning: dict[AuctionKind, asyncio.Task[None]] = {}
         self._tables: Tables[AuctionShape] = Tables(auction_tables, serves, MOST_TABLES)
 
     def of(self, job: Job) -> AuctionShape | None:
         """What was made for the job, if its tables are ready."""
         return self._tables.of(job.id)
 
-    def shape(self, job: Job, found: Sequence[Candidate], market: Market, now: datetime) -> None:
+    def shape(self, job: Job, candidates: Sequence[Candidate], market: Market, now: datetime) -> None:
         """Ask for what this job needs, by what it may rent now."""
-        auction = _auction_of(job, found, market, now, self._params)
+        auction = _auction_of(job, candidates, market, now, self._params)
         if auction is None:
             return
         kind = auction.kind
@@ -119,7 +119,7 @@ class Auctions:
         """Wait for what is being made: a thread cannot be cancelled."""
         await asyncio.gather(*self._learning.values(), self._tables.close(), return_exceptions=True)
 
-    async def _learn(self, kind: Kind, on_demand_price: float, now: datetime) -> None:
+    async def _learn(self, kind: AuctionKind, on_demand_price: float, now: datetime) -> None:
         try:
             record = FloorRecord(now - LEARN_FROM, now, timedelta(seconds=kind.step_s))
             since = record.since
@@ -155,19 +155,21 @@ class _Auction:
     longest_work_s: float
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> AuctionKind:
         offer, tick_s = self.spot.offer, PRICES_EVERY.total_seconds()
         ticks_a_step = max(ceil(self.longest_work_s / STEPS / tick_s), 1)
-        return Kind(offer.provider, offer.gpu, offer.num_gpus, ticks_a_step * tick_s)
+        return AuctionKind(offer.provider, offer.gpu, offer.num_gpus, ticks_a_step * tick_s)
 
 
-def _auction_of(job: Job, found: Sequence[Candidate], market: Market, now: datetime, params: Params) -> _Auction | None:
+def _auction_of(
+    job: Job, candidates: Sequence[Candidate], market: Market, now: datetime, params: Params
+) -> _Auction | None:
     """None where bids follow the rule: nothing presses, work too long, or a market that holds no such auction."""
-    spot, on_demand = best(found, CapacityType.SPOT), best(found, CapacityType.ON_DEMAND)
+    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
     pressure = measure_pressure(job, now, params)
     if spot is None or on_demand is None or pressure.slack is None or pressure.is_past:
         return None
-    markets = {choice.offer.provider for choice in found if choice.capacity_type is CapacityType.SPOT}
+    markets = {choice.offer.provider for choice in candidates if choice.capacity_type is CapacityType.SPOT}
     is_one_kind = len(markets) == 1 and len(job.spec.gpus) == 1
     if not is_one_kind or not job.spec.fall_back or pressure.upper_work_s > LONGEST_WORK_S:
         return None

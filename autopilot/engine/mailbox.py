@@ -267,12 +267,12 @@ class Mailbox:
         number = max(verified + 1, claimed)
         newest: Checkpoint | None = None
         while await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
-            if self._is_believed(lease.id, number):
+            if self._is_plausible(lease.id, number):
                 newest = await self._verified(job, lease, number, now) or newest
             number += 1
         return newest
 
-    def _is_believed(self, lease_id: str, number: int) -> bool:
+    def _is_plausible(self, lease_id: str, number: int) -> bool:
         """Reading a checkpoint to verify it is at our cost: one that makes us do so in vain time and again may lie."""
         rejected = sorted(known for lease, known in self._rejected if lease == lease_id)
         return number not in rejected and len(rejected) < MOST_REJECTED

@@ -15,7 +15,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog, evolve_orphan
 from autopilot.engine.observe import Reading
-from autopilot.engine.reconcile import lease_events, unaccounted
+from autopilot.engine.reconcile import find_unaccounted, lease_events
 from autopilot.engine.sweep import Sweep
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import UnitOfWork
@@ -73,7 +73,7 @@ class Orphans:
         for lease in await uow.leases.list_by_label({instance.label for instance in ours}):
             named.setdefault(lease.label, []).append(lease)
         was = sweep.is_quarantined(now)
-        found = sweep.look(len(ours), unaccounted(ours, named), now)
+        found = sweep.look(len(ours), find_unaccounted(ours, named), now)
         if sweep.is_quarantined(now) and not was:
             log.error("market.quarantined", provider=reading.provider, instances=len(ours))
         return found

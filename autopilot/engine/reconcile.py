@@ -41,7 +41,7 @@ def lease_events(lease: Lease, reading: Reading, busy: Collection[str], now: dat
     if lease.bidding.changed_at is not None and reading.begun_at <= lease.bidding.changed_at:
         return
     yield e.LeaseObserved(lease.id, instance, now, reading.out_of_credit)
-    if lease.is_wanted and not _terms_hold(lease, instance):
+    if lease.is_wanted and not _is_as_ordered(lease, instance):
         yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
 
 
@@ -56,7 +56,7 @@ def failed_starts(job: Job, busy: Collection[str]) -> Iterator[Lease]:
             yield lease
 
 
-def _terms_hold(lease: Lease, instance: Instance) -> bool:
+def _is_as_ordered(lease: Lease, instance: Instance) -> bool:
     """Rented as asked: of that capacity type, and not dearer than any rate that was committed to."""
     committed = max(lease.bid, lease.bidding.highest or lease.bid)
     return instance.capacity_type is lease.capacity_type and instance.bid <= committed + PRICE_ROUNDING
@@ -68,7 +68,7 @@ def _resolve_intent(lease: Lease, reading: Reading, now: datetime) -> Iterator[e
     if found:
         yield e.LeaseAcquired(lease.id, found[0].instance_id, now, adopted=True)
         yield e.LeaseObserved(lease.id, found[0], now, reading.out_of_credit)
-        if not _terms_hold(lease, found[0]):
+        if not _is_as_ordered(lease, found[0]):
             yield e.ReleaseRequested(lease.id, Reason.WRONG_TERMS, now)
         return
     if reading.begun_at <= lease.intended_at:
@@ -92,7 +92,7 @@ def _absence(lease: Lease, reading: Reading) -> Iterator[e.Event]:
         yield e.LeaseGone(lease.id, reading.begun_at, taken_over)
 
 
-def unaccounted(
+def find_unaccounted(
     ours: Iterable[Instance], leases_by_label: Mapping[str, Iterable[Lease]]
 ) -> Iterator[tuple[Instance, Lease | None]]:
     """Instances with our label that no live lease holds, with the lease that the label names, if any."""

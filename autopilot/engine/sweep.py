@@ -28,21 +28,21 @@ class Sweep:
     marked_at: dict[str, datetime] = field(default_factory=dict)
     quarantined_at: datetime | None = None
 
-    def look(self, ours: int, found: Iterable[Found], now: datetime) -> list[Found]:
-        """Those of ``found`` that are to be destroyed now. ``ours``: how many instances carry our label at all."""
-        found = list(found)
-        unknown = sum(1 for _, lease in found if lease is None)
+    def look(self, ours: int, instances: Iterable[Found], now: datetime) -> list[Found]:
+        """Those of ``instances`` that are to be destroyed now. ``ours``: how many instances carry our label at all."""
+        instances = list(instances)
+        unknown = sum(1 for _, lease in instances if lease is None)
         if unknown * 2 > ours:
             self.quarantined_at = self.quarantined_at or now
         else:
             self.quarantined_at = None
-        seen = {instance.instance_id for instance, _ in found}
+        seen = {instance.instance_id for instance, _ in instances}
         self.marked_at = {id_: at for id_, at in self.marked_at.items() if id_ in seen}
         for id_ in seen:
             self.marked_at.setdefault(id_, now)
         if self.is_quarantined(now):
             return []
-        return [pair for pair in found if now - self.marked_at[pair[0].instance_id] >= MARK_AGE]
+        return [pair for pair in instances if now - self.marked_at[pair[0].instance_id] >= MARK_AGE]
 
     def is_quarantined(self, now: datetime) -> bool:
         return self.quarantined_at is not None and now - self.quarantined_at < QUARANTINE_LASTS

@@ -15,33 +15,33 @@ from autopilot.ports.blobs import BlobStore
 READS_AT_ONCE = 4
 
 
-async def read_manifest(store: BlobStore, job_id: str, lease_id: str, n: int) -> Manifest | None:
-    """The manifest of checkpoint ``n``, None when there is none or it is not one. Raises ``BlobUnavailable``."""
-    return await _manifest(store, manifest_key(job_id, lease_id, n), n)
+async def read_manifest(store: BlobStore, job_id: str, lease_id: str, number: int) -> Manifest | None:
+    """The manifest of checkpoint ``number``, None when there is none or it is not one. Raises ``BlobUnavailable``."""
+    return await _manifest(store, manifest_key(job_id, lease_id, number), number)
 
 
 async def verified_manifest(
     store: BlobStore,
     job_id: str,
     lease_id: str,
-    n: int,
+    number: int,
     trusted: Collection[tuple[str, int, str]] = (),
     most_bytes: int | None = None,
 ) -> Manifest | None:
-    """The manifest of checkpoint ``n`` if every part is there with the size and SHA-256 that it names, else None.
+    """The manifest of checkpoint ``number`` if every part is there with the size and SHA-256 that it names, else None.
 
     Reads all of it, but for the parts in ``trusted``: (key, size, SHA-256) of what was verified before. One that is
     larger than ``most_bytes`` is not read. Raises ``BlobUnavailable``, which proves nothing either way.
     """
-    manifest = await read_manifest(store, job_id, lease_id, n)
+    manifest = await read_manifest(store, job_id, lease_id, number)
     if manifest is not None and most_bytes is not None and manifest.size > most_bytes:
         return None
     return manifest if manifest is not None and await _is_whole(store, job_id, lease_id, manifest, trusted) else None
 
 
-async def is_still_whole(store: BlobStore, job_id: str, lease_id: str, n: int) -> bool:
+async def is_still_whole(store: BlobStore, job_id: str, lease_id: str, number: int) -> bool:
     """Whether a checkpoint that was verified once is as it was then. Reads all of it; raises ``BlobUnavailable``."""
-    manifest = await kept_manifest(store, job_id, lease_id, n)
+    manifest = await kept_manifest(store, job_id, lease_id, number)
     return manifest is not None and await _is_whole(store, job_id, lease_id, manifest, ())
 
 
@@ -91,9 +91,9 @@ async def keep_verified(store: BlobStore, job_id: str, lease_id: str, manifest: 
     await store.put(verified_key(job_id, lease_id, manifest.n), replace(manifest, parts=parts).to_json())
 
 
-async def kept_manifest(store: BlobStore, job_id: str, lease_id: str, n: int) -> Manifest | None:
+async def kept_manifest(store: BlobStore, job_id: str, lease_id: str, number: int) -> Manifest | None:
     """The daemon's own copy, None when there is none. Raises ``BlobUnavailable``."""
-    return await _manifest(store, verified_key(job_id, lease_id, n), n)
+    return await _manifest(store, verified_key(job_id, lease_id, number), number)
 
 
 def contents(manifest: Manifest, job_id: str, lease_id: str) -> frozenset[tuple[str, int, str]]:
@@ -102,9 +102,9 @@ def contents(manifest: Manifest, job_id: str, lease_id: str) -> frozenset[tuple[
     return frozenset((key, part.size, part.sha256) for key, part in zip(keys, manifest.parts, strict=True))
 
 
-async def _manifest(store: BlobStore, key: str, n: int) -> Manifest | None:
+async def _manifest(store: BlobStore, key: str, number: int) -> Manifest | None:
     size = await store.size(key)
     if size is None or size > MAX_OBJECT_BYTES:
         return None
     manifest = parse_manifest(await store.get(key) or b"")
-    return manifest if manifest is not None and manifest.n == n else None
+    return manifest if manifest is not None and manifest.n == number else None

@@ -21,8 +21,8 @@ def exit_key(job_id: str, lease_id: str) -> str:
     return f"{lease_prefix(job_id, lease_id)}/exit.json"
 
 
-def log_key(job_id: str, lease_id: str, boot: int, n: int) -> str:
-    return f"{lease_prefix(job_id, lease_id)}/log/{boot}-{n}"
+def log_key(job_id: str, lease_id: str, boot: int, number: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/log/{boot}-{number}"
 
 
 def parse_log_key(job_id: str, key: str) -> tuple[str, int, int] | None:
@@ -31,13 +31,13 @@ def parse_log_key(job_id: str, key: str) -> tuple[str, int, int] | None:
     return (found[1], int(found[2]), int(found[3])) if found else None
 
 
-def part_key(job_id: str, lease_id: str, n: int, i: int) -> str:
-    return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/part-{i}"
+def part_key(job_id: str, lease_id: str, number: int, i: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/ckpt/{number}/part-{i}"
 
 
-def verified_key(job_id: str, lease_id: str, n: int) -> str:
+def verified_key(job_id: str, lease_id: str, number: int) -> str:
     """The daemon's own copy of a manifest that it has verified: no machine may write there."""
-    return f"jobs/{job_id}/verified/{lease_id}.{n}.json"
+    return f"jobs/{job_id}/verified/{lease_id}.{number}.json"
 
 
 def outputs_prefix(job_id: str, lease_id: str, run_epoch: int) -> str:
@@ -50,5 +50,5 @@ def verified_outputs_key(job_id: str) -> str:
     return f"jobs/{job_id}/verified/outputs.json"
 
 
-def manifest_key(job_id: str, lease_id: str, n: int) -> str:
-    return f"{lease_prefix(job_id, lease_id)}/ckpt/{n}/manifest.json"
+def manifest_key(job_id: str, lease_id: str, number: int) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/ckpt/{number}/manifest.json"

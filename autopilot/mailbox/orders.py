@@ -35,7 +35,7 @@ class CheckpointRef(NamedTuple):
     """A verified checkpoint of some lease of the same job: its number, and the blobs of its manifest and parts."""
 
     lease_id: str
-    n: int
+    number: int
     manifest_key: str
     part_keys: tuple[str, ...]
 
@@ -74,14 +74,14 @@ def build_orders(
     def put(key: str, max_bytes: int = MAX_OBJECT_BYTES) -> str:
         return store.sign_put(key, URL_VALID_FOR, max_bytes)
 
-    def checkpoint(n: int) -> CheckpointUrls:
-        first, wanted = (next_part, parts_wanted) if n == next_ckpt_n else (0, 0)
+    def checkpoint(number: int) -> CheckpointUrls:
+        first, wanted = (next_part, parts_wanted) if number == next_ckpt_n else (0, 0)
         window = range(first, first + min(max(wanted, PARTS_AT_ONCE), PARTS_IN_WINDOW))
         return CheckpointUrls(
-            n=n,
-            manifest_url=put(manifest_key(job_id, lease_id, n)),
+            n=number,
+            manifest_url=put(manifest_key(job_id, lease_id, number)),
             first_part=first,
-            part_urls=tuple(put(part_key(job_id, lease_id, n, i), PART_MAX_BYTES) for i in window),
+            part_urls=tuple(put(part_key(job_id, lease_id, number, i), PART_MAX_BYTES) for i in window),
         )
 
     def outputs() -> CheckpointUrls:
@@ -91,9 +91,10 @@ def build_orders(
         part_urls = tuple(put(f"{place}/part-{i}", PART_MAX_BYTES) for i in window)
         return CheckpointUrls(run_epoch, put(f"{place}/manifest.json"), first, part_urls)
 
-    def restored(ref: CheckpointRef) -> RestoreUrls:
+    def restore_urls(ref: CheckpointRef) -> RestoreUrls:
         window = ref.part_keys[restore_part : restore_part + max(restore_wanted, PARTS_AT_ONCE)]
-        return RestoreUrls(ref.lease_id, ref.n, get(ref.manifest_key), restore_part, tuple(get(key) for key in window))
+        parts = tuple(get(key) for key in window)
+        return RestoreUrls(ref.lease_id, ref.number, get(ref.manifest_key), restore_part, parts)
 
     return Orders(
         lease=lease_id,
@@ -104,7 +105,7 @@ def build_orders(
         role=role,
         checkpoint_interval_s=checkpoint_interval_s,
         work=work,
-        restore=restored(restore) if restore else None,
+        restore=restore_urls(restore) if restore else None,
         put_urls=PutUrls(
             heartbeat=put(heartbeat_key(job_id, lease_id)),
             exit=put(exit_key(job_id, lease_id)),

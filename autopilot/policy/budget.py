@@ -28,19 +28,19 @@ PERMIT_TAIL_S = 120
 """What a machine may need to save and destroy itself once its permit has run out."""
 
 
-def stop_cost(rate: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
+def stop_cost(bid: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
     """Dollars to detect, save and destroy an instance that bills at these rates ($/h), rounded up."""
     stopping = timedelta(seconds=params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s)
-    return worst_case(rate, stopping) + worst_case(storage_rate, timedelta(hours=params.budget.tail_h))
+    return worst_case(bid, stopping) + worst_case(storage_rate, timedelta(hours=params.budget.tail_h))
 
 
-def create_reserve(rate: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO) -> Decimal:
+def create_reserve(bid: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO) -> Decimal:
     """Set aside with an intent: the stop cost of the lease it may become, and what it may bill unobserved meanwhile.
 
     ``traffic``: what it will send and receive in any case (``traffic_cost``).
     """
     unobserved = timedelta(seconds=params.budget.settle_s)
-    return stop_cost(rate, storage_rate, params) + worst_case(rate + storage_rate, unobserved) + traffic
+    return stop_cost(bid, storage_rate, params) + worst_case(bid + storage_rate, unobserved) + traffic
 
 
 def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
@@ -86,7 +86,7 @@ def is_stale(lease: Lease, now: datetime) -> bool:
     return not lease.is_over and now - lease.observed_at > STALE_AFTER
 
 
-def committed(job: Job, params: Params) -> Decimal:
+def sum_committed(job: Job, params: Params) -> Decimal:
     return job.spent + sum((commitment(lease, params) for lease in job.leases), ZERO)
 
 
@@ -97,7 +97,7 @@ def burn(leases: Iterable[Lease]) -> Decimal:
 
 def left(job: Job, params: Params) -> Decimal | None:
     """What the job may spend beyond its commitments; None without a budget."""
-    return None if job.spec.budget is None else job.spec.budget - committed(job, params)
+    return None if job.spec.budget is None else job.spec.budget - sum_committed(job, params)
 
 
 def permit_ttl_s(lefts: Iterable[tuple[Decimal | None, Decimal]], longest_s: int, params: Params) -> int:

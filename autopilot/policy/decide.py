@@ -240,14 +240,14 @@ def _acquire(situation: Situation) -> Answer:
 def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]:
     """From nothing: the cheapest way that is open; where the deadline closes all, on-demand or else anything."""
 
-    def compared(option: Option) -> float:
+    def compare(option: Option) -> float:
         """Of equals the one that works: waiting must be worth something."""
         cost = option.cost or 0.0
         return cost * (1 + params.waiting.idle_margin) if option is possible.idle else cost
 
     priced = [option for option in possible if option.is_open and option.cost is not None]
     if priced:
-        chosen = min(priced, key=compared)
+        chosen = min(priced, key=compare)
         presses = any(option.refused == "deadline" for option in possible)
         is_for_deadline = presses and chosen is possible.on_demand
         return chosen, Reason.DEADLINE if is_for_deadline else Reason.CHEAPEST
@@ -342,7 +342,7 @@ def _pressure_note(job: Job, pressure: Pressure, params: Params) -> Note:
         ("slack_s", None if pressure.slack is None else round(pressure.slack.total_seconds())),
         ("one_more_loss_s", round(pressure.one_more_loss.total_seconds())),
         ("verdict", pressure.verdict),
-        ("committed", budget.committed(job, params)),
+        ("committed", budget.sum_committed(job, params)),
         ("budget", job.spec.budget),
     )
     return Note("status", numbers)

@@ -195,7 +195,7 @@ def _over_caps(
 ) -> Refusal | None:
     """The first cap that ``more`` dollars committed, or ``more_per_hour`` $/h burnt, would break."""
     if job.spec.budget is not None:
-        after = budget.committed(job, params) + more
+        after = budget.sum_committed(job, params) + more
         if after > job.spec.budget:
             return Reason.OVER_BUDGET, (("committed", after), ("budget", job.spec.budget))
     if job.spec.max_rate is not None:

@@ -23,7 +23,7 @@ class BlobUnavailable(Exception):
     """The store could not be asked, or could not do it: unreachable, full, broken. Nothing is known."""
 
 
-def checked_key(key: str) -> str:
+def check_key(key: str) -> str:
     """``key`` itself when it is one: segments of letters, digits, ``.``, ``_`` and ``-``, joined by ``/``.
 
     No segment starts with a dot, so neither ``..`` nor a store's own scratch files can be named. Raises ``ValueError``.

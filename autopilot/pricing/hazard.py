@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autopilot.domain.outlook import AGE_EDGES_H, Exposure, Lives, LivesKey, Outlook
+from autopilot.domain.outlook import AGE_EDGES_H, Lives, LivesKey, ObservedTime, Outlook
 from autopilot.domain.params import Params
 
 
@@ -29,18 +29,18 @@ def hazard(outlook: Outlook, provider: str, gpu: str, host: str, machine: str, p
 
 
 def losses_expected(
-    outlook: Outlook, provider: str, gpu: str, rate: float, age_h: float, hours: float, params: Params
+    outlook: Outlook, provider: str, gpu: str, per_h: float, age_h: float, hours: float, params: Params
 ) -> float:
-    """Preemptions expected in the next ``hours`` on a machine of that age whose overall hazard is ``rate``."""
+    """Preemptions expected in the next ``hours`` on a machine of that age whose overall hazard is ``per_h``."""
     shape = _shape(outlook.lives, (provider, "gpu", gpu), params)
     if shape is None:
-        return rate * hours
+        return per_h * hours
     expected, start, left = 0.0, age_h, hours
     for factor, end in zip(shape, (*AGE_EDGES_H, float("inf")), strict=True):
         if start >= end:
             continue
         stay = min(left, end - start)
-        expected += rate * factor * stay
+        expected += per_h * factor * stay
         start, left = start + stay, left - stay
         if left <= 0:
             break
@@ -58,5 +58,5 @@ def _shape(lives: Mapping[LivesKey, Lives], key: LivesKey, params: Params) -> tu
     return tuple(_shrunk(overall, exposure, params.hazard.prior_h) / overall for exposure in seen.by_age)
 
 
-def _shrunk(prior: float, seen: Exposure, weight_h: float) -> float:
+def _shrunk(prior: float, seen: ObservedTime, weight_h: float) -> float:
     return (weight_h * prior + seen.losses) / (weight_h + seen.hours)

@@ -14,12 +14,12 @@ from autopilot.ports.store import StoreUnavailable
 from autopilot.service.identity import prepare_state_dir
 from autopilot.store import care
 from autopilot.store.health import examine
-from autopilot.store.urls import shown
+from autopilot.store.urls import mask_password
 from autopilot.telemetry.logging import configure_logging
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LedgerChange:
     """``rows`` by table, where rows were copied; ``checks`` as ``doctor`` tells its own."""
 
     lines: Sequence[str] = ()
@@ -30,7 +30,7 @@ class Outcome:
         return {"checks": self.checks} if self.checks else {"done": list(self.lines), "rows": self.rows}
 
 
-def run(action: str, config: Path | None, *, file: Path | None, to: str | None) -> Outcome:
+def run(action: str, config: Path | None, *, file: Path | None, to: str | None) -> LedgerChange:
     """Raises ``UserError``."""
     settings = load_settings(config)
     configure_logging(settings.log.format, "warning", settings.secret_values())
@@ -40,24 +40,26 @@ def run(action: str, config: Path | None, *, file: Path | None, to: str | None) 
         raise UserError(str(problem), hint="autopilot db check says more") from None
 
 
-async def _run(action: str, settings: Settings, file: Path | None, to: str | None) -> Outcome:
+async def _run(action: str, settings: Settings, file: Path | None, to: str | None) -> LedgerChange:
     url = settings.ledger_url
     match action:
         case "check":
             found = await examine(url)
-            return Outcome(checks=[{"name": f.name, "ok": f.ok, "detail": f.detail, "hint": f.hint} for f in found])
+            return LedgerChange(
+                checks=[{"name": f.name, "ok": f.ok, "detail": f.detail, "hint": f.hint} for f in found]
+            )
         case "upgrade":
             prepare_state_dir(settings.state_dir)
-            return Outcome([f"{shown(url)} is at revision {await care.upgrade(url)}"])
+            return LedgerChange([f"{mask_password(url)} is at revision {await care.upgrade(url)}"])
         case "backup" if file is not None:
             await care.back_up(url, file)
-            return Outcome([f"{file} is a copy of {shown(url)}"])
+            return LedgerChange([f"{file} is a copy of {mask_password(url)}"])
         case "export" if file is not None:
             counts = await care.export(url, file)
-            return Outcome([f"{sum(counts.values())} rows of {len(counts)} tables written to {file}"], counts)
+            return LedgerChange([f"{sum(counts.values())} rows of {len(counts)} tables written to {file}"], counts)
         case "move" if to is not None:
             copied = await care.move(url, to)
             rows = {each.table: each.rows for each in copied}
             proof = [f"{each.table}: {each.rows} rows, {each.digest[:16]}" for each in copied]
-            return Outcome([*proof, f"all read back the same; now set ledger.url to {shown(to)}"], rows)
+            return LedgerChange([*proof, f"all read back the same; now set ledger.url to {mask_password(to)}"], rows)
     raise UserError(f"not an action: {action}", hint="see autopilot db --help")

@@ -18,7 +18,7 @@ from autopilot.config.settings import Settings, load_settings
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.sd_notify import notify
 from autopilot.service.wiring import Daemon, daemon
-from autopilot.store.urls import shown
+from autopilot.store.urls import mask_password
 from autopilot.telemetry.logging import configure_logging
 
 log = structlog.get_logger(__name__)
@@ -70,7 +70,7 @@ async def _serve(settings: Settings, record: Path | None) -> int:
             version=__version__,
             install_id=running.engine.config.install_id,
             markets=sorted(running.engine.watches),
-            ledger=shown(settings.ledger_url),
+            ledger=mask_password(settings.ledger_url),
             socket=str(settings.socket_path),
             speed=running.clock.speed,
         )

@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Counted:
     kind: Kind
     instance: Instance
     why: str
@@ -47,18 +47,18 @@ class Census:
     """``unreadable``: markets of which nothing can be said, with the reason."""
 
     install_id: str | None
-    found: list[Found] = field(default_factory=list)
+    findings: list[Counted] = field(default_factory=list)
     wanted: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
 
     def bills(self, kind: Kind) -> Decimal:
         """$/h of all of that kind."""
-        return sum((each.instance.bills for each in self.found if each.kind is kind), ZERO)
+        return sum((each.instance.bills for each in self.findings if each.kind is kind), ZERO)
 
     @property
     def ours(self) -> bool:
         """Something of ours bills without being wanted, or may do so."""
-        return any(each.kind is not Kind.FOREIGN for each in self.found)
+        return any(each.kind is not Kind.FOREIGN for each in self.findings)
 
 
 def run(config: Path | None) -> Census:
@@ -83,15 +83,15 @@ async def census(settings: Settings, clock: Clock) -> Census:
     result = Census(own_id, unreadable=unreadable)
     for instance in listed:
         if instance not in ours:
-            result.found.append(Found(Kind.FOREIGN, instance, _whose(instance.label)))
+            result.findings.append(Counted(Kind.FOREIGN, instance, _whose(instance.label)))
             continue
         named = [lease for lease in leases if lease.label == instance.label]
         if any(lease.is_wanted and lease.instance_id in (None, instance.instance_id) for lease in named):
             result.wanted += 1
         elif named:
-            result.found.append(Found(Kind.UNWANTED, instance, _fate(instance, named)))
+            result.findings.append(Counted(Kind.UNWANTED, instance, _fate(instance, named)))
         else:
-            result.found.append(Found(Kind.UNKNOWN, instance, "the ledger does not know its label"))
+            result.findings.append(Counted(Kind.UNKNOWN, instance, "the ledger does not know its label"))
     return result
 
 

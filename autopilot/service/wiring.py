@@ -19,7 +19,7 @@ from aiohttp import web
 from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
 from autopilot.api.app import create_app
-from autopilot.api.jobs import Jobs
+from autopilot.api.jobs import JobService
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
@@ -119,7 +119,7 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
     config = engine_config(settings, own_id)
     engine = Engine(config, providers, store, blobs, bootstrap, clock, ids, read_secret, recorder)
     wake = asyncio.Event()
-    jobs = Jobs(engine, store, blobs, clock, ids, _parse, wake.set)
+    jobs = JobService(engine, store, blobs, clock, ids, _parse, wake.set)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
     return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
 

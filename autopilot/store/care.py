@@ -25,7 +25,7 @@ from autopilot.store.schema import REVISION, notes
 from autopilot.store.statements import Statements
 from autopilot.store.transfer import TABLES, Fingerprint, batches, copy, plain_row
 from autopilot.store.unit_of_work import SqlUnitOfWork
-from autopilot.store.urls import database_path, postgres_url, shown
+from autopilot.store.urls import database_path, mask_password, postgres_url
 
 
 async def upgrade(url: str) -> str:
@@ -79,7 +79,7 @@ async def move(url: str, to: str) -> list[Fingerprint]:
     The source stays as it is. Raises ``UserError`` while a daemon works on either, when the target is not empty and
     when it does not give back what was written; ``StoreUnavailable``.
     """
-    if shown(url) == shown(to):
+    if mask_password(url) == mask_password(to):
         raise UserError("the ledger is there already", hint="give the URL of another database")
     if postgres_url(url) is None:
         _existing(url)

@@ -30,8 +30,8 @@ class Fence:
         """And nobody else takes the ledger before this transaction has ended."""
         self._compare(await connection.scalar(select(leader.c.epoch).with_for_update(read=True)))
 
-    def _compare(self, found: int | None) -> None:
-        if found == self.epoch and not self.lost.is_set():
+    def _compare(self, epoch: int | None) -> None:
+        if epoch == self.epoch and not self.lost.is_set():
             return
         self.lost.set()
-        raise LeadershipLost(f"another daemon leads this ledger now (epoch {found}, ours was {self.epoch})")
+        raise LeadershipLost(f"another daemon leads this ledger now (epoch {epoch}, ours was {self.epoch})")

@@ -12,7 +12,7 @@ from autopilot.store.migrate import current_revision, known_revisions
 from autopilot.store.rollup import drift
 from autopilot.store.schema import REVISION, metadata
 from autopilot.store.triggers import TRIGGERS
-from autopilot.store.urls import database_path, postgres_url, shown
+from autopilot.store.urls import database_path, mask_password, postgres_url
 from autopilot.store.views import VIEWS
 
 _RESTORE = "restore it from a backup"
@@ -35,19 +35,24 @@ async def examine(url: str) -> list[Finding]:
         try:
             database_path(url).stat()
         except FileNotFoundError:
-            return [Finding("database", None, f"{shown(url)} will be made at the first start")]
+            return [Finding("database", None, f"{mask_password(url)} will be made at the first start")]
         except OSError as problem:
             return [
                 Finding(
-                    "database", False, f"{shown(url)}: {problem.strerror}", "run it as the daemon's user, or with sudo"
+                    "database",
+                    False,
+                    f"{mask_password(url)}: {problem.strerror}",
+                    "run it as the daemon's user, or with sudo",
                 )
             ]
     store = unopened_store(url)
     try:
         async with store.reading() as connection:
-            return await connection.run_sync(_examined, shown(url))
+            return await connection.run_sync(_examined, mask_password(url))
     except StoreUnavailable as problem:
-        return [Finding("database", False, f"{shown(url)}: {problem}", "check the address, the rights and the disk")]
+        return [
+            Finding("database", False, f"{mask_password(url)}: {problem}", "check the address, the rights and the disk")
+        ]
     finally:
         await store.close()
 

@@ -29,7 +29,7 @@ from autopilot.store.database import SqlStore, open_store
 from autopilot.store.failures import reported_as_unavailable
 from autopilot.store.fence import Fence
 from autopilot.store.lock import single_writer
-from autopilot.store.urls import database_path, postgres_url, shown
+from autopilot.store.urls import database_path, mask_password, postgres_url
 
 log = structlog.get_logger(__name__)
 
@@ -101,7 +101,7 @@ async def leading(url: str, *, on_standby: Callable[[str], None]) -> AsyncIterat
     seat = _Seat(server, _name())
     try:
         await seat.wait(on_standby)
-        async with seat.taken(url) as lead:
+        async with seat.take(url) as lead:
             yield lead
     finally:
         await seat.close()
@@ -118,7 +118,7 @@ async def set_apart(url: str) -> AsyncIterator[None]:
     seat = _Seat(server, _name())
     try:
         if not await seat.try_lock():
-            raise UserError(f"a daemon works on {shown(url)}", hint="stop it first, and those that stand by")
+            raise UserError(f"a daemon works on {mask_password(url)}", hint="stop it first, and those that stand by")
         await seat.fence_off()
         yield
     finally:
@@ -155,7 +155,7 @@ class _Seat:
             await asyncio.sleep(LOOK_EVERY_S)
 
     @asynccontextmanager
-    async def taken(self, url: str) -> AsyncIterator[Lead]:
+    async def take(self, url: str) -> AsyncIterator[Lead]:
         store = await open_store(url, name=self._name)
         try:
             async with store.connection() as connection:

@@ -20,7 +20,7 @@ def database_path(url: str) -> Path:
     is_file = parsed is not None and parsed.get_backend_name() == "sqlite" and not parsed.query
     if parsed is None or not is_file or parsed.database in (None, "", ":memory:"):
         raise UserError(
-            f"not a ledger URL: {shown(url)}",
+            f"not a ledger URL: {mask_password(url)}",
             hint="give a file, /var/lib/autopilot/ledger.db, or a server, postgresql://user@host/database",
         )
     return Path(str(parsed.database)).absolute()
@@ -33,12 +33,12 @@ def postgres_url(url: str) -> URL | None:
         return None
     if not parsed.database and "service" not in parsed.query:
         raise UserError(
-            f"a ledger URL without a database: {shown(url)}", hint="write it as postgresql://user@host/database"
+            f"a ledger URL without a database: {mask_password(url)}", hint="write it as postgresql://user@host/database"
         )
     return parsed.set(drivername="postgresql+psycopg")
 
 
-def shown(url: str) -> str:
+def mask_password(url: str) -> str:
     """For people and logs: without a password."""
     parsed = _parsed(url) if "://" in url else None
     if parsed is None:

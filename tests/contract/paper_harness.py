@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from autopilot.domain.instance import CostKind
-from autopilot.domain.money import ZERO, accrued
+from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
 from autopilot.ports.provider import Provider
@@ -84,7 +84,7 @@ class PaperHarness:
                 (CostKind.STORAGE_RUNNING, span["storage_rate"]),
             ):
                 key = kind, utc_day(start)
-                totals[key] = totals.get(key, ZERO) + accrued(Decimal(rate), end - start)
+                totals[key] = totals.get(key, ZERO) + accrue(Decimal(rate), end - start)
         return sum(totals.values(), ZERO)
 
 

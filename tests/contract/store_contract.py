@@ -69,8 +69,8 @@ class WhatAStoreKeeps:
             assert await work.leases.get("lease-1") == after
 
     async def test_spans_that_a_lease_no_longer_tells_stay(self, store: Store) -> None:
-        lease = a_lease().billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), START)
-        lease = lease.billed_as(InstanceStatus.STOPPED, Decimal(1), Decimal(0), START + HOUR)
+        lease = a_lease().bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), START)
+        lease = lease.bill_as(InstanceStatus.STOPPED, Decimal(1), Decimal(0), START + HOUR)
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=(lease,)))
             await work.leases.save(replace(lease, spans=lease.spans[:1]))

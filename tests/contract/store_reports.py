@@ -127,13 +127,13 @@ class WhatReportsRead:
             assert [cell.amount for cell in (await work.reports.sum_spend(per="day")).cells] == [exact]
 
     async def test_hours_and_what_they_would_have_cost_on_demand(self, store: Store) -> None:
-        rate = {"rate": Decimal("0.30"), "storage_rate": ZERO}
+        rate = {"billed_rate": Decimal("0.30"), "storage_rate": ZERO}
         ran = a_lease("lease-1", on_demand_price=Decimal("0.80"), instance_id="1")
-        ran = ran.billed_as(InstanceStatus.PROVISIONING, at=START - HOUR, **rate)
-        ran = ran.billed_as(InstanceStatus.RUNNING, at=START, **rate)
-        ran = ran.billed_as(InstanceStatus.STOPPED, at=START + 2 * HOUR, **rate).unbilled(START + 5 * HOUR)
+        ran = ran.bill_as(InstanceStatus.PROVISIONING, at=START - HOUR, **rate)
+        ran = ran.bill_as(InstanceStatus.RUNNING, at=START, **rate)
+        ran = ran.bill_as(InstanceStatus.STOPPED, at=START + 2 * HOUR, **rate).stop_billing(START + 5 * HOUR)
         seen = a_lease("lease-2", None, instance_id="2", gone_at=START + HOUR, state=LeaseState.GONE)
-        seen = seen.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
+        seen = seen.bill_as(InstanceStatus.RUNNING, at=START, **rate).stop_billing(START + HOUR)
         unseen = replace(seen, id="lease-3", instance_id="3", label="other", gpu="H100")
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=(ran,)))

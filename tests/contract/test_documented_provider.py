@@ -18,7 +18,7 @@ import pytest
 from autopilot.clock import ManualClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
-from autopilot.domain.money import accrued
+from autopilot.domain.money import accrue
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.ports.provider import Provider, RefusalCode
 from autopilot.providers import registry
@@ -74,7 +74,7 @@ class RackHarness:
     async def billed(self, instance_id: str) -> Decimal:
         rentals: dict[str, Any] = registry.available()["rack"].load().rentals
         stretches = rentals[instance_id].stretches
-        return accrued(Decimal("0.40"), sum((end - start for start, end in stretches), timedelta(0)))
+        return accrue(Decimal("0.40"), sum((end - start for start, end in stretches), timedelta(0)))
 
     async def outbid(self, instance_id: str) -> Decimal:
         raise NotImplementedError("a rack has no bids")

@@ -13,7 +13,7 @@ from autopilot.ports.store import Store, UnitOfWork
 from autopilot.store.database import open_store
 from autopilot.store.memory.access import Access
 from autopilot.store.memory.store import MemoryStore
-from autopilot.store.memory.tables import Tables
+from autopilot.store.memory.tables import MemoryTables
 from autopilot.store.memory.unit_of_work import MemoryUnitOfWork
 from autopilot.store.statements import Statements
 from autopilot.store.unit_of_work import SqlUnitOfWork
@@ -55,7 +55,7 @@ ASKED = {f"{name}.{method}" for name, repository in REPOSITORIES.items() for met
 def test_every_method_of_the_port_is_there_and_has_a_case() -> None:
     for offered in (
         SqlUnitOfWork(Statements(None)),  # type: ignore[arg-type]
-        MemoryUnitOfWork(Access(Tables({}), is_read_only=True)),
+        MemoryUnitOfWork(Access(MemoryTables({}), is_read_only=True)),
     ):
         assert {name for name in ASKED if not callable(attrgetter(name)(offered))} == set()
     cases = "".join(path.read_text() for path in Path(__file__).parent.glob("store_*.py"))

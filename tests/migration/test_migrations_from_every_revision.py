@@ -46,7 +46,7 @@ from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_ent
 
 SCRIPTS = list(ScriptDirectory.from_config(alembic_config()).walk_revisions())[::-1]
 OLDER = [script.revision for script in SCRIPTS[:-1]]
-LEASE = a_lease(instance_id="7").billed_as(InstanceStatus.RUNNING, Decimal("0.31"), Decimal("0.002"), START)
+LEASE = a_lease(instance_id="7").bill_as(InstanceStatus.RUNNING, Decimal("0.31"), Decimal("0.002"), START)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

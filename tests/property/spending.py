@@ -26,7 +26,7 @@ from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
-from autopilot.engine.reconcile import lease_events, unaccounted
+from autopilot.engine.reconcile import find_unaccounted, lease_events
 from autopilot.engine.sweep import Sweep
 from autopilot.policy.budget import PERMIT_TAIL_S, burn, create_reserve, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
@@ -342,7 +342,7 @@ class Spending:
         named: dict[str, list[Lease]] = {}
         for lease in (*(lease for job in self.jobs.values() for lease in job.leases), *self.past.values()):
             named.setdefault(lease.label, []).append(lease)
-        found = self.sweep.look(len(reading.instances), unaccounted(reading.instances, named), self.now)
+        found = self.sweep.look(len(reading.instances), find_unaccounted(reading.instances, named), self.now)
         for instance, holder in found:
             assert holder is not None, "an instance that no lease ever asked for"
             assert holder.job_id is not None

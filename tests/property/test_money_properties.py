@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, cost_by_day
-from autopilot.domain.money import accrued, from_nano, show, storage_rate, to_nano, usd, worst_case
+from autopilot.domain.money import accrue, from_nano, show, storage_rate, to_nano, usd, worst_case
 from autopilot.domain.time import parse_duration, split_by_day, start_of_day, utc_day
 from autopilot.engine.accrue import accruals
 from tests.builders import D, an_intent
@@ -29,7 +29,7 @@ def exact_nano(rate: Decimal, elapsed: timedelta) -> Fraction:
 
 @given(rates, spans)
 def test_accrual_is_the_exact_cost_rounded_half_even(rate: Decimal, elapsed: timedelta) -> None:
-    assert to_nano(accrued(rate, elapsed)) == round(exact_nano(rate, elapsed))
+    assert to_nano(accrue(rate, elapsed)) == round(exact_nano(rate, elapsed))
 
 
 @given(rates, spans)
@@ -41,8 +41,8 @@ def test_a_reserve_is_the_exact_cost_rounded_up(rate: Decimal, elapsed: timedelt
 def test_an_interval_cut_anywhere_costs_the_same_within_half_a_nano_dollar_a_cut(
     rate: Decimal, parts: list[timedelta]
 ) -> None:
-    whole = accrued(rate, sum(parts, timedelta(0)))
-    assert abs(sum(accrued(rate, part) for part in parts) - whole) <= (len(parts) + 1) * NANO / 2
+    whole = accrue(rate, sum(parts, timedelta(0)))
+    assert abs(sum(accrue(rate, part) for part in parts) - whole) <= (len(parts) + 1) * NANO / 2
 
 
 @given(st.integers(-(10**18), 10**18))
@@ -86,7 +86,7 @@ def lives(draw: st.DrawFn) -> tuple[Lease, datetime]:
     now = draw(instants)
     lease = an_intent(intended_at=now)
     for _ in range(draw(st.integers(1, 6))):
-        lease = lease.billed_as(draw(st.sampled_from(InstanceStatus)), draw(rates), draw(rates), now)
+        lease = lease.bill_as(draw(st.sampled_from(InstanceStatus)), draw(rates), draw(rates), now)
         now += draw(st.timedeltas(timedelta(microseconds=1), timedelta(days=3)))
     return lease, now
 
@@ -104,7 +104,7 @@ def test_ticks_at_any_moments_post_exactly_what_the_lease_cost(
     )
     posted: dict[tuple[CostKind, date], Decimal] = {}
     ids: set[str] = set()
-    over = replace(lease.unbilled(end), state=LeaseState.GONE)
+    over = replace(lease.stop_billing(end), state=LeaseState.GONE)
     for seen, now in [*((cut(lease, moment), moment) for moment in moments), (over, end)]:
         due, unposted = accruals(seen, posted, now)
         assert 0 <= unposted < 2 * D("0.01") * 6

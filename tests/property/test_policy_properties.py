@@ -128,7 +128,7 @@ def leases(draw: st.DrawFn, id: str, slot: Slot) -> Lease:
         case "sent":
             terms |= {"state": LeaseState.DESTROY_SENT}
     lease = a_lease(id, **terms)
-    return lease.unbilled(START) if kind == "sent" else lease
+    return lease.stop_billing(START) if kind == "sent" else lease
 
 
 @st.composite
@@ -278,7 +278,7 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
     after = replace(job, leases=_after(job, launches, raises))
     committed = [budget.commitment(lease, P) for lease in (*after.leases, *others)]
     burn = budget.burn((*after.leases, *others))
-    assert job.spec.budget is None or budget.committed(after, P) <= job.spec.budget
+    assert job.spec.budget is None or budget.sum_committed(after, P) <= job.spec.budget
     assert job.spec.max_rate is None or budget.burn(after.leases) <= job.spec.max_rate
     assert caps.day is None or account.spent_day + sum(committed) <= caps.day
     assert caps.month is None or account.spent_month + sum(committed) <= caps.month

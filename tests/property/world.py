@@ -23,7 +23,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
-from autopilot.engine.reconcile import lease_events, unaccounted
+from autopilot.engine.reconcile import find_unaccounted, lease_events
 from autopilot.engine.sweep import Sweep
 from autopilot.policy import budget
 from autopilot.policy.decide import decide
@@ -125,7 +125,7 @@ class World:
         for lease in (*self.job.leases, *self.past.values()):
             named.setdefault(lease.label, []).append(lease)
         for instance, holder in self.sweep.look(
-            len(reading.instances), unaccounted(reading.instances, named), self.now
+            len(reading.instances), find_unaccounted(reading.instances, named), self.now
         ):
             assert holder is not None, "an instance that no lease ever asked for"
             if holder.id in self.past:
@@ -181,7 +181,7 @@ class World:
                 self._apply(e.LeaseIntended(lease, self.now))
                 grows = True
         if grows and self.spec.budget is not None:
-            assert budget.committed(self.job, params) <= self.spec.budget
+            assert budget.sum_committed(self.job, params) <= self.spec.budget
         for action in allowed:
             if isinstance(action, Acquire):
                 self._create(lease_of(self.job, f"lease-{self.given_ids}"))

@@ -97,9 +97,9 @@ class Agent:
     def step(self) -> str | None:
         with contextlib.suppress(queue.Empty):
             self.take_in(self.events.get(timeout=TICK_S))
-        code = self.child.ended()
+        code = self.child.poll()
         if code is not None:
-            self.ended(code)
+            self.finish(code)
         self.look_at_job()
         command = self.machine.decide(self.now())
         if command not in ("setup", "run"):
@@ -131,7 +131,7 @@ class Agent:
         if machine.has_stalled(now):
             self.log.trouble("stall", "the job has said nothing new of its progress for too long")
         else:
-            self.log.solved("stall")
+            self.log.resolve("stall")
 
     def look_at_mark(self) -> None:
         with contextlib.suppress(OSError):
@@ -164,7 +164,7 @@ class Agent:
     def remember(self) -> None:
         try:
             self.memory.save(**self.machine.to_remember())
-            self.log.solved("memory")
+            self.log.resolve("memory")
         except OSError as error:  # a full disk must not keep it from what comes next
             self.log.trouble("memory", str(error))
 
@@ -174,7 +174,7 @@ class Agent:
             if task in ("checkpoint", "prefetch"):
                 step_aside()
             getattr(self, task)()
-            self.log.solved(task)
+            self.log.resolve(task)
         except Abandoned as failure:
             error = str(failure) or "abandoned"
         except Exception as failure:  # every task is tried again
@@ -228,7 +228,7 @@ class Agent:
             return {**env, **ours}, None
         return {**env, **user.variables(), **work["env"], **ours}, self.child.uid
 
-    def ended(self, code: int) -> None:
+    def finish(self, code: int) -> None:
         kind = self.machine.process.kind
         if kind == "run":
             self.look_at_mark()  # it may have saved last of all
@@ -311,7 +311,7 @@ class Agent:
             for act in (self.fetch_orders, self.ship_logs, self.beat):
                 try:
                     act()
-                    self.log.solved(act.__name__)
+                    self.log.resolve(act.__name__)
                 except Exception as error:  # tried again at the next round
                     self.log.trouble(act.__name__, str(error))
             self.wake.wait(max(POLL_S / self.speed, 0.25))

@@ -49,7 +49,7 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, number)
 
-    def ended(self) -> int | None:
+    def poll(self) -> int | None:
         """The code of a process that has ended since the last look, else None.
 
         Asked to end, the shell ends at once, and what it has started may still be saving: that is waited for.

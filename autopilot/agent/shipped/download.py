@@ -18,7 +18,7 @@ from .room import run_id
 from .snapshots import Record, Snapshots, copy_part
 from .stored import Content, Object, Stored
 from .transfer import Transfer
-from .tree import Corrupt, checked, lay_out
+from .tree import Corrupt, check_entries, lay_out
 from .web import BLOCK_BYTES, Web
 
 MAX_INDEX_BYTES = 64 << 20
@@ -62,7 +62,7 @@ class Download:
             return False
         index = self.fetch_index(parts[0])
         entries, slices = read_index(index, [part["size"] for part in parts[1:]])
-        checked(entries)
+        check_entries(entries)
         done = self.begin(parts[0]["sha256"], entries)
         is_fresh = not done
         local = {content(part): (record, i) for record in here for i, part in enumerate(record["parts"])}
@@ -71,7 +71,7 @@ class Download:
 
         def move(i: int, url: Callable[[], str]) -> None:
             part, writer = parts[i + 1], PartWriter(self.scratch, entries, slices[i])
-            if not copied(self.snapshots, local.get(content(part)), writer, part):
+            if not copy_from_snapshots(self.snapshots, local.get(content(part)), writer, part):
                 self.receive_part(url, writer, part, halves, i)
             with self.lock:
                 done.append(i)
@@ -180,7 +180,7 @@ def read_part(row: Any) -> Record:
     return {"size": row["content_size"], "sha256": row["content_sha256"], "stored": stored}
 
 
-def copied(snapshots: Snapshots, source: Any, target: PartWriter, part: Record) -> bool:
+def copy_from_snapshots(snapshots: Snapshots, source: Any, target: PartWriter, part: Record) -> bool:
     """Whether the part came from a snapshot that lies here."""
     if source is None:
         return False

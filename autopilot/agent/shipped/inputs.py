@@ -21,7 +21,7 @@ def fetch_input(url: str, path: str) -> None:
     here = os.path.getsize(scratch) if os.path.exists(scratch) else 0
     headers = {"User-Agent": "autopilot-agent", **({"Range": f"bytes={here}-"} if here else {})}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 -- the job file allows http and https
-    with answered(request, scratch) as response:
+    with open_answer(request, scratch) as response:
         goes_on = (response.headers.get("Content-Range") or "").startswith(f"bytes {here}-")
         coming = response.headers.get("Content-Length")
         with open(scratch, "ab" if here and goes_on else "wb") as file:
@@ -36,7 +36,7 @@ def fetch_input(url: str, path: str) -> None:
     os.replace(scratch, path)
 
 
-def answered(request: urllib.request.Request, scratch: str) -> Any:
+def open_answer(request: urllib.request.Request, scratch: str) -> Any:
     try:
         return urllib.request.urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
     except urllib.error.HTTPError as error:

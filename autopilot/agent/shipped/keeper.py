@@ -11,7 +11,7 @@ from typing import Any
 from .download import Download
 from .log import Log
 from .memory import Memory
-from .sigv4 import presigned
+from .sigv4 import presign
 from .snapshots import TRIES, Moved, Snapshots
 from .stored import Stored
 from .transfer import Transfer
@@ -104,7 +104,7 @@ class Keeper:
             if left_out:
                 self.log.trouble("links", f"not saved, for they lead out of what is saved: {', '.join(left_out[:3])}")
             else:
-                self.log.solved("links")
+                self.log.resolve("links")
 
     def next_number(self) -> int:
         restore = self.restore_orders()
@@ -133,7 +133,7 @@ class Keeper:
 
         try:
             upload = Upload(self.web, self.snapshots, self.stored, self.uploading, record)
-            known = self.stored.known(*(verified or ("", -1)))
+            known = self.stored.list_objects(*(verified or ("", -1)))
             self.stored.close(
                 self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest, self.compresses)
             )
@@ -157,7 +157,7 @@ class Keeper:
 
             try:
                 upload = Upload(self.web, snapshots, stored, transfer, record)
-                upload.send(f"{self.lease()}/out/{run_epoch}", stored.known("", -1), put_manifest)
+                upload.send(f"{self.lease()}/out/{run_epoch}", stored.list_objects("", -1), put_manifest)
             finally:
                 self.uploading = None
 
@@ -216,7 +216,7 @@ class Keeper:
         if grant != self.granted:
             self.granted, self.granted_at = grant, time.clock_gettime(time.CLOCK_BOOTTIME)
         elapsed_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self.granted_at
-        return presigned(method, f"{grant['place']}/{key}", grant, grant["at"] + elapsed_s)
+        return presign(method, f"{grant['place']}/{key}", grant, grant["at"] + elapsed_s)
 
     def lease(self) -> str:
         orders = self.orders()
@@ -235,8 +235,8 @@ class Keeper:
             transfer.stop.set()
         return None
 
-    def slot(self, n: int) -> Any:
+    def slot(self, number: int) -> Any:
         """From the newest orders: a long upload outlives the URLs that it began with."""
         orders = self.orders()
         slots = orders["put_urls"]["ckpt"] if orders else ()
-        return next((slot for slot in slots if slot["n"] == n), None)
+        return next((slot for slot in slots if slot["n"] == number), None)

@@ -27,7 +27,7 @@ class Log:
             self.problems[where] = text
             self.say(f"{where}: {text}")
 
-    def solved(self, where: str) -> None:
+    def resolve(self, where: str) -> None:
         self.problems.pop(where, None)
 
     def error(self) -> str:

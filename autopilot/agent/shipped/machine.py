@@ -36,7 +36,7 @@ from .states import (
     Process,
     Tries,
     Upload,
-    moved,
+    move,
 )
 
 SAVE_BOUND_S = 90.0  # from the end of the permit to the self-destroy, whose answer may take half a minute more
@@ -101,15 +101,15 @@ class Machine:
         if self.restore_name() != before:
             self.tries["restore"] = replace(self._tries("restore"), in_vain=0)
         if self.is_surplus():
-            self.life = self.life.moved("expire", now)
+            self.life = self.life.move("expire", now)
         return True
 
     def begin_process(self, kind: str, now: float) -> None:
-        self.process = Process(kind).moved("start")
+        self.process = Process(kind).move("start")
         self.claim = Claim(self.claim.progress, now)
         if kind == "run":
-            self.exit, self.result = None, moved(RESULT, self.result, "start")
-            self.disk = moved(DISK, self.disk, "start")
+            self.exit, self.result = None, move(RESULT, self.result, "start")
+            self.disk = move(DISK, self.disk, "start")
             self.epoch = self.orders["run_epoch"] if self.orders else self.epoch
             self.checkpoint_at = now + self._interval()
             self.mark_taken = self.mark
@@ -126,7 +126,7 @@ class Machine:
     def end_process(self, code: int, now: float, finished_at: str) -> None:
         process, self.process = self.process, Process()
         if process.kind == "run":
-            self.disk = moved(DISK, self.disk, "end")
+            self.disk = move(DISK, self.disk, "end")
         elif code == 0:
             self.prepared |= {"setup"}
         was_stopped = process.is_ending and not process.has_hung
@@ -142,7 +142,7 @@ class Machine:
     def finish_task(self, task: str, ok: bool, now: float) -> None:
         about, upload = self.tasks.pop(task), self.upload
         if task == "checkpoint":
-            self.upload = upload.moved("end")
+            self.upload = upload.move("end")
         if ok:
             self._succeed(task, about, now)
         elif task != "checkpoint" or upload.state != ABANDONED:
@@ -153,13 +153,13 @@ class Machine:
 
     def quit(self, now: float) -> None:
         """The agent itself was told to end."""
-        self.life = self.life.moved("quit", now)
+        self.life = self.life.move("quit", now)
 
     # -- what to do
 
     def decide(self, now: float) -> str | None:
         if now >= self.permit_until:
-            self.life = self.life.moved("expire", now)  # for good: a late renewal finds a machine on its way out
+            self.life = self.life.move("expire", now)  # for good: a late renewal finds a machine on its way out
         if self.life.state == SERVING:
             return self._serve(now)
         return self._go(now) if self.life.state == EXPIRED else self._quit(now)
@@ -322,7 +322,7 @@ class Machine:
     def _begin(self, task: str, now: float) -> str | None:
         is_outdated = self.upload.state == SENDING and not self.upload.is_final and not self.process.kind
         if task == "checkpoint" and is_outdated:
-            self.upload = self.upload.moved("abandon")
+            self.upload = self.upload.move("abandon")
             return "abandon"
         is_blocked = task in self.tasks or (self.tasks and task not in GOODBYES)
         if is_blocked or now < self._tries(task).not_before:
@@ -340,22 +340,22 @@ class Machine:
             is_fresh=ended_well or not self.mark or self.mark != self.mark_taken,
             whole_at=0 if ended_well else self.mark,
             mark_before=self.mark_taken,
-        ).moved("begin")
+        ).move("begin")
         self.mark_taken = self.mark
 
     def _stop_process(self, now: float, grace_s: float = TERM_GRACE_S, has_hung: bool = False) -> str | None:
         if self.process.state == RUNS:
-            self.process = self.process.moved("term", stop_since=now, has_hung=has_hung)
+            self.process = self.process.move("term", stop_since=now, has_hung=has_hung)
             return "term"
         if self.process.state == ENDING and now >= self.process.stop_since + max(grace_s, 2 * self.second):
-            self.process = self.process.moved("kill")
+            self.process = self.process.move("kill")
             return "kill"
         return None
 
     def _end_run(self, epoch: int, code: int, reason: str, finished_at: str) -> None:
         killer = -code if code < 0 else code - 128 if 128 < code <= 192 else None
         self.exit = Exit(epoch, code, killer, reason, finished_at)
-        self.result = moved(RESULT, self.result, "end")
+        self.result = move(RESULT, self.result, "end")
 
     def _succeed(self, task: str, about: str, now: float) -> None:
         self.tries[task] = Tries(not_before=now + (REPEAT_S if task in GOODBYES else 0))
@@ -366,8 +366,8 @@ class Machine:
         elif task == "checkpoint":
             self.checkpoint_at = now + self._interval()
         event = "save" if task == "checkpoint" and self.upload.is_final else task
-        self.disk = moved(DISK, self.disk, event)
-        self.result = moved(RESULT, self.result, event)
+        self.disk = move(DISK, self.disk, event)
+        self.result = move(RESULT, self.result, event)
 
     def _fail(self, what: str, now: float) -> None:
         tries = self._tries(what)

@@ -28,15 +28,15 @@ class Progress:
         *lines, self.rest = re.split(rb"[\r\n]", self.rest + data)
         self.rest = self.rest[-LINE_BYTES:]
         for line in lines:
-            found = self.found(line[:LINE_BYTES].decode("utf-8", "replace"))
+            found = self.parse(line[:LINE_BYTES].decode("utf-8", "replace"))
             if found:
-                step, fraction = claimed(found)
+                step, fraction = parse_claim(found)
                 self.said = (
                     step if step is not None else self.said[0],
                     fraction if fraction is not None else self.said[1],
                 )
 
-    def found(self, line: str) -> dict[str, Any] | None:
+    def parse(self, line: str) -> dict[str, Any] | None:
         if self.regex is not None:
             match = self.regex.search(line)
             return match.groupdict() if match else None
@@ -53,7 +53,7 @@ class Progress:
         try:
             with open(self.path) as file:
                 claim = json.loads(file.read(4096))
-            step, fraction = claimed({"step": claim.get("step"), "fraction": claim.get("progress")})
+            step, fraction = parse_claim({"step": claim.get("step"), "fraction": claim.get("progress")})
         except (OSError, ValueError, AttributeError, RecursionError):
             step, fraction = None, None
         return (step, fraction) if (step, fraction) != (None, None) else self.said
@@ -65,9 +65,9 @@ class Progress:
             os.remove(self.path)
 
 
-def claimed(found: dict[str, Any]) -> tuple[int | None, float | None]:
-    step, total = number(found.get("step")), number(found.get("total"))
-    fraction, percent = number(found.get("fraction", found.get("progress"))), number(found.get("percent"))
+def parse_claim(fields: dict[str, Any]) -> tuple[int | None, float | None]:
+    step, total = number(fields.get("step")), number(fields.get("total"))
+    fraction, percent = number(fields.get("fraction", fields.get("progress"))), number(fields.get("percent"))
     if fraction is None and percent is not None:
         fraction = percent / 100
     if fraction is None and step is not None and total:

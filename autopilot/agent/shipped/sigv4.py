@@ -12,7 +12,7 @@ VALID_S = 3600
 SAFE = "-._~"
 
 
-def presigned(method: str, key: str, grant: dict[str, Any], at: float) -> str:
+def presign(method: str, key: str, grant: dict[str, Any], at: float) -> str:
     """``at``: seconds since 1970 by the daemon's clock, for this machine's may be wrong."""
     base = urllib.parse.urlsplit(grant["base_url"])
     path = urllib.parse.quote(f"{base.path}/{key}", safe="/" + SAFE)

@@ -15,7 +15,7 @@ from typing import Any, Dict  # noqa: UP035 -- Python 3.8 cannot subscript dict
 
 from .chunks import PartReader, PartWriter, cut, index_of
 from .disk import is_being_written, keep_copy, read_json, write_json
-from .tree import Corrupt, Entry, Found, fingerprint, finish, scan, scratch_beside, swap_in
+from .tree import Corrupt, Entry, Scanned, fingerprint, finish, scan, scratch_beside, swap_in
 
 SNAPSHOTS_KEPT = 2
 TRIES = 5
@@ -87,11 +87,11 @@ class Snapshots:
             time.sleep(0.2)
         raise OSError("the checkpoint kept changing while it was copied; write it aside and rename it into place")
 
-    def copy(self, path: Any, found: list[Found], scratch: str, meta: Record) -> None:
+    def copy(self, path: Any, scanned: list[Scanned], scratch: str, meta: Record) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
         os.makedirs(scratch)
         linked = []
-        for each in found:
+        for each in scanned:
             target = os.path.join(scratch, each.entry.name)
             if each.entry.kind == "dir":
                 os.makedirs(target, exist_ok=True)
@@ -99,19 +99,19 @@ class Snapshots:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 if keep_copy(each.path, target, each.entry.size, self.links):
                     linked.append((target, each.entry))
-        if fingerprint(path) != [each.identity for each in found]:
+        if fingerprint(path) != [each.identity for each in scanned]:
             raise Moved("it changed")
-        record = self.described(found, scratch, meta)
+        record = self.describe(scanned, scratch, meta)
         if any(is_changed(target, entry) for target, entry in linked):
             self.links = False
             raise Moved("it is written in place")
         self.commit(record, scratch)
 
-    def described(self, found: list[Found], scratch: str, meta: Record) -> Record:
+    def describe(self, scanned: list[Scanned], scratch: str, meta: Record) -> Record:
         """The record of the files in ``scratch``; what is as it was in an older snapshot is not read again."""
-        entries = [each.entry for each in found]
+        entries = [each.entry for each in scanned]
         slices = cut(entries)
-        identities = [each.identity for each in found]
+        identities = [each.identity for each in scanned]
         known = {}
         for old in self.newest_first()[:1]:
             for part, description in zip(old["slices"], old["parts"]):  # noqa: B905 -- Python 3.8

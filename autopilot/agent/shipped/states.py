@@ -70,7 +70,7 @@ RESULT: dict[str, dict[str, str]] = {
 }
 
 
-def moved(table: dict[str, dict[str, str]], state: str, event: str) -> str:
+def move(table: dict[str, dict[str, str]], state: str, event: str) -> str:
     """The state after ``event``: the same one where the table has no such arrow."""
     return table[state].get(event, state)
 
@@ -82,8 +82,8 @@ class Life:
     state: str = SERVING
     since: float = 0.0
 
-    def moved(self, event: str, now: float) -> Life:
-        state = moved(LIFE, self.state, event)
+    def move(self, event: str, now: float) -> Life:
+        state = move(LIFE, self.state, event)
         return (
             Life(state, now if event == "quit" or self.state == SERVING else self.since)
             if state != self.state
@@ -106,8 +106,8 @@ class Process:
     has_hung: bool = False
     """It was asked to end because it hung."""
 
-    def moved(self, event: str, **changes: Any) -> Process:
-        return replace(self, state=moved(PROCESS, self.state, event), **changes)
+    def move(self, event: str, **changes: Any) -> Process:
+        return replace(self, state=move(PROCESS, self.state, event), **changes)
 
     @property
     def is_ending(self) -> bool:
@@ -128,8 +128,8 @@ class Upload:
     mark_before: int = 0
     """The mark that the upload before it took: it counts again if this one fails."""
 
-    def moved(self, event: str) -> Upload:
-        return replace(self, state=moved(UPLOAD, self.state, event))
+    def move(self, event: str) -> Upload:
+        return replace(self, state=move(UPLOAD, self.state, event))
 
 
 @dataclass(frozen=True)

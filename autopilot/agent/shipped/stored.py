@@ -38,18 +38,18 @@ class Stored:
         with self.lock:
             self.sent.append([*content, *stored])
 
-    def close(self, lease: str, n: int, rows: list[list[Any]]) -> None:
+    def close(self, lease: str, number: int, rows: list[list[Any]]) -> None:
         """A manifest with these parts has been written, or read."""
         with self.lock:
             self.sent = []
-            others = [known for known in self.manifests if known[:2] != [lease, n]]
-            self.manifests = [*others, [lease, n, rows]][-MANIFESTS_KNOWN:]
+            others = [known for known in self.manifests if known[:2] != [lease, number]]
+            self.manifests = [*others, [lease, number, rows]][-MANIFESTS_KNOWN:]
         self.save()
 
-    def known(self, lease: str, n: int) -> dict[Content, Object]:
-        """When the newest verified checkpoint is number ``n`` of ``lease``."""
+    def list_objects(self, lease: str, number: int) -> dict[Content, Object]:
+        """When the newest verified checkpoint is ``number`` of ``lease``."""
         with self.lock:
-            rows = [row for known in self.manifests if known[:2] == [lease, n] for row in known[2]]
+            rows = [row for known in self.manifests if known[:2] == [lease, number] for row in known[2]]
             return {(row[0], row[1]): Object(*row[2:]) for row in [*rows, *self.sent]}
 
     def save(self) -> None:

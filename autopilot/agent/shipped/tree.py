@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     link: str = ""
 
 
-class Found(NamedTuple):
+class Scanned(NamedTuple):
     entry: Entry
     path: str
     identity: list[Any]
@@ -83,7 +83,7 @@ def parents(name: str) -> Iterator[str]:
         at = name.find("/", at + 1)
 
 
-def scan(path: Any) -> list[Found]:
+def scan(path: Any) -> list[Scanned]:
     """Everything beneath, always in the same order; nothing twice. Raises ``OSError`` when it moves meanwhile.
 
     Links that lead out of it are left out: no other machine has what they point to (``links_out``).
@@ -100,25 +100,25 @@ def links_out(path: Any) -> list[str]:
     return [each.path for each in found if each.entry.kind == "link" and not stays_inside(each.entry.name, links)]
 
 
-def whole(path: Any) -> list[Found]:
-    found: dict[str, Found] = {}
+def whole(path: Any) -> list[Scanned]:
+    found: dict[str, Scanned] = {}
     for name, root in roots(path):
         for each in walk(name, root):
             found[each.entry.name] = each
     return list(found.values())
 
 
-def walk(name: str, path: str) -> Iterator[Found]:
+def walk(name: str, path: str) -> Iterator[Scanned]:
     info = os.lstat(path)
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISLNK(info.st_mode):
         link = portable(os.readlink(path), name, path)
-        yield Found(Entry(name, "link", mode, info.st_mtime_ns, link=link), path, [name, link])
+        yield Scanned(Entry(name, "link", mode, info.st_mtime_ns, link=link), path, [name, link])
     elif stat.S_ISREG(info.st_mode):
         entry = Entry(name, "file", mode, info.st_mtime_ns, info.st_size)
-        yield Found(entry, path, [name, mode, info.st_ino, info.st_size, info.st_mtime_ns])
+        yield Scanned(entry, path, [name, mode, info.st_ino, info.st_size, info.st_mtime_ns])
     elif stat.S_ISDIR(info.st_mode):
-        yield Found(Entry(name, "dir", mode, info.st_mtime_ns), path, [name, mode])
+        yield Scanned(Entry(name, "dir", mode, info.st_mtime_ns), path, [name, mode])
         for step in sorted(os.listdir(path)):
             yield from walk(name + "/" + step, os.path.join(path, step))
 
@@ -141,7 +141,7 @@ def fingerprint(path: Any) -> list[Any] | None:
     return [each.identity for each in scan(path)] or None
 
 
-def checked(entries: list[Entry]) -> list[Entry]:
+def check_entries(entries: list[Entry]) -> list[Entry]:
     """The entries of a stranger's index, if none of them leads out of the checkpoint. Raises ``Corrupt``."""
     if not 1 <= len(entries) <= MAX_ENTRIES:
         raise Corrupt("there is nothing in it")

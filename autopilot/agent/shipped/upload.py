@@ -35,7 +35,7 @@ class Upload:
         self, place: str, known: dict[Content, Object], put_manifest: Callable[[bytes], None], compresses: bool = False
     ) -> list[list[Any]]:
         """Parts that are not ``known`` go to ``place``/part-0, …; answers (*Content, *Object) of all."""
-        todo = self.planned(known, f"{place}/part-")
+        todo = self.plan(known, f"{place}/part-")
         keys = {position: f"{place}/part-{number}" for position, number in todo}
         objects = dict(known)
 
@@ -52,7 +52,7 @@ class Upload:
             self.transfer.run(todo, move)
         finally:
             self.stored.save()
-        rows = [described(part, objects[content(part)]) for part in self.parts]
+        rows = [describe_part(part, objects[content(part)]) for part in self.parts]
         head = {name: self.record[name] for name in ("run_epoch", "n", "step")}
         manifest = json.dumps({"v": 1, **head, "parts": rows}).encode()
         if len(manifest) > MAX_OBJECT_BYTES:
@@ -60,7 +60,7 @@ class Upload:
         put_manifest(manifest)
         return [[*content(part), *objects[content(part)]] for part in self.parts]
 
-    def planned(self, known: dict[Content, Object], prefix: str) -> list[tuple[int, int]]:
+    def plan(self, known: dict[Content, Object], prefix: str) -> list[tuple[int, int]]:
         """(position, number) of what the store does not have, each content once."""
         # Also a part that nobody names must not be written over: a manifest may name it yet.
         used = [int(stored.key[len(prefix) :]) for stored in known.values() if stored.key.startswith(prefix)]
@@ -96,7 +96,7 @@ class Upload:
         return (part["size"], part["sha256"]) if small is None else (len(small), hashlib.sha256(small).hexdigest())
 
 
-def described(part: Record, stored: Object) -> dict[str, Any]:
+def describe_part(part: Record, stored: Object) -> dict[str, Any]:
     """The row of a manifest."""
     row = {"key": stored.key, "size": stored.size, "sha256": stored.sha256}
     if stored.sha256 == part["sha256"]:

@@ -56,7 +56,7 @@ def play_availability(
     """
     ticks_to_deadline = ticks_until(run.deadline_s, config.tick_s)
     window = trace[run.start : run.start + run.ticks]
-    shown = perturbation.delayed(trace, run.start, run.ticks)
+    shown = perturbation.delay(trace, run.start, run.ticks)
     refused = refused_on_demand(perturbation, run.block, run.ticks)
     outcome = Outcome()
     view = AvailabilityView()
@@ -100,7 +100,7 @@ class _Run:
 
     def __init__(self, config: AvailabilityConfig, run: AvailabilityRun, outcome: Outcome) -> None:
         self._outcome = outcome
-        self._rates = {SPOT: config.spot_rate, ON_DEMAND: config.on_demand_rate}
+        self._rates = {SPOT: config.spot_rate, ON_DEMAND: config.on_demand_price}
         self._tick_s, self._restart_s = config.tick_s, run.restart_s
         self._enough_s = run.work_s - ROUNDING_S
         self.running: Choice = NONE

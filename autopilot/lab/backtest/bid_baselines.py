@@ -37,7 +37,7 @@ def floor_markup(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
 
 def on_demand_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
     """The folk rule of clearing-price markets: bid what on-demand costs."""
-    return _guarded(config, job, _bidding(config.on_demand_rate))
+    return _guarded(config, job, _bidding(config.on_demand_price))
 
 
 def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
@@ -59,11 +59,11 @@ def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChoos
 
 
 def _marked_up(config: BidConfig, markup: float) -> _Rule:
-    limit = config.on_demand_rate
+    limit = config.on_demand_price
 
     def rule(view: BidView) -> Choice | Spot:
         machine = _machine(view)
-        if _runs_unseen(view) and machine == view.machine:
+        if _runs_unobserved(view) and machine == view.machine:
             return Spot(machine, view.bid)
         bid = view.floors[machine] * markup
         return Spot(machine, bid) if bid < limit else NONE
@@ -76,14 +76,14 @@ def _bidding(bid: float) -> _Rule:
 
     def rule(view: BidView) -> Choice | Spot:
         machine = _machine(view)
-        if view.floors[machine] <= bid or (_runs_unseen(view) and machine == view.machine):
+        if view.floors[machine] <= bid or (_runs_unobserved(view) and machine == view.machine):
             return Spot(machine, bid)
         return NONE if view.machine is None else KEEP
 
     return rule
 
 
-def _runs_unseen(view: BidView) -> bool:
+def _runs_unobserved(view: BidView) -> bool:
     """Whether the floor of the machine that runs is not shown: its bid is all that is known of it."""
     return view.running is SPOT and view.machine is not None and isinf(view.floors[view.machine])
 
@@ -95,7 +95,7 @@ def _machine(view: BidView) -> int:
     held = view.machine
     if held is None:
         return cheapest
-    floor = view.bid if _runs_unseen(view) else floors[held]
+    floor = view.bid if _runs_unobserved(view) else floors[held]
     return cheapest if floor > MOVE_RATIO * floors[cheapest] else held
 
 
@@ -122,7 +122,7 @@ def fixed_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
     within the bid, and kept from then on.
     """
     ticks = whole_ticks(HISTORY_S, config.tick_s)
-    on_demand_cost = (job.work_s + config.migrate_s) / HOUR_S * config.on_demand_rate
+    on_demand_cost = (job.work_s + config.migrate_s) / HOUR_S * config.on_demand_price
     plan: list[_Rule] = []
 
     def rule(view: BidView) -> Choice | Spot:
@@ -149,7 +149,7 @@ def _bid_costs(prices: Sequence[float], config: BidConfig, job: BidJob) -> Itera
     lost_s = config.resume_s + config.checkpoint_s / 2
     time_s = job.deadline_s - config.migrate_s - config.resume_s
     for bid in sorted(set(ranked)):
-        if bid >= config.on_demand_rate:
+        if bid >= config.on_demand_price:
             break
         below = bisect_right(ranked, bid)
         share = below / len(ranked)

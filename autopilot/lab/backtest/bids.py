@@ -120,7 +120,7 @@ def play_bids(
             outcome.status = "parked" if tick else "refused"
             break
         if choice is ON_DEMAND and state.running is not ON_DEMAND and tick in refused:
-            choice = state.unmoved()
+            choice = state.stay()
         before = state.take(choice, run.start + tick)
         if state.running is NONE:
             continue
@@ -145,11 +145,11 @@ class _Run:
         "_storage",
         "_tick_h",
         "bid",
+        "billed_rate",
         "done_s",
         "is_set_up",
         "machine",
         "pending_s",
-        "rate",
         "running",
         "safe_s",
     )
@@ -162,7 +162,7 @@ class _Run:
         self._enough_s = run.work_s - ROUNDING_S
         self.running: Choice = NONE
         self.machine: int | None = None
-        self.bid = self.rate = 0.0
+        self.bid = self.billed_rate = 0.0
         self.is_set_up = False
         self.done_s = self.safe_s = self.pending_s = 0.0
 
@@ -177,7 +177,7 @@ class _Run:
         view.pending_s = self.pending_s
         view.spent = self._outcome.cost
 
-    def unmoved(self) -> Choice | Spot:
+    def stay(self) -> Choice | Spot:
         """A refused move leaves what ran where it was."""
         return NONE if self.machine is None else Spot(self.machine, self.bid)
 
@@ -193,7 +193,7 @@ class _Run:
             if before is not ON_DEMAND:
                 self._outcome.migrations += before is not NONE
                 self.pending_s = self._config.migrate_s
-            self.rate = self._config.on_demand_rate
+            self.billed_rate = self._config.on_demand_price
             self.running, self.machine, self.bid, self.is_set_up = ON_DEMAND, None, 0.0, False
         elif choice is KEEP and self.machine is not None:
             self.running = KEEP
@@ -214,7 +214,7 @@ class _Run:
             if before is not SPOT:
                 self.pending_s = self._config.resume_s if self.is_set_up else self._config.migrate_s
             self.running, self.is_set_up = SPOT, True
-            self.rate = choice.bid if self._bills_at_bid else floors[at + 1]
+            self.billed_rate = choice.bid if self._bills_at_bid else floors[at + 1]
         else:
             # A machine that was won by today's floor is set up even where it is lost before it runs.
             self.running, self.is_set_up = KEEP, self.is_set_up or choice.bid >= floors[at]
@@ -233,18 +233,18 @@ class _Run:
         self.pending_s -= served_s
         self.done_s += tick_s - served_s
         self.safe_s = self.done_s // self._config.checkpoint_s * self._config.checkpoint_s
-        lost = self.rate * served_s / HOUR_S
+        lost = self.billed_rate * served_s / HOUR_S
         outcome.lost += lost
         if self.running is SPOT:
-            outcome.spot += self.rate * self._tick_h - lost
+            outcome.spot += self.billed_rate * self._tick_h - lost
         else:
-            outcome.on_demand += self.rate * self._tick_h - lost
+            outcome.on_demand += self.billed_rate * self._tick_h - lost
 
     def _pause(self) -> None:
         """A pause loses the work since the last checkpoint; a planned move saves it first."""
         outcome = self._outcome
         outcome.pauses += 1
-        thrown_back = self.rate * (self.done_s - self.safe_s) / HOUR_S
+        thrown_back = self.billed_rate * (self.done_s - self.safe_s) / HOUR_S
         outcome.spot -= thrown_back
         outcome.lost += thrown_back
         self.done_s = self.safe_s

@@ -115,7 +115,7 @@ def backtest(
     from autopilot.lab.backtest.scores import score_all
     from autopilot.lab.backtest.selection import select_runs
     from autopilot.lab.backtest.suite_file import read_suite
-    from autopilot.lab.backtest.trials import Trial, pooled, run_trials
+    from autopilot.lab.backtest.trials import Trial, pool, run_trials
 
     _check_share("--budget-share", budget_share, 0.0, float("inf"))
     _check_share("--estimate-error", estimate_error, 0.0, 0.9)
@@ -130,7 +130,7 @@ def backtest(
         trials = _recorded(config, since, _tasks(files))
     if report is not None and len(trials) > 1:
         raise UserError("--report draws one market", hint="give one seed and one job file")
-    market = pooled(trials)
+    market = pool(trials)
     policies = parse_policies(policy) if policy is not None else default_policies(market.config.kind)
     models = fit_models(policies, None if fit is None else read_suite(fit))
     plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(estimate_error, floor_lag, vanish)))

@@ -66,11 +66,11 @@ def main(kind: Kind, first: int, last: int, starts: int, grid: Grid) -> None:
         sys.stdout.flush()
 
 
-def parsed_grid(text: str) -> Grid:
+def parse_grid(text: str) -> Grid:
     pairs = (word.split("=") for word in text.split())
     return {name: [float(value) for value in values.split(",")] for name, values in pairs}
 
 
 if __name__ == "__main__":
     _, asked_kind, first_seed, last_seed, run_starts, asked_grid = sys.argv
-    main(cast(Kind, asked_kind), int(first_seed), int(last_seed), int(run_starts), parsed_grid(asked_grid))
+    main(cast(Kind, asked_kind), int(first_seed), int(last_seed), int(run_starts), parse_grid(asked_grid))

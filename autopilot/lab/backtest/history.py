@@ -110,7 +110,7 @@ def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation],
     storage = [each.storage_price for each in seen if each.storage_price is not None]
     config = BidConfig(
         tick_s=TICK_S,
-        on_demand_rate=float(median(rates)),
+        on_demand_price=float(median(rates)),
         storage_rate=float(median(storage or [Decimal(0)]) * task.disk_gb / HOURS_PER_STORAGE_MONTH),
         migrate_s=MIGRATE_S,
         resume_s=RESUME_S,

@@ -14,7 +14,7 @@ from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
 from autopilot.domain.params import Moves
 from autopilot.lab.backtest.availability import AvailabilityChooser, AvailabilityView
 from autopilot.lab.backtest.choices import Choice
-from autopilot.lab.backtest.session import MARKET, ORIGIN, Session, offer, physics, rate, with_given
+from autopilot.lab.backtest.session import MARKET, ORIGIN, Session, offer, physics, price_of, with_given
 from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilityJob
 from autopilot.lab.backtest.suite import Params as Given
 from autopilot.pricing.availability.forecast import LEAST_PROBABILITY, Forecast, forecast, refusal
@@ -39,19 +39,19 @@ def start_on_availability(
 
 class AvailabilityMapping:
     def __init__(self, config: AvailabilityConfig, job: AvailabilityJob, given: Given, model: PhaseModel) -> None:
-        self._job, self._on_demand_rate = job, config.on_demand_rate
+        self._job, self._on_demand_price = job, config.on_demand_price
         self._tick = timedelta(seconds=config.tick_s)
         self._tick_s = config.tick_s
         params = with_given(replace(physics(job, config.tick_s, job.restart_s), moves=Moves(least_stay_s=0.0)), given)
-        self._session = Session(job, params, max_bid=rate(config.on_demand_rate))
+        self._session = Session(job, params, max_bid=price_of(config.on_demand_price))
         self._shape = Shape(
             model,
             longest_s=job.deadline_s,
             most_slack_s=max(job.deadline_s - job.work_s, config.tick_s),
             restart_s=job.restart_s,
-            spot_ratio=config.spot_rate / config.on_demand_rate,
+            spot_ratio=config.spot_rate / config.on_demand_price,
         )
-        spot, on_demand = rate(config.spot_rate), rate(config.on_demand_rate)
+        spot, on_demand = price_of(config.spot_rate), price_of(config.on_demand_price)
         self._billed = {CapacityType.SPOT: spot, CapacityType.ON_DEMAND: on_demand}
         always = offer("on-demand", None, on_demand)
         self._offers = {True: (offer("spot", spot, None), always), False: (always,)}
@@ -79,7 +79,7 @@ class AvailabilityMapping:
             return Choice.PARK
         outlook = Outlook(shape=self._shape, belief=self._belief)
         choice = view.running
-        for action in session.decided(Market(self._views, self._offers[is_on], now, outlook=outlook), now):
+        for action in session.decide(Market(self._views, self._offers[is_on], now, outlook=outlook), now):
             match action:
                 case Acquire():
                     session.rent(action, now)
@@ -104,7 +104,7 @@ class AvailabilityMapping:
             self._shape,
             left_s=job.deadline_s,
             work_s=job.work_s,
-            on_demand_burn=self._on_demand_rate,
+            on_demand_burn=self._on_demand_price,
             budget=budget,
             is_on=view.spot_available,
             estimate_error=job.estimate_error,

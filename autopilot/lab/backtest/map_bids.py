@@ -27,7 +27,7 @@ from autopilot.lab.backtest.session import (
     Session,
     offer,
     physics,
-    rate,
+    price_of,
     vanishing_ticks,
     with_given,
 )
@@ -79,16 +79,16 @@ class BidMapping:
             auction=replace(params.auction, least_markup=Decimal(1)),
         )
         params = with_given(params, given)
-        self._on_demand_rate = rate(config.on_demand_rate)
-        self._storage_rate = rate(config.storage_rate)
+        self._on_demand_price = price_of(config.on_demand_price)
+        self._storage_rate = price_of(config.storage_rate)
         self._session = Session(
             job,
             params,
             disk_gb=GB_MONTH,
-            max_bid=(self._on_demand_rate * CEILING).quantize(BID_UNIT),
+            max_bid=(self._on_demand_price * CEILING).quantize(BID_UNIT),
             checkpoint_interval=timedelta(seconds=config.checkpoint_s),
         )
-        self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_rate, self._storage_rate)
+        self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_price, self._storage_rate)
         self._numbers = {machine: number for number, machine in enumerate(config.machines)}
         self._auction: AuctionShape | None = None
         self._refit_ticks = ceil(REFIT_S / config.tick_s)
@@ -108,7 +108,7 @@ class BidMapping:
         answer: Choice | SpotAt = view.running
         if view.machine is not None:
             answer = SpotAt(view.machine, view.bid)
-        for action in session.decided(market, now):
+        for action in session.decide(market, now):
             match action:
                 case Acquire():
                     session.rent(action, now)
@@ -145,15 +145,15 @@ class BidMapping:
         if view.running is Choice.KEEP:
             if view.is_set_up and not held.agent.boot:
                 held = replace(held, agent=replace(held.agent, boot=1))
-            self._session.see(held, InstanceStatus.STOPPED, rate(view.bid), "", now)
+            self._session.see(held, InstanceStatus.STOPPED, price_of(view.bid), "", now)
             return
         state = "pulling" if view.pending_s > 0 else "running"
-        billed = rate(view.bid) if held.is_spot else self._on_demand_rate
+        billed = price_of(view.bid) if held.is_spot else self._on_demand_price
         self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
 
     def _offers(self, view: BidView) -> tuple[Offer, ...]:
         machines = zip(self._config.machines, view.floors, strict=True)
-        shown = (offer(name, rate(floor), None, self._storage_rate) for name, floor in machines if not isinf(floor))
+        shown = (offer(name, price_of(floor), None, self._storage_rate) for name, floor in machines if not isinf(floor))
         return (*shown, self._always)
 
     def _shape(self, view: BidView) -> AuctionShape:
@@ -164,14 +164,14 @@ class BidMapping:
         rows = (view.history(number, view.ticks_seen)[::-1][::every][::-1] for number in machines)
         floors = [[nan if isinf(floor) else floor for floor in row] for row in rows]
         step_s = every * config.tick_s
-        outlook = estimate(dict(zip(config.machines, floors, strict=True)), step_s, config.on_demand_rate, self._fit)
+        outlook = estimate(dict(zip(config.machines, floors, strict=True)), step_s, config.on_demand_price, self._fit)
         reserve_ticks = job.lag_ticks + vanishing_ticks(job.vanish)
         shape = AuctionShape(
             outlook,
             longest_work_s=job.work_s,
-            on_demand_price=config.on_demand_rate,
+            on_demand_price=config.on_demand_price,
             storage_rate=config.storage_rate,
-            ceiling=float(params.bids.ceiling_of_on_demand) * config.on_demand_rate,
+            ceiling=float(params.bids.ceiling_of_on_demand) * config.on_demand_price,
             bills_at_bid=job.pays == "bid",
             migrate_s=config.migrate_s,
             resume_s=config.resume_s,

@@ -63,7 +63,7 @@ def optimal_availability(config: AvailabilityConfig, run: AvailabilityRun, trace
     band = _Band(run.work_s, config.tick_s, (run.restart_s,), run.deadline_s)
     restart, pad = band.units(run.restart_s), band.pad
     spot = config.spot_rate * config.tick_s / HOUR_S
-    on_demand = config.on_demand_rate * config.tick_s / HOUR_S
+    on_demand = config.on_demand_price * config.tick_s / HOUR_S
     nothing, on_spot, demanded = 0, 1, 2
     old, new = band.blank(3), band.blank(3)
     for tick in range(band.ticks - 1, -1, -1):
@@ -101,7 +101,7 @@ def optimal_bids(config: BidConfig, run: BidRun, floors: Sequence[array[float]])
     # Modes: nothing, on demand, each machine running, each machine paused.
     nothing, demanded, first_running, first_paused = 0, 1, 2, 2 + machines
     rates = [
-        [config.on_demand_rate * tick_h + storage, *(row[run.start + tick + 1] * tick_h + storage for row in floors)]
+        [config.on_demand_price * tick_h + storage, *(row[run.start + tick + 1] * tick_h + storage for row in floors)]
         for tick in range(band.ticks)
     ]
     thrown_back = pad + _after_a_pause(band, band.units(config.checkpoint_s))

@@ -15,14 +15,14 @@ class Perturbation:
     vanish: float = 0.0
     """In this share of ticks an on-demand machine cannot be had; one that runs stays."""
 
-    def told_work_s(self, work_s: float, block: str) -> float:
+    def estimated_work_s(self, work_s: float, block: str) -> float:
         """What the policy takes the work for."""
         if not self.estimate_error:
             return work_s
         sign = random.Random(f"work {block}").choice((-1.0, 1.0))  # noqa: S311
         return work_s / (1.0 + sign * self.estimate_error)
 
-    def delayed(self, trace: bytes, start: int, ticks: int) -> bytes:
+    def delay(self, trace: bytes, start: int, ticks: int) -> bytes:
         """The states as seen; before a trace's first tick its first state is."""
         first = start - self.lag_ticks
         return trace[:1] * max(-first, 0) + trace[max(first, 0) : first + ticks]

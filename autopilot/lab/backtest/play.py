@@ -40,10 +40,10 @@ def budget_of(suite: Suite, run: Run, conditions: Conditions) -> float | None:
     return None if share is None else share * on_demand_cost(suite.config, run)
 
 
-def told_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
+def estimated_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
     """What the policy sees of a run under these conditions."""
     perturbed, budget = conditions.perturbation, budget_of(suite, run, conditions)
-    work_s = perturbed.told_work_s(run.work_s, run.block)
+    work_s = perturbed.estimated_work_s(run.work_s, run.block)
     known = (budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
     if isinstance(run, BidRun):
         return BidJob(work_s, run.deadline_s, run.pays, *known)
@@ -58,7 +58,7 @@ def play(
     observe: Callable[[Any, Any], None] | None = None,
 ) -> Outcome:
     """The outcome of one run. ``observe`` receives each tick's view and answer."""
-    job = told_job(suite, run, conditions)
+    job = estimated_job(suite, run, conditions)
     choose = start(suite.config, job)
     if isinstance(suite, BidSuite):
         assert isinstance(run, BidRun)

@@ -85,7 +85,7 @@ def _draw(plan: Plan, sample: Result, heading: str, seen: _Seen) -> str:
     ]
     bids = _thinned([(tick * tick_h, bid) for tick, bid in seen.bids])
     lines.append(Series("bid", bids, BID_COLOUR, steps=True))
-    most = suite.config.on_demand_rate * 1.1
+    most = suite.config.on_demand_price * 1.1
     return draw(Plot(heading, "h", "$/h", [line for line in lines if line.points], spans, True, most))
 
 

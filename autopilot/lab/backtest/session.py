@@ -20,7 +20,7 @@ from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import NANO, ZERO
 from autopilot.domain.offer import Offer
-from autopilot.domain.params import TUNABLE, Auction, Budget, Deadline, Hazard, Loading, Params, Timing, Traffic
+from autopilot.domain.params import TUNABLE, Auction, Budget, Deadline, Hazard, Loading, Params, Timing, TrafficSizes
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import intended_lease
 from autopilot.lab.backtest.suite import Job as RunJob
@@ -41,7 +41,7 @@ VANISH_RISK = 1e-6
 """So unlikely may it be that every on-demand offer of the last ticks vanishes."""
 
 
-def rate(dollars: float) -> Decimal:
+def price_of(dollars: float) -> Decimal:
     return Decimal(dollars).quantize(NANO)
 
 
@@ -49,7 +49,7 @@ def physics(job: RunJob, tick_s: float, restart_s: float) -> Params:
     """A suite's physics as the policy's numbers."""
     return Params(
         timing=Timing(tick_lag_s=tick_s, setup_s=restart_s, boot_s=restart_s),
-        traffic=Traffic(image_gb=ZERO, upload_gb=ZERO),
+        traffic=TrafficSizes(image_gb=ZERO, upload_gb=ZERO),
         deadline=Deadline(estimate_error=job.estimate_error, on_demand_margin_s=vanishing_ticks(job.vanish) * tick_s),
         budget=Budget(
             detect_s=(job.lag_ticks + 1) * tick_s if job.lag_ticks else 0.0,
@@ -66,7 +66,7 @@ def physics(job: RunJob, tick_s: float, restart_s: float) -> Params:
 
 def with_given(params: Params, given: Given) -> Params:
     """The same with the policy's numbers that were set by hand."""
-    return params.tuned({name: value for name, value in given.items() if name in TUNABLE})
+    return params.tune({name: value for name, value in given.items() if name in TUNABLE})
 
 
 def vanishing_ticks(vanish: float) -> int:
@@ -90,7 +90,7 @@ class Session:
             gpus=(GpuChoice(GPU),),
             work_estimate=self.estimate,
             deadline=ORIGIN + timedelta(seconds=job.deadline_s),
-            budget=None if job.budget is None else rate(job.budget),
+            budget=None if job.budget is None else price_of(job.budget),
             **{"disk_gb": ZERO, "checkpoint_interval": timedelta(0), **limits},  # type: ignore[arg-type]
         )
         self.job = Job("run", spec, JobStatus.PENDING, Reason.SUBMITTED, ORIGIN)
@@ -100,9 +100,9 @@ class Session:
 
     def set_progress(self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None) -> None:
         done = self.estimate - timedelta(seconds=work_left_s)
-        self.job = replace(self.job, work_done=done, spent=rate(spent), checkpoint=checkpoint)
+        self.job = replace(self.job, work_done=done, spent=price_of(spent), checkpoint=checkpoint)
 
-    def decided(self, market: Market, now: datetime) -> tuple[Action, ...]:
+    def decide(self, market: Market, now: datetime) -> tuple[Action, ...]:
         """The actions that the guard lets pass."""
         decision = decide(self.job, market, now, self.params)
         exposure = Exposure(self.job.leases, ZERO, ZERO, 0, 0)
@@ -188,7 +188,7 @@ def _instance(lease: Lease, status: InstanceStatus, billed: Decimal) -> Instance
     )
 
 
-def offer(machine: str, floor: Decimal | None, on_demand_rate: Decimal | None, storage_rate: Decimal = ZERO) -> Offer:
+def offer(machine: str, floor: Decimal | None, on_demand_price: Decimal | None, storage_rate: Decimal = ZERO) -> Offer:
     return Offer(
         provider=MARKET,
         offer_id=machine,
@@ -198,7 +198,7 @@ def offer(machine: str, floor: Decimal | None, on_demand_rate: Decimal | None, s
         num_gpus=1,
         vram_gb=ZERO,
         floor=floor,
-        on_demand_price=on_demand_rate,
+        on_demand_price=on_demand_price,
         storage_price=storage_rate,
         upload_price=ZERO,
         download_price=ZERO,

@@ -22,7 +22,7 @@ class AvailabilityConfig:
     kind: ClassVar = "availability"
     tick_s: float
     spot_rate: float
-    on_demand_rate: float
+    on_demand_price: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class BidConfig:
 
     kind: ClassVar = "bids"
     tick_s: float
-    on_demand_rate: float
+    on_demand_price: float
     storage_rate: float
     """Billed while a machine is held, running or paused."""
     migrate_s: float
@@ -157,10 +157,10 @@ Params = Mapping[str, float]
 def on_demand_cost(config: Config, run: Run) -> float:
     """Dollars of a run that is on demand from its first tick on."""
     if isinstance(config, BidConfig):
-        rate, start_s = config.on_demand_rate + config.storage_rate, config.migrate_s
+        rate, start_s = config.on_demand_price + config.storage_rate, config.migrate_s
     else:
         assert isinstance(run, AvailabilityRun)
-        rate, start_s = config.on_demand_rate, run.restart_s
+        rate, start_s = config.on_demand_price, run.restart_s
     ticks = whole_ticks(run.work_s + start_s, config.tick_s)
     return ticks * config.tick_s / HOUR_S * rate
 

@@ -150,7 +150,7 @@ def _bid_suite(file: _BidFile) -> BidSuite:
     floors = tuple(_floors(name, steps, file.ticks) for name, steps in file.floors.items())
     config = BidConfig(
         tick_s=file.tick_s,
-        on_demand_rate=file.on_demand_rate,
+        on_demand_price=file.on_demand_rate,
         storage_rate=file.storage_rate,
         migrate_s=file.migrate_s,
         resume_s=file.resume_s,

@@ -40,11 +40,11 @@ def synthetic_suite(
     deadlines_s = [round(stretch * task.work_s, 3) for stretch in stretches] or task.deadlines_s
     hours = WARM_UP_H + starts * apart_h + max(deadlines_s) / HOUR_S + 1
     ticks = int(hours * TICKS_PER_H) + 2
-    floors, listing, on_demand_rate = (_vast if kind == "vast" else _three_machines)(rng, ticks)
+    floors, listing, on_demand_price = (_vast if kind == "vast" else _three_machines)(rng, ticks)
     config = BidConfig(
         tick_s=TICK_S,
-        on_demand_rate=on_demand_rate,
-        storage_rate=0.018 * on_demand_rate,
+        on_demand_price=on_demand_price,
+        storage_rate=0.018 * on_demand_price,
         migrate_s=MIGRATE_S,
         resume_s=RESUME_S,
         checkpoint_s=task.checkpoint_s,
@@ -62,7 +62,7 @@ def synthetic_suite(
 class _Market(NamedTuple):
     floors: tuple[array[float], ...]
     listing: Listing | None
-    on_demand_rate: float
+    on_demand_price: float
 
 
 # --- vast ------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class Trial:
         return replace(conditions, budget_share=share)
 
 
-def pooled(trials: Sequence[Trial]) -> Suite:
+def pool(trials: Sequence[Trial]) -> Suite:
     """A suite of all runs in order, to choose from and to score by. Of several markets it has no prices.
 
     Where there are several trials, their suites are of bids.

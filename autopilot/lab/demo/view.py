@@ -78,9 +78,10 @@ def render_status(body: Json, winning_bid: Decimal | None) -> RenderableType:
         agent = main["agent_state"] or "not yet up"
         machine = f"{main['gpu']} on machine {main['machine_id']}, {main['status']}, agent {agent}"
         rows.append(("machine", machine))
-        against = f", against {text.rate(str(winning_bid))} to win" if winning_bid is not None else ""
+        against = f", against {text.per_hour(str(winning_bid))} to win" if winning_bid is not None else ""
         kind = "bid" if main["capacity_type"] == "spot" else "price"
-        rows.append((kind, f"{text.rate(main['bid'])}{against}; on demand {text.rate(main['on_demand_price'])}"))
+        on_demand = text.per_hour(main["on_demand_price"])
+        rows.append((kind, f"{text.per_hour(main['bid'])}{against}; on demand {on_demand}"))
     share = float(job["progress"] or 0) if job["status"] != "succeeded" else 1.0
     rows.append(("progress", f"{bar(share)} step {job['step']:,}, {text.percent(share)}"))
     spent, budget = Decimal(job["spent"]), Decimal(job["budget"])

@@ -102,7 +102,7 @@ class Boxes:
         except FileNotFoundError:
             return b""
 
-    def ended(self) -> list[Ended]:
+    def take_ended(self) -> list[Ended]:
         """Containers that ended by themselves since the last call."""
         found = []
         with self._lock:
@@ -113,16 +113,16 @@ class Boxes:
                     found.append(Ended(key, running.boot, int(report.split()[1])))
         return found
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait until everything asked for so far has happened."""
         await asyncio.wrap_future(self._thread.submit(lambda: None))
 
     async def close(self) -> None:
         """Kill every instance; disks stay."""
-        await self.settled()
+        await self.settle()
         for key in list(self._running):
             self.kill(key)
-        await self.settled()
+        await self.settle()
         self._thread.shutdown()
 
     def _submit(self, task: Callable[..., None], *arguments: object) -> None:

@@ -38,7 +38,7 @@ def _handler(operation: Operation, host: Host) -> Callable[[web.Request], Awaita
         except NoSuchInstance as error:
             return web.json_response({"error": f"no such instance: {error}"}, status=400)
         host.synchronise()
-        await host.settled()
+        await host.settle()
         return web.json_response(answer)
 
     return handle

@@ -52,11 +52,11 @@ class LocalContainers:
 
     def exits(self) -> list[Exit]:
         """Containers that ended by themselves since the last call."""
-        return [Exit(int(ended.key), ended.boot, ended.code) for ended in self._boxes.ended()]
+        return [Exit(int(ended.key), ended.boot, ended.code) for ended in self._boxes.take_ended()]
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait until everything asked for so far has happened."""
-        await self._boxes.settled()
+        await self._boxes.settle()
 
     async def close(self) -> None:
         """Kill every instance; disks stay."""

@@ -153,10 +153,10 @@ class Sandbox:
         self._runpod.synchronise(now)
         return now
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         if isinstance(self._containers, LocalContainers):
-            await self._containers.settled()
-        await self._runpod.settled()
+            await self._containers.settle()
+        await self._runpod.settle()
 
     async def _tick(self) -> None:
         while True:

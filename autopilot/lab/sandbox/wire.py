@@ -20,7 +20,7 @@ class Host(Protocol):
         """Bring the market up to the present, and say when that is."""
         ...
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait until processes have followed the market."""
         ...
 

@@ -109,7 +109,7 @@ def _induced(shape: Shape, step: float, grid: float) -> Singles:
         between: Floats = values[low] * (1 - share) + values[low + 1] * share + late
         return between
 
-    def expected(values: Floats) -> Floats:
+    def mean_over_beliefs(values: Floats) -> Floats:
         """Mean over the next belief, summed in one order on every machine (a BLAS would not)."""
         mean: Floats = values[:, :1] * moves[:, 0]
         for number in range(1, len(on)):
@@ -122,13 +122,13 @@ def _induced(shape: Shape, step: float, grid: float) -> Singles:
         is_done = work_s[:, None] <= 0
         # What each of the three costs if it runs in this step.
         too_late = (np.maximum(work_s, 0.0)[:, None] + 2 * shape.restart_s) / 3600 + 1
-        waits = np.where(is_too_late_to_idle, too_late, expected(less(best[NOTHING], step)))
+        waits = np.where(is_too_late_to_idle, too_late, mean_over_beliefs(less(best[NOTHING], step)))
         nothing = np.where(is_done, 0.0, waits)
         thrown_back = less(best[NOTHING], shape.lost_s) if shape.lost_s else best[NOTHING]
         kept_or_lost = (1 - lost) * best[SPOT] + lost * thrown_back
         after_spot = np.where(on, kept_or_lost, thrown_back)
-        spot = np.where(is_done, 0.0, shape.spot_ratio * busy + expected(after_spot))
-        on_demand = np.where(is_done, 0.0, busy + expected(best[ON_DEMAND]))
+        spot = np.where(is_done, 0.0, shape.spot_ratio * busy + mean_over_beliefs(after_spot))
+        on_demand = np.where(is_done, 0.0, busy + mean_over_beliefs(best[ON_DEMAND]))
         table[left, :, NOTHING] = nothing
         table[left, :, SPOT] = spot
         table[left, :, ON_DEMAND] = on_demand

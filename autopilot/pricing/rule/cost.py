@@ -19,7 +19,7 @@ from decimal import Decimal
 from autopilot.domain.job import Job, JobSpec, SpotPolicy
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
-from autopilot.domain.money import accrued, ceil_nano
+from autopilot.domain.money import accrue, ceil_nano
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.params import Params
@@ -61,11 +61,11 @@ def cost_to_finish(
     busy = restart + _work(left, params)
     if losses:
         busy += losses * (timedelta(seconds=params.timing.setup_s) + job.spec.checkpoint_interval / 2)
-    return accrued(burn, busy)
+    return accrue(burn, busy)
 
 
 def lease_cost_to_finish(
-    job: Job, lease: Lease, rate: Decimal, restart_s: float, outlook: Outlook, now: datetime, params: Params
+    job: Job, lease: Lease, bid: Decimal, restart_s: float, outlook: Outlook, now: datetime, params: Params
 ) -> Decimal:
     """The same on a machine that we hold, at another rate perhaps."""
     left, restart = work_left(job, lease.gpu, lease.num_gpus), timedelta(seconds=restart_s)
@@ -75,7 +75,7 @@ def lease_cost_to_finish(
         age_h = (now - (lease.observed.running_since or now)).total_seconds() / 3600
         hours = (restart + _work(left, params)).total_seconds() / 3600
         losses = losses_expected(outlook, lease.provider, lease.gpu, per_h, age_h, hours, params)
-    return cost_to_finish(job, losses, rate + lease.storage_rate, left, restart, params)
+    return cost_to_finish(job, losses, bid + lease.storage_rate, left, restart, params)
 
 
 def _work(left: timedelta | None, params: Params) -> timedelta:
@@ -124,11 +124,11 @@ def _rates(
         yield CapacityType.ON_DEMAND, on_demand, on_demand
 
 
-def _is_within_limits(spec: JobSpec, rate: Decimal, storage_rate: Decimal) -> bool:
+def _is_within_limits(spec: JobSpec, bid: Decimal, storage_rate: Decimal) -> bool:
     """Whether the job file allows so much for compute and, with the disk, for all; $/h."""
-    if spec.max_hourly is not None and rate > spec.max_hourly:
+    if spec.max_hourly is not None and bid > spec.max_hourly:
         return False
-    return spec.max_rate is None or rate + storage_rate <= spec.max_rate
+    return spec.max_rate is None or bid + storage_rate <= spec.max_rate
 
 
 def _losses(offer: Offer, hours: float, market: Market, params: Params) -> float:

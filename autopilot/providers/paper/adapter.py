@@ -90,13 +90,13 @@ class PaperProvider:
             self._pass_time()
             await asyncio.gather(*(self._work(held) for held in self._alive()))
         self._save_or_doubt()
-        return tuple(held.shown(self.name) for held in self._alive())
+        return tuple(held.show(self.name) for held in self._alive())
 
     async def instance(self, instance_id: str) -> Instance | None:
         self._pass_time()
         self._save_or_doubt()
         held = self._held(instance_id)
-        return None if held is None else held.shown(self.name)
+        return None if held is None else held.show(self.name)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         """The real ones, without the machines held here: to us they are taken."""
@@ -137,7 +137,7 @@ class PaperProvider:
             return Refused(code, f"it costs {asked}, and {request.bid} was to be paid")
         if self._credit is not None and self._credit <= ZERO:
             return Refused(RefusalCode.OUT_OF_CREDIT, "the account's credit is used up")
-        created = self._new(request, seen, rate=request.bid if is_spot else asked)
+        created = self._new(request, seen, bid=request.bid if is_spot else asked)
         self._put(created)
         return self._saved(Created(created.instance_id))
 
@@ -147,14 +147,14 @@ class PaperProvider:
             return _not_found(instance_id)
         if not self.capabilities.can_rebid or held.capacity_type is not CapacityType.SPOT:
             return Refused(RefusalCode.INVALID, "the price of this instance cannot be changed")
-        self._judge(held, rate=bid, floor=held.floor)
+        self._judge(held, bid=bid, floor=held.floor)
         return self._saved(bid)
 
     async def start(self, instance_id: str) -> Outcome:
         held = self._held(instance_id)
         if held is None:
             return _not_found(instance_id)
-        started = held.started(self._clock.now(), RELOAD)
+        started = held.restart(self._clock.now(), RELOAD)
         self._put(started)
         outcome = self._saved(None)
         if started.start_queued and isinstance(outcome, Done):
@@ -165,14 +165,14 @@ class PaperProvider:
         held = self._held(instance_id)
         if held is None:
             return _not_found(instance_id)
-        self._put(held.halted(self._clock.now(), RELOAD))
+        self._put(held.halt(self._clock.now(), RELOAD))
         return self._saved(None)
 
     async def destroy(self, instance_id: str) -> Outcome:
         held = self._held(instance_id)
         if held is None:
             return _not_found(instance_id)
-        self._put(held.destroyed(self._clock.now()))
+        self._put(held.destroy(self._clock.now()))
         return self._saved(None)
 
     async def close(self) -> None:
@@ -190,7 +190,7 @@ class PaperProvider:
         """A pool has no host: it stands for more machines than one."""
         return bool(offer.host_id) and any(held.machine_id == offer.machine_id for held in self._alive())
 
-    def _new(self, request: CreateRequest, seen: _Sighting, rate: Decimal) -> PaperInstance:
+    def _new(self, request: CreateRequest, seen: _Sighting, bid: Decimal) -> PaperInstance:
         now, offer = self._clock.now(), seen.offer
         return PaperInstance(
             instance_id=f"paper-{secrets.token_hex(6)}",
@@ -202,32 +202,32 @@ class PaperProvider:
             ends_at=offer.ends_at,
             query=seen.query,
             capacity_type=request.capacity_type,
-            bid=rate,
+            bid=bid,
             storage_rate=offer.storage_rate(request.disk_gb),
             floor=offer.floor if request.capacity_type is CapacityType.SPOT else None,
             ready_at=now + self._settings.set_up,
             agent=AgentMemory(orders_url=request.onstart),
-        ).created(now)
+        ).as_created(now)
 
     def _see_floors(self, offers: Iterable[Offer]) -> None:
         floors = {(offer.machine_id, offer.num_gpus): offer.floor for offer in offers}
         for held in self._alive():
             floor = floors.get((held.machine_id, held.num_gpus))
             if held.capacity_type is CapacityType.SPOT and floor is not None and floor != held.floor:
-                self._judge(held, rate=held.bid, floor=floor)
+                self._judge(held, bid=held.bid, floor=floor)
 
-    def _judge(self, held: PaperInstance, *, rate: Decimal, floor: Decimal | None) -> None:
+    def _judge(self, held: PaperInstance, *, bid: Decimal, floor: Decimal | None) -> None:
         now = self._clock.now()
-        priced = held.priced(now, RELOAD, rate=rate, floor=floor)
+        priced = held.reprice(now, RELOAD, bid=bid, floor=floor)
         if priced.is_outbid and not self.capabilities.pauses_when_outbid:
-            priced = priced.destroyed(now)
+            priced = priced.destroy(now)
         self._put(priced)
 
     def _pass_time(self) -> None:
         now = self._clock.now()
         for held in list(self._instances.values()):
             if held.is_alive:
-                self._put(held.grown(now))
+                self._put(held.grow(now))
             elif held.destroyed_at is not None and now - held.destroyed_at >= KEPT_AFTER_DESTROY:
                 del self._instances[held.instance_id]
                 self._unsaved = True
@@ -238,9 +238,9 @@ class PaperProvider:
             return
         now, memory = self._clock.now(), held.agent
         if memory.boot < held.boots:
-            memory = memory.booted(held.boots, held.booted_at, keeps_disk=self.capabilities.keeps_disk_when_stopped)
+            memory = memory.start(held.boots, held.booted_at, keeps_disk=self.capabilities.keeps_disk_when_stopped)
         if memory.permit_until is not None and now >= memory.permit_until:
-            self._put(replace(held, agent=memory).destroyed(memory.permit_until))
+            self._put(replace(held, agent=memory).destroy(memory.permit_until))
             log.warning("paper.permit_expired", provider=self.name, instance=held.instance_id)
             return
         memory = await self._agents.turn(memory, now)

@@ -55,18 +55,18 @@ class AgentMemory:
     reported_epoch: int = 0
     bytes_sent: int = 0
 
-    def booted(self, boot: int, at: datetime, *, keeps_disk: bool) -> AgentMemory:
+    def start(self, boot: int, at: datetime, *, keeps_disk: bool) -> AgentMemory:
         """What was under way is lost, and the checkpoints as well where the disk does not outlive a stop."""
         kept = self if keeps_disk else replace(self, saved_s=0, saved_as=(0, -1))
         return replace(
             kept, boot=boot, beats=0, looked_at=at, permit_until=at + PERMIT_AT_BOOT, is_at_work=False, is_dirty=False
         )
 
-    def worked(self, now: datetime) -> AgentMemory:
+    def work(self, now: datetime) -> AgentMemory:
         elapsed_s = (now - (self.looked_at or now)).total_seconds() if self.is_at_work else 0
         return replace(self, looked_at=now, done_s=self.done_s + max(elapsed_s, 0))
 
-    def stopped(self) -> AgentMemory:
+    def stop(self) -> AgentMemory:
         return replace(self, is_at_work=False, is_dirty=self.is_dirty or self.is_at_work)
 
 
@@ -80,7 +80,7 @@ class PaperAgents:
         """One round of what an agent does every few seconds. A mailbox that fails is tried again at the next."""
         if self._http is None:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=HTTP_TIMEOUT_REAL_S))
-        turn = _Turn(self._http, memory.worked(now), now)
+        turn = _Turn(self._http, memory.work(now), now)
         try:
             await turn.take()
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as problem:
@@ -115,7 +115,7 @@ class _Turn:
     async def _obey(self, orders: Mapping[str, Any]) -> None:
         role, epoch, estimate_s = orders["role"], orders["run_epoch"], _estimate_s(orders)
         if self.memory.is_at_work and self.memory.done_s >= estimate_s:
-            self.memory = replace(self.memory.stopped(), done_s=estimate_s, exit_epoch=self.memory.run_epoch)
+            self.memory = replace(self.memory.stop(), done_s=estimate_s, exit_epoch=self.memory.run_epoch)
         if role in ("wait", "leave"):
             self._remember(is_at_work=False, is_dirty=False)
         elif role == "run" and self.memory.exit_epoch < epoch:
@@ -124,7 +124,7 @@ class _Turn:
             elif (self._now - (self.memory.saved_at or self._now)).total_seconds() >= orders["checkpoint_interval_s"]:
                 await self._checkpoint(orders)
         else:
-            self.memory = self.memory.stopped()
+            self.memory = self.memory.stop()
             if self.memory.is_dirty:
                 await self._checkpoint(orders)
             if not self.memory.is_dirty and self.memory.exit_epoch > self.memory.reported_epoch:

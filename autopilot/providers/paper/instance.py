@@ -18,7 +18,7 @@ from autopilot.providers.paper.meter import cost_of
 
 @dataclass(frozen=True, slots=True)
 class PaperInstance:
-    """``rate`` and ``storage_rate`` are $/h; ``floor`` is the last one seen for its machine, None on demand."""
+    """``bid`` and ``storage_rate`` are $/h; ``floor`` is the last one seen for its machine, None on demand."""
 
     instance_id: str
     label: str
@@ -54,36 +54,36 @@ class PaperInstance:
     def is_outbid(self) -> bool:
         return self.floor is not None and self.bid < self.floor
 
-    def created(self, at: datetime) -> PaperInstance:
+    def as_created(self, at: datetime) -> PaperInstance:
         return replace(self, spans=(self._span(at),))
 
-    def grown(self, now: datetime) -> PaperInstance:
+    def grow(self, now: datetime) -> PaperInstance:
         """What loads begins to run at its very instant, however late anybody looks."""
         if not self.is_alive or self.status is not InstanceStatus.PROVISIONING or now < self.ready_at:
             return self
         booted = replace(self, boots=self.boots + 1, booted_at=self.ready_at)
         return booted._become(InstanceStatus.RUNNING, self.ready_at)
 
-    def priced(self, now: datetime, load: timedelta, *, rate: Decimal, floor: Decimal | None) -> PaperInstance:
+    def reprice(self, now: datetime, load: timedelta, *, bid: Decimal, floor: Decimal | None) -> PaperInstance:
         """With this bid, against this floor. ``load``: from regaining its GPUs until it runs."""
-        changed = replace(self.grown(now), bid=rate, floor=floor)
-        if rate != self.bid and changed.status is InstanceStatus.RUNNING:
+        changed = replace(self.grow(now), bid=bid, floor=floor)
+        if bid != self.bid and changed.status is InstanceStatus.RUNNING:
             changed = changed._become(InstanceStatus.RUNNING, now)
         return changed._judged(now, load)
 
-    def halted(self, now: datetime, load: timedelta) -> PaperInstance:
-        return replace(self.grown(now), is_halted=True, start_queued=False)._judged(now, load)
+    def halt(self, now: datetime, load: timedelta) -> PaperInstance:
+        return replace(self.grow(now), is_halted=True, start_queued=False)._judged(now, load)
 
-    def started(self, now: datetime, load: timedelta) -> PaperInstance:
+    def restart(self, now: datetime, load: timedelta) -> PaperInstance:
         """Loads, or waits for its price with ``start_queued``."""
-        wanted = replace(self.grown(now), is_halted=False)
+        wanted = replace(self.grow(now), is_halted=False)
         return replace(wanted, start_queued=wanted.is_outbid)._judged(now, load)
 
-    def destroyed(self, at: datetime) -> PaperInstance:
-        gone = self.grown(at)
+    def destroy(self, at: datetime) -> PaperInstance:
+        gone = self.grow(at)
         return replace(gone, destroyed_at=at, spans=gone._closed(at))
 
-    def shown(self, provider: str) -> Instance:
+    def show(self, provider: str) -> Instance:
         """As a market lists it."""
         is_stopped = self.status is InstanceStatus.STOPPED
         return Instance(

@@ -10,7 +10,7 @@ _HOUR = 3_600_000_000
 """In microseconds."""
 
 
-def cost_of(rate: Decimal, start: datetime, end: datetime) -> Decimal:
-    """Dollars at ``rate`` ($/h) from ``start`` to ``end``, half-even to a nano-dollar."""
+def cost_of(per_hour: Decimal, start: datetime, end: datetime) -> Decimal:
+    """Dollars at ``per_hour`` ($/h) from ``start`` to ``end``, half-even to a nano-dollar."""
     micros = (end - start) // timedelta(microseconds=1)
-    return Decimal(round(Fraction(rate) * micros * 1_000_000_000 / _HOUR)).scaleb(-9)
+    return Decimal(round(Fraction(per_hour) * micros * 1_000_000_000 / _HOUR)).scaleb(-9)

@@ -175,9 +175,9 @@ class RunpodProvider:
             self._spot.withdraw_graphql()
             return Refused(RefusalCode.OFFER_GONE, str(error))
         if isinstance(outcome, Done):
-            self._spot.granted()
+            self._spot.note_granted()
         elif isinstance(outcome, Refused) and outcome.code is RefusalCode.OFFER_GONE:
-            self._spot.refused()
+            self._spot.note_refused()
         elif isinstance(outcome, Refused) and outcome.code is RefusalCode.INVALID and SPOT_OPERATION in outcome.message:
             self._spot.withdraw(outcome.message)
             return Refused(RefusalCode.OFFER_GONE, outcome.message)

@@ -84,7 +84,7 @@ class GraphqlMarket:
             answer = await self._client.graphql(queries.RENT_ON_DEMAND, {"input": create.graphql_input(wanted)})
         except NoReply as error:
             return Unknown(str(error))
-        return outcomes.rented(answer, queries.ON_DEMAND_OPERATION)
+        return outcomes.judge_rental(answer, queries.ON_DEMAND_OPERATION)
 
     async def resume_spot(self, pod: wire.PodRow, bid: Decimal) -> Outcome:
         """``bid``: $/h of the whole pod."""
@@ -101,7 +101,7 @@ class GraphqlMarket:
             answer = await self._client.change(Family.GRAPHQL_CHANGE, lambda: self._client.graphql(document, variables))
         except NoReply as error:
             return Unknown(str(error))
-        return outcomes.changed(answer, operation)
+        return outcomes.judge_change(answer, operation)
 
     async def stop(self, pod_id: str) -> Outcome:
         said = await self._claimed(self._stopped(pod_id))

@@ -46,7 +46,7 @@ def _no(answer: Answer, fault: Fault) -> Refused | Unknown:
     return Unknown(answer.summary) if code is None else Refused(code, answer.summary, None, answer.retry_after_s)
 
 
-def rented(answer: Answer, operation: str) -> Done[Created] | Refused | Unknown:
+def judge_rental(answer: Answer, operation: str) -> Done[Created] | Refused | Unknown:
     """Of GraphQL. A pod in the answer was rented whatever else it says; none at all means that there is no capacity.
 
     Raises ``Withdrawn``.
@@ -68,13 +68,13 @@ def spot_rented(answer: Answer, operation: str) -> Done[Created] | Refused | Unk
 
     Raises ``Withdrawn``.
     """
-    outcome = rented(answer, operation)
+    outcome = judge_rental(answer, operation)
     if isinstance(outcome, Unknown) and answer.fault is Fault.OTHER:
         return Refused(RefusalCode.OFFER_GONE, answer.summary)
     return outcome
 
 
-def rented_by_rest(answer: Answer) -> Done[Created] | Refused | Unknown:
+def judge_rest_rental(answer: Answer) -> Done[Created] | Refused | Unknown:
     """Raises ``Withdrawn``, also when there is no such route."""
     fault = answer.fault
     if fault is Fault.NOT_FOUND or answer.status == 404:
@@ -85,7 +85,7 @@ def rented_by_rest(answer: Answer) -> Done[Created] | Refused | Unknown:
     return Unknown(f"{answer.summary}, but no pod in it") if pod_id is None else Done(Created(pod_id))
 
 
-def changed(answer: Answer, operation: str | None = None) -> Outcome:
+def judge_change(answer: Answer, operation: str | None = None) -> Outcome:
     """``operation``: of GraphQL, whose answer must show a pod. Raises ``Withdrawn``."""
     fault = answer.fault
     if fault is Fault.OTHER:
@@ -97,9 +97,9 @@ def changed(answer: Answer, operation: str | None = None) -> Outcome:
     return Done(None)
 
 
-def destroyed(answer: Answer) -> Outcome:
+def judge_destroy(answer: Answer) -> Outcome:
     """A pod that is not there counts as destroyed. Raises ``Withdrawn``."""
-    outcome = changed(answer)
+    outcome = judge_change(answer)
     if isinstance(outcome, Refused) and outcome.code is RefusalCode.NOT_FOUND:
         return Done(None)
     return outcome

@@ -65,7 +65,7 @@ class RestMarket:
             answer = await self._client.rest("POST", "/pods", body=create.rest_body(wanted))
         except NoReply as error:
             return Unknown(str(error))
-        return outcomes.rented_by_rest(answer)
+        return outcomes.judge_rest_rental(answer)
 
     async def resume(self, pod: wire.PodRow) -> Outcome:
         return await self._act(pod.pod_id, "start")
@@ -81,7 +81,7 @@ class RestMarket:
             )
         except NoReply as error:
             return Unknown(str(error))
-        return outcomes.changed(answer)
+        return outcomes.judge_change(answer)
 
     async def destroy(self, pod_id: str) -> Outcome:
         try:
@@ -90,7 +90,7 @@ class RestMarket:
             )
         except NoReply as error:
             return Unknown(str(error))
-        return outcomes.destroyed(answer)
+        return outcomes.judge_destroy(answer)
 
     async def bills(self, since: date, until: date) -> tuple[wire.BillRow, ...]:
         """By pod and UTC day, both days included. Raises ``MarketUnknown`` when records are missing or unreadable."""

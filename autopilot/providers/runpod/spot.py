@@ -83,10 +83,10 @@ class SpotProbe:
         self._due_at = self._clock.monotonic() + PROBE_EVERY_S
         self._set(False, reason)
 
-    def granted(self) -> None:
+    def note_granted(self) -> None:
         self._refusals = 0
 
-    def refused(self) -> None:
+    def note_refused(self) -> None:
         """A spot request was refused for want of capacity, or because the bid was too low: the market mixes these."""
         self._refusals += 1
         if self._refusals >= REFUSALS_IN_A_ROW:

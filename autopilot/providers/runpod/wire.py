@@ -70,7 +70,7 @@ class PriceRow:
 @dataclass(frozen=True, slots=True)
 class PodRow:
     """``state``: CREATED, RUNNING, EXITED, DEAD or TERMINATED. ``is_up`` None: only ``state`` can tell.
-    ``rate``: $/h of the whole pod."""
+    ``bid``: $/h of the whole pod."""
 
     pod_id: str
     name: str

@@ -128,7 +128,7 @@ class VastaiProvider:
             answer = await self._client.send(Family.CREATE, "PUT", f"/asks/{request.offer_id}/", body=body)
         except NoReply as error:
             return Unknown(str(error))
-        outcome = outcomes.created(answer)
+        outcome = outcomes.judge_create(answer)
         if isinstance(outcome, Refused) and outcome.code is RefusalCode.OFFER_GONE:
             self._search.drop(request.offer_id)
         if not isinstance(outcome, Done):
@@ -165,24 +165,24 @@ class VastaiProvider:
         )
         if not isinstance(answer, Answer):
             return answer
-        outcome = outcomes.bid_changed(answer, allowed)
+        outcome = outcomes.judge_bid_change(answer, allowed)
         if isinstance(outcome, Done):
             self._bids[instance_id] = allowed
         return outcome
 
     async def start(self, instance_id: str) -> Outcome:
         answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "running"})
-        return outcomes.started(answer) if isinstance(answer, Answer) else answer
+        return outcomes.judge_start(answer) if isinstance(answer, Answer) else answer
 
     async def stop(self, instance_id: str) -> Outcome:
         answer = await self._change(Family.STATE, "PUT", "/instances/{}/", instance_id, {"state": "stopped"})
-        return outcomes.stopped(answer) if isinstance(answer, Answer) else answer
+        return outcomes.judge_stop(answer) if isinstance(answer, Answer) else answer
 
     async def destroy(self, instance_id: str) -> Outcome:
         answer = await self._change(Family.DESTROY, "DELETE", "/instances/{}/", instance_id, {})
         if not isinstance(answer, Answer):
             return answer
-        outcome = outcomes.destroyed(answer)
+        outcome = outcomes.judge_destroy(answer)
         if isinstance(outcome, Done):
             self._alive.discard(instance_id)
         return outcome

@@ -31,10 +31,10 @@ _KINDS = {
 }
 
 
-def bid_for(rate: Decimal, num_gpus: int | None) -> Decimal:
+def bid_for(bid: Decimal, num_gpus: int | None) -> Decimal:
     """The bid as the market takes it: up to the next tenth of a cent, within what it allows for that many GPUs."""
     highest = HIGHEST_BID if num_gpus is None else min(HIGHEST_BID, HIGHEST_BID_PER_GPU * num_gpus)
-    return min(max(rate.quantize(BID_STEP, ROUND_CEILING), LOWEST_BID), highest)
+    return min(max(bid.quantize(BID_STEP, ROUND_CEILING), LOWEST_BID), highest)
 
 
 def status(row: InstanceRow) -> InstanceStatus:
@@ -80,9 +80,9 @@ def offers(on_demand: Iterable[OfferRow], bid: Iterable[OfferRow]) -> tuple[Offe
     return tuple((floors | both).values())
 
 
-def _cheapest(found: Iterable[Offer]) -> dict[tuple[str, str, int], Offer]:
+def _cheapest(offers: Iterable[Offer]) -> dict[tuple[str, str, int], Offer]:
     chosen: dict[tuple[str, str, int], Offer] = {}
-    for offer in found:
+    for offer in offers:
         held = chosen.get(offer.key)
         if held is None or _cost_order(offer) < _cost_order(held):
             chosen[offer.key] = offer

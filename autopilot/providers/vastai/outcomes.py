@@ -66,7 +66,7 @@ def _refused_or_unknown(answer: Answer) -> Refused | Unknown:
     return Refused(code or RefusalCode.INVALID, answer.summary, answer.new_contract, answer.retry_after_s)
 
 
-def created(answer: Answer) -> Done[Created] | Refused | Unknown:
+def judge_create(answer: Answer) -> Done[Created] | Refused | Unknown:
     """A "no" with a contract number means that the bid lost and a stopped contract exists, which bills its disk.
 
     A "no" without number and without a known code may hide such a contract, so it counts as ``Unknown``.
@@ -82,7 +82,7 @@ def created(answer: Answer) -> Done[Created] | Refused | Unknown:
     return _refused_or_unknown(answer)
 
 
-def _changed(answer: Answer) -> Refused | Unknown | None:
+def _judge_change(answer: Answer) -> Refused | Unknown | None:
     """None: the market did it."""
     if answer.status == 200 and answer.said_yes:
         return None
@@ -91,26 +91,26 @@ def _changed(answer: Answer) -> Refused | Unknown | None:
     return _refused_or_unknown(answer)
 
 
-def bid_changed(answer: Answer, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
-    return _changed(answer) or Done(bid)
+def judge_bid_change(answer: Answer, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
+    return _judge_change(answer) or Done(bid)
 
 
-def started(answer: Answer) -> Done[None] | Refused | Unknown:
+def judge_start(answer: Answer) -> Done[None] | Refused | Unknown:
     """A start that cannot be had now stays queued at the market and may fire an hour later."""
     if answer.status == 200 and answer.said_no and refusal_code(answer) is None:
         if "queued" in answer.message:
             return Refused(RefusalCode.QUEUED, answer.summary)
         return Unknown(answer.summary)
-    return _changed(answer) or Done(None)
+    return _judge_change(answer) or Done(None)
 
 
-def stopped(answer: Answer) -> Done[None] | Refused | Unknown:
-    return _changed(answer) or Done(None)
+def judge_stop(answer: Answer) -> Done[None] | Refused | Unknown:
+    return _judge_change(answer) or Done(None)
 
 
-def destroyed(answer: Answer) -> Done[None] | Refused | Unknown:
+def judge_destroy(answer: Answer) -> Done[None] | Refused | Unknown:
     """An instance that is not there counts as destroyed."""
-    outcome = _changed(answer)
+    outcome = _judge_change(answer)
     if isinstance(outcome, Refused) and outcome.code is not RefusalCode.NO_RIGHTS and answer.status in (404, 410):
         return Done(None)
     return outcome or Done(None)

@@ -54,9 +54,9 @@ class Sdk:
         return Reply(response.status_code, text.replace(self._key, "[key]"), response.headers.get("Retry-After"))
 
 
-def create_body(**terms: Any) -> dict[str, Any]:
+def create_body(**fields: Any) -> dict[str, Any]:
     """The body of a create request as this version of the SDK builds it."""
-    body: dict[str, Any] = build_create_instance_payload(**terms)
+    body: dict[str, Any] = build_create_instance_payload(**fields)
     return body
 
 

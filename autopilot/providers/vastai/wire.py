@@ -18,7 +18,7 @@ class UnreadableRow(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OfferRow:
-    """Prices are $/h for the chunk; ``rate`` is the on-demand price in an on-demand search and the floor in a bid's."""
+    """Prices are $/h for the chunk; ``price`` is the on-demand price in an on-demand search a floor in a bid's."""
 
     offer_id: str
     machine_id: str

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autopilot.ports.store import StoreUnavailable
-from autopilot.store.memory.tables import Tables
+from autopilot.store.memory.tables import MemoryTables
 
 
 class Access:
@@ -14,7 +14,7 @@ class Access:
 
     __slots__ = ("_failure", "_is_read_only", "_tables")
 
-    def __init__(self, tables: Tables, *, is_read_only: bool) -> None:
+    def __init__(self, tables: MemoryTables, *, is_read_only: bool) -> None:
         self._tables = tables
         self._is_read_only = is_read_only
         self._failure: Exception | None = None
@@ -24,7 +24,7 @@ class Access:
             raise self._failure
 
     @contextmanager
-    def write(self) -> Iterator[Tables]:
+    def write(self) -> Iterator[MemoryTables]:
         self.raise_failure()
         try:
             if self._is_read_only:
@@ -34,7 +34,7 @@ class Access:
             self._failure = failure
             raise
 
-    def read(self) -> Tables:
+    def read(self) -> MemoryTables:
         self.raise_failure()
         return self._tables
 

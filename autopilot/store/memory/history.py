@@ -8,7 +8,7 @@ from itertools import islice
 
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.tables import Tables
+from autopilot.store.memory.tables import MemoryTables
 
 
 class MemoryBids(MemoryRepository):
@@ -96,7 +96,7 @@ class MemoryNotes(MemoryRepository):
             tables.notes.put(key, value)
 
 
-def _jobs_over(tables: Tables, before: datetime) -> frozenset[str]:
+def _jobs_over(tables: MemoryTables, before: datetime) -> frozenset[str]:
     """The ids of jobs that were over by then."""
     return frozenset(
         job.id

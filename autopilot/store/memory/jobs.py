@@ -8,8 +8,8 @@ from datetime import datetime
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.money import ZERO
 from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.leases import gather_leases, known
-from autopilot.store.memory.tables import Tables
+from autopilot.store.memory.leases import gather_leases, require
+from autopilot.store.memory.tables import MemoryTables
 
 _MIN_PREFIX_LENGTH = 6
 
@@ -38,7 +38,7 @@ class MemoryJobs(MemoryRepository):
 
     async def list_open(self) -> tuple[Job, ...]:
         tables = self._access.read()
-        holding = {known(tables.leases.get(id)).job_id for id in tables.live_leases}
+        holding = {require(tables.leases.get(id)).job_id for id in tables.live_leases}
         chosen = {*tables.open_jobs, *(job_id for job_id in holding if job_id is not None)}
         jobs = [job for job in map(tables.jobs.get, chosen) if job is not None]
         return tuple(_assemble(tables, job) for job in sorted(jobs, key=_age_order))
@@ -64,7 +64,7 @@ class MemoryCheckpoints(MemoryRepository):
             tables.remove_checkpoint(checkpoint)
 
 
-def _assemble(tables: Tables, job: Job) -> Job:
+def _assemble(tables: MemoryTables, job: Job) -> Job:
     """The job with the leases that are not over, its newest checkpoint and what it spent."""
     held = (id for id in tables.leases_by_job.get(job.id) or () if tables.live_leases.get(id))
     checkpoints = _gather_checkpoints(tables, job.id)
@@ -76,9 +76,9 @@ def _assemble(tables: Tables, job: Job) -> Job:
     )
 
 
-def _gather_checkpoints(tables: Tables, job_id: str) -> list[Checkpoint]:
+def _gather_checkpoints(tables: MemoryTables, job_id: str) -> list[Checkpoint]:
     """Oldest first."""
-    found = [known(tables.checkpoints.get(key)) for key in tables.checkpoints_by_job.get(job_id) or ()]
+    found = [require(tables.checkpoints.get(key)) for key in tables.checkpoints_by_job.get(job_id) or ()]
     return sorted(found, key=lambda checkpoint: (checkpoint.order, checkpoint.verified_at))
 
 

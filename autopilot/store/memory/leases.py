@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.tables import Tables, hour_of
+from autopilot.store.memory.tables import MemoryTables, hour_of
 
 Row = TypeVar("Row")
 
@@ -58,7 +58,7 @@ class MemoryLeases(MemoryRepository):
         first = hour_of(since)
         hours = [hour for hour in tables.launches if hour >= first]
         ids = (id for hour in hours for id in tables.launches.get(hour) or ())
-        launched = (known(tables.leases.get(id)) for id in ids)
+        launched = (require(tables.leases.get(id)) for id in ids)
         return dict(Counter(lease.job_id for lease in launched if lease.intended_at >= since))
 
     async def list_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
@@ -81,13 +81,13 @@ class MemoryLeases(MemoryRepository):
         return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id)))
 
 
-def gather_leases(tables: Tables, ids: Iterable[str]) -> tuple[Lease, ...]:
+def gather_leases(tables: MemoryTables, ids: Iterable[str]) -> tuple[Lease, ...]:
     """Oldest first."""
-    found = [known(tables.leases.get(id)) for id in ids]
+    found = [require(tables.leases.get(id)) for id in ids]
     return tuple(sorted(found, key=lambda lease: (lease.intended_at, lease.id)))
 
 
-def known(row: Row | None) -> Row:
+def require(row: Row | None) -> Row:
     assert row is not None, "an index names a row that is not there"
     return row
 

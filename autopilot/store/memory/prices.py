@@ -7,7 +7,7 @@ from datetime import datetime
 
 from autopilot.domain.prices import PriceObservation
 from autopilot.store.memory.access import MemoryRepository
-from autopilot.store.memory.tables import PriceKey, Tables
+from autopilot.store.memory.tables import MemoryTables, PriceKey
 from autopilot.store.thinning import HOUR, THINNED_UNTIL, by_the_hour, hour_of
 
 
@@ -55,14 +55,14 @@ def _key(seen: PriceObservation) -> PriceKey:
     return seen.provider, seen.machine_id, seen.num_gpus, seen.observed_at
 
 
-def _thin(tables: Tables, hour: datetime) -> None:
+def _thin(tables: MemoryTables, hour: datetime) -> None:
     in_hour = [seen for seen in tables.prices.values() if hour <= seen.observed_at < hour + HOUR]
     _remove(tables, in_hour)
     for seen in by_the_hour(sorted(in_hour, key=lambda seen: seen.observed_at)):
         tables.prices.put(_key(seen), seen)
 
 
-def _remove(tables: Tables, seen: list[PriceObservation]) -> int:
+def _remove(tables: MemoryTables, seen: list[PriceObservation]) -> int:
     for each in seen:
         tables.prices.remove(_key(each))
     return len(seen)

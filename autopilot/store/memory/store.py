@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from autopilot.ports.store import CommitUnknown, StoreUnavailable
 from autopilot.store.memory.access import Access
-from autopilot.store.memory.tables import Committed, Tables
+from autopilot.store.memory.tables import Committed, MemoryTables
 from autopilot.store.memory.unit_of_work import MemoryUnitOfWork
 
 
 class MemoryStore:
     def __init__(self) -> None:
         self._committed: Committed = {}
-        self._snapshots: list[Tables] = []
+        self._snapshots: list[MemoryTables] = []
         self._writing = asyncio.Lock()
         self._is_open = True
         self._is_kept_by_broken_commit: bool | None = None
@@ -24,7 +24,7 @@ class MemoryStore:
     async def transaction(self) -> AsyncIterator[MemoryUnitOfWork]:
         self._check_open()
         async with self._writing:
-            tables = Tables(self._committed)
+            tables = MemoryTables(self._committed)
             access = Access(tables, is_read_only=False)
             yield MemoryUnitOfWork(access)
             access.raise_failure()
@@ -35,7 +35,7 @@ class MemoryStore:
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[MemoryUnitOfWork]:
         self._check_open()
-        tables = Tables(self._committed)
+        tables = MemoryTables(self._committed)
         self._snapshots.append(tables)
         try:
             yield MemoryUnitOfWork(Access(tables, is_read_only=True))
@@ -59,7 +59,7 @@ class MemoryStore:
         """The next commit raises ``CommitUnknown``, having written everything (``is_kept``) or nothing."""
         self._is_kept_by_broken_commit = is_kept
 
-    def _commit(self, tables: Tables) -> None:
+    def _commit(self, tables: MemoryTables) -> None:
         is_kept, self._is_kept_by_broken_commit = self._is_kept_by_broken_commit, None
         if is_kept is not False:
             for position, rows in enumerate(tables.all()):

@@ -21,7 +21,7 @@ PriceKey = tuple[str, str, int, datetime]
 Committed = dict[str, dict[Any, Any]]
 
 
-class Tables:
+class MemoryTables:
     """All tables as one unit of work sees them.
 
     Rules that look at one row at a time are checked as it is written (``ConstraintViolated``); references to other

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import ClientSession
 from engine_agents import Agents
 
-from autopilot.api.jobs import Jobs
+from autopilot.api.jobs import JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
 from autopilot.config.job_file import parse_job
@@ -108,7 +108,7 @@ class World:
             self._ids,
             recorder=self.recorder,
         )
-        self.jobs = Jobs(
+        self.jobs = JobService(
             self.engine,
             self.store,
             self.blobs,

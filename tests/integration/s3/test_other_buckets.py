@@ -27,7 +27,7 @@ from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.config.keys import store_private
-from autopilot.config.settings import Blobs, Settings
+from autopilot.config.settings import BlobsSettings, Settings
 from autopilot.domain.errors import UserError
 
 AZURITE = os.environ.get("AZURITE_BLOB") or shutil.which("azurite-blob")
@@ -122,7 +122,7 @@ def test_google_s_key_is_a_file_of_json_and_never_seen(
     service_account: tuple[str, rsa.RSAPublicKey], tmp_path: Path
 ) -> None:
     path = store_private(tmp_path, "bucket_key", service_account[0])
-    settings = Settings(blobs=Blobs(url="gs://box", key_file=path))
+    settings = Settings(blobs=BlobsSettings(url="gs://box", key_file=path))
     assert settings.bucket_key() == ("", service_account[0])
     private = json.loads(service_account[0])["private_key"]
     assert private in settings.secret_values()

@@ -17,7 +17,7 @@ from autopilot.blobs import probe as probing
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
 from autopilot.config.keys import store_private
-from autopilot.config.settings import Blobs, Settings
+from autopilot.config.settings import BlobsSettings, Settings
 from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobUnavailable
 from autopilot.service import doctor
@@ -147,7 +147,7 @@ async def test_a_probe_says_what_cannot_be_done(s3: S3Server, monkeypatch: pytes
 
 async def test_doctor_tries_the_bucket_that_is_configured(s3: S3Server, tmp_path: Path) -> None:
     key = store_private(tmp_path, "bucket_key", f"{ACCESS_KEY_ID}:{SECRET_ACCESS_KEY}")
-    blobs = Blobs(url=f"s3://{BUCKET}/autopilot", endpoint=s3.url, key_file=key)
+    blobs = BlobsSettings(url=f"s3://{BUCKET}/autopilot", endpoint=s3.url, key_file=key)
     check = await doctor.check_mailbox(Settings(blobs=blobs))
     assert (check.name, check.ok) == ("mailbox", True)
     store_private(tmp_path, "bucket_key", f"{ACCESS_KEY_ID}:wrong")

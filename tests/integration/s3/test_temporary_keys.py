@@ -23,7 +23,7 @@ import pytest
 from keepers import JOB, Machine, content
 
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
-from autopilot.agent.shipped.sigv4 import presigned
+from autopilot.agent.shipped.sigv4 import presign
 from autopilot.blobs import sts
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.probe import ProbeFailed, probe
@@ -48,13 +48,13 @@ def account_keys(s3: S3Server) -> Grant:
 
 async def test_a_machine_s_own_signature_is_one(s3: S3Server) -> None:
     grant = asdict(account_keys(s3))
-    url = presigned("PUT", "jobs/a/ckpt/0/part-0", grant, grant["at"])
+    url = presign("PUT", "jobs/a/ckpt/0/part-0", grant, grant["at"])
     assert await asked("PUT", url, b"written") == 200
     assert await s3.store().get("jobs/a/ckpt/0/part-0") == b"written"
     assert await asked("PUT", url.replace("part-0", "part-1"), b"x") == 403
     assert await asked("GET", url) == 403
-    assert await asked("GET", presigned("GET", "jobs/a/ckpt/0/part-0", grant, grant["at"])) == 200
-    stale = presigned("GET", "jobs/a/ckpt/0/part-0", grant, grant["at"] - 3700)
+    assert await asked("GET", presign("GET", "jobs/a/ckpt/0/part-0", grant, grant["at"])) == 200
+    stale = presign("GET", "jobs/a/ckpt/0/part-0", grant, grant["at"] - 3700)
     assert await asked("GET", stale) in (400, 403)
     assert SECRET_ACCESS_KEY not in url
 
@@ -138,7 +138,7 @@ async def weed(tmp_path: Path) -> AsyncIterator[Bucket]:
     try:
         for _ in range(200):
             with suppress(BlobUnavailable, aiohttp.ClientError):
-                url = presigned("PUT", "box", keys, time.time())
+                url = presign("PUT", "box", keys, time.time())
                 assert await asked("PUT", url) in (200, 409, 500, 503)
                 await BucketBlobStore(bucket).put("ready", b"")
                 break
@@ -173,7 +173,7 @@ async def test_temporary_keys_open_what_they_name_and_nothing_else(weed: Bucket,
     keys = asdict(grant)
 
     async def act(method: str, key: str) -> int:
-        return await asked(method, presigned(method, key, keys, keys["at"]), b"x" if method == "PUT" else None)
+        return await asked(method, presign(method, key, keys, keys["at"]), b"x" if method == "PUT" else None)
 
     assert await act("PUT", f"{own}/0/part-0") == 200
     assert await act("GET", f"{older}/0/part-0") == 200

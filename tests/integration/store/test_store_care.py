@@ -69,7 +69,7 @@ async def url(kind: str, places: Places) -> str:
 
 
 async def fill(url: str) -> None:
-    lease = a_lease(instance_id="7").billed_as(InstanceStatus.RUNNING, Decimal("0.31"), Decimal("0.002"), START)
+    lease = a_lease(instance_id="7").bill_as(InstanceStatus.RUNNING, Decimal("0.31"), Decimal("0.002"), START)
     note = Note("floor", (("usd", Decimal("1.10")), ("n", 1), ("x", 1.5), ("text", "ü"), ("none", None)))
     store = await open_store(url)
     async with store.transaction() as work:

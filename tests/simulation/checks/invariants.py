@@ -16,7 +16,7 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import to_nano
 from autopilot.providers.runpod import pacing as runpod_pacing
 from autopilot.providers.vastai import pacing as vastai_pacing
-from autopilot.store.memory.tables import Tables
+from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
 from tests.simulation.ground.machines import REUSED_LABEL, Box, State
@@ -202,7 +202,7 @@ class Invariants:
 
     # --- in the ledger
 
-    def commit(self, tables: Tables) -> None:
+    def commit(self, tables: MemoryTables) -> None:
         """A transaction is about to become durable."""
         for lease_id, lease in tables.leases.changes.items():
             if lease is not None:
@@ -254,7 +254,7 @@ class Invariants:
             if box.is_reported or landed_s < LANDS_AT_ONCE_S:
                 self.add_violation("S5", f"lease {lease.id} is abandoned, but {box.key} is {box.state.value}")
 
-    def _checkpoint_named(self, checkpoint: Checkpoint, tables: Tables) -> None:
+    def _checkpoint_named(self, checkpoint: Checkpoint, tables: MemoryTables) -> None:
         before = self.ground.committed["jobs"].get(checkpoint.job_id)
         job, lease = tables.jobs.get(checkpoint.job_id), tables.leases.get(checkpoint.lease_id)
         objects = self._objects

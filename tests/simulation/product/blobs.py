@@ -14,7 +14,7 @@ from autopilot.mailbox.keys import verified_key
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import Manifest
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
-from autopilot.ports.blobs import BlobUnavailable, checked_key
+from autopilot.ports.blobs import BlobUnavailable, check_key
 from tests.simulation.ground.ground import Ground
 from tests.simulation.virtual.loop import VirtualLoop
 
@@ -114,19 +114,19 @@ class SimulatedBlobs:
     async def put(self, key: str, data: bytes) -> None:
         await self._reach()
         self._ground.check.write_object(key, data)
-        self._objects.put(checked_key(key), stored(data))
+        self._objects.put(check_key(key), stored(data))
         self._ground.version += 1
 
     async def get(self, key: str) -> bytes | None:
-        found = (await self._reach()).get(checked_key(key))
+        found = (await self._reach()).get(check_key(key))
         return None if found is None else found.data
 
     async def size(self, key: str) -> int | None:
-        found = (await self._reach()).get(checked_key(key))
+        found = (await self._reach()).get(check_key(key))
         return None if found is None else found.size
 
     async def sha256(self, key: str) -> str | None:
-        found = (await self._reach()).get(checked_key(key))
+        found = (await self._reach()).get(check_key(key))
         if found is None or found.data is None:
             return None if found is None else found.sha256
         return hashlib.sha256(found.data).hexdigest()

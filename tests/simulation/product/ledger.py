@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from autopilot.ports.store import CommitUnknown, StoreUnavailable
 from autopilot.store.memory.store import MemoryStore
-from autopilot.store.memory.tables import Committed, Tables
+from autopilot.store.memory.tables import Committed, MemoryTables
 from autopilot.store.memory.unit_of_work import MemoryUnitOfWork
 from tests.simulation.ground.ground import Ground
 
@@ -41,7 +41,7 @@ class SimulatedLedger(MemoryStore):
     async def _take_time(self) -> None:
         await asyncio.sleep(self._rng.uniform(0.0005, 0.01))
 
-    def _commit(self, tables: Tables) -> None:
+    def _commit(self, tables: MemoryTables) -> None:
         ground = self._ground
         if not any(rows.changes for rows in tables.all()):
             return

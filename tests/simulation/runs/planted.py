@@ -41,7 +41,7 @@ from autopilot.providers import pacing, values
 from autopilot.providers.runpod.adapter import RunpodProvider
 from autopilot.providers.vastai import listing, outcomes
 from autopilot.providers.vastai.adapter import VastaiProvider
-from autopilot.store.memory.tables import Tables
+from autopilot.store.memory.tables import MemoryTables
 from tests.leases import change_lease
 from tests.simulation.product.daemon import SENTINEL_KEY, OrdersBootstrap
 
@@ -117,13 +117,13 @@ def _create_retried() -> Patches:
 
 @_bug("an id in a refused create is ignored")
 def _new_contract_ignored() -> Patches:
-    created = outcomes.created
+    created = outcomes.judge_create
 
     def blind(answer: Any) -> Any:
         outcome = created(answer)
         return replace(outcome, instance_id=None) if isinstance(outcome, Refused) else outcome
 
-    return [(outcomes, "created", blind)]
+    return [(outcomes, "judge_create", blind)]
 
 
 @_bug("an unknown create is given up after the first list without it")
@@ -152,7 +152,7 @@ def _wrong_terms_kept() -> Patches:
     from autopilot.providers.vastai import create as vastai_create
 
     return [
-        (reconcile, "_terms_hold", lambda lease, instance: True),
+        (reconcile, "_is_as_ordered", lambda lease, instance: True),
         (vastai_create, "difference", lambda *_: None),
         (runpod_adapter, "difference", lambda *_: None),
     ]
@@ -275,12 +275,12 @@ def _sweep_takes_all() -> Patches:
 @_bug("a second instance of one create is taken for the first")
 def _duplicate_overlooked() -> Patches:
     def by_label(ours: Any, named: Any) -> Iterator[Any]:
-        for instance, holder in unaccounted(ours, named):
+        for instance, holder in find_unaccounted(ours, named):
             if not any(not lease.is_over for lease in named.get(instance.label, ())):
                 yield instance, holder
 
-    unaccounted = reconcile.unaccounted
-    return [(orphans, "unaccounted", by_label)]
+    find_unaccounted = reconcile.find_unaccounted
+    return [(orphans, "find_unaccounted", by_label)]
 
 
 @_bug("requests to a market are not spaced")
@@ -331,7 +331,7 @@ def _ledger_written_over() -> Patches:
         self.books.put(row.lease_id, (self.books.get(row.lease_id) or LeaseBooks()).with_entry(row))
         return True
 
-    return [(accrue, "entry", same_name), (Tables, "add_entry", written_over)]
+    return [(accrue, "entry", same_name), (MemoryTables, "add_entry", written_over)]
 
 
 @_bug("what stopping a machine will cost is not set aside")

@@ -19,7 +19,7 @@ from autopilot import checkpoint
 from autopilot.agent import artifact, shipped
 from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import MAX_ONSTART_CHARS, onstart
-from autopilot.ports.blobs import checked_key
+from autopilot.ports.blobs import check_key
 
 SHIPPED = Path(shipped.__file__).parent
 
@@ -71,7 +71,7 @@ def test_it_runs_from_the_one_file(tmp_path: Path) -> None:
 
 def test_the_hash_is_that_of_the_file_and_names_its_blob() -> None:
     assert agent_sha256() == hashlib.sha256(agent_source()).hexdigest()
-    assert agent_sha256() in checked_key(agent_key())
+    assert agent_sha256() in check_key(agent_key())
 
 
 def test_two_long_signed_urls_fit() -> None:

@@ -51,9 +51,9 @@ def test_a_job_behind_its_shell_has_the_time_to_save(tmp_path: Path) -> None:
     eventually((tmp_path / "asked").exists)
     assert child.process is not None
     eventually(lambda: child.process is not None and child.process.poll() is not None)
-    assert child.ended() is None
+    assert child.poll() is None
     (tmp_path / "go").write_bytes(b"")
-    assert eventually(lambda: child.ended()) == -signal.SIGTERM
+    assert eventually(lambda: child.poll()) == -signal.SIGTERM
     assert (tmp_path / "saved").read_text() == "whole"
 
 
@@ -62,7 +62,7 @@ def test_once_killed_it_has_ended(tmp_path: Path) -> None:
     child.signal(signal.SIGTERM)
     eventually((tmp_path / "asked").exists)
     child.signal(signal.SIGKILL)
-    assert eventually(lambda: child.ended()) in (-signal.SIGTERM, -signal.SIGKILL)
+    assert eventually(lambda: child.poll()) in (-signal.SIGTERM, -signal.SIGKILL)
     assert not (tmp_path / "saved").exists()
 
 
@@ -70,6 +70,6 @@ def test_a_shell_that_ends_by_itself_waits_for_nobody(tmp_path: Path) -> None:
     child = Child(TOKEN, lambda _: None)
     child.start("run", "sleep 1000 & exit 3", str(tmp_path), dict(os.environ), None)
     try:
-        assert eventually(lambda: child.ended()) == 3
+        assert eventually(lambda: child.poll()) == 3
     finally:
         child.sweep("run")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autopilot.agent.shipped import chunks
 from autopilot.agent.shipped.chunks import PartReader, PartWriter, cut, cut_at, index_of, length_of, read_index
-from autopilot.agent.shipped.tree import Corrupt, Entry, checked, finish, lay_out
+from autopilot.agent.shipped.tree import Corrupt, Entry, check_entries, finish, lay_out
 
 
 def row(name: str, kind: str = "file", size: int = 0, link: str = "") -> list[Any]:
@@ -38,7 +38,7 @@ def row(name: str, kind: str = "file", size: int = 0, link: str = "") -> list[An
 def test_an_index_that_leads_elsewhere_is_refused(rows: list[list[Any]]) -> None:
     entries, _ = read_index({"v": 1, "entries": rows, "slices": []}, [])
     with pytest.raises(Corrupt):
-        checked(entries)
+        check_entries(entries)
 
 
 GOOD = {"v": 1, "entries": [row("checkpoint", size=5)], "slices": [[[0, 0, 3]], [[0, 3, 2]]]}
@@ -71,7 +71,7 @@ def test_slices_must_make_the_files_exactly(change: dict[str, Any]) -> None:
 def test_noise_is_no_index(noise: Any) -> None:
     for body in (noise, {"v": 1, "entries": noise, "slices": noise}):
         with pytest.raises(Corrupt):
-            checked(read_index(body, [1])[0])
+            check_entries(read_index(body, [1])[0])
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=12))

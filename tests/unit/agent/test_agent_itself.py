@@ -70,7 +70,7 @@ def test_the_word_that_a_job_says_last_of_all_is_heard(agent: Agent, tmp_path: P
     mark = tmp_path / "workspace/autopilot-checkpoint"
     mark.touch()
     agent.child.pump.start()
-    agent.ended(0)
+    agent.finish(0)
     assert agent.machine.mark == mark.stat().st_mtime_ns
 
 

@@ -15,7 +15,7 @@ from autopilot.agent.shipped import snapshots as module
 from autopilot.agent.shipped.chunks import SMALLEST_PART_BYTES
 from autopilot.agent.shipped.disk import LINK_FROM_BYTES
 from autopilot.agent.shipped.snapshots import Snapshots
-from autopilot.agent.shipped.tree import Corrupt, Entry, checked, fingerprint, links_out, scan
+from autopilot.agent.shipped.tree import Corrupt, Entry, check_entries, fingerprint, links_out, scan
 
 META = {"run_epoch": 1, "n": 0, "step": None, "uploaded": False}
 
@@ -66,7 +66,7 @@ def test_links_are_saved_so_that_any_machine_can_restore_them(tmp_path: Path, sn
     (source / "step-10/up").symlink_to("../../elsewhere")
     snapshots.take(str(source), META, None)
     (record,) = snapshots.newest_first()
-    entries = checked(snapshots.entries(record))
+    entries = check_entries(snapshots.entries(record))
     assert {entry.name.partition("/")[2]: entry.link for entry in entries if entry.kind == "link"} == {
         "absent": "step-11",
         "latest": "step-10",
@@ -84,17 +84,19 @@ def index_of(*rows: tuple[str, str, str]) -> list[Entry]:
 def test_a_link_may_lead_through_another_if_both_stay_inside() -> None:
     dirs = [("checkpoint", "dir", ""), ("checkpoint/x", "dir", ""), ("checkpoint/x/y", "dir", "")]
     good = index_of(*dirs, ("checkpoint/latest", "link", "x/y"), ("checkpoint/best", "link", "latest/../model"))
-    assert checked(good) == good
+    assert check_entries(good) == good
     for link in ("x/y/l/../../../.ssh/id_rsa", "x/y/l/../../home", "../checkpoint/x"):
         with pytest.raises(Corrupt, match="leads elsewhere"):
-            checked(index_of(*dirs, ("checkpoint/x/y/l", "link", "../.."), ("checkpoint/model.bin", "link", link)))
+            check_entries(
+                index_of(*dirs, ("checkpoint/x/y/l", "link", "../.."), ("checkpoint/model.bin", "link", link))
+            )
     with pytest.raises(Corrupt, match="leads elsewhere"):
-        checked(index_of(*dirs, ("checkpoint/a", "link", "b"), ("checkpoint/b", "link", "a")))
+        check_entries(index_of(*dirs, ("checkpoint/a", "link", "b"), ("checkpoint/b", "link", "a")))
     for link in ("x/y", ".."):
         with pytest.raises(Corrupt, match="leads elsewhere"):
-            checked(index_of(("checkpoint", "link", link)))
+            check_entries(index_of(("checkpoint", "link", link)))
     with pytest.raises(Corrupt, match="too long"):
-        checked(index_of(*dirs, ("checkpoint/" + "x/" * 100_000 + "y", "file", "")))
+        check_entries(index_of(*dirs, ("checkpoint/" + "x/" * 100_000 + "y", "file", "")))
 
 
 def test_what_is_seen_through_a_link_to_a_directory_is_saved_where_it_stands(
@@ -106,7 +108,7 @@ def test_what_is_seen_through_a_link_to_a_directory_is_saved_where_it_stands(
     (tmp_path / "out/latest").symlink_to("step-100")
     snapshots.take(pattern, META, None)
     (record,) = snapshots.newest_first()
-    names = [entry.name for entry in checked(snapshots.entries(record))]
+    names = [entry.name for entry in check_entries(snapshots.entries(record))]
     assert names == ["checkpoint/latest", "checkpoint/step-100", "checkpoint/step-100/weights"]
     snapshots.restore(record, str(tmp_path / "elsewhere/**"))
     assert (tmp_path / "elsewhere/latest/weights").read_text() == "w"
@@ -132,7 +134,7 @@ def test_a_pattern_for_all_beneath_does_not_take_the_directory_itself(tmp_path: 
     (tmp_path / "out/deep/weights").write_text("w")
     snapshots.take(pattern, META, None)
     (record,) = snapshots.newest_first()
-    assert [entry.name for entry in checked(snapshots.entries(record))] == [
+    assert [entry.name for entry in check_entries(snapshots.entries(record))] == [
         "checkpoint/deep",
         "checkpoint/deep/weights",
     ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autopilot.agent.shipped import states
-from autopilot.agent.shipped.states import DISK, LIFE, PROCESS, RESULT, UPLOAD, Life, moved
+from autopilot.agent.shipped.states import DISK, LIFE, PROCESS, RESULT, UPLOAD, Life, move
 from autopilot.mailbox.report_shapes import AgentState
 
 FIRST = [(LIFE, states.SERVING), (PROCESS, states.NONE), (DISK, states.EMPTY), (UPLOAD, states.NONE)]
@@ -31,7 +31,7 @@ def test_every_state_of_a_table_can_be_reached_and_has_a_row(table: dict[str, di
 def test_a_machine_that_is_on_its_way_out_is_never_served_again(events: list[str]) -> None:
     life = Life()
     for now, event in enumerate(events, 1):
-        life = life.moved(event, now)
+        life = life.move(event, now)
     assert life.state != states.SERVING
     assert life.is_expired is ("expire" in events)
     assert life.since == (events.index("quit") if "quit" in events else 0) + 1
@@ -43,14 +43,14 @@ def test_what_the_job_has_done_is_unsaved_until_a_save(events: list[str]) -> Non
     for event in events:
         if state == states.UNSAVED and event == "start":
             continue  # a run begins from a restored disk only
-        state = moved(DISK, state, event)
+        state = move(DISK, state, event)
         is_dirty = event == "start" or (is_dirty and event != "save")
         assert (state in (states.IN_USE, states.UNSAVED)) is is_dirty
 
 
 def test_an_event_without_an_arrow_changes_nothing() -> None:
-    assert moved(RESULT, states.REPORTED, "outputs") == states.REPORTED
-    assert moved(PROCESS, states.KILLED, "term") == states.KILLED
+    assert move(RESULT, states.REPORTED, "outputs") == states.REPORTED
+    assert move(PROCESS, states.KILLED, "term") == states.KILLED
 
 
 def test_the_agent_and_the_daemon_know_the_same_states() -> None:

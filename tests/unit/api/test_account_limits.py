@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.account_limits import Account, account_notes, paid_until
+from autopilot.api.account_limits import AccountState, account_notes, paid_until
 from autopilot.api.budget import account
 from autopilot.api.plan import plan
 from autopilot.domain.lease import LeaseState
@@ -25,13 +25,15 @@ MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 DAY = timedelta(days=1)
 
 
-def an_account(day: str | None = None, month: str | None = None, left: tuple[Any, ...] = (), **caps: Any) -> Account:
+def an_account(
+    day: str | None = None, month: str | None = None, left: tuple[Any, ...] = (), **caps: Any
+) -> AccountState:
     full = tuple(None if cap is None else D(cap) for cap in (day, month))
-    return Account(limits(day=full[0], month=full[1], **caps), Allowance(*(left or full)))
+    return AccountState(limits(day=full[0], month=full[1], **caps), Allowance(*(left or full)))
 
 
 def notes(
-    account: Account,
+    account: AccountState,
     expected: str | None = "20",
     offers: tuple[Offer, ...] = (),
     credit: Any = None,

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from autopilot.api.jobs import LOG_CHUNKS_PER_ANSWER, Jobs
+from autopilot.api.jobs import LOG_CHUNKS_PER_ANSWER, JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.lease import LeaseState
 from autopilot.mailbox.keys import log_key, parse_log_key
@@ -33,7 +33,7 @@ def blobs(tmp_path: Path) -> Counting:
 
 
 @pytest.fixture
-async def jobs(blobs: Counting) -> Jobs:
+async def jobs(blobs: Counting) -> JobService:
     """Two machines: two boots of one, with 260 chunks and one, and 5 of another."""
     store, nothing = MemoryStore(), cast(Any, None)
     first, second = (
@@ -45,10 +45,10 @@ async def jobs(blobs: Counting) -> Jobs:
     for lease, boot, count in (("lease-1", 1, 260), ("lease-1", 2, 1), ("lease-2", 1, 5)):
         for n in range(count):
             await blobs.put(log_key(a_job().id, lease, boot, n), f"{lease}/{boot}/{n}\n".encode())
-    return Jobs(nothing, store, blobs, nothing, nothing, nothing, lambda: None)
+    return JobService(nothing, store, blobs, nothing, nothing, nothing, lambda: None)
 
 
-async def test_all_of_it_comes_once_in_order(jobs: Jobs) -> None:
+async def test_all_of_it_comes_once_in_order(jobs: JobService) -> None:
     shown, after = list[str](), ""
     while chunks := (await jobs.logs(a_job().id, after))["chunks"]:
         assert len(chunks) <= LOG_CHUNKS_PER_ANSWER
@@ -58,7 +58,7 @@ async def test_all_of_it_comes_once_in_order(jobs: Jobs) -> None:
     assert shown == expected
 
 
-async def test_what_was_read_is_not_asked_for_again(jobs: Jobs, blobs: Counting) -> None:
+async def test_what_was_read_is_not_asked_for_again(jobs: JobService, blobs: Counting) -> None:
     """A bucket takes money and time for each question, and a long job has thousands of chunks."""
     blobs.asked = 0
     answer = await jobs.logs(a_job().id, log_key(a_job().id, "lease-2", 1, 4))

@@ -34,11 +34,11 @@ NOW = START + timedelta(days=3)
 @pytest.fixture
 async def store() -> MemoryStore:
     """Ten hours of four RTX 4090 for $3, and one of an H100 whose price on demand nobody knows."""
-    rate = {"rate": Decimal("0.30"), "storage_rate": Decimal(0)}
+    rate = {"billed_rate": Decimal("0.30"), "storage_rate": Decimal(0)}
     many = a_lease(state=LeaseState.GONE, num_gpus=4, on_demand_price=Decimal("1.60"), instance_id="1")
-    many = many.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + 10 * HOUR)
+    many = many.bill_as(InstanceStatus.RUNNING, at=START, **rate).stop_billing(START + 10 * HOUR)
     one = a_lease("lease-2", None, gpu="H100 SXM", state=LeaseState.GONE, label="x", instance_id="2")
-    one = one.billed_as(InstanceStatus.RUNNING, at=START, **rate).unbilled(START + HOUR)
+    one = one.bill_as(InstanceStatus.RUNNING, at=START, **rate).stop_billing(START + HOUR)
     made = MemoryStore()
     async with made.transaction() as work:
         await work.jobs.save(a_job(leases=(many,)))
@@ -70,7 +70,7 @@ async def test_months_of_another_zone(store: MemoryStore) -> None:
     async with store.transaction() as work:
         night = datetime(2026, 11, 30, 22, tzinfo=UTC)
         lease = a_lease("lease-3", None, label="y", instance_id="3", state=LeaseState.GONE)
-        lease = lease.billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), night).unbilled(night + 2 * HOUR)
+        lease = lease.bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), night).stop_billing(night + 2 * HOUR)
         await work.leases.save(lease)
         await work.ledger.post([an_entry("c", "2", day=night.date(), lease=lease)])
     utc = await spend(store, {"month": "2026-12"}, NOW + timedelta(days=20))
@@ -113,7 +113,7 @@ async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, ob
     """Of a month with $500 that a machine has drawn on and goes on with: the forecast, and whether it is the limit."""
     store, clock = MemoryStore(), ManualClock(NOW)
     lease = a_lease(instance_id="1", acquired_at=NOW)
-    lease = lease.billed_as(InstanceStatus.RUNNING, Decimal(rate), Decimal(0), NOW) if Decimal(rate) else lease
+    lease = lease.bill_as(InstanceStatus.RUNNING, Decimal(rate), Decimal(0), NOW) if Decimal(rate) else lease
     async with store.transaction() as work:
         await work.jobs.save(a_job(leases=(change_lease(lease, last_seen_at=NOW),)))
         await work.ledger.post([an_entry("a", spent, lease=lease)])
@@ -185,6 +185,6 @@ def test_how_long_money_lasts() -> None:
 
 
 def test_what_burns_is_what_is_billed_now() -> None:
-    running = a_lease().billed_as(InstanceStatus.RUNNING, Decimal(1), Decimal("0.1"), START)
-    stopped = running.billed_as(InstanceStatus.STOPPED, Decimal(1), Decimal("0.2"), START + HOUR)
-    assert burning([running, stopped, stopped.unbilled(NOW), a_lease()]) == Decimal("1.3")
+    running = a_lease().bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal("0.1"), START)
+    stopped = running.bill_as(InstanceStatus.STOPPED, Decimal(1), Decimal("0.2"), START + HOUR)
+    assert burning([running, stopped, stopped.stop_billing(NOW), a_lease()]) == Decimal("1.3")

@@ -12,7 +12,7 @@ from autopilot.lab.backtest.availability import AvailabilityView
 from autopilot.lab.backtest.choices import Choice
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.perturbation import Perturbation
-from autopilot.lab.backtest.play import Conditions, play, told_job
+from autopilot.lab.backtest.play import Conditions, estimated_job, play
 from autopilot.lab.backtest.suite import Job, Suite
 from autopilot.lab.backtest.suite_file import suite_from
 
@@ -113,7 +113,7 @@ def test_the_true_work_lies_within_the_error_of_the_told_one() -> None:
     body = availability_body("1" * 40, runs=[[0, start, 12, 4, 10, 0.5] for start in range(20)])
     suite = suite_from(body)
     conditions = Conditions(budget_share=0.5, perturbation=Perturbation(estimate_error=0.2))
-    jobs: list[Job] = [told_job(suite, run, conditions) for run in suite.runs]
+    jobs: list[Job] = [estimated_job(suite, run, conditions) for run in suite.runs]
     assert {round(4 * 3600 / job.work_s, 9) for job in jobs} == {0.8, 1.2}
     assert {job.budget for job in jobs} == {0.5 * 15.0}
-    assert jobs == [told_job(suite, run, conditions) for run in suite.runs]
+    assert jobs == [estimated_job(suite, run, conditions) for run in suite.runs]

@@ -112,7 +112,7 @@ def test_what_was_shown_is_shown_again(tmp_path: Path) -> None:
     for name, row in zip(suite.config.machines, suite.listing.shown, strict=True):
         original = market.listing.shown[int(name.removeprefix("vastai m"))]
         assert row[: 30 * 12] == pytest.approx(original[: 30 * 12], abs=1e-8)
-    assert suite.config.on_demand_rate == pytest.approx(0.51)
+    assert suite.config.on_demand_price == pytest.approx(0.51)
     assert suite.config.storage_rate == 0
     by_name = dict(zip(suite.config.machines, suite.listing.hosts, strict=True))
     for one in by_name:
@@ -163,7 +163,7 @@ def test_prices_are_medians_and_the_job_s_own_disk(tmp_path: Path) -> None:
     observations = [*calm(0, 10), *calm(10, 26, on_demand_price=Decimal("0.6"), storage_price=Decimal("0.1"))]
     task = Task("short", 7200.0, (14400.0,), 1200.0, gpus=(GpuChoice(GPU),), disk_gb=Decimal(72))
     config = suite_of(tmp_path / "ledger.db", observations, task).config
-    assert (config.on_demand_rate, config.checkpoint_s) == (0.6, 1200.0)
+    assert (config.on_demand_price, config.checkpoint_s) == (0.6, 1200.0)
     assert config.storage_rate == pytest.approx(0.01)
 
 

@@ -47,7 +47,7 @@ class Trial:
     @property
     def job(self) -> AvailabilityJob:
         perturbed = self.perturbation
-        work_s = perturbed.told_work_s(self.work_s, self.run.block)
+        work_s = perturbed.estimated_work_s(self.work_s, self.run.block)
         known = (self.budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
         return AvailabilityJob(work_s, DEADLINE_S, self.restart_s, *known)
 

@@ -12,7 +12,7 @@ from small_suites import availability_body, baselines, bid_body, random_availabi
 from autopilot.lab.backtest.availability import play_availability
 from autopilot.lab.backtest.bids import play_bids
 from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.play import Conditions, optimal_cost, play, told_job
+from autopilot.lab.backtest.play import Conditions, estimated_job, optimal_cost, play
 from autopilot.lab.backtest.policies import starter
 from autopilot.lab.backtest.suite import AvailabilityJob, AvailabilityRun, AvailabilitySuite, BidJob, BidRun, BidSuite
 from autopilot.lab.backtest.suite_file import suite_from
@@ -22,7 +22,7 @@ FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthChec
 
 def cheapest_of_all(suite: AvailabilitySuite | BidSuite) -> float:
     """By trying every sequence of answers."""
-    run, job = suite.runs[0], told_job(suite, suite.runs[0], Conditions())
+    run, job = suite.runs[0], estimated_job(suite, suite.runs[0], Conditions())
     ticks = int(run.deadline_s // suite.config.tick_s)
     costs = []
     if isinstance(suite, AvailabilitySuite):

@@ -56,7 +56,7 @@ def test_on_demand_costs_some_more_than_a_usual_floor() -> None:
     for seed in range(6):
         suite = synthetic_suite("vast", seed, starts=1)
         usual += [min(row) for row in suite.floors]
-    assert suite.config.on_demand_rate / median(usual) == pytest.approx(ON_DEMAND_SPREAD, rel=0.25)
+    assert suite.config.on_demand_price / median(usual) == pytest.approx(ON_DEMAND_SPREAD, rel=0.25)
 
 
 def test_some_of_what_is_shown_is_late(vast: BidSuite) -> None:
@@ -102,4 +102,4 @@ def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> Non
     for run in suite.runs:
         outcome = play(suite, run, lambda config, job: start_on_bids(config, job, {}), Conditions())  # type: ignore[arg-type]
         assert outcome.status == "finished"
-        assert outcome.cost < 3.5 * suite.config.on_demand_rate
+        assert outcome.cost < 3.5 * suite.config.on_demand_price

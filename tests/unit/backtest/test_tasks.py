@@ -16,7 +16,7 @@ from autopilot.lab.backtest.perturbation import EXACT
 from autopilot.lab.backtest.play import Conditions, budget_of
 from autopilot.lab.backtest.synthetic import synthetic_suite
 from autopilot.lab.backtest.tasks import Task, task_of
-from autopilot.lab.backtest.trials import Trial, pooled
+from autopilot.lab.backtest.trials import Trial, pool
 
 NOW = datetime(2026, 9, 1, 10, tzinfo=UTC)
 TOP = 'name = "short"\nimage = "python:3.12"\nrun = "python train.py"\n[resources]\ngpu = "RTX 4090"\n'
@@ -79,10 +79,10 @@ def test_pooled_runs_of_one_start_share_a_block_only_on_one_market() -> None:
     tasks = (asked(SHORT), asked(SHORT + DEADLINE))
     one, other = (synthetic_suite("three-machines", seed, tasks[0], starts=2) for seed in (1, 2))
     same = synthetic_suite("three-machines", 1, tasks[1], starts=2)
-    pool = pooled([Trial(one), Trial(other), Trial(same)])
-    assert pool.name == "synthetic three-machines 1, synthetic three-machines 2"
-    assert len(pool.runs) == len(one.runs) + len(other.runs) + len(same.runs)
-    blocks = [each.block for each in pool.runs]
+    pooled = pool([Trial(one), Trial(other), Trial(same)])
+    assert pooled.name == "synthetic three-machines 1, synthetic three-machines 2"
+    assert len(pooled.runs) == len(one.runs) + len(other.runs) + len(same.runs)
+    blocks = [each.block for each in pooled.runs]
     assert blocks[0] == blocks[-2] != blocks[len(one.runs)]
     assert len(set(blocks)) == 4
 

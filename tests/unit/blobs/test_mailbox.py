@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat, parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_TEXT
-from autopilot.ports.blobs import checked_key
+from autopilot.ports.blobs import check_key
 
 PARSERS = (parse_heartbeat, parse_exit, parse_manifest)
 HEARTBEAT = Heartbeat(boot=1, seq=2, run_epoch=3, orders_seq_seen=4, state="running", step=5, progress=0.5)
@@ -74,7 +74,7 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
         assert -255 <= record.exit_code <= 255
     if manifest is not None:
         assert isinstance(manifest, Manifest)
-        assert all(checked_key(key).startswith("jobs/j/") for key in manifest.part_keys("j", "l"))
+        assert all(check_key(key).startswith("jobs/j/") for key in manifest.part_keys("j", "l"))
 
 
 @pytest.mark.parametrize(

@@ -237,4 +237,4 @@ def test_small_amounts_do_not_read_as_nothing() -> None:
     assert text.money("0.0004") == "$0.0004"
     assert text.money("0") == "$0.00"
     assert text.money("0.0000000001") == "$0.000000"
-    assert (text.rate("0.31"), text.rate("0.3125"), text.rate(None)) == ("$0.31/h", "$0.312/h", "-")
+    assert (text.per_hour("0.31"), text.per_hour("0.3125"), text.per_hour(None)) == ("$0.31/h", "$0.312/h", "-")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.config.keys import BUCKET_KEY, bucket_key_file, store_private
-from autopilot.config.settings import Blobs, ProviderSettings, Settings, load_settings
+from autopilot.config.settings import BlobsSettings, ProviderSettings, Settings, load_settings
 from autopilot.domain.errors import UserError
 
 URL = "s3://bucket/prefix"
@@ -39,7 +39,7 @@ def test_without_a_key_it_says_where_to_put_one(tmp_path: Path) -> None:
 def test_what_is_no_key_is_refused(tmp_path: Path, text: str) -> None:
     path = store_private(tmp_path, BUCKET_KEY, text)
     with pytest.raises(UserError):
-        Settings(blobs=Blobs(url=URL, key_file=path)).bucket_key()
+        Settings(blobs=BlobsSettings(url=URL, key_file=path)).bucket_key()
 
 
 def test_a_blank_file_is_no_key(tmp_path: Path) -> None:
@@ -55,9 +55,9 @@ def test_an_address_that_names_no_bucket_is_refused(tmp_path: Path, url: str) ->
 
 def test_real_machines_may_use_a_bucket_over_https_only() -> None:
     real = {"vastai": ProviderSettings()}
-    Settings(blobs=Blobs(url=URL), providers=real).check_mailbox()
-    Settings(blobs=Blobs(url=URL, endpoint="https://s3.example"), providers=real).check_mailbox()
+    Settings(blobs=BlobsSettings(url=URL), providers=real).check_mailbox()
+    Settings(blobs=BlobsSettings(url=URL, endpoint="https://s3.example"), providers=real).check_mailbox()
     with pytest.raises(UserError, match="without encryption"):
-        Settings(blobs=Blobs(url=URL, endpoint="http://s3.example"), providers=real).check_mailbox()
+        Settings(blobs=BlobsSettings(url=URL, endpoint="http://s3.example"), providers=real).check_mailbox()
     emulated = {"vastai": ProviderSettings(base_url="http://127.0.0.1:1")}
-    Settings(blobs=Blobs(url=URL, endpoint="http://127.0.0.1:9"), providers=emulated).check_mailbox()
+    Settings(blobs=BlobsSettings(url=URL, endpoint="http://127.0.0.1:9"), providers=emulated).check_mailbox()

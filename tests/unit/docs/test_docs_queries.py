@@ -34,7 +34,7 @@ Rows = Callable[[str], Sequence[Sequence[Any]]]
 async def fill(url: str) -> None:
     """A little of everything, on the days about today."""
     lease = a_lease(state=LeaseState.GONE, instance_id="7001", reason=Reason.OUTBID)
-    lease = lease.billed_as(InstanceStatus.RUNNING, Decimal("0.3"), Decimal("0.01"), START).unbilled(START)
+    lease = lease.bill_as(InstanceStatus.RUNNING, Decimal("0.3"), Decimal("0.01"), START).stop_billing(START)
     today = datetime.now(UTC).date()
     store = await open_store(url)
     async with store.transaction() as work:

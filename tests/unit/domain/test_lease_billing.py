@@ -163,7 +163,7 @@ def test_no_span_for_an_observation_that_changes_nothing() -> None:
 
 @pytest.mark.parametrize("started", [datetime(2026, 1, 31, 22, tzinfo=UTC), datetime(2028, 2, 28, 22, tzinfo=UTC)])
 def test_cost_is_cut_at_midnight(started: datetime) -> None:
-    lease = an_intent(intended_at=started, role=Role.RUN).billed_as(RUNNING, D("0.36"), D("0.012"), started)
+    lease = an_intent(intended_at=started, role=Role.RUN).bill_as(RUNNING, D("0.36"), D("0.012"), started)
     costs = cost_by_day(lease, started + 5 * HOUR)
     next_day: date = (started + 5 * HOUR).date()
     assert costs == {

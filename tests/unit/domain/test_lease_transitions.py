@@ -35,15 +35,15 @@ ARROWS = {
 def test_the_table_is_the_whole_life(before: LeaseState, after: LeaseState) -> None:
     lease = an_intent(state=before)
     if before is after or (before, after) in ARROWS:
-        assert lease.moved(after).state is after
+        assert lease.move(after).state is after
     else:
         with pytest.raises(InvalidTransition, match=f"{before} → {after}"):
-            lease.moved(after)
+            lease.move(after)
 
 
 def test_a_move_carries_other_changes_and_leaves_the_old_value_alone() -> None:
     lease = an_intent()
-    moved = lease.moved(S.ACTIVE, instance_id="7")
+    moved = lease.move(S.ACTIVE, instance_id="7")
     assert (moved.state, moved.instance_id) == (S.ACTIVE, "7")
     assert (lease.state, lease.instance_id) == (S.INTENT, None)
 

@@ -7,7 +7,7 @@ import pytest
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import (
-    accrued,
+    accrue,
     ceil_nano,
     floor_nano,
     from_nano,
@@ -98,7 +98,7 @@ def test_floor_and_ceiling_go_down_and_up_for_debts_too() -> None:
     ],
 )
 def test_accrual_is_half_even_to_a_nano_dollar(rate: str, elapsed: timedelta, cost: str) -> None:
-    assert accrued(D(rate), elapsed) == D(cost)
+    assert accrue(D(rate), elapsed) == D(cost)
 
 
 def test_a_reserve_rounds_up() -> None:

@@ -30,7 +30,7 @@ def test_a_backtest_can_set_each_number_but_dollars_and_gigabytes_by_one_name() 
 def test_a_number_set_by_name_changes_alone(name: str) -> None:
     group, number = TUNABLE[name]
     value = 0.5 + NUMBERS[group, number]
-    changed = Params().tuned({name: value})
+    changed = Params().tune({name: value})
     for where, before in NUMBERS.items():
         after = getattr(getattr(changed, where[0]), where[1])
         assert after == (value if where == (group, number) else before)
@@ -38,12 +38,12 @@ def test_a_number_set_by_name_changes_alone(name: str) -> None:
 
 def test_a_number_of_another_name_is_not_known() -> None:
     with pytest.raises(KeyError, match="markup_s"):
-        Params().tuned({"markup_s": 1.0})
+        Params().tune({"markup_s": 1.0})
 
 
 def test_a_number_out_of_bounds_is_refused_by_its_group() -> None:
     with pytest.raises(ValueError, match="estimate_error must"):
-        Params().tuned({"estimate_error": -0.1})
+        Params().tune({"estimate_error": -0.1})
 
 
 def test_each_number_has_its_source_beside_it() -> None:

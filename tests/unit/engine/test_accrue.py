@@ -28,7 +28,7 @@ def total(entries: list[LedgerEntry]) -> dict[tuple[CostKind, date], Decimal]:
 
 
 def running(rate: str = "0.36", started: datetime = START) -> Lease:
-    return an_intent().billed_as(InstanceStatus.RUNNING, D(rate), D("0.0036"), started)
+    return an_intent().bill_as(InstanceStatus.RUNNING, D(rate), D("0.0036"), started)
 
 
 def test_nothing_is_posted_before_it_is_worth_a_cent() -> None:
@@ -53,7 +53,7 @@ def test_more_posted_than_accrued_is_left_to_the_settlement() -> None:
 
 
 def test_a_lease_that_is_over_posts_to_the_last_nano_dollar() -> None:
-    lease = replace(running().unbilled(at(10)), state=LeaseState.GONE)
+    lease = replace(running().stop_billing(at(10)), state=LeaseState.GONE)
     entries, unposted = accruals(lease, {}, at(500))
     assert total(entries) == {(COMPUTE, TODAY): D("0.001"), (STORAGE, TODAY): D("0.00001")}
     assert unposted == 0
@@ -83,7 +83,7 @@ def test_a_replay_makes_the_same_ids_and_a_new_total_new_ones() -> None:
 
 
 def test_a_replay_after_a_crash_at_another_moment_makes_the_same_ids() -> None:
-    over = replace(running().unbilled(at(3600)), state=LeaseState.GONE)
+    over = replace(running().stop_billing(at(3600)), state=LeaseState.GONE)
     first, again = accruals(over, {}, at(4000))[0], accruals(over, {}, at(5000))[0]
     assert [entry.id for entry in first] == [entry.id for entry in again]
 
@@ -114,7 +114,7 @@ def test_ticks_of_any_length_post_the_same_total() -> None:
         ids |= {entry.id for entry in due}
         posted += due
     end = at(400 * 37)
-    over = replace(lease.unbilled(end), state=LeaseState.GONE)
+    over = replace(lease.stop_billing(end), state=LeaseState.GONE)
     posted += accruals(over, total(posted), end)[0]
     assert total(posted) == cost_by_day(over, end)
 
@@ -137,8 +137,8 @@ def test_an_agent_that_claims_more_than_any_link_carries_is_not_believed() -> No
 
 
 def test_a_disk_is_told_apart_by_whether_its_machine_is_stopped() -> None:
-    lease = running().billed_as(InstanceStatus.STOPPED, D("0.36"), D("0.0036"), at(3600))
-    entries, _ = accruals(replace(lease.unbilled(at(10_800)), state=LeaseState.GONE), {}, at(10_800))
+    lease = running().bill_as(InstanceStatus.STOPPED, D("0.36"), D("0.0036"), at(3600))
+    entries, _ = accruals(replace(lease.stop_billing(at(10_800)), state=LeaseState.GONE), {}, at(10_800))
     assert total(entries) == {
         (COMPUTE, TODAY): D("0.36"),
         (STORAGE, TODAY): D("0.0036"),

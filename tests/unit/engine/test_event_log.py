@@ -17,7 +17,7 @@ from tests.builders import D, a_checkpoint, a_job, a_lease, a_paused_lease, an_i
 RUNNING, STOPPED = InstanceStatus.RUNNING, InstanceStatus.STOPPED
 PROVISIONING, OFFLINE = InstanceStatus.PROVISIONING, InstanceStatus.OFFLINE
 LEASE, PAUSED = a_lease(), a_paused_lease()
-SENT = a_lease(state=LeaseState.DESTROY_SENT).unbilled(at(0))
+SENT = a_lease(state=LeaseState.DESTROY_SENT).stop_billing(at(0))
 
 
 def logged(job: Job, *events: e.Event) -> list[str]:

@@ -14,7 +14,7 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Span
 from autopilot.domain.offer import CapacityType
-from autopilot.domain.outlook import Exposure, Lives, PhaseModel
+from autopilot.domain.outlook import Lives, ObservedTime, PhaseModel
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.outlook import LIVES_EVERY, SHAPE_EVERY, Outlooks, lives_of
@@ -187,7 +187,7 @@ RUNNING, STOPPED, OFFLINE, LOADING = (
 NOW = START + 10 * HOUR
 
 
-def total(lease: Lease) -> Exposure:
+def total(lease: Lease) -> ObservedTime:
     return lives_of([lease], NOW).get(("vastai", "machine", lease.machine_id), Lives()).total
 
 
@@ -230,7 +230,7 @@ GONE = {"state": LeaseState.GONE}
     ],
 )
 def test_each_stretch_of_running_is_a_life(lease: Lease, hours: float, losses: float) -> None:
-    assert total(lease) == Exposure(pytest.approx(hours), losses)  # type: ignore[arg-type]
+    assert total(lease) == ObservedTime(pytest.approx(hours), losses)  # type: ignore[arg-type]
 
 
 def test_a_run_whose_price_changed_is_one_life_not_two() -> None:

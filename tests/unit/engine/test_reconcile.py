@@ -14,7 +14,7 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.engine.observe import Reading
-from autopilot.engine.reconcile import LISTS_TO_ABANDON, SETTLE, failed_starts, lease_events, unaccounted
+from autopilot.engine.reconcile import LISTS_TO_ABANDON, SETTLE, failed_starts, find_unaccounted, lease_events
 from tests.builders import D, a_job, a_lease, a_paused_lease, a_reading, an_instance, an_intent, at
 from tests.leases import change_lease
 
@@ -252,7 +252,7 @@ def test_reading_the_same_list_again_changes_nothing_more() -> None:
 def test_what_no_live_lease_holds_is_unaccounted(leases: list[Lease], holder: int | None, found: bool) -> None:
     instance: Instance = an_instance(an_intent(), instance_id="77")
     expected = [(instance, None if holder is None else leases[holder])] if found else []
-    assert list(unaccounted([instance], {instance.label: leases} if leases else {})) == expected
+    assert list(find_unaccounted([instance], {instance.label: leases} if leases else {})) == expected
 
 
 def test_what_bears_another_label_is_another_s_whatever_its_id() -> None:

@@ -9,7 +9,7 @@ import pytest
 from autopilot.domain.instance import Instance
 from autopilot.domain.labels import is_ours, label_for
 from autopilot.domain.lease import Lease, LeaseState
-from autopilot.engine.reconcile import unaccounted
+from autopilot.engine.reconcile import find_unaccounted
 from autopilot.engine.sweep import MARK_AGE, QUARANTINE_LASTS, Sweep
 from tests.builders import START, a_lease, an_instance, at
 
@@ -119,5 +119,5 @@ def test_a_label_fits_the_strictest_market() -> None:
 def test_a_live_lease_is_never_swept() -> None:
     sweep, lease = Sweep(), a_lease()
     for now in (0, 60, 10_000):
-        found = unaccounted([an_instance(lease)], {lease.label: [lease]})
+        found = find_unaccounted([an_instance(lease)], {lease.label: [lease]})
         assert sweep.look(1, found, at(now)) == []

@@ -16,7 +16,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook, PhaseModel, Shape
-from autopilot.domain.params import Bids, Budget, Deadline, Hazard, Moves, Params, Timing, Traffic, Waiting
+from autopilot.domain.params import BidRules, Budget, Deadline, Hazard, Moves, Params, Timing, TrafficSizes, Waiting
 from autopilot.policy.decide import decide
 from autopilot.pricing.availability.beliefs import Weights
 from autopilot.pricing.availability.phases import first_belief
@@ -29,8 +29,8 @@ WORK = 24
 """Steps; 4 hours."""
 P = Params(
     timing=Timing(tick_lag_s=STEP_S, setup_s=STEP_S, boot_s=STEP_S),
-    traffic=Traffic(image_gb=D(0), upload_gb=D(0)),
-    bids=Bids(markup=D(1)),
+    traffic=TrafficSizes(image_gb=D(0), upload_gb=D(0)),
+    bids=BidRules(markup=D(1)),
     deadline=Deadline(estimate_error=0.0, on_demand_margin_s=0.0),
     hazard=Hazard(preemptions_per_h=0.0),
     budget=Budget(detect_s=0.0, save_timeout_s=0.0, destroy_s=0.0, settle_s=0.0, tail_h=0.0),

@@ -1,4 +1,4 @@
-"""Bids that were priced as an auction, as actions: within every limit of the job, whatever the table would pay."""
+"""BidRules that were priced as an auction, as actions: within every limit of the job, whatever the table would pay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autopilot.domain.actions import Acquire, ChangeBid
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Outlook
-from autopilot.domain.params import Auction, Bids, Params
+from autopilot.domain.params import Auction, BidRules, Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.auctioned import wait_share
 from autopilot.policy.decide import decide
@@ -45,14 +45,14 @@ def bid(params: Params | None = None, **limits: Any) -> tuple[Decimal, Decimal]:
     spec = a_spec(work_estimate=6 * HOUR, deadline=START + 9 * HOUR, **limits)
     market = replace(a_market(OFFER), outlook=Outlook(auction=SHAPE))
     job = replace(a_job(spec=spec), submitted_at=START - 3 * HOUR)
-    (action,) = decide(job, market, START, (params or Params()).tuned(EAGER)).actions
+    (action,) = decide(job, market, START, (params or Params()).tune(EAGER)).actions
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
     return action.bid, OFFER.storage_rate(spec.disk_gb)
 
 
 def test_a_bid_keeps_a_distance_from_the_floor() -> None:
-    rate, _ = bid(Params(auction=Auction(least_markup=D("1.5")), bids=Bids(markup=D("1.5"))))
+    rate, _ = bid(Params(auction=Auction(least_markup=D("1.5")), bids=BidRules(markup=D("1.5"))))
     assert rate >= FLOOR * D("1.5")
 
 
@@ -94,7 +94,7 @@ def test_a_machine_that_has_just_begun_is_not_left_for_a_price(minutes: int, is_
     offers = (OFFER, an_offer("held", floor=D("0.84") if is_shown else None, on_demand_price=D(1)))
     market = replace(a_market(*offers), outlook=Outlook(auction=shape))
     job = replace(a_job(held, spec=spec), submitted_at=START - 3 * HOUR)
-    actions = decide(job, market, START, Params().tuned(EAGER)).actions
+    actions = decide(job, market, START, Params().tune(EAGER)).actions
     assert sum(isinstance(action, Acquire) for action in actions) == moves
 
 
@@ -129,6 +129,6 @@ def test_a_dear_bid_is_lowered_unseen_but_not_too_often(
     market = replace(a_market(*offers), outlook=Outlook(auction=replace(SHAPE, shows_running=False)))
     job = replace(a_job(held, spec=spec), submitted_at=since)
     actions = decide(
-        job, market, START, Params(auction=Auction(least_markup=D(least_markup)), bids=Bids(markup=D("1.5")))
+        job, market, START, Params(auction=Auction(least_markup=D(least_markup)), bids=BidRules(markup=D("1.5")))
     ).actions
     assert actions == (() if bid is None else (ChangeBid(held.id, D(bid), Reason.FLOOR_MOVED),))

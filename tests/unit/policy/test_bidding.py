@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.domain.params import Bids, Params
+from autopilot.domain.params import BidRules, Params
 from autopilot.pricing.rule.bidding import ceiling, first_bid, raised_bid
 from tests.builders import D, a_lease, a_spec, an_offer
 
-P = Params(bids=Bids(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3))
+P = Params(bids=BidRules(markup=D("1.15"), rebid_step=D("1.20"), max_rebids=3))
 
 
 def dollars(text: str | None) -> Decimal | None:

@@ -54,9 +54,9 @@ def test_each_lease_commits_until_it_is_over() -> None:
     for state in (LeaseState.GONE, LeaseState.ABANDONED):
         assert budget.commitment(replace(active, state=state), P) == 0
     job = a_job(intent, active, paused, leaving, spent=D(7), status=JobStatus.RUNNING)
-    assert budget.committed(job, P) == 7 + D("0.15") + 3 * stop
+    assert budget.sum_committed(job, P) == 7 + D("0.15") + 3 * stop
     assert budget.left(job, P) is None
-    assert budget.left(replace(job, spec=a_spec(budget=D(10))), P) == 10 - budget.committed(job, P)
+    assert budget.left(replace(job, spec=a_spec(budget=D(10))), P) == 10 - budget.sum_committed(job, P)
 
 
 def test_burn_is_all_that_may_bill_at_once() -> None:

@@ -17,7 +17,7 @@ from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.policy.budget import committed, stop_cost
+from autopilot.policy.budget import stop_cost, sum_committed
 from autopilot.policy.decide import decide
 from tests.builders import (
     HOUR,
@@ -101,7 +101,7 @@ def test_a_job_that_never_starts_anywhere_fails() -> None:
 
 def broke(job: Job) -> Job:
     """The same job with a budget that its commitments just use up."""
-    spec = a_spec(budget=committed(job, P))
+    spec = a_spec(budget=sum_committed(job, P))
     return a_job(*job.leases, spec=spec, spent=job.spent)
 
 

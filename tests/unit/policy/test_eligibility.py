@@ -10,7 +10,7 @@ import pytest
 from autopilot.domain.job import GpuChoice, Trust
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.offer import CapacityType
-from autopilot.domain.params import Deadline, Params, Timing, Traffic
+from autopilot.domain.params import Deadline, Params, Timing, TrafficSizes
 from autopilot.policy.eligibility import eligible, why_not
 from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
@@ -45,7 +45,7 @@ def test_what_fits_the_job_file(spec_changes: dict[str, Any], offer_changes: dic
 
 def test_a_machine_must_last_as_long_as_the_work_may_take() -> None:
     params = Params(
-        deadline=Deadline(estimate_error=0.1), timing=Timing(boot_s=200), traffic=Traffic(image_gb=Decimal(10))
+        deadline=Deadline(estimate_error=0.1), timing=Timing(boot_s=200), traffic=TrafficSizes(image_gb=Decimal(10))
     )
     job = a_job(spec=a_spec(work_estimate=10 * HOUR))
     needed = START + timedelta(hours=11, minutes=10)  # 11 h of work, 200 s of boot, 400 s for 10 GB at 200 Mbit/s

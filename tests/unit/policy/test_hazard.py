@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from autopilot.domain.outlook import AGE_EDGES_H, Exposure, Lives, LivesKey, Outlook
+from autopilot.domain.outlook import AGE_EDGES_H, Lives, LivesKey, ObservedTime, Outlook
 from autopilot.domain.params import Hazard, Params
 from autopilot.pricing.hazard import hazard, losses_expected
 
@@ -15,7 +15,7 @@ P = Params(hazard=Hazard(preemptions_per_h=0.25, prior_h=20))
 
 def seen(hours: float, losses: float) -> Lives:
     """All of it in the first age bin: only the total matters for the overall hazard."""
-    return Lives((Exposure(hours, losses), *Lives().by_age[1:]))
+    return Lives((ObservedTime(hours, losses), *Lives().by_age[1:]))
 
 
 def of(lives: dict[LivesKey, Lives], params: Params = P) -> float:
@@ -87,14 +87,14 @@ def test_a_run_is_spread_over_the_ages_that_it_reached(
     lost, censored = Lives().with_run(hours, lost=True), Lives().with_run(hours, lost=False)
     assert tuple(one.hours for one in lost.by_age) == tuple(one.hours for one in censored.by_age) == spread
     assert [number for number, one in enumerate(lost.by_age) if one.losses] == [bin_of_loss]
-    assert lost.total == Exposure(hours, 1.0)
-    assert censored.total == Exposure(hours, 0.0)
+    assert lost.total == ObservedTime(hours, 1.0)
+    assert censored.total == ObservedTime(hours, 0.0)
 
 
 def test_lives_add_up() -> None:
     lives = Lives().with_run(1, lost=True).with_run(30, lost=False).with_run(0.2, lost=True)
-    assert lives.total == Exposure(pytest.approx(31.2), 2.0)  # type: ignore[arg-type]
-    assert lives.by_age[0] == Exposure(pytest.approx(1.2), 1.0)  # type: ignore[arg-type]
+    assert lives.total == ObservedTime(pytest.approx(31.2), 2.0)  # type: ignore[arg-type]
+    assert lives.by_age[0] == ObservedTime(pytest.approx(1.2), 1.0)  # type: ignore[arg-type]
 
 
 # Losses over a stretch of a machine's life.

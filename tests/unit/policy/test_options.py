@@ -155,7 +155,7 @@ def test_on_demand_at_work_is_never_closed_by_the_deadline() -> None:
 
 def test_the_guard_counts_an_error_of_the_estimate_what_a_loss_costs_and_offers_that_vanish() -> None:
     def least_due(**changes: float) -> int:
-        params = P.tuned(changes)
+        params = P.tune(changes)
         seen = market(is_on=True)
         job_refused = [priced(job_due(due), seen, params).idle.refused for due in range(WORK, 60)]
         return WORK + job_refused.index("")

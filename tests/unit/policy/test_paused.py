@@ -14,7 +14,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
-from autopilot.domain.params import Bids, Params, Waiting
+from autopilot.domain.params import BidRules, Params, Waiting
 from autopilot.domain.reasons import Reason
 from autopilot.policy.decide import decide
 from tests.builders import (
@@ -32,7 +32,7 @@ from tests.builders import (
     seen,
 )
 
-P = Params(bids=Bids(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90), waiting=Waiting(longest_pause_s=900))
+P = Params(bids=BidRules(max_rebids=2, rebid_step=D("1.10"), rebid_settle_s=90), waiting=Waiting(longest_pause_s=900))
 ELSEWHERE = an_offer("elsewhere", floor=D("0.500"))
 NOTHING = a_market()
 

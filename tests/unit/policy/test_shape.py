@@ -10,7 +10,7 @@ import pytest
 
 from autopilot.domain.job import Job
 from autopilot.domain.offer import Offer
-from autopilot.domain.outlook import Exposure, Lives, Outlook, Shape
+from autopilot.domain.outlook import Lives, ObservedTime, Outlook, Shape
 from autopilot.domain.params import Hazard, Params
 from autopilot.pricing.availability.prior import PHASES
 from autopilot.pricing.availability.shape import shape_of, still_serves
@@ -82,7 +82,7 @@ def test_the_ratio_counts_the_disk_and_is_never_above_one_nor_zero() -> None:
 
 
 def test_the_hazard_is_that_of_the_best_spot_machine() -> None:
-    lives = {("vastai", "machine", "spare"): Lives((Exposure(1000, 800), *Lives().by_age[1:]))}
+    lives = {("vastai", "machine", "spare"): Lives((ObservedTime(1000, 800), *Lives().by_age[1:]))}
     shape = made(a_job_of(), *BOTH, outlook=Outlook(lives=lives))
     assert shape is not None
     assert shape.hazard_per_h == pytest.approx(0.8)

@@ -10,7 +10,7 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.job import Checkpoint, GpuChoice
-from autopilot.domain.params import Params, Timing, Traffic
+from autopilot.domain.params import Params, Timing, TrafficSizes
 from autopilot.pricing.gpu_speeds import relative_speed, speed
 from autopilot.pricing.pressure import measure_pressure
 from autopilot.pricing.rule.cost import price_candidates
@@ -81,7 +81,7 @@ def test_the_pace_is_learned_from_progress_over_work_done() -> None:
 
 
 def test_set_up_takes_the_transfers_over_the_host_s_link() -> None:
-    params = Params(timing=Timing(boot_s=100), traffic=Traffic(image_gb=Decimal(10)))
+    params = Params(timing=Timing(boot_s=100), traffic=TrafficSizes(image_gb=Decimal(10)))
     offer = an_offer(download_mbps=Decimal(800))
     assert setup_time(a_job(), offer, params) == timedelta(seconds=200)
     checkpoint = Checkpoint("job-1", "lease-1", 0, 1, 5, HOUR, 10**10, 1, START)

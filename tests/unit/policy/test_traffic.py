@@ -6,13 +6,13 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from autopilot.domain.params import Params, Timing, Traffic
+from autopilot.domain.params import Params, Timing, TrafficSizes
 from autopilot.policy.budget import traffic_cost
 from autopilot.pricing.rule.cost import price_candidates
 from autopilot.pricing.speed import setup_time
 from tests.builders import a_job, a_market, a_spec, an_offer
 
-PARAMS = Params(timing=Timing(boot_s=100), traffic=Traffic(image_gb=Decimal(10), upload_gb=Decimal(5)))
+PARAMS = Params(timing=Timing(boot_s=100), traffic=TrafficSizes(image_gb=Decimal(10), upload_gb=Decimal(5)))
 D = Decimal
 
 

@@ -18,11 +18,11 @@ from autopilot.providers.vastai.reply import Answer, Reply, understand
 Outcome = Done[Created] | Done[Decimal] | Done[None] | Refused | Unknown
 Reading = Callable[[Answer], Outcome]
 CHANGES: dict[str, Reading] = {
-    "create": outcomes.created,
-    "bid": lambda answer: outcomes.bid_changed(answer, Decimal("0.2")),
-    "start": outcomes.started,
-    "stop": outcomes.stopped,
-    "destroy": outcomes.destroyed,
+    "create": outcomes.judge_create,
+    "bid": lambda answer: outcomes.judge_bid_change(answer, Decimal("0.2")),
+    "start": outcomes.judge_start,
+    "stop": outcomes.judge_stop,
+    "destroy": outcomes.judge_destroy,
 }
 NOT_CREATES = [name for name in CHANGES if name != "create"]
 
@@ -110,11 +110,11 @@ def test_threshold_and_header_say_when_to_ask_again() -> None:
 
 
 def test_create_that_won() -> None:
-    assert outcomes.created(understand(Reply(200, text("create_response_ok")))) == Done(Created("47848147"))
+    assert outcomes.judge_create(understand(Reply(200, text("create_response_ok")))) == Done(Created("47848147"))
 
 
 def test_create_that_lost_names_the_contract_to_destroy() -> None:
-    outcome = outcomes.created(understand(Reply(200, text("create_response_bid_too_low.http200"))))
+    outcome = outcomes.judge_create(understand(Reply(200, text("create_response_bid_too_low.http200"))))
     assert isinstance(outcome, Refused)
     assert (outcome.code, outcome.instance_id) == (RefusalCode.BID_TOO_LOW, "47848152")
 
@@ -143,13 +143,13 @@ def test_create_that_lost_names_the_contract_to_destroy() -> None:
     ],
 )
 def test_a_create_whose_fate_is_open_is_unknown(reply: Answer, instance_id: str | None) -> None:
-    outcome = outcomes.created(reply)
+    outcome = outcomes.judge_create(reply)
     assert isinstance(outcome, Unknown)
     assert outcome.instance_id == instance_id
 
 
 def test_a_refused_create_may_leave_a_contract() -> None:
-    outcome = outcomes.created(answer(400, {"success": False, "error": "invalid_args", "new_contract": 12}))
+    outcome = outcomes.judge_create(answer(400, {"success": False, "error": "invalid_args", "new_contract": 12}))
     assert isinstance(outcome, Refused)
     assert (outcome.code, outcome.instance_id) == (RefusalCode.INVALID, "12")
 
@@ -163,13 +163,13 @@ def test_a_refused_create_may_leave_a_contract() -> None:
     ],
 )
 def test_a_known_no_with_status_200(body: dict[str, object], code: RefusalCode) -> None:
-    outcome = outcomes.created(answer(200, body))
+    outcome = outcomes.judge_create(answer(200, body))
     assert isinstance(outcome, Refused)
     assert outcome.code is code
 
 
 def test_conflict_on_create_is_a_lost_race() -> None:
-    outcome = outcomes.created(answer(409, {"success": False, "error": "conflict"}))
+    outcome = outcomes.judge_create(answer(409, {"success": False, "error": "conflict"}))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.OFFER_GONE
 
@@ -200,7 +200,7 @@ def test_changes_that_took(change: str) -> None:
 
 
 def test_done_bid_is_the_bid_sent() -> None:
-    assert outcomes.bid_changed(answer(200, {"success": True}), Decimal("0.171")) == Done(Decimal("0.171"))
+    assert outcomes.judge_bid_change(answer(200, {"success": True}), Decimal("0.171")) == Done(Decimal("0.171"))
 
 
 @pytest.mark.parametrize("change", ["bid", "stop", "destroy"])
@@ -211,27 +211,27 @@ def test_success_false_without_a_reason_is_a_no(change: str) -> None:
 
 
 def test_a_start_may_stay_queued() -> None:
-    outcome = outcomes.started(understand(Reply(200, text("start_queued.http200"))))
+    outcome = outcomes.judge_start(understand(Reply(200, text("start_queued.http200"))))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.QUEUED
 
 
 def test_a_start_that_fails_in_unknown_words_is_unknown() -> None:
-    assert isinstance(outcomes.started(answer(200, {"success": False, "msg": "hm"})), Unknown)
+    assert isinstance(outcomes.judge_start(answer(200, {"success": False, "msg": "hm"})), Unknown)
 
 
 def test_missing_billing_is_out_of_credit() -> None:
-    outcome = outcomes.started(answer(400, {"success": False, "error": "missing_billing"}))
+    outcome = outcomes.judge_start(answer(400, {"success": False, "error": "missing_billing"}))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.OUT_OF_CREDIT
 
 
 def test_destroying_what_is_gone_is_done() -> None:
-    assert outcomes.destroyed(recorded("no_such_instance")) == Done(None)
+    assert outcomes.judge_destroy(recorded("no_such_instance")) == Done(None)
 
 
 def test_destroying_with_a_wrong_key_is_not_done() -> None:
-    outcome = outcomes.destroyed(recorded("unknown key (billing, bundles)"))
+    outcome = outcomes.judge_destroy(recorded("unknown key (billing, bundles)"))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.NO_RIGHTS
 
@@ -259,11 +259,11 @@ def test_messages_do_not_carry_the_body() -> None:
     secret = "d15c2f0a0f4e4b6f"
     for status in (200, 400, 500):
         body = {"success": False, "instance_api_key": secret, "msg": "words of the market"}
-        outcome = outcomes.created(answer(status, body))
+        outcome = outcomes.judge_create(answer(status, body))
         assert not isinstance(outcome, Done)
         assert secret not in outcome.message
         assert "words of the market" in outcome.message
-        outcome = outcomes.created(answer(status, raw=f"<html>{secret}"))
+        outcome = outcomes.judge_create(answer(status, raw=f"<html>{secret}"))
         assert not isinstance(outcome, Done)
         assert secret not in outcome.message
 
@@ -290,7 +290,7 @@ def test_any_reply_gives_an_outcome(status: int, raw: str, retry_after: str | No
         outcome = change(reply)
         assert isinstance(outcome, Done | Refused | Unknown)
         if isinstance(outcome, Done):
-            assert status == 200 or change is outcomes.destroyed
+            assert status == 200 or change is outcomes.judge_destroy
         if status >= 500:
             assert isinstance(outcome, Unknown)
     try:

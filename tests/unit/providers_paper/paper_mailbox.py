@@ -35,7 +35,7 @@ class PaperMailbox:
         self.memory = self.boot(AgentMemory(PaperBootstrap(store).onstart(JOB, lease)), 1, 0)
 
     def boot(self, memory: AgentMemory, boot: int, seconds: float, *, keeps_disk: bool = True) -> AgentMemory:
-        self.memory = memory.booted(boot, at(seconds), keeps_disk=keeps_disk)
+        self.memory = memory.start(boot, at(seconds), keeps_disk=keeps_disk)
         return self.memory
 
     async def order(self, role: Role = "run", run_epoch: int = 1, **changes: Any) -> None:

@@ -137,7 +137,7 @@ def test_every_fault_has_its_outcome(fault: Fault, code: RefusalCode | None) -> 
 
 
 def test_a_retry_time_is_handed_on() -> None:
-    refused = outcomes.changed(understand(Reply(429, "{}", "12")))
+    refused = outcomes.judge_change(understand(Reply(429, "{}", "12")))
     assert refused == Refused(RefusalCode.RATE_LIMITED, "HTTP 429", None, 12.0)
     assert understand(Reply(429, "{}", "soon")).retry_after_s is None
 
@@ -191,18 +191,18 @@ def test_spot_rentals_of_which_nothing_is_known(given: Answer) -> None:
 
 def test_an_unknown_error_is_a_refusal_on_spot_only() -> None:
     unknown = graphql_error("what is this", operation="podFindAndDeployOnDemand")
-    assert isinstance(outcomes.rented(unknown, "podFindAndDeployOnDemand"), Unknown)
+    assert isinstance(outcomes.judge_rental(unknown, "podFindAndDeployOnDemand"), Unknown)
     null = answer("graphql/error_no_capacity_null_shape")
-    assert outcomes.rented(null, "podFindAndDeployOnDemand") == Refused(
+    assert outcomes.judge_rental(null, "podFindAndDeployOnDemand") == Refused(
         RefusalCode.OFFER_GONE, "the market gave no pod and no reason"
     )
 
 
 def test_rentals_by_rest() -> None:
-    assert outcomes.rented_by_rest(answer("rest_v2/pod_provisioning", 201)) == Done(Created("7h9k2m4n6p"))
-    assert isinstance(outcomes.rented_by_rest(understand(Reply(201, ""))), Unknown)
-    assert isinstance(outcomes.rented_by_rest(understand(Reply(201, "{}"))), Unknown)
-    assert isinstance(outcomes.rented_by_rest(understand(Reply(500, "{}"))), Unknown)
+    assert outcomes.judge_rest_rental(answer("rest_v2/pod_provisioning", 201)) == Done(Created("7h9k2m4n6p"))
+    assert isinstance(outcomes.judge_rest_rental(understand(Reply(201, ""))), Unknown)
+    assert isinstance(outcomes.judge_rest_rental(understand(Reply(201, "{}"))), Unknown)
+    assert isinstance(outcomes.judge_rest_rental(understand(Reply(500, "{}"))), Unknown)
     expected = {
         ("error_400_capacity", 400): RefusalCode.OFFER_GONE,
         ("error_401", 401): RefusalCode.NO_RIGHTS,
@@ -211,39 +211,40 @@ def test_rentals_by_rest() -> None:
         ("error_422", 422): RefusalCode.INVALID,
     }
     for (sample, status), code in expected.items():
-        outcome = outcomes.rented_by_rest(answer(f"rest_v2/{sample}", status))
+        outcome = outcomes.judge_rest_rental(answer(f"rest_v2/{sample}", status))
         assert isinstance(outcome, Refused)
         assert outcome.code is code
     for status in (404, 410):
         with pytest.raises(Withdrawn):
-            outcomes.rented_by_rest(understand(Reply(status, "{}")))
+            outcomes.judge_rest_rental(understand(Reply(status, "{}")))
 
 
 def test_changes() -> None:
-    assert outcomes.changed(answer("graphql/podBidResume"), "podBidResume") == Done(None)
-    assert outcomes.changed(understand(Reply(204, ""))) == Done(None)
+    assert outcomes.judge_change(answer("graphql/podBidResume"), "podBidResume") == Done(None)
+    assert outcomes.judge_change(understand(Reply(204, ""))) == Done(None)
     expected = {
         "error_resume_no_free_gpus": ("podBidResume", RefusalCode.OFFER_GONE),
         "error_resume_spot_as_ondemand": ("podResume", RefusalCode.INVALID),
         "error_balance_resume": ("podResume", RefusalCode.OUT_OF_CREDIT),
     }
     for sample, (operation, code) in expected.items():
-        outcome = outcomes.changed(answer(f"graphql/{sample}"), operation)
+        outcome = outcomes.judge_change(answer(f"graphql/{sample}"), operation)
         assert isinstance(outcome, Refused)
         assert outcome.code is code
-    assert isinstance(outcomes.changed(answer("graphql/error_internal"), "podResume"), Unknown)
-    assert isinstance(outcomes.changed(understand(Reply(200, '{"data": {"podResume": null}}')), "podResume"), Unknown)
-    assert isinstance(outcomes.changed(graphql_error("what is this"), SPOT), Refused)
+    assert isinstance(outcomes.judge_change(answer("graphql/error_internal"), "podResume"), Unknown)
+    nothing = understand(Reply(200, '{"data": {"podResume": null}}'))
+    assert isinstance(outcomes.judge_change(nothing, "podResume"), Unknown)
+    assert isinstance(outcomes.judge_change(graphql_error("what is this"), SPOT), Refused)
     with pytest.raises(Withdrawn):
-        outcomes.changed(understand(Reply(410, "{}")), "podResume")
+        outcomes.judge_change(understand(Reply(410, "{}")), "podResume")
 
 
 def test_a_pod_that_is_not_there_is_destroyed() -> None:
-    assert outcomes.destroyed(understand(Reply(204, ""))) == Done(None)
-    assert outcomes.destroyed(answer("rest_v2/error_404", 404)) == Done(None)
-    assert outcomes.destroyed(answer("graphql/error_terminate_not_found")) == Done(None)
-    assert isinstance(outcomes.destroyed(understand(Reply(404, CLOUDFLARE))), Unknown)
-    assert isinstance(outcomes.destroyed(understand(Reply(403, "{}"))), Refused)
+    assert outcomes.judge_destroy(understand(Reply(204, ""))) == Done(None)
+    assert outcomes.judge_destroy(answer("rest_v2/error_404", 404)) == Done(None)
+    assert outcomes.judge_destroy(answer("graphql/error_terminate_not_found")) == Done(None)
+    assert isinstance(outcomes.judge_destroy(understand(Reply(404, CLOUDFLARE))), Unknown)
+    assert isinstance(outcomes.judge_destroy(understand(Reply(403, "{}"))), Refused)
 
 
 @pytest.mark.parametrize(
@@ -290,9 +291,9 @@ def test_any_reply_at_all_has_an_outcome(status: int, body: str) -> None:
     assert given_answer.fault is None or given_answer.fault in Fault
     for judge in (
         lambda: outcomes.spot_rented(given_answer, SPOT),
-        lambda: outcomes.rented_by_rest(given_answer),
-        lambda: outcomes.changed(given_answer, SPOT),
-        lambda: outcomes.destroyed(given_answer),
+        lambda: outcomes.judge_rest_rental(given_answer),
+        lambda: outcomes.judge_change(given_answer, SPOT),
+        lambda: outcomes.judge_destroy(given_answer),
         lambda: outcomes.read(given_answer),
     ):
         try:

@@ -30,7 +30,7 @@ def test_bill_splits_at_utc_midnight_and_by_rate() -> None:
     meter.run(GPU, Fraction("0.3"), at(0))
     meter.run(GPU, Fraction("0.4"), at(2))
     lines = meter.lines(at(3))
-    assert [(line.day, line.quantity, line.rate) for line in lines] == [
+    assert [(line.day, line.quantity, line.price) for line in lines] == [
         (date(2026, 3, 1), 1, Fraction("0.3")),
         (date(2026, 3, 2), 1, Fraction("0.3")),
         (date(2026, 3, 2), 1, Fraction("0.4")),
@@ -69,7 +69,7 @@ def test_the_bill_equals_the_books_to_half_a_unit_per_line(moves: list[tuple[int
         else:
             meter.transfer(DOWN, Fraction(rate, 1000), Fraction("0.002"), now)
     lines = meter.lines(now)
-    assert sum((line.quantity * line.rate for line in lines), Fraction(0)) == meter.total(now)
+    assert sum((line.quantity * line.price for line in lines), Fraction(0)) == meter.total(now)
     billed = sum((line.amount for line in lines), Decimal(0))
     assert abs(Fraction(billed) - meter.total(now)) <= Fraction(len(lines), 2000)
 

@@ -264,13 +264,13 @@ def test_the_balance_is_settled_every_five_minutes(tenant: Tenant) -> None:
     seen = []
     for _ in range(3):
         tenant.wait(299)
-        seen.append(tenant.market.balance.settled(tenant.market.now))
+        seen.append(tenant.market.balance.show(tenant.market.now))
         tenant.wait(1)
-        seen.append(tenant.market.balance.settled(tenant.market.now))
+        seen.append(tenant.market.balance.show(tenant.market.now))
     assert seen == [100, D("99.9"), D("99.9"), D("99.8"), D("99.8"), D("99.7")]
     tenant.wait(7)
     tenant.market.set_balance(D(50))
-    assert tenant.market.balance.settled(tenant.market.now) == 50
+    assert tenant.market.balance.show(tenant.market.now) == 50
 
 
 def test_an_hours_credit_is_needed_to_deploy(open_market: Any) -> None:
@@ -310,9 +310,9 @@ def test_a_pod_with_a_network_volume_is_only_stopped_and_the_volume_goes_on_cost
     assert (pod.status, pod.cause) == (Status.EXITED, Cause.OUT_OF_BALANCE)
     assert pod.last_status_change.endswith(": Insufficient balance")
     spent = pod.meter.total(market.now) + market.network_volumes["nv"].meter.total(market.now)
-    assert market.balance.settled(market.now) == 1 - D(spent.numerator) / D(spent.denominator)
+    assert market.balance.show(market.now) == 1 - D(spent.numerator) / D(spent.denominator)
     assert market.network_volumes["nv"].meter.total(market.now) == D("0.28")
-    assert market.balance.settled(market.now) < 0
+    assert market.balance.show(market.now) < 0
 
 
 # --- determinism

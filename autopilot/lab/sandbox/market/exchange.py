@@ -163,7 +163,7 @@ class Exchange:
 
     def would_win(self, machine: Machine, instance: Instance) -> bool:
         claims = [*claims_on(machine, self.tenants_of(machine)), claim_of(instance)]
-        return not instance.order.force_loss and instance.key in allocate(claims, Fraction(machine.floor))
+        return not instance.order.must_lose and instance.key in allocate(claims, Fraction(machine.floor))
 
     def _min_bid(self, machine: Machine, chunk: Chunk) -> Decimal:
         """What the listing shows: our own bid on a chunk that we hold, else the floor (or what wins, if visible)."""

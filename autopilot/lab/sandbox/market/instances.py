@@ -58,7 +58,7 @@ class RentOrder:
     runtype: str | None = None
     cancel_unavail: bool = False
     start_stopped: bool = False
-    force_loss: bool = False
+    must_lose: bool = False
     defect: Defect | None = None
 
 

@@ -47,7 +47,7 @@ class SandboxMarket(Exchange):
             raise CannotStart(order.offer_id)
         self.instances[instance.id] = instance
         instance.meter.run(DISK, instance.storage_rate, self.now)
-        instance.wants_gpus = not (order.start_stopped or order.force_loss)
+        instance.wants_gpus = not (order.start_stopped or order.must_lose)
         self.record(
             "instance.created",
             instance_id=instance.id,

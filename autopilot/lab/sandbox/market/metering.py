@@ -25,16 +25,16 @@ _BILL_UNIT = Decimal("0.001")
 
 @dataclass(frozen=True)
 class BillLine:
-    """One line of a day's bill: ``quantity`` hours (gpu, disk) or gigabytes (bwd, bwu) at ``rate`` dollars each."""
+    """One line of a day's bill: ``quantity`` hours (gpu, disk) or gigabytes (bwd, bwu) at ``price`` dollars each."""
 
     day: date
     kind: str
     quantity: Fraction
-    rate: Fraction
+    price: Fraction
 
     @property
     def amount(self) -> Decimal:
-        return to_decimal(self.quantity * self.rate, _BILL_UNIT)
+        return to_decimal(self.quantity * self.price, _BILL_UNIT)
 
 
 @dataclass
@@ -46,12 +46,12 @@ class Meter:
     _transfers: list[tuple[str, datetime, Fraction, Fraction]] = field(default_factory=list)
     _settled: dict[str, Fraction] = field(default_factory=lambda: dict.fromkeys(KINDS, Fraction(0)))
 
-    def run(self, kind: str, rate: Fraction, at: datetime) -> None:
-        """From ``at`` on, ``kind`` costs ``rate`` $/h; an interval at another rate ends here."""
-        if kind in self._open and self._open[kind][1] == rate:
+    def run(self, kind: str, per_hour: Fraction, at: datetime) -> None:
+        """From ``at`` on, ``kind`` costs so much; an interval at another price ends here."""
+        if kind in self._open and self._open[kind][1] == per_hour:
             return
         self.halt(kind, at)
-        self._open[kind] = (at, rate)
+        self._open[kind] = (at, per_hour)
 
     def halt(self, kind: str, at: datetime) -> None:
         if kind in self._open:
@@ -112,7 +112,7 @@ class Meter:
             key = (utc_day(at), kind, price)
             quantities[key] = quantities.get(key, Fraction(0)) + gigabytes
         lines = [BillLine(day, kind, quantity, rate) for (day, kind, rate), quantity in quantities.items()]
-        return sorted(lines, key=lambda line: (line.day, KINDS.index(line.kind), line.rate))
+        return sorted(lines, key=lambda line: (line.day, KINDS.index(line.kind), line.price))
 
     def _intervals(self, until: datetime) -> Iterable[tuple[str, datetime, datetime, Fraction]]:
         yield from self._closed

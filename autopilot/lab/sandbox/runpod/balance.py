@@ -20,7 +20,7 @@ class Balance:
         self._account = PrepaidCredit(paid_in, meters)
         self._meters = meters
 
-    def settled(self, now: datetime) -> Decimal:
+    def show(self, now: datetime) -> Decimal:
         """What the customer is told: the balance as of the last settlement."""
         return self._account.credit(now) + self._unsettled(now)
 

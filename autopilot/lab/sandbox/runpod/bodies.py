@@ -93,7 +93,7 @@ def mistakes(value: object, shape: Shape, path: str = "$") -> list[str]:
     return found
 
 
-def created(body: Json, team: str | None, pub_key: str) -> PodOrder:
+def parse_create(body: Json, team: str | None, pub_key: str) -> PodOrder:
     """The order in a valid create body. Raises ``PodRefused``."""
     gpu = _object(body["gpu"])
     count = _whole(gpu.get("count"), 1)
@@ -124,7 +124,7 @@ def created(body: Json, team: str | None, pub_key: str) -> PodOrder:
     return replace(order, **_mounts(body.get("mounts")))  # type: ignore[arg-type]
 
 
-def edited(body: Json) -> dict[str, object]:
+def parse_edit(body: Json) -> dict[str, object]:
     """The fields of an order that a valid patch changes. Raises ``PodRefused``."""
     changes: dict[str, object] = {name: body[name] for name in ("name", "image", "args") if name in body}
     if "disk" in body:

@@ -67,11 +67,11 @@ class LocalPods:
 
     def exits(self) -> list[Ended]:
         """Containers that ended by themselves since the last call."""
-        return self._boxes.ended()
+        return self._boxes.take_ended()
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait until everything asked for so far has happened."""
-        await self._boxes.settled()
+        await self._boxes.settle()
 
     async def close(self) -> None:
         """Kill every pod; disks stay."""

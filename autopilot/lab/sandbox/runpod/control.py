@@ -129,7 +129,7 @@ class RunpodControl:
 
     def _set_balance(self, wish: Json) -> Json:
         self._market.set_balance(amount(wish, "amount"))
-        return {"balance": str(self._market.balance.settled(self._market.now))}
+        return {"balance": str(self._market.balance.show(self._market.now))}
 
     def _set_mode(self, wish: Json) -> Json:
         self._market.mode = Mode(str(wish.get("spot")))

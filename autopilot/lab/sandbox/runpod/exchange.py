@@ -102,7 +102,7 @@ class Exchange:
         self._stranger_ids = itertools.count(1)
         self._balance_plan = 0
         for volume in self.network_volumes.values():
-            volume.meter.run(DISK, volume.rate, start)
+            volume.meter.run(DISK, volume.per_hour, start)
 
     def advance_to(self, now: datetime) -> None:
         """Process everything due up to ``now``, each at its own instant. An earlier ``now`` changes nothing."""
@@ -166,7 +166,7 @@ class Exchange:
         per_hour = cost_per_hr + to_decimal(pod.running_disk_rate, NANO)
         if self.balance.burn() - to_decimal(pod.meter.burn(), NANO) + per_hour > self.config.spend_limit:
             raise over_spend_limit(self.config.spend_limit)
-        settled = self.balance.settled(self.now)
+        settled = self.balance.show(self.now)
         if settled < per_hour or settled <= 0:
             raise insufficient_balance(wish, per_hour, settled)
 
@@ -188,7 +188,7 @@ class Exchange:
         """Nothing is left: pods without a network volume are terminated, their data gone; the others stop."""
         if plan != self._balance_plan:
             return
-        self.record("balance.exhausted", balance=self.balance.settled(self.now))
+        self.record("balance.exhausted", balance=self.balance.show(self.now))
         for pod in self.live():
             if pod.order.network_volume_id is None:
                 self.lifecycle.terminate(pod, Cause.OUT_OF_BALANCE)

@@ -82,7 +82,7 @@ class GraphqlApi:
         if fault is not None and fault.kind in LOST_GRAPHQL:
             return web.json_response(_spoilt(fault))
         status, reply = self._execute(document, variables, operation_name, caller or Caller(), fault)
-        await self._host.settled()
+        await self._host.settle()
         if fault is not None and fault.kind in UNHEARD and "errors" not in reply:
             return await leave_unheard(request, fault, self._stopping)
         return web.json_response(reply, status=status)

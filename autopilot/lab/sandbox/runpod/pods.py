@@ -177,7 +177,7 @@ class NetworkVolume:
     meter: Meter = field(default_factory=Meter, compare=False)
 
     @property
-    def rate(self) -> Fraction:
+    def per_hour(self) -> Fraction:
         large = self.size_gb >= LARGE_NETWORK_VOLUME_GB
         price = LARGE_NETWORK_VOLUME_PRICE if large else SMALL_NETWORK_VOLUME_PRICE
         return price * self.size_gb / HOURS_PER_STORAGE_MONTH

@@ -113,10 +113,10 @@ class RunpodProvider:
         for ended in self._pods.exits():
             self.market.container_exited(ended.key, ended.boot, ended.code)
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait until processes have followed the market."""
         if self._pods is not None:
-            await self._pods.settled()
+            await self._pods.settle()
 
     def stop(self) -> None:
         """Let go of the calls that hang or stream."""

@@ -137,7 +137,7 @@ class RestApi:
                 response = await _answer(endpoint, call, request)
             if not response.prepared:
                 response.headers.update(self._headers(key))
-            await self._host.settled()
+            await self._host.settle()
             if fault is not None and fault.kind in UNHEARD and response.status < 400:
                 return await leave_unheard(request, fault, self._stopping)
             return response
@@ -170,7 +170,7 @@ class RestApi:
 def _create(call: RestCall) -> web.Response:
     call.call.whole_account()
     _fits(call.body, bodies.CREATE)
-    order = bodies.created(call.body, call.call.caller.team, call.call.account.pub_key)
+    order = bodies.parse_create(call.body, call.call.caller.team, call.call.account.pub_key)
     return web.json_response(call.row(call.call.rent(order)), status=201)
 
 
@@ -183,7 +183,7 @@ def _patch(call: RestCall) -> web.Response:
     call.call.whole_account()
     pod = call.pod()
     _fits(call.body, bodies.PATCH)
-    changes = bodies.edited(call.body)
+    changes = bodies.parse_edit(call.body)
     if "locked" in call.body:
         pod.locked = bool(call.body["locked"])
     if changes:

@@ -100,7 +100,7 @@ def open_ports(machine: Machine, pod: Pod) -> list[tuple[int, int, str, str]]:
 
 
 def user_row(market: Exchange, pods: list[Json], pub_key: str) -> Json:
-    balance = market.balance.settled(market.now)
+    balance = market.balance.show(market.now)
     return {
         "id": USER_ID,
         "authId": USER_ID,

@@ -64,7 +64,7 @@ class VastApi:
             if fault is not None and fault.kind == "success_false" and route.family != "create":
                 return _response(Reply({"success": False, "msg": "The request was not carried out."}))
             reply = await self._answer(route, request, now, fault)
-            await self._host.settled()
+            await self._host.settle()
             if fault is not None and fault.kind in UNHEARD and reply.status == 200:
                 return await self._leave_unheard(request, fault)
             return _response(reply)

@@ -108,8 +108,8 @@ def _frame(day: date) -> Json:
 
 def _description(line: BillLine) -> str:
     if line.kind in (GPU, DISK):
-        return f"{float(line.quantity):.3f} hours at ${float(line.rate):.3f}/hour"
-    return f"{float(line.quantity):.3f} GB at ${float(line.rate):.3f}/GB"
+        return f"{float(line.quantity):.3f} hours at ${float(line.price):.3f}/hour"
+    return f"{float(line.quantity):.3f} GB at ${float(line.price):.3f}/GB"
 
 
 def _limit(text: str | None) -> int:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from autopilot.lab.sandbox.market.instances import Instance
 from autopilot.lab.sandbox.vastai.calls import Call
-from autopilot.lab.sandbox.vastai.query import matches, ordered
+from autopilot.lab.sandbox.vastai.query import matches, sort_rows
 from autopilot.lab.sandbox.vastai.replies import Json, Reply, failure, invalid_body, invalid_search_key, invalid_token
 from autopilot.lab.sandbox.vastai.rows import instance_row
 
@@ -33,7 +33,7 @@ def list_instances(call: Call) -> Reply:
             raise invalid_search_key(str(name))
     everything = [instance_row(call.market, instance) for instance in _visible(call)]
     rows = [row for row in everything if all(matches(row[name], condition) for name, condition in filters.items())]
-    rows = ordered(rows, [*sorting, ("id", "asc")])
+    rows = sort_rows(rows, [*sorting, ("id", "asc")])
     page, token = _page(rows, call.query.get("after_token"), _limit(call.query.get("limit")))
     if call.has_fault("truncated_page"):
         page, token = page[: len(page) // 2], None

@@ -11,7 +11,7 @@ from autopilot.lab.sandbox.market.exchange import Ask, NoSuchAsk
 from autopilot.lab.sandbox.market.instances import Defect, Instance, RentOrder
 from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit
 from autopilot.lab.sandbox.vastai.calls import Call
-from autopilot.lab.sandbox.vastai.query import OPERATORS, matches, ordered
+from autopilot.lab.sandbox.vastai.query import OPERATORS, matches, sort_rows
 from autopilot.lab.sandbox.vastai.replies import (
     Failure,
     Json,
@@ -100,7 +100,7 @@ def _search(call: Call, query: Json) -> Reply:
         raise invalid_body()
     conditions = {name: value for name, value in query.items() if _is_condition(value)}
     rows = [row for row in _rows(call, _TYPES[str(kind)], storage_gb) if _meets(row, conditions)]
-    rows = ordered(rows, _order(query.get("order", [["score", "desc"]])))
+    rows = sort_rows(rows, _order(query.get("order", [["score", "desc"]])))
     if not query.get("disable_bundling"):
         rows = _bundled(rows)
     rows = rows[:limit]
@@ -217,7 +217,7 @@ def _parse_order(call: Call, ask_id: int) -> RentOrder:
         # Interruptible orders make a stopped contract when they lose, unless told otherwise.
         cancel_unavail=bool(body.get("cancel_unavail", price is None)) and not call.has_fault("success_false"),
         start_stopped=body.get("target_state") == "stopped",
-        force_loss=call.has_fault("success_false"),
+        must_lose=call.has_fault("success_false"),
         defect=defect,
     )
 

@@ -30,7 +30,7 @@ def matches(value: object, conditions: object) -> bool:
     return all(_holds(value, name, operand) for name, operand in conditions.items())
 
 
-def ordered(rows: Iterable[Row], order: Iterable[tuple[str, str]]) -> list[Row]:
+def sort_rows(rows: Iterable[Row], order: Iterable[tuple[str, str]]) -> list[Row]:
     """Sorted by several columns, ``asc`` or ``desc``; nulls come last either way."""
     result = list(rows)
     for column, direction in reversed(list(order)):

@@ -1,0 +1,147 @@
+"""The glossary is the law: names in the code keep to its words, and a word that it replaced does not come back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import autopilot
+
+ROOT = Path(autopilot.__file__).parent
+
+REPLACED = {
+    "believed": "plausible",
+    "chores": "maintenance",
+    "chronicle": "event_log",
+    "luck": "rng",
+    "mishap": "injected fault",
+    "mishaps": "injected faults",
+    "sight": "observed",
+    "squeeze": "compress",
+    "standing": "current_bid, status",
+    "stray": "orphan",
+    "strays": "orphans",
+    "taken_per_h": "preemptions_per_h",
+    "terms": "config",
+    "told": "reported, estimated",
+    "twin": "duplicate",
+    "twins": "duplicates",
+    "unseen": "unobserved",
+    "ways": "options",
+    "work_error": "estimate_error",
+}
+"""Anywhere in a name."""
+TOO_VAGUE = {
+    "found": "candidates, offers, findings",
+    "force": "pressure",
+    "n": "number",
+    "on_demand_rate": "on_demand_price",
+    "rate": "bid, billed_rate, on_demand_price, floor",
+    "way": "option",
+}
+"""As a whole name."""
+ALLOWED = {
+    ("api/list_prices.py", "terms"): "the vendor's own terms, as in the list",
+    ("api/prospects.py", "ways_out"): "a key of the plan's JSON",
+    ("api/prospects.py", "_ways_out"): "what fills that key",
+    ("cli/setup.py", "force"): "the option --force",
+    ("lab/backtest/suite_file.py", "on_demand_rate"): "a key of suite files",
+    ("mailbox/order_shapes.py", "n"): "a key of the mailbox, version 1",
+    ("mailbox/report_shapes.py", "n"): "a key of manifests",
+    ("mailbox/report_shapes.py", "last_ckpt_n"): "a key of heartbeats",
+    ("mailbox/report_shapes.py", "next_ckpt_n"): "a key of heartbeats",
+    ("providers/paper/agent.py", "last_ckpt_n"): "a key of the paper market's file",
+    ("providers/paper/agent.py", "next_ckpt_n"): "a key of the paper market's file",
+}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Of fields, parameters and functions."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(body=body):
+                for field in body:
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                        yield field.lineno, field.target.id
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name):
+                yield node.lineno, name
+
+
+def replacement(name: str) -> str | None:
+    if name in TOO_VAGUE:
+        return TOO_VAGUE[name]
+    if name.endswith("ckpt_n"):
+        return "number"
+    spelt = f"_{name.strip('_').lower()}_"
+    return next((new for old, new in REPLACED.items() if f"_{old}_" in spelt), None)
+
+
+@pytest.mark.parametrize("file", sorted(trees()))
+def test_no_name_has_a_word_that_the_glossary_replaced(file: str) -> None:
+    wrong = [
+        f"{file}:{line} {name}: say {new}"
+        for line, name in names(trees()[file])
+        if (new := replacement(name)) is not None and (file, name) not in ALLOWED
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_exception_is_needed() -> None:
+    used = {(file, name) for file, tree in trees().items() for _, name in names(tree)}
+    assert set(ALLOWED) <= used
+
+
+PARTICIPLE = re.compile(r"[a-z]+(?:ed|own|orn|iven|aken|old|ound)")
+NO_PARTICIPLES = {"exceed", "feed", "fold", "hold", "need", "own", "proceed", "round", "seed", "shed", "speed", "bound"}
+STATES = {
+    ("checkpoint.py", "saved"): "what a training script calls; documented for users",
+    ("agent/shipped/child.py", "ended"): "how the process ended, as poll says it",
+}
+
+
+def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+@pytest.mark.parametrize("file", sorted(trees()))
+def test_public_functions_are_no_bare_participles(file: str) -> None:
+    wrong = [
+        f"{file}:{node.lineno} {node.name}: a verb, or is_…"
+        for node in ast.walk(trees()[file])
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not is_property(node)
+        and PARTICIPLE.fullmatch(node.name)
+        and node.name not in NO_PARTICIPLES
+        and (file, node.name) not in STATES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_public_class_of_the_product_has_a_name_of_its_own() -> None:
+    """The laboratory plays markets, so it repeats their words; the agent and each provider stand alone."""
+    alone = ("lab/", "agent/shipped/", "providers/vastai/", "providers/runpod/")
+    places: dict[str, list[str]] = defaultdict(list)
+    for file, tree in trees().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not file.startswith(alone):
+                places[node.name].append(file)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+def test_prices_that_the_glossary_names_are_fields() -> None:
+    """The words for money in the glossary's table are those in the values."""
+    fields = {name for tree in trees().values() for _, name in names(tree)}
+    assert {"bid", "billed_rate", "floor", "on_demand_price", "storage_price", "storage_rate", "max_rate"} <= fields
