@@ -49,7 +49,7 @@ def account_notes(
     now: datetime,
     params: Params,
 ) -> list[str]:
-    """``found``: the ways to rent, cheapest to the end first. ``expected``: the cost to the end, where it is known."""
+    """``found``: the candidates, cheapest to the end first. ``expected``: the cost to the end, where it is known."""
     if not candidates:
         return []
     return [
@@ -130,7 +130,7 @@ def _over_caps(
                 f"nothing can be rented: a start sets {show(needed)} aside, more than the account's limit of"
                 f" {show(cap)} a {name}; raise [limits] {name}"
             ]
-    burn = candidates[0].expected_rate + candidates[0].offer.storage_rate(job.spec.disk_gb)
+    burn = candidates[0].expected_price + candidates[0].offer.storage_rate(job.spec.disk_gb)
     until = job.spec.deadline or now + (LEAST_LENGTH if expected is None else LOOKED_AHEAD)
     if burn <= ZERO or until <= now:
         return []

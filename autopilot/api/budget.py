@@ -91,18 +91,18 @@ def _account(
     day_end, month_end = _ends(now)
     spent_day, spent_month = (posted + sum(beyond.values(), ZERO) for posted in (totals.day, totals.month))
     committed = sum((commitment(lease, params) for lease in leases), ZERO)
-    rate = burning(leases)
+    burn = burning(leases)
     left_month = None if limits.month is None else limits.month - spent_month - committed
-    forecast = spent_month + accrue(rate, month_end - now)
+    forecast = spent_month + accrue(burn, month_end - now)
     return {
-        "day": _against(limits.day, spent_day, committed, rate, day_end - now),
-        "month": _against(limits.month, spent_month, committed, rate, month_end - now),
+        "day": _against(limits.day, spent_day, committed, burn, day_end - now),
+        "month": _against(limits.month, spent_month, committed, burn, month_end - now),
         "max_hourly": render.plain(limits.max_hourly),
         "max_instances": limits.max_instances,
         "instances": sum(not lease.is_over for lease in leases),
-        "burn": render.plain(rate),
+        "burn": render.plain(burn),
         "burn_at_most": render.plain(sum((lease.burn_upper for lease in leases if not lease.is_over), ZERO)),
-        "runway_s": render.plain(lasts(left_month, rate)),
+        "runway_s": render.plain(lasts(left_month, burn)),
         "month_ends_at": render.plain(month_end),
         "forecast_month": render.plain(
             forecast if limits.month is None else min(forecast, max(limits.month, spent_month))
@@ -123,16 +123,16 @@ def _account(
 def _job(job: Job, beyond: dict[str, Decimal], now: datetime, params: Params) -> render.Json:
     spent = job.spent + sum((beyond[lease.id] for lease in job.leases), ZERO)
     committed = sum((commitment(lease, params) for lease in job.leases), ZERO)
-    rate = burning(job.leases)
+    burn = burning(job.leases)
     remaining = job.remaining_work
-    forecast = None if remaining is None or not rate else spent + accrue(rate, remaining)
+    forecast = None if remaining is None or not burn else spent + accrue(burn, remaining)
     return {
         "id": job.id,
         "name": job.spec.name,
         "status": job.status,
-        **_against(job.spec.budget, spent, committed, rate, None),
+        **_against(job.spec.budget, spent, committed, burn, None),
         "max_rate": render.plain(job.spec.max_rate),
-        "burn": render.plain(rate),
+        "burn": render.plain(burn),
         "forecast": render.plain(forecast),
     }
 
@@ -140,7 +140,7 @@ def _job(job: Job, beyond: dict[str, Decimal], now: datetime, params: Params) ->
 def _against(
     limit: Decimal | None, spent: Decimal, committed: Decimal, burn: Decimal, ends_in: timedelta | None
 ) -> render.Json:
-    """``runway_s`` None: the limit is not reached at this rate (before its period ends)."""
+    """``runway_s`` None: the limit is not reached at this burn (before its period ends)."""
     left = None if limit is None else limit - spent - committed
     runway = lasts(left, burn)
     if runway is not None and ends_in is not None and runway > ends_in:

@@ -54,7 +54,7 @@ def plan(
             hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
         )
     likely = prospects(job, candidates, market, now, params, least_probability)
-    notes = [f"{len(candidates)} ways to rent, from {len(market.offers)} offers that the markets showed", *likely.notes]
+    notes = [f"{len(candidates)} options, from {len(market.offers)} offers that the markets showed", *likely.notes]
     if choice is None:
         notes.append("nothing fits at the moment: the job would wait")
     expected = choice.cost if choice else None

@@ -79,7 +79,7 @@ class _Question:
 def prospects(
     job: Job, candidates: list[Candidate], market: Market, now: datetime, params: Params, least_probability: float
 ) -> Prospects:
-    """``found``: the ways to rent, cheapest first. Blocking (about 1 s); call from a worker thread."""
+    """``found``: the candidates, cheapest first. Blocking (about 1 s); call from a worker thread."""
     verdict = measure_pressure(job, now, params).verdict
     notes = _unknowns(job, candidates, market)
     asked = _question(job, candidates, market, now, params)
@@ -174,7 +174,7 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
 
 
 def _burn(job: Job, choice: Candidate) -> float:
-    return float(choice.expected_rate + choice.offer.storage_rate(job.spec.disk_gb))
+    return float(choice.expected_price + choice.offer.storage_rate(job.spec.disk_gb))
 
 
 def _set_aside(job: Job, choice: Candidate, params: Params) -> Decimal:

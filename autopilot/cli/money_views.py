@@ -88,7 +88,7 @@ def budget(body: Row) -> list[RenderableType]:
             text.money(limit["spent"], 4),
             text.money(limit["committed"], 4),
             text.money(limit["left"]),
-            text.span(limit["runway_s"]) if limit["runway_s"] is not None else "not at this rate",
+            text.span(limit["runway_s"]) if limit["runway_s"] is not None else "not at this burn",
         )
         for name, limit in limits
     ]
@@ -97,7 +97,7 @@ def budget(body: Row) -> list[RenderableType]:
         ("burning now", f"{text.per_hour(account['burn'])}, at most {text.per_hour(account['burn_at_most'])}"),
         ("hourly limit", text.per_hour(account["max_hourly"]) if account["max_hourly"] is not None else "none"),
         ("machines", f"{account['instances']} of {account['max_instances']}"),
-        ("the month's end", f"about {text.money(account['forecast_month'])} at this rate{reaches}"),
+        ("the month's end", f"about {text.money(account['forecast_month'])} at this burn{reaches}"),
         *(
             (
                 f"credit on {text.plain(market['name'])}",
@@ -179,7 +179,7 @@ def _spans(spans: list[Row]) -> RenderableType | None:
         )
         for span in spans
     ]
-    return table(("FROM (UTC)", "TO", "STATUS", "RATE", "DISK"), rows, right=("RATE", "DISK")) if rows else None
+    return table(("FROM (UTC)", "TO", "STATUS", "BILLED", "DISK"), rows, right=("BILLED", "DISK")) if rows else None
 
 
 def _bids(bids: list[Row]) -> RenderableType | None:

@@ -115,8 +115,8 @@ def sweep(
     else:
         out = console()
         if swept.seen:
-            told = [(each, f"{show_duration(each.age)}, {'due' if each.due else 'young'}") for each in swept.seen]
-            out.print(_machines([(each.instance, f"of {each.install_id}, {words}") for each, words in told]))
+            described = [(each, f"{show_duration(each.age)}, {'due' if each.due else 'young'}") for each in swept.seen]
+            out.print(_machines([(each.instance, f"of {each.install_id}, {words}") for each, words in described]))
         out.print(f"{len(swept.seen)} machines of autopilot, {sum(each.due for each in swept.seen)} of them due")
         if kill:
             out.print(f"{len(swept.gone)} destroyed and seen gone, {len(swept.left)} not gone yet")

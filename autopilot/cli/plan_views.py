@@ -72,7 +72,7 @@ def _time_left(body: Row, now: datetime) -> str:
 
 
 def _offers_to_rent(offers: list[Row]) -> RenderableType:
-    columns = ("MARKET", "MACHINE", "GPU", "TYPE", "RATE", "DISK", "COST", "WHERE")
+    columns = ("MARKET", "MACHINE", "GPU", "TYPE", "BID", "DISK", "COST", "WHERE")
     rows = [
         (
             text.plain(offer["provider"]),
@@ -86,7 +86,7 @@ def _offers_to_rent(offers: list[Row]) -> RenderableType:
         )
         for offer in offers
     ]
-    return table(columns, rows, right=("RATE", "DISK", "COST"))
+    return table(columns, rows, right=("BID", "DISK", "COST"))
 
 
 def options_weighed(notes: list[Row]) -> RenderableType:

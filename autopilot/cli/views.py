@@ -23,9 +23,9 @@ ID_LENGTH = 10
 
 
 def job_list(jobs: list[Row], now: datetime) -> RenderableType:
-    columns = ("JOB", "NAME", "STATUS", "GPU", "RATE", "SPENT", "DONE", "TIME LEFT")
+    columns = ("JOB", "NAME", "STATUS", "GPU", "BID", "SPENT", "DONE", "TIME LEFT")
     length = _distinct_length([job["id"] for job in jobs])
-    return table(columns, [_job_row(job, length, now) for job in jobs], right=("RATE", "SPENT", "DONE"))
+    return table(columns, [_job_row(job, length, now) for job in jobs], right=("BID", "SPENT", "DONE"))
 
 
 def _distinct_length(ids: list[str]) -> int:
@@ -132,7 +132,7 @@ def _kinds(spend: Row) -> str:
 
 
 def lease_list(leases: list[Row], now: datetime) -> RenderableType:
-    columns = ("SLOT", "STATE", "MARKET", "GPU", "TYPE", "RATE", "COST", "AGE")
+    columns = ("SLOT", "STATE", "MARKET", "GPU", "TYPE", "BID", "COST", "AGE")
     rows = [
         (
             text.plain(lease["slot"]),
@@ -146,7 +146,7 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
         )
         for lease in leases
     ]
-    return table(columns, rows, right=("RATE", "COST", "AGE"))
+    return table(columns, rows, right=("BID", "COST", "AGE"))
 
 
 def _state(lease: Row) -> str:
@@ -173,9 +173,9 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
         notes = decision.get("notes") or []
         weighed = [note for note in notes if isinstance(note, dict) and note.get("topic") == OPTION]
-        told = decision | {"notes": [note for note in notes if note not in weighed]}
+        rest = decision | {"notes": [note for note in notes if note not in weighed]}
         for kind in ("actions", "vetoes", "notes"):
-            for item in told.get(kind) or []:
+            for item in rest.get(kind) or []:
                 label = {"actions": "did", "vetoes": "refused", "notes": "saw"}[kind]
                 lines.append(Text(f"  {label:<8}{_topic(item)}"))
         if weighed:

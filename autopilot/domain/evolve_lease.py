@@ -338,7 +338,7 @@ def _count_traffic(lease: Lease, event: e.HeartbeatSeen) -> Lease:
 
 
 def _bill_unobserved(lease: Lease, since: datetime, at: datetime) -> Lease:
-    """Nobody saw it for long: until the bill is in, it is taken to have computed all the time at its highest rate."""
+    """Not observed for long: until the invoice is in, it counts as computing throughout, at its highest price."""
     if at - since <= UNOBSERVED_LASTS:
         return lease
     return _bill_at_least(lease, since, lease.bid, lease.storage_rate)

@@ -74,7 +74,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a lease's life in which its rates did not change. ``ended_at`` None: it still runs."""
+    """A stretch of a lease's life in which nothing that it bills changed. ``ended_at`` None: it still runs."""
 
     status: InstanceStatus
     billed_rate: Decimal
@@ -317,7 +317,7 @@ class Lease:
 def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Decimal]:
     """What the lease has cost by our own clock up to ``now``, per kind and UTC day.
 
-    Totals, not increments: each span is cut at midnight and ``accrued`` over its whole share of the day. Traffic is
+    Totals, not increments: each span is cut at midnight and accrues over its whole share of the day. Traffic is
     what the agents reported to have sent, and what setting up is taken to have received.
     """
     totals = metered_by_day(lease.spans, now)
@@ -334,9 +334,9 @@ def metered_by_day(spans: Iterable[Span], now: datetime) -> dict[tuple[CostKind,
         stopped = span.status is InstanceStatus.STOPPED
         disk = CostKind.STORAGE_STOPPED if stopped else CostKind.STORAGE_RUNNING
         for day, start, end in split_by_day(span.started_at, span.ended_at or now):
-            for kind, rate in ((CostKind.COMPUTE, span.billed_rate), (disk, span.storage_rate)):
-                if rate:
-                    totals[kind, day] = totals.get((kind, day), ZERO) + accrue(rate, end - start)
+            for kind, per_hour in ((CostKind.COMPUTE, span.billed_rate), (disk, span.storage_rate)):
+                if per_hour:
+                    totals[kind, day] = totals.get((kind, day), ZERO) + accrue(per_hour, end - start)
     return totals
 
 

@@ -20,9 +20,9 @@ class EntryType(StrEnum):
     ACCRUE = "accrue"
     """Spend by our own clock: the estimate."""
     SETTLE = "settle"
-    """The market's own line taken over: what lies within rounding of the estimate."""
+    """An imported invoice line that lies within rounding of the estimate."""
     ADJUST = "adjust"
-    """The market's own line taken over where it drifts from the estimate, or corrects an earlier line."""
+    """An imported invoice line that drifts from the estimate, or corrects an earlier line."""
 
 
 SPEND_TYPES = (EntryType.ACCRUE, EntryType.SETTLE, EntryType.ADJUST)
@@ -46,7 +46,7 @@ class LedgerEntry:
     corrects: str | None = None
     """Id of the entry that this one ends or corrects."""
     line_id: str | None = None
-    """Id of the market's line (``InvoiceLine``) that this one takes over."""
+    """Id of the ``InvoiceLine`` that this entry imports."""
 
     @property
     def is_spend(self) -> bool:

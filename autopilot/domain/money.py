@@ -1,7 +1,7 @@
 """Money: dollars as ``Decimal`` that are whole multiples of one nano-dollar (10⁻⁹ $).
 
-A *rate* is dollars per hour. Nothing here touches floats: a float that reaches money is a defect,
-so ``usd`` refuses it. Nano-dollars are what the ledger stores (BIGINT); see ``store.types``.
+Nothing here touches floats: a float that reaches money is a defect, so ``usd`` refuses it. Nano-dollars are what the
+ledger stores (BIGINT); see ``store.types``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def accrue(per_hour: Decimal, elapsed: timedelta) -> Decimal:
 
 
 def worst_case(per_hour: Decimal, elapsed: timedelta) -> Decimal:
-    """Like ``accrued`` but rounded up: reserves never fall short of the bill."""
+    """Like ``accrue`` but rounded up: reserves never fall short of the bill."""
     micros = elapsed // timedelta(microseconds=1)
     return ceil_nano(per_hour * micros / _MICROSECONDS_PER_HOUR)
 

@@ -92,7 +92,7 @@ def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Even
 def action_note(action: Action) -> Note:
     """An action as a line of the decision's record."""
     match action:
-        case Acquire(slot, offer, capacity_type, rate, reason):
+        case Acquire(slot, offer, capacity_type, bid, reason):
             return Note(
                 "acquire",
                 (
@@ -101,7 +101,7 @@ def action_note(action: Action) -> Note:
                     ("provider", offer.provider),
                     ("machine_id", offer.machine_id),
                     ("capacity_type", capacity_type),
-                    ("bid", rate),
+                    ("bid", bid),
                     ("floor", offer.floor),
                     ("on_demand_price", offer.on_demand_price),
                 ),

@@ -90,7 +90,7 @@ class Auctions:
         if auction is None:
             return
         kind = auction.kind
-        self._asked[job.id] = kind, float(auction.on_demand.expected_rate)
+        self._asked[job.id] = kind, float(auction.on_demand.expected_price)
         learnt = self._learnt.get(kind)
         if learnt is not None and learnt.floors is not None:
             self._tables.want(job.id, _shape_of(job, learnt.floors, auction, self._params))
@@ -190,7 +190,7 @@ def _shape_of(job: Job, floors: FloorOutlook, auction: _Auction, params: Params)
     return AuctionShape(
         floors,
         longest_work_s=auction.longest_work_s,
-        on_demand_price=float(auction.on_demand.expected_rate),
+        on_demand_price=float(auction.on_demand.expected_price),
         storage_rate=float(auction.spot.offer.storage_rate(job.spec.disk_gb)),
         ceiling=float(auction.ceiling),
         bills_at_bid=able.bills_at_bid,

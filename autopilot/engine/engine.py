@@ -56,7 +56,7 @@ from autopilot.pricing.availability.prior import PHASES
 log = structlog.get_logger(__name__)
 
 PERMIT_EVERY = timedelta(seconds=60)
-SIGHT_LASTS = timedelta(minutes=30)
+OBSERVATION_LASTS = timedelta(minutes=30)
 """A machine on a market that could not be read for so long gets no new permit: what nobody sees must end by itself."""
 CALLS_WAIT_REAL_S = 10.0
 """How long a tick waits for its calls before it goes on without them."""
@@ -345,20 +345,20 @@ class Engine:
     def _renew_permits(self, event_log: EventLog, exposure: Exposure, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
-        One that was told to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
+        One that was ordered to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
         one that no list has shown yet, beyond its first: nobody knows what the market bills for it.
         """
         for lease in event_log.job.leases:
             watch = self.watches.get(lease.provider)
-            in_sight = watch is not None and watch.known_at is not None and now - watch.known_at < SIGHT_LASTS
-            if not lease.is_wanted or not in_sight:
+            is_observed = watch is not None and watch.known_at is not None and now - watch.known_at < OBSERVATION_LASTS
+            if not lease.is_wanted or not is_observed:
                 continue
             renewed = lease.permit.renewed_at
-            told_to_stop = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0
+            stop_is_ordered = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0
             may_go_on = lease.was_listed and lease.orders.role is not Role.SAVE_AND_STOP
             # One renewed in the future is due as well: the clock was wrong then.
             is_due = renewed is None or (may_go_on and not timedelta(0) <= now - renewed < PERMIT_EVERY)
-            if is_due or told_to_stop:
+            if is_due or stop_is_ordered:
                 ttl_s = self._permit_ttl_s(event_log.job, exposure)
                 event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, ttl_s))
 

@@ -1,4 +1,4 @@
-"""Reconciliation: the ledger takes over what the market billed, line by line, each into the day it belongs to.
+"""Reconciliation: the market's invoice is imported into the ledger line by line, each into the day it belongs to.
 
 A line is kept as it was seen (``InvoiceLine``); a new figure for the same instance, kind and day is a new revision.
 The ledger's entry for it names the line, brings the sum of that kind and day to the market's figure, and is
@@ -54,7 +54,7 @@ class Reconciled:
     lines: tuple[InvoiceLine, ...] = ()
     entries: tuple[LedgerEntry, ...] = ()
     is_final: bool = False
-    """The bill is complete as far as can be told: the lease counts as settled."""
+    """The bill is complete, as far as it shows: the lease counts as settled."""
     drift: Decimal = ZERO
     """Market less estimate over what it has billed by now; counted only where something changed."""
     estimate: Decimal = ZERO

@@ -247,7 +247,7 @@ class Mailbox:
             task = asyncio.create_task(self._search(job, lease, claimed or 0, ended, now))
             self._searches[lease.id] = task, (claimed, ended)
         # Hashing a large checkpoint takes longer than a tick may: a later tick picks up what this one began.
-        search, terms = self._searches[lease.id]
+        search, claim = self._searches[lease.id]
         await asyncio.wait({search}, timeout=SEARCH_WAIT_REAL_S)
         if not search.done():
             return None
@@ -255,7 +255,7 @@ class Mailbox:
         newest = search.result()
         if newest is None:
             # Of what was so when it began: what was claimed, or ended, since then is yet to be looked for.
-            self._probed[lease.id] = terms
+            self._probed[lease.id] = claim
         return newest
 
     async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:

@@ -1,4 +1,4 @@
-"""What a tick does last and may do late: take over the markets' bills."""
+"""What a tick does last and may do late: import the markets' invoices."""
 
 from __future__ import annotations
 
@@ -46,8 +46,11 @@ class Maintenance:
         self._looked_at: datetime | None = None
 
     async def reconcile(self) -> None:
-        """Take over the market's own figures: of instances that are gone soon after that and again a day and three days
-        later, and every night of all that lately were rented."""
+        """Import the markets' invoices.
+
+        Of a machine that is gone: soon after its end, and again one and three days later. Of all that were rented
+        lately: every night.
+        """
         now = self._clock.now()
         if self._looked_at is not None and now - self._looked_at < self._settle_delay / 4:
             return
@@ -84,10 +87,10 @@ class Maintenance:
         return True
 
     async def _take_in_unknown(self, uow: UnitOfWork, charges: Sequence[Charge], never_seen: dict[str, Lease]) -> None:
-        """A create took effect after all, or made a second instance, and that was over before anybody looked: only the
-        bill tells of it.
+        """A create took effect late, or made a second instance, and that ended before any list showed it: only the
+        bill has it.
 
-        Taken for one that the sweep has found, it ends as all others do, and then its bill is taken over.
+        It counts as one that the sweep found: it ends as all others do, and then its invoice is imported.
         """
         billed = {(charge.label, charge.instance_id) for charge in charges if is_ours(charge.label, self._install_id)}
         leases = await uow.leases.list_by_label({label for label, _ in billed})

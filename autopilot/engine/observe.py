@@ -24,7 +24,7 @@ READ_WAIT_REAL_S = 120.0
 OFFERS_WAIT_REAL_S = 20.0
 """A search that takes longer is given up for this tick: permits must not wait for it."""
 VISIBLE_AFTER = timedelta(seconds=60)
-"""Lists may lag so far behind: until then the absence of a new instance means nothing, nor the sight of an old one."""
+"""Lists may lag so far behind: until then they do not prove that a new instance is missing or an old one alive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Orphans:
                     provider=found.provider,
                     instance=found.instance_id,
                     label=found.label,
-                    rate=found.bid,
+                    bid=found.bid,
                     lease=holder.id if holder else None,
                 )
                 await self._take_in(uow, found, holder, event_logs, orphans, now)

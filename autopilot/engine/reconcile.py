@@ -57,7 +57,7 @@ def failed_starts(job: Job, busy: Collection[str]) -> Iterator[Lease]:
 
 
 def _is_as_ordered(lease: Lease, instance: Instance) -> bool:
-    """Rented as asked: of that capacity type, and not dearer than any rate that was committed to."""
+    """Rented as asked: of that capacity type, and not dearer than any bid that was committed to."""
     committed = max(lease.bid, lease.bidding.highest or lease.bid)
     return instance.capacity_type is lease.capacity_type and instance.bid <= committed + PRICE_ROUNDING
 

@@ -1,6 +1,6 @@
 """Mark and sweep of instances that carry our label and that no live lease wants.
 
-Marked at one pass, destroyed at a later one, never at first sight. Instances without our label are never touched.
+Marked at one pass, destroyed at a later one, never at the first. Instances without our label are never touched.
 If most of ours are unknown to the ledger, be it one of one, the ledger is in doubt and not the instances: a label is
 committed before it is sent, so only a lost, restored or copied database does not know it. That is quarantine, which
 stops the sweep and all launches until it has lasted ``QUARANTINE_LASTS`` or clears up.

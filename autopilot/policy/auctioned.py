@@ -1,7 +1,7 @@
-"""Decisions where spot machines are auctioned off and enough of their floors was recorded: the bid is part of the way.
+"""Decisions where spot machines are auctioned off and enough of their floors was recorded: the bid is part of it.
 
-The prices of all ways come from ``auction``; here they become actions, within what the market can do and the job file
-and the budget allow. Bids change while a machine runs, up and down, but not more often than ``rebid_gap_s``.
+The prices of all options come from ``auction``. Here they become actions, within what the market can do and what the
+job file and the budget allow. Bids change while a machine runs, up and down, but not more often than ``rebid_gap_s``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOTED_BIDS = 3
 
 
 def is_auctioned(situation: Situation) -> bool:
-    """Whether this job's ways can be priced as an auction now."""
+    """Whether this job's options can be priced as an auction now."""
     pressure = situation.pressure
     has_table = situation.market.outlook.auction is not None
     has_time = pressure.slack is not None and not pressure.is_past
@@ -40,7 +40,7 @@ def is_auctioned(situation: Situation) -> bool:
 
 
 def by_auction(situation: Situation) -> Answer:
-    """The cheapest way from where the job stands: nothing, a machine that works or loads, or one that is paused."""
+    """The cheapest option from where the job stands: nothing, a machine that works or loads, or one that is paused."""
     shape = situation.market.outlook.auction
     assert shape is not None
     return _Auctioned(situation, shape).answer()
@@ -137,7 +137,7 @@ class _Auctioned:
         shape, situation = self.shape, self.situation
         dearer_disk = float(candidate.offer.storage_rate(situation.job.spec.disk_gb)) - shape.storage_rate
         slower_s = max(candidate.setup.total_seconds() - shape.migrate_s, 0.0)
-        burn = float(candidate.expected_rate) + shape.storage_rate + dearer_disk
+        burn = float(candidate.expected_price) + shape.storage_rate + dearer_disk
         held_s = situation.pressure.work_s + shape.migrate_s
         more = (dearer_disk * held_s + slower_s * burn) / 3600
         return Spot(machine, float(candidate.offer.floor), float(candidate.traffic) + more)
@@ -181,7 +181,7 @@ class _Auctioned:
             return True
         if not is_affordable(job, on_demand, params):
             return False
-        burn = float(on_demand.expected_rate + on_demand.offer.storage_rate(job.spec.disk_gb))
+        burn = float(on_demand.expected_price + on_demand.offer.storage_rate(job.spec.disk_gb))
         return float(left) >= burn * (pressure.work_s + pressure.to_on_demand_s) / 3600
 
     def _actions(

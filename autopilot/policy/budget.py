@@ -1,10 +1,10 @@
 """What may still be spent. A lease commits us to more than it has cost: stopping it safely takes time and money.
 
     committed = spent + Σ stop cost of the live leases + Σ reserves of open intents        (docs/explanation/money.md)
-    stop cost = rate × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + last upload
+    stop cost = bid × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + last upload
 
 ``spent`` is what is posted, what has accrued beyond it, and ``unobserved_cost``: what a lease may have cost since it
-was last observed, at the highest rate that it can bill.
+was last observed, at the most that it can bill an hour.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PERMIT_TAIL_S = 120
 
 
 def stop_cost(bid: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
-    """Dollars to detect, save and destroy an instance that bills at these rates ($/h), rounded up."""
+    """Dollars to detect, save and destroy an instance that bills so much ($/h), rounded up."""
     stopping = timedelta(seconds=params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s)
     return worst_case(bid, stopping) + worst_case(storage_rate, timedelta(hours=params.budget.tail_h))
 
@@ -108,8 +108,8 @@ def permit_ttl_s(lefts: Iterable[tuple[Decimal | None, Decimal]], longest_s: int
     """
     stopping_s = params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s - PERMIT_TAIL_S
     shortest = float(longest_s)
-    for left_over, rate in lefts:
-        if left_over is not None and rate > ZERO:
-            lasts_s = float(max(left_over, ZERO) / rate) * 3600
+    for left_over, per_hour in lefts:
+        if left_over is not None and per_hour > ZERO:
+            lasts_s = float(max(left_over, ZERO) / per_hour) * 3600
             shortest = min(shortest, stopping_s + lasts_s)
     return max(min(PERMIT_LEAST_S, longest_s), int(shortest))

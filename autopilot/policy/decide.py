@@ -131,13 +131,13 @@ def _why_given_up(main: Lease, now: datetime, params: Params) -> Reason | None:
 
 
 def _ending(job: Job, main: Lease, now: datetime, params: Params) -> tuple[Action, ...] | None:
-    """What a machine at the end of its life, or told to stop, does next; None for one that goes on."""
+    """What a machine at the end of its life, or ordered to stop, does next; None for one that goes on."""
     expires = last_save(main, params)
     if main.orders.role is Role.RUN:
         return (SaveAndStop(main.id, Reason.EXPIRING),) if now >= expires else None
     if main.orders.role is not Role.SAVE_AND_STOP:
         return None
-    # Its new home was lost, or the budget grew, after it was told to stop; a stopped run does not go on.
+    # Its new home was lost, or the budget grew, after it was ordered to stop; a stopped run does not go on.
     reason = Reason.EXPIRING if now >= expires else Reason.MOVING
     return (Release(main.id, reason),) if was_saved(job, main, now, params) else ()
 
@@ -238,7 +238,7 @@ def _acquire(situation: Situation) -> Answer:
 
 
 def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]:
-    """From nothing: the cheapest way that is open; where the deadline closes all, on-demand or else anything."""
+    """From nothing: the cheapest option that is open; where the deadline closes all, on-demand or else anything."""
 
     def compare(option: Option) -> float:
         """Of equals the one that works: waiting must be worth something."""
@@ -270,7 +270,7 @@ def _while_held(situation: Situation, main: Lease) -> Answer:
 
 
 def _move(situation: Situation, main: Lease, possible: Options) -> tuple[Option | None, Reason]:
-    """The way for which a held machine is left, if it is, and why."""
+    """The option for which a held machine is left, if it is, and why."""
     if possible.idle.refused:
         on_demand = possible.on_demand
         return on_demand if on_demand is not None and on_demand.is_open else None, Reason.DEADLINE
@@ -286,7 +286,7 @@ def _has_stayed(main: Lease, now: datetime, params: Params) -> bool:
 
 
 def _better(situation: Situation, main: Lease, possible: Options) -> Option | None:
-    """The cheapest way that saves enough to leave a machine that works; None to stay."""
+    """The cheapest option that saves enough to leave a machine that works; None to stay."""
     stay = possible.idle.cost
     if stay is None or situation.job.remaining_work is None:
         return None
@@ -324,7 +324,7 @@ def _exhausted(job: Job) -> SetStatus:
 
 
 def _release_all(job: Job, reason: Reason) -> tuple[Action, ...]:
-    """Every lease that is wanted; one whose create is not yet resolved is told to leave, once."""
+    """Every lease that is wanted; one whose create is not yet resolved is ordered to leave, once."""
     return tuple(
         Release(lease.id, reason)
         for lease in job.leases

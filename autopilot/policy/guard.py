@@ -86,10 +86,10 @@ def guard(
 def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]:
     """Dollars that the action commits and $/h that it may burn, beyond what its lease already does."""
     match action:
-        case Acquire(_, offer, _, rate):
+        case Acquire(_, offer, _, bid):
             storage = offer.storage_rate(job.spec.disk_gb)
             traffic = budget.traffic_cost(offer, job, params)
-            return budget.create_reserve(rate, storage, params, traffic), rate + storage
+            return budget.create_reserve(bid, storage, params, traffic), bid + storage
         case ChangeBid(lease_id, bid):
             lease = _lease(job, lease_id)
             if lease is not None and bid > lease.bid:
@@ -199,9 +199,9 @@ def _over_caps(
         if after > job.spec.budget:
             return Reason.OVER_BUDGET, (("committed", after), ("budget", job.spec.budget))
     if job.spec.max_rate is not None:
-        rate = budget.burn(job.leases) + more_per_hour
-        if rate > job.spec.max_rate:
-            return Reason.OVER_RATE_LIMIT, (("burn", rate), ("limit", job.spec.max_rate))
+        burn = budget.burn(job.leases) + more_per_hour
+        if burn > job.spec.max_rate:
+            return Reason.OVER_RATE_LIMIT, (("burn", burn), ("limit", job.spec.max_rate))
     open_commitments = sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
     for reason, spent, limit in (
         (Reason.OVER_DAY_LIMIT, exposure.spent_day, limits.day),
@@ -211,7 +211,7 @@ def _over_caps(
         if limit is not None and after > limit:
             return reason, (("committed", after), ("limit", limit))
     if limits.max_hourly is not None:
-        rate = budget.burn(exposure.leases) + more_per_hour
-        if rate > limits.max_hourly:
-            return Reason.OVER_RATE_LIMIT, (("burn", rate), ("limit", limits.max_hourly))
+        burn = budget.burn(exposure.leases) + more_per_hour
+        if burn > limits.max_hourly:
+            return Reason.OVER_RATE_LIMIT, (("burn", burn), ("limit", limits.max_hourly))
     return None

@@ -234,7 +234,7 @@ class _Priced:
         return self._burn(self.spot) / self.shape.spot_ratio if self.spot is not None else 1.0
 
     def _burn(self, choice: Candidate) -> float:
-        return float(choice.expected_rate + choice.offer.storage_rate(self.situation.job.spec.disk_gb))
+        return float(choice.expected_price + choice.offer.storage_rate(self.situation.job.spec.disk_gb))
 
     def _premium(self, burn: float) -> float:
         """What this spot machine costs beyond the best that is offered now, while the job is on it.

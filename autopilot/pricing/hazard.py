@@ -18,14 +18,14 @@ from autopilot.domain.params import Params
 
 def hazard(outlook: Outlook, provider: str, gpu: str, host: str, machine: str, params: Params) -> float:
     """Preemptions per hour of spot on this machine, whatever its age."""
-    rate = params.hazard.preemptions_per_h
+    per_h = params.hazard.preemptions_per_h
     if not outlook.lives:
-        return rate
+        return per_h
     for kind, name in (("gpu", gpu), ("host", host), ("machine", machine)):
         seen = outlook.lives.get((provider, kind, name))
         if seen is not None:
-            rate = _shrunk(rate, seen.total, params.hazard.prior_h)
-    return rate
+            per_h = _shrunk(per_h, seen.total, params.hazard.prior_h)
+    return per_h
 
 
 def losses_expected(

@@ -118,7 +118,7 @@ class SqlReports(SqlRepository):
         rows = await self._sql.fetch_all(
             lowest.where(lease.id.in_(concerned), lease.on_demand_price.is_(None), _price.on_demand_price.is_not(None))
         )
-        return {lease_id: rate for lease_id, rate in rows}
+        return {lease_id: price for lease_id, price in rows}
 
     async def _ran(self, concerned: Any) -> dict[str, list[tuple[datetime, datetime | None]]]:
         ran = select(_span.lease_id, _span.started_at, _span.ended_at).where(_span.lease_id.in_(concerned))

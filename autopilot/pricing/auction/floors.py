@@ -4,9 +4,9 @@
     P_0 = (Σ_m N_m + κ0 · prior) / (Σ_m n_m + κ0)      prior: the jump sizes of all levels, wherever one stands
     P_m = (N_m + κ · P_0) / (n_m + κ)                  each machine's own, shrunk to the pool (empirical Bayes)
 
-How likely a jump of some size is, is told better by how far a floor is above the calm floor of its own machine (a low
-quantile of what was seen of it) than by its level: who holds a cheap machine for more is outbid by few. So sizes are
-counted by that as well, and shrunk to the pool in the same way.
+The size of the next jump depends more on how far a floor is above the calm floor of its own machine (a low quantile of
+what was seen of it) than on its level: who holds a cheap machine for more is outbid by few. So sizes are counted by
+that as well, and shrunk to the pool likewise.
 
 What else there is to rent is a class of the cheapest floor that is seen, and a Markov chain as well; where there was
 nothing to be had at times, that is a class of its own.
@@ -37,9 +37,9 @@ COMMON_LEVEL, MOST_COMMON = 0.09, 12
 """How wide a level of common floors may be above the first ones, and is below the calm floor, as a share of the one
 before; wider where the common floors are so far apart that there would be more levels than that."""
 HIGHEST_EDGE = 0.93
-"""Of the on-demand rate; levels end there, at that rate, and above."""
+"""Of the on-demand price; levels end there, at that price, and above."""
 CLASSES = 4
-"""Of the cheapest floor that can be had: equally frequent ones, and one more for nothing below the on-demand rate."""
+"""Of the cheapest floor that can be had: equally frequent ones, and one more for nothing below the on-demand price."""
 CLASS_WEIGHT = 5.0
 """What is taken for granted of the classes' moves weighs as much as so many steps."""
 

@@ -1,4 +1,4 @@
-"""What each way to go on costs where spot machines are auctioned off: one step on the floors of now, then the tables.
+"""What each option costs where spot machines are auctioned off: one step on the floors of now, then the tables.
 
 The floors, the work and what a pause would throw back are taken as they are; what follows the next step is read from
 the tables, at the levels that the floors are expected to be at then.
@@ -67,7 +67,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """One way to go on, and the expected dollars from here to the end."""
+    """One option, and the expected dollars from here to the end."""
 
     cost: float
     machine: str = ""
@@ -114,7 +114,7 @@ class Margins:
 
 
 def quotes(tables: AuctionTables, position: Position, spots: Sequence[Spot], least_markup: float = 1.0) -> Quotes:
-    """The price of each way from here; pure, some microseconds for each machine.
+    """The price of each option from here; pure, some microseconds for each machine.
 
     ``spots`` are those that may be rented and, first or anywhere among them, the one that is held. A lower bid on that
     is at least ``least_markup`` times its calm floor.
@@ -123,7 +123,7 @@ def quotes(tables: AuctionTables, position: Position, spots: Sequence[Spot], lea
 
 
 def choice(quoted: Quotes, position: Position, margins: Margins, step_s: float) -> Quote:
-    """The way to take: the cheapest, but for the margins by which it must be cheaper."""
+    """The option to take: the cheapest, but for the margins by which it must be cheaper."""
     if quoted.is_forced:
         return quoted.on_demand
     step_h = step_s / 3600
@@ -316,10 +316,10 @@ class _Pricing:
 
     def _on_demand(self) -> Quote:
         shape = self.tables.shape
-        rate = shape.on_demand_price + shape.storage_rate
+        price = shape.on_demand_price + shape.storage_rate
         start = self.pending if self.is_on_demand else self.migrate
         after = self.tables.cost(self.tables.on_demand, self.next, self.work + start - 1, self.cheapest)
-        return Quote(rate * self.step_h + after, price=rate)
+        return Quote(price * self.step_h + after, price=price)
 
     def _release(self) -> Quote:
         return Quote(self.tables.cost(self.tables.start, self.next, self.work, self.cheapest))

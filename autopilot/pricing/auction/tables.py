@@ -123,7 +123,7 @@ class AuctionTables:
     def beside(self, level: int, floor: float) -> tuple[int, float]:
         """The neighbour on the side of a level on which a floor lies, and how far towards it, from 0 to 1.
 
-        What lies above the on-demand rate is one level, and all its floors are alike.
+        What lies above the on-demand price is one level, and all its floors are alike.
         """
         typical = self.shape.floors.typical
         neighbour = level + 1 if floor > typical[level] else level - 1
@@ -183,7 +183,7 @@ def _at_stake(cost: float, dearer: float) -> float:
 
 @lru_cache(maxsize=8)
 def auction_tables(shape: AuctionShape) -> AuctionTables:
-    """The tables for a shape, made once. Off the event loop, please: it takes a second or so."""
+    """The tables for a shape, made once. Blocking (about 1 s); call from a worker thread."""
     return AuctionTables(shape)
 
 

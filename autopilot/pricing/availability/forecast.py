@@ -1,8 +1,8 @@
 """What a job will probably cost and whether it will be done in time: many markets played through under the policy.
 
 Monte-Carlo over the fitted phases, a step of the table at a time, all markets at once: the hidden phase moves, spot is
-seen on or off, the belief is filtered, and the cheapest safe way by the table of costs to go is taken, with the
-deadline guard and the rule on budgets of ``ways``. What a forecast leaves out: that machines differ in price.
+seen on or off, the belief is filtered, and the cheapest safe option by the table of costs to go is taken, with the
+deadline guard and the rule on budgets of ``options``. What a forecast leaves out: that machines differ in price.
 """
 
 from __future__ import annotations
@@ -81,9 +81,11 @@ def forecast(
     ``belief``: of the phases, where the market was seen before; empty: this is the first look.
 
     ``on_demand_burn``: $/h of on-demand capacity, disk included. ``budget``: dollars that may still be spent.
-    ``estimate_error``: the true work lies evenly within this share of the estimate, either way. ``spot_burn``: $/h of
-    spot where it is known better than by the shape's ratio. The same arguments give the same answer; it takes up to a
-    second, and making the table, which only the rule "table" needs, another.
+    ``estimate_error``: the true work lies evenly within this share of the estimate, above or below.
+    ``spot_burn``: $/h of spot where it is known better than by the shape's ratio.
+
+    The same arguments give the same answer. Blocking: up to a second, and another to make the table, which only the
+    rule "table" needs.
     """
     spot = shape.spot_ratio * on_demand_burn if spot_burn is None else spot_burn
     burn = (0.0, spot, on_demand_burn)

@@ -15,7 +15,7 @@ Rule = Literal["table", "spot", "deadline", "on_demand"]
 """By the table of costs to go; whenever spot can be had; the same until the deadline presses; on demand alone."""
 
 ENOUGH_S = 1e-6
-NO_WAY = 1e9
+NO_OPTION = 1e9
 """The cost of what may not be taken."""
 CENT_FRACTION = 1e-9
 
@@ -44,7 +44,7 @@ class PlayedMarkets:
         self._shape, self._rule = shape, rule
         self._step_s = table.step_s if table is not None else table_step_s(left_s)
         self._costs = None if table is None else _Costs(table)
-        self._left_s, self._work_s, self._work_error = left_s, work_s, estimate_error
+        self._left_s, self._work_s, self._estimate_error = left_s, work_s, estimate_error
         self.burn = np.array(burn)
         self._phase_on = np.array(model.on)
         self._moves = np.array(transition(model, self._step_s))
@@ -79,7 +79,7 @@ class PlayedMarkets:
         return phases
 
     def _next_look(self) -> None:
-        """A step later: where the phases went, who was preempted, and what is believed now."""
+        """A step later: where the phases went, who was preempted, and the belief now."""
         import numpy as np
 
         self._phase = self._drawn(self._reached[self._phase])
@@ -124,7 +124,7 @@ class PlayedMarkets:
         import numpy as np
 
         remaining = np.maximum(self._work_s - self.done_s, 0.0)
-        return np.maximum(remaining, (remaining + self._work_s * self._work_error) / 2)
+        return np.maximum(remaining, (remaining + self._work_s * self._estimate_error) / 2)
 
     def _simple(self) -> Indices:
         """What the rules without a table take."""
@@ -141,7 +141,7 @@ class PlayedMarkets:
         """``Pressure.leaves_time`` denied: on-demand could not finish after a step that brings so much."""
         import numpy as np
 
-        upper = np.maximum(self._work_s - self.done_s, 0.0) + self._work_s * self._work_error
+        upper = np.maximum(self._work_s - self.done_s, 0.0) + self._work_s * self._estimate_error
         needed_s = upper - progress_s + self._shape.lost_s + self._shape.restart_s
         needed = np.ceil(needed_s / self._step_s - ROUNDING)
         steps = np.floor(self._left_s / self._step_s + ROUNDING) - 1
@@ -149,7 +149,7 @@ class PlayedMarkets:
         return unsafe
 
     def _cheapest(self, costs: _Costs, work_left_s: Floats) -> Indices:
-        """The cheapest safe way that the money allows."""
+        """The cheapest safe option that the money allows."""
         import numpy as np
 
         step_s, left_s, mode, restart_s = self._step_s, self._left_s, self._mode, self._shape.restart_s
@@ -166,17 +166,17 @@ class PlayedMarkets:
         may_buy = may_move & ~on_demand_runs & (money >= needed)
         may_bid = may_move & on & ~on_spot & (holds_nothing | ~presses)
         is_bid_unsafe = self._is_unsafe(max(step_s - restart_s, 0.0)) & can_pay
-        # What each way costs.
+        # What each option costs.
         weights = costs.weights(self._belief, on)
         slack_s = left_s - work_left_s
-        idle = np.where(presses, NO_WAY, costs.hours(mode, left_s, slack_s - self._pending_s, weights))
+        idle = np.where(presses, NO_OPTION, costs.hours(mode, left_s, slack_s - self._pending_s, weights))
         begun_on_spot = costs.hours(SPOT, left_s, slack_s - restart_s, weights)
-        spot = np.where(may_bid & ~is_bid_unsafe, begun_on_spot, NO_WAY)
+        spot = np.where(may_bid & ~is_bid_unsafe, begun_on_spot, NO_OPTION)
         begun_on_demand = costs.hours(ON_DEMAND, left_s, slack_s - restart_s, weights)
-        on_demand = np.where(may_buy, begun_on_demand, NO_WAY)
+        on_demand = np.where(may_buy, begun_on_demand, NO_OPTION)
         # Late is worse than risky.
-        has_no_way = (idle >= NO_WAY) & (on_demand >= NO_WAY)
-        spot = np.where(has_no_way & may_bid & holds_nothing, 0.0, spot)
+        has_no_option = (idle >= NO_OPTION) & (on_demand >= NO_OPTION)
+        spot = np.where(has_no_option & may_bid & holds_nothing, 0.0, spot)
         best = np.argmin(np.stack((idle, spot, on_demand)), axis=0)
         return np.where(best == 0, mode, best)
 

@@ -68,7 +68,7 @@ def still_serves(shape: Shape, wanted: Shape) -> bool:
 
 def _burn(choice: Candidate, job: Job) -> float:
     """$/h that it is expected to cost, disk included."""
-    return float(choice.expected_rate + choice.offer.storage_rate(job.spec.disk_gb))
+    return float(choice.expected_price + choice.offer.storage_rate(job.spec.disk_gb))
 
 
 def _up(value: float, step: float) -> float:

@@ -1,4 +1,4 @@
-"""The value layer: what a job is expected to cost from here to its end, under uncertainty, for each way to go on.
+"""The value layer: what a job is expected to cost from here to its end, under uncertainty, for each option.
 
 Backward induction over (time left, slack, what runs, belief), with slack = time left − work left − what still must be
 served before work goes on. All that can happen to slack is to shrink: by waiting, by a start, by work that is lost.
@@ -82,7 +82,7 @@ def table_step_s(longest_s: float) -> float:
 
 @lru_cache(maxsize=MOST_TABLES)
 def cost_to_go(shape: Shape) -> CostToGo:
-    """The table for a shape, made once. Off the event loop, please: it takes a second or so."""
+    """The table for a shape, made once. Blocking (about 1 s); call from a worker thread."""
     return CostToGo(shape)
 
 

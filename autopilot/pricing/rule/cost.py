@@ -2,7 +2,7 @@
 
 hours = (set-up + remaining work) + losses expected in it × (set-up + ½ checkpoint interval)      spot
 hours =  set-up + remaining work                                                                  on demand
-cost  = hours × (compute rate + storage rate) + expected traffic × the host's prices for it
+cost  = hours × (price of compute + storage rate) + expected traffic × the host's prices for it
 
 Where an outbid machine does not come back, or comes back without its disk, each loss is received anew as well.
 
@@ -31,13 +31,13 @@ from autopilot.pricing.traffic import received_gb, sent_gb
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to get capacity: an offer, how to rent it, at what rate ($/h), and the cost to finish on it."""
+    """One offer, how to rent it, at what bid ($/h), and the cost to finish on it."""
 
     offer: Offer
     capacity_type: CapacityType
     bid: Decimal
     """The bid, or the on-demand price: the most that an hour of compute can cost."""
-    expected_rate: Decimal
+    expected_price: Decimal
     """What an hour of compute is expected to cost: the bid where bids are paid, else the floor."""
     cost: Decimal
     setup: timedelta
@@ -67,7 +67,7 @@ def cost_to_finish(
 def lease_cost_to_finish(
     job: Job, lease: Lease, bid: Decimal, restart_s: float, outlook: Outlook, now: datetime, params: Params
 ) -> Decimal:
-    """The same on a machine that we hold, at another rate perhaps."""
+    """The same on a machine that we hold, at another bid perhaps."""
     left, restart = work_left(job, lease.gpu, lease.num_gpus), timedelta(seconds=restart_s)
     losses = 0.0
     if lease.is_spot:
@@ -83,7 +83,7 @@ def _work(left: timedelta | None, params: Params) -> timedelta:
 
 
 def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
-    """All ways to rent these offers that the job file allows, cheapest to the end first."""
+    """Every candidate that these offers make and the job file allows, cheapest to the end first."""
     candidates: list[Candidate] = []
     spec = job.spec
     received, sent = received_gb(job, params), sent_gb(job, params)
@@ -97,9 +97,9 @@ def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: 
         storage = offer.storage_rate(spec.disk_gb)
         setup = setup_time(job, offer, params)
         traffic = ceil_nano(offer.download_price * received + offer.upload_price * sent)
-        for capacity_type, rate, price in _rates(spec, offer, able, params):
+        for capacity_type, bid, price in _prices(spec, offer, able, params):
             is_held = (offer.provider, offer.machine_id, capacity_type) in held
-            if is_held or not _is_within_limits(spec, rate, storage):
+            if is_held or not _is_within_limits(spec, bid, storage):
                 continue
             losses = 0.0
             if capacity_type is CapacityType.SPOT:
@@ -107,14 +107,14 @@ def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: 
             cost = cost_to_finish(job, losses, price + storage, work[gpus], setup, params) + traffic
             if losses and not (able.pauses_when_outbid and able.keeps_disk_when_stopped):
                 cost += ceil_nano(offer.download_price * received * Decimal(losses))
-            candidates.append(Candidate(offer, capacity_type, rate, price, cost, setup, work[gpus], traffic))
+            candidates.append(Candidate(offer, capacity_type, bid, price, cost, setup, work[gpus], traffic))
     return sorted(candidates, key=lambda c: c.sort_key)
 
 
-def _rates(
+def _prices(
     spec: JobSpec, offer: Offer, able: Capabilities, params: Params
 ) -> Iterator[tuple[CapacityType, Decimal, Decimal]]:
-    """The ways to rent the offer: capacity type, bid or on-demand price, and expected rate, both in $/h."""
+    """How the offer may be rented: capacity type, bid or on-demand price, and expected price, both in $/h."""
     if able.spot and spec.spot_policy is not SpotPolicy.ON_DEMAND:
         bid = first_bid(spec, offer, params)
         if bid is not None:

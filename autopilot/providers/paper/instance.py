@@ -108,9 +108,12 @@ class PaperInstance:
         totals: dict[tuple[date, CostKind], Decimal] = {}
         for span in self.spans:
             for day, start, end in split_by_day(span.started_at, span.ended_at or now):
-                for kind, rate in ((CostKind.COMPUTE, span.billed_rate), (CostKind.STORAGE_RUNNING, span.storage_rate)):
-                    if rate:
-                        totals[day, kind] = totals.get((day, kind), ZERO) + cost_of(rate, start, end)
+                for kind, per_hour in (
+                    (CostKind.COMPUTE, span.billed_rate),
+                    (CostKind.STORAGE_RUNNING, span.storage_rate),
+                ):
+                    if per_hour:
+                        totals[day, kind] = totals.get((day, kind), ZERO) + cost_of(per_hour, start, end)
         return (Charge(self.instance_id, day, kind, amount) for (day, kind), amount in totals.items())
 
     def _judged(self, now: datetime, load: timedelta) -> PaperInstance:

@@ -173,8 +173,8 @@ def pod_row(raw: object) -> PodRow:
     """Raises ``UnreadableRow`` when the id, kind, state or price is missing or unknown."""
     row = values.mapping(raw)
     found, pod_type = pod_id(row), values.text(row.get("podType"))
-    state, rate = _STATES.get(values.text(row.get("desiredStatus"))), values.price(row.get("costPerHr"))
-    if found is None or pod_type not in _POD_TYPES or state is None or rate is None:
+    state, bid = _STATES.get(values.text(row.get("desiredStatus"))), values.price(row.get("costPerHr"))
+    if found is None or pod_type not in _POD_TYPES or state is None or bid is None:
         raise UnreadableRow(f"pod {found or '?'} lacks its id, podType, desiredStatus or costPerHr")
     machine = values.mapping(row.get("machine"))
     started_at = values.timestamp(row.get("lastStartedAt")) or values.timestamp(row.get("createdAt"))
@@ -185,7 +185,7 @@ def pod_row(raw: object) -> PodRow:
         is_spot=pod_type in _SPOT_TYPES,
         state=state,
         is_up=isinstance(row.get("runtime"), dict),
-        bid=rate,
+        bid=bid,
         num_gpus=max(values.integer(row.get("gpuCount")) or 0, 0),
         container_gb=_size(row.get("containerDiskInGb")),
         volume_gb=_size(row.get("volumeInGb")),
@@ -202,8 +202,8 @@ def rest_pod_row(raw: object) -> PodRow:
     """Raises ``UnreadableRow`` when the id, state or price is missing or unknown."""
     row = values.mapping(raw)
     found, status = pod_id(row), values.text(row.get("status"))
-    state, rate = _REST_STATES.get(status), values.price(row.get("cost"))
-    if found is None or state is None or rate is None:
+    state, bid = _REST_STATES.get(status), values.price(row.get("cost"))
+    if found is None or state is None or bid is None:
         raise UnreadableRow(f"pod {found or '?'} lacks its id, status or cost")
     gpu = values.mapping(row.get("gpu"))
     persistent = values.mapping(values.mapping(row.get("mounts")).get("persistent"))
@@ -214,7 +214,7 @@ def rest_pod_row(raw: object) -> PodRow:
         is_spot=values.mapping(row.get("env")).get(CAPACITY_VARIABLE) == SPOT_WORD,
         state=state,
         is_up=None,
-        bid=rate,
+        bid=bid,
         num_gpus=max(values.integer(gpu.get("count")) or 0, 0),
         container_gb=_size(row.get("disk")),
         volume_gb=_size(persistent.get("size")),

@@ -64,9 +64,9 @@ def difference(rented: Instance, request: CreateRequest, bid: Decimal | None) ->
     """
     if rented.capacity_type is not request.capacity_type:
         return f"asked for {request.capacity_type}, rented {rented.capacity_type}"
-    rate = rented.bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
+    billed = rented.bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
     if request.capacity_type is CapacityType.SPOT:
-        wrong = bid is None or rate != bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
+        wrong = bid is None or billed != bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
     else:
-        wrong = rate > request.bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
+        wrong = billed > request.bid.quantize(STORED_PLACES, ROUND_HALF_EVEN)
     return f"asked for ${request.bid}/h, rented at ${rented.bid}/h" if wrong else None

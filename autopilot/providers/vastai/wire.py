@@ -122,8 +122,8 @@ def instance_row(raw: object) -> InstanceRow:
     """Raises ``UnreadableRow`` when the id, the kind of contract or its price is missing."""
     row = values.mapping(raw)
     instance_id, is_bid = values.identifier(row.get("id")), values.boolean(row.get("is_bid"))
-    rate = values.price(row.get("dph_base"))
-    if instance_id is None or is_bid is None or rate is None:
+    bid = values.price(row.get("dph_base"))
+    if instance_id is None or is_bid is None or bid is None:
         raise UnreadableRow(f"instance {instance_id or '?'} lacks its id, is_bid or dph_base")
     return InstanceRow(
         instance_id=instance_id,
@@ -131,7 +131,7 @@ def instance_row(raw: object) -> InstanceRow:
         machine_id=values.identifier(row.get("machine_id")) or "",
         host_id=values.identifier(row.get("host_id")) or "",
         is_bid=is_bid,
-        bid=rate,
+        bid=bid,
         storage_rate=_storage_rate(row),
         gpu=values.text(row.get("gpu_name")),
         num_gpus=max(values.integer(row.get("num_gpus")) or 0, 0),

@@ -96,7 +96,7 @@ class MemoryReports(MemoryRepository):
             and price.observed_at >= lease.intended_at
             and (lease.ending.gone_at is None or price.observed_at <= lease.ending.gone_at)
         )
-        return min((rate for rate in seen if rate is not None), default=None)
+        return min((price for price in seen if price is not None), default=None)
 
 
 def _part(day: date, per: SpendPart | None) -> date | None:

@@ -104,11 +104,11 @@ def test_parquet_without_its_extra(
 def test_budget(daemon: Daemon, capsys: Capture) -> None:
     out = " ".join(printed(capsys, "budget").split())
     for part in (
-        "day (UTC) $50.00 $12.4000 $0.2500 $37.35 not at this rate",
+        "day (UTC) $50.00 $12.4000 $0.2500 $37.35 not at this burn",
         "month (UTC) $500.00 $490.0000 $0.2500 $9.75 1d 7h",
         "job bert-qa $2.00 $0.2937 $0.2500 $1.46 4h 40m",
         "burning now $0.312/h, at most $0.35/h",
-        "about $500.00 at this rate (held there by the limit)",
+        "about $500.00 at this burn (held there by the limit)",
         "credit on vastai $7.80, lasts 1d 1h",
     ):
         assert part in out, part
