@@ -190,6 +190,8 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(str(problem), "autopilot doctor tries the store out", 503)
     except StoreUnavailable as problem:
         return _error(str(problem), "nothing was changed; mend it and try again", 503)
+    except web.RequestPayloadError:
+        return _error("the request's body is not what its headers say", "", 400)
     except web.HTTPException as problem:
         return _error(problem.reason, "", problem.status)
     except Exception:
@@ -220,7 +222,7 @@ def _error(message: str, hint: str, status: int) -> web.Response:
 
 async def _body(request: web.Request) -> dict[str, Any]:
     try:
-        body = json.loads(await request.text())
+        body = json.loads(await request.read())
     except (ValueError, RecursionError):
         raise UserError("the request's body is not JSON") from None
     if not isinstance(body, dict):

@@ -1,24 +1,36 @@
 """The HTTP listener of a local blob store: what a rented machine speaks to, apart from the control API.
 
 It answers GET and PUT under ``/blobs/<key>`` with a signature made by ``LocalBlobStore`` and nothing else:
-403 not signed for this, or expired · 404 no such object · 413 larger than was signed for · 507 disk (nearly) full.
+400 a body that is not what its headers say · 403 not signed for this, or expired · 404 no such object ·
+413 larger than was signed for · 416 no such range · 507 disk (nearly) full.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import os
 import shutil
+from collections.abc import AsyncIterator
+from typing import BinaryIO
 
 from aiohttp import web
 
-from autopilot.blobs.local import URL_PREFIX, IncomingBlob, LocalBlobStore
+from autopilot.blobs.local import OLD_SCRATCH_S, URL_PREFIX, IncomingBlob, LocalBlobStore
 from autopilot.ports.blobs import check_key
 
 KEPT_FREE_BYTES = 64 << 20
 """Room on the disk that uploads never take: the ledger lies beside them and must always be able to record."""
 
 _CHUNK_BYTES = 1 << 20
+_PIECE_BYTES = 256 << 10
+_HEADERS = {
+    "Content-Type": "application/octet-stream",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Accept-Ranges": "bytes",
+}
 _IDLE_TIMEOUT_S = 60
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -28,14 +40,12 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
 
     async def get(request: web.Request) -> web.StreamResponse:
         path = store.path(_authorised(store, request)[0])
-        if not path.is_file():
-            raise web.HTTPNotFound
-        headers = {
-            "Content-Type": "application/octet-stream",
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-        }
-        return web.FileResponse(path, headers=headers)
+        try:
+            file = await asyncio.to_thread(path.open, "rb")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise web.HTTPNotFound from None
+        with file:
+            return await _send(request, file)
 
     async def put(request: web.Request) -> web.Response:
         key, max_bytes = _authorised(store, request)
@@ -52,13 +62,17 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
             if error.errno in _FULL:
                 raise web.HTTPInsufficientStorage from error
             raise web.HTTPServiceUnavailable from error
+        except web.RequestPayloadError:
+            raise web.HTTPBadRequest(text="the body is not what its headers say") from None
         return web.Response(status=201)
 
-    async def start(_: web.Application) -> None:
-        await asyncio.to_thread(store.remove_scratch)
+    async def tidy(_: web.Application) -> AsyncIterator[None]:
+        tidying = asyncio.create_task(_tidy(store))
+        yield
+        tidying.cancel()
 
     app = web.Application()
-    app.on_startup.append(start)
+    app.cleanup_ctx.append(tidy)
     app.router.add_get(URL_PREFIX + "{key:.+}", get, allow_head=False)
     app.router.add_put(URL_PREFIX + "{key:.+}", put)
     return app
@@ -76,6 +90,39 @@ def _authorised(store: LocalBlobStore, request: web.Request) -> tuple[str, int]:
     if not allowed:
         raise web.HTTPForbidden
     return key, max_bytes
+
+
+async def _send(request: web.Request, file: BinaryIO) -> web.StreamResponse:
+    """The object, or the range of it that is asked for, a piece at a time."""
+    size = os.fstat(file.fileno()).st_size
+    try:
+        start, end, _ = request.http_range.indices(size)
+    except ValueError:
+        start, end = size, size
+    if start >= end and "Range" in request.headers:
+        raise web.HTTPRequestRangeNotSatisfiable(headers={"Content-Range": f"bytes */{size}"})
+    response = web.StreamResponse(headers=_HEADERS)
+    if "Range" in request.headers:
+        response.set_status(206)
+        response.headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+    response.content_length = end - start
+    await response.prepare(request)
+    file.seek(start)
+    while start < end:
+        piece = await asyncio.to_thread(file.read, min(_PIECE_BYTES, end - start))
+        if not piece:
+            raise ConnectionResetError("the object became shorter")
+        await response.write(piece)
+        start += len(piece)
+    await response.write_eof()
+    return response
+
+
+async def _tidy(store: LocalBlobStore) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(store.remove_old_scratch)
+        await asyncio.sleep(OLD_SCRATCH_S)
 
 
 def _check_room(store: LocalBlobStore, size: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import os
@@ -15,50 +16,29 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from autopilot.domain.errors import UserError
+from autopilot.blobs.place import share
 from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, check_key
 
 URL_PREFIX = "/blobs/"
+OLD_SCRATCH_S = 600.0
+"""An upload that has written nothing for so long was cut off: a listener waits a minute for the next piece."""
 
-_KEY_BYTES = 32
 _SCRATCH = ".incoming"
 
 T = TypeVar("T")
-
-
-def load_or_create_signing_key(path: Path) -> bytes:
-    """The store's URL signing key, made at first use, readable by its owner only.
-
-    Raises ``UserError`` when the file holds something else or other users can read it.
-    """
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        key = path.read_bytes()
-        if len(key) != _KEY_BYTES:
-            raise UserError(
-                f"{path} is not a signing key", hint="delete it to make a new one; URLs already given out end with it"
-            ) from None
-        if path.stat().st_mode & 0o077:
-            raise UserError(f"{path} can be read by other users", hint=f"chmod 600 {path}") from None
-        return key
-    with os.fdopen(descriptor, "wb") as file:
-        key = secrets.token_bytes(_KEY_BYTES)
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
-    return key
 
 
 class IncomingBlob:
     """A file on its way into the store: visible under its key only after ``publish``, and then whole and durable."""
 
     def __init__(self, root: Path, target: Path) -> None:
+        self._root = root
         scratch = root / _SCRATCH
-        scratch.mkdir(parents=True, exist_ok=True)
+        _make_directory(scratch, root)
         self._target = target
         self._path = scratch / secrets.token_hex(16)
         self._file = self._path.open("xb")
+        share(self._path, root.parent, 0o660)
 
     def write(self, data: bytes) -> None:
         self._file.write(data)
@@ -67,7 +47,7 @@ class IncomingBlob:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self._target.parent.mkdir(parents=True, exist_ok=True)
+        _make_directory(self._target.parent, self._root)
         self._path.replace(self._target)
         directory = os.open(self._target.parent, os.O_RDONLY)
         try:
@@ -170,9 +150,12 @@ class LocalBlobStore:
         """A new file for ``key``; the caller publishes or discards it. Raises ``OSError``."""
         return IncomingBlob(self.root, self.path(key))
 
-    def remove_scratch(self) -> None:
-        """Remove what uploads cut off by a crash left behind; only while no upload is under way."""
-        shutil.rmtree(self.root / _SCRATCH, ignore_errors=True)
+    def remove_old_scratch(self) -> None:
+        """Remove what uploads cut off by a crash left behind. Those under way write on, so their files are new."""
+        for path in (self.root / _SCRATCH).glob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if self._unix_time() - path.stat().st_mtime > OLD_SCRATCH_S:
+                    path.unlink()
 
     def allows(self, method: str, key: str, expires: int, max_bytes: int, signature: str) -> bool:
         """Whether this store signed exactly that, and its time is not over."""
@@ -193,6 +176,17 @@ class LocalBlobStore:
     def _signature(self, method: str, key: str, expires: int, max_bytes: int) -> str:
         message = "\n".join((method, key, str(expires), str(max_bytes)))
         return hmac.new(self._signing_key, message.encode(), hashlib.sha256).hexdigest()
+
+
+def _make_directory(path: Path, root: Path) -> None:
+    """It and those above it up to ``root``, which lies in the place that daemon and listener share."""
+    missing = [each for each in (path, *path.parents) if each.is_relative_to(root) and not each.exists()]
+    for each in reversed(missing):
+        try:
+            each.mkdir(parents=True)
+        except FileExistsError:
+            continue  # made by the other process
+        share(each, root.parent, 0o770)
 
 
 async def _off_loop(work: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Commands that start or check something here: serve, doctor, version."""
+"""Commands that start or check something here: serve, listen, doctor, version."""
 
 from __future__ import annotations
 
@@ -37,6 +37,21 @@ def serve(
     from autopilot.service.main import serve as run
 
     return run(config, i_accept_unproven, paper, record)
+
+
+def listen(*, config: Path | None = None) -> int:
+    """Serve the mailbox to rented machines, apart from the daemon, until SIGTERM or Ctrl-C.
+
+    For the service manager; a daemon with blobs.own_listener does this itself.
+
+    Parameters
+    ----------
+    config
+        A configuration file, read after the system's and the user's own.
+    """
+    from autopilot.service.main import listen as run
+
+    return run(config)
 
 
 def doctor(*, config: Path | None = None, json: Annotated[bool, Flag] = False) -> int:

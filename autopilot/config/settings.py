@@ -99,6 +99,8 @@ class MarketClock(_Section):
 
 class BlobsSettings(_Section):
     listen: Annotated[str, AfterValidator(_check_host_and_port)] = "127.0.0.1:0"
+    own_listener: bool = True
+    dir: Location | None = None
     public_url: Url | None = None
     url: Annotated[str, AfterValidator(_check_bucket)] | None = None
     endpoint: Url | None = None
@@ -201,6 +203,11 @@ class Settings(BaseSettings):
     @property
     def socket_path(self) -> Path:
         return self.api.socket or paths.default_socket(self.state_dir)
+
+    @property
+    def mailbox_dir(self) -> Path:
+        """What daemon and listener share."""
+        return self.blobs.dir or self.state_dir
 
     @property
     def markets(self) -> dict[str, ProviderSettings]:

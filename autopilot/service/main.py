@@ -14,7 +14,9 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from autopilot import __version__
+from autopilot.blobs.place import MailboxPlace
 from autopilot.config.settings import Settings, load_settings
+from autopilot.listener.process import ListenerConfig, run_listener
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.sd_notify import notify
 from autopilot.service.wiring import Daemon, daemon
@@ -43,6 +45,18 @@ def serve(config: Path | None, accept_unproven: bool, paper: bool = False, recor
         settings.check_unproven(accept_unproven)
         settings.check_mailbox()
     return asyncio.run(_serve(settings, record))
+
+
+def listen(config: Path | None) -> int:
+    """Run the listener alone; returns the exit code, 0 at once where a bucket is the mailbox. Raises ``UserError``."""
+    settings = load_settings(config)
+    configure_logging(settings.log.format, settings.log.level)
+    if settings.blobs.url:
+        log.info("listener.not_needed", mailbox=settings.blobs.url)
+        return 0
+    host, _, port = settings.blobs.listen.rpartition(":")
+    run_listener(ListenerConfig(MailboxPlace(settings.mailbox_dir), host, int(port)))
+    return 0
 
 
 async def _serve(settings: Settings, record: Path | None) -> int:

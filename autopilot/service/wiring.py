@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import aiohttp
 import structlog
 from aiohttp import web
 
@@ -21,8 +22,8 @@ from autopilot.agent.bootstrap import onstart
 from autopilot.api.app import create_app
 from autopilot.api.jobs import JobService
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
-from autopilot.blobs.listener import blob_listener
-from autopilot.blobs.local import LocalBlobStore, load_or_create_signing_key
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.blobs.place import MailboxPlace
 from autopilot.config.job_file import parse_job
 from autopilot.config.secret_files import read_secret
 from autopilot.config.settings import PAPER_PREFIX, Settings
@@ -50,6 +51,7 @@ from autopilot.service.leadership import (
     shared_install_id,
     stand_by,
 )
+from autopilot.service.listener import ListenerChild
 from autopilot.service.recording import FileRecorder
 from autopilot.store.leader import leading
 
@@ -57,6 +59,10 @@ log = structlog.get_logger(__name__)
 
 SOCKET_GROUP = "autopilot"
 LAUNCHES_PER_JOB_10MIN = 3
+LISTENER_WITHIN_S = 15.0
+SOCKET_BACKLOG = 1024
+"""Callers that may wait for the control socket at once; one more would be refused."""
+_ANSWER_TIMEOUT = aiohttp.ClientTimeout(total=5)
 MEND_DISK = "free some space, mend the file's owner or mode, or restore it from a backup"
 
 
@@ -109,7 +115,7 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
         providers = {
             name: FencedProvider(provider, store, hold_creates_real_s=hold_s) for name, provider in providers.items()
         }
-    blobs = bucket(settings) if settings.blobs.url else await _serve_blobs(settings, stack)
+    blobs = bucket(settings) if settings.blobs.url else await _open_mailbox(settings, shared is not None, stack)
     ids = UlidIds(clock)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
     recorder = None
@@ -120,7 +126,7 @@ async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack
     engine = Engine(config, providers, store, blobs, bootstrap, clock, ids, read_secret, recorder)
     wake = asyncio.Event()
     jobs = JobService(engine, store, blobs, clock, ids, _parse, wake.set)
-    await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), stack)
+    await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), shared is not None, stack)
     return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
 
 
@@ -226,53 +232,95 @@ def _parse(text: str, source: str, now: datetime) -> JobSpec:
     return spec
 
 
-async def _serve_blobs(settings: Settings, stack: AsyncExitStack) -> LocalBlobStore:
-    """The mailbox listener, on the port it had before: rented machines hold URLs that name it."""
+async def _open_mailbox(settings: Settings, is_shared: bool, stack: AsyncExitStack) -> LocalBlobStore:
+    """The local store. A listener serves it, a process of its own, under the port that it had before.
+
+    A ledger of our own waits until the listener has its port, so that a wrong address is an error at once. On a shared
+    one the daemon that led before may still hold it: ticks do not wait for that.
+    """
+    place = MailboxPlace(settings.mailbox_dir)
+    key = place.read_or_make_key()
     host, _, port_text = settings.blobs.listen.rpartition(":")
-    port_path = settings.state_dir / "mailbox-port"
-    port = int(port_text)
-    if port == 0 and port_path.exists():
-        port = int(port_path.read_text())
-    key = load_or_create_signing_key(settings.state_dir / "mailbox.key")
-    store = LocalBlobStore(settings.state_dir / "blobs", key, settings.blobs.public_url or f"http://{host}:{port}")
-    runner = web.AppRunner(blob_listener(store), access_log=None)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, host, port)
+    token = place.announce()
+    child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
+    if child is not None:
+        await stack.enter_async_context(child.kept_running())
+    port = int(port_text) or (place.port() if is_shared or child is None else None)
     try:
-        await site.start()
-    except OSError as problem:
+        async with asyncio.timeout(LISTENER_WITHIN_S):
+            if child is not None and not is_shared:
+                await child.serves.wait()
+            while (port := port or place.port()) is None:  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.1)
+    except TimeoutError:
         raise UserError(
-            f"the mailbox cannot listen on {host}:{port}: {problem.strerror}", hint="set blobs.listen to a free address"
+            f"the mailbox cannot listen on {settings.blobs.listen}", hint="set blobs.listen to a free address"
         ) from None
-    if port == 0:
-        port = runner.addresses[0][1]
-        port_path.write_text(f"{port}\n")
-        store.base_url = settings.blobs.public_url or f"http://{host}:{port}"
-    return store
+    return LocalBlobStore(place.objects, key, settings.blobs.public_url or f"http://{host}:{port}")
 
 
-def _make_room(path: Path) -> None:
-    """Remove the socket of a daemon that is gone. Raises ``UserError`` when one answers there: it may have work."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+def _check_silent(path: Path) -> None:
+    """Raises ``UserError`` when another daemon has the socket: it may have work."""
     with socket.socket(socket.AF_UNIX) as other, contextlib.suppress(OSError):
         other.settimeout(1)
         other.connect(str(path))
         raise UserError(
             f"another daemon answers at {path}", hint="stop it first, or set api.socket to a path of this one's own"
         )
+
+
+def _make_room(path: Path) -> None:
+    """Remove the socket of a daemon that is gone."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
     path.unlink(missing_ok=True)
 
 
-async def _serve_api(path: Path, app: web.Application, stack: AsyncExitStack) -> None:
-    """The control socket: 0660, of group ``autopilot`` where we are a member of it, in a directory of 0750."""
-    _make_room(path)
+async def _serve_api(path: Path, app: web.Application, is_shared: bool, stack: AsyncExitStack) -> None:
+    """The control socket: 0660, of group ``autopilot`` where we are a member of it, in a directory of 0750.
+
+    On a shared ledger the daemon that led before may still answer there, for as long as it takes to notice. Ticks do
+    not wait for that.
+    """
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
+    if not is_shared:
+        _check_silent(path)
+        await _open_socket(path, runner)
+    elif await _answers(path):
+        log.info("socket.awaited", path=str(path), reason="another daemon answers there")
+        opening = asyncio.create_task(_open_in_turn(path, runner), name="control socket")
+        stack.callback(opening.cancel)
+    else:
+        await _open_socket(path, runner)
+
+
+async def _answers(path: Path) -> bool:
+    """Whether a daemon works at the other end: one that was stopped accepts calls and answers none."""
+    connector = aiohttp.UnixConnector(str(path))
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=_ANSWER_TIMEOUT) as http,
+            http.get("http://localhost/v1/status"),
+        ):
+            return True
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return False
+
+
+async def _open_in_turn(path: Path, runner: web.AppRunner) -> None:
+    while await _answers(path):  # noqa: ASYNC110 - another process ends
+        await asyncio.sleep(1)
+    await _open_socket(path, runner)
+    log.info("socket.opened", path=str(path))
+
+
+async def _open_socket(path: Path, runner: web.AppRunner) -> None:
+    """In the place of one where no daemon works any more. Raises ``UserError``."""
+    _make_room(path)
     old_mask = os.umask(0o117)
     try:
-        await web.UnixSite(runner, str(path)).start()
+        await web.UnixSite(runner, str(path), backlog=SOCKET_BACKLOG).start()
     except OSError as problem:
         raise UserError(
             f"the control socket {path} cannot be opened: {problem.strerror}", hint="set api.socket"

@@ -20,7 +20,8 @@ from yarl import URL
 
 from autopilot.blobs import listener
 from autopilot.blobs.listener import KEPT_FREE_BYTES, blob_listener
-from autopilot.blobs.local import IncomingBlob, LocalBlobStore, load_or_create_signing_key
+from autopilot.blobs.local import OLD_SCRATCH_S, IncomingBlob, LocalBlobStore
+from autopilot.blobs.place import MailboxPlace
 from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, check_key
 
@@ -227,16 +228,68 @@ async def test_a_cut_upload_leaves_nothing(store: LocalBlobStore) -> None:
     assert await store.get("a") == b"old"
 
 
+async def test_a_gzip_body_that_is_none_is_the_client_s_mistake(
+    store: LocalBlobStore, http: aiohttp.ClientSession
+) -> None:
+    url = URL(store.sign_put("a", HOUR, 1000), encoded=True)
+    for coding in ("gzip", "deflate"):
+        async with http.put(url, data=b"not packed at all", headers={"Content-Encoding": coding}) as response:
+            assert response.status == 400
+    assert await store.get("a") is None
+    assert list((store.root / ".incoming").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "answer"),
+    [
+        ("bytes=2-4", 206, b"cde"),
+        ("bytes=8-", 206, b"ij"),
+        ("bytes=-3", 206, b"hij"),
+        ("bytes=0-99", 206, b"abcdefghij"),
+        ("bytes=10-", 416, None),
+        ("bytes=a-b", 416, None),
+    ],
+)
+async def test_ranges(
+    store: LocalBlobStore, http: aiohttp.ClientSession, wanted: str, status: int, answer: bytes | None
+) -> None:
+    await store.put("a", b"abcdefghij")
+    url = URL(store.sign_get("a", HOUR), encoded=True)
+    async with http.get(url, headers={"Range": wanted}) as response:
+        assert response.status == status
+        if answer is not None:
+            assert await response.read() == answer
+
+
+async def test_an_empty_object_is_sent(store: LocalBlobStore, http: aiohttp.ClientSession) -> None:
+    await store.put("a", b"")
+    async with http.get(URL(store.sign_get("a", HOUR), encoded=True)) as response:
+        assert (response.status, await response.read()) == (200, b"")
+
+
+async def test_scratch_of_uploads_under_way_stays(store: LocalBlobStore, unix_time: UnixTime) -> None:
+    await store.put("a", b"")
+    old, new = store.incoming("old"), store.incoming("new")
+    (left, kept) = sorted((store.root / ".incoming").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    os.utime(left, (unix_time.now - OLD_SCRATCH_S - 1,) * 2)
+    os.utime(kept, (unix_time.now - 60,) * 2)
+    store.remove_old_scratch()
+    assert list((store.root / ".incoming").iterdir()) == [kept]
+    old.discard()
+    new.discard()
+
+
 def test_the_signing_key_is_made_once_and_private(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    key = load_or_create_signing_key(path)
+    place = MailboxPlace(tmp_path)
+    key = place.read_or_make_key()
     assert len(key) == 32
-    assert load_or_create_signing_key(path) == key
-    assert path.stat().st_mode & 0o777 == 0o600
-    path.chmod(0o644)
+    assert place.read_or_make_key() == key
+    assert place.key_path.stat().st_mode & 0o777 == 0o600
+    place.key_path.chmod(0o644)
     with pytest.raises(UserError, match="other users"):
-        load_or_create_signing_key(path)
-    path.chmod(0o600)
-    path.write_bytes(b"short")
+        place.read_or_make_key()
+    place.key_path.chmod(0o600)
+    place.key_path.write_bytes(b"short")
     with pytest.raises(UserError, match="not a signing key"):
-        load_or_create_signing_key(path)
+        place.read_or_make_key()
+    assert [path.name for path in tmp_path.iterdir()] == ["mailbox.key"]

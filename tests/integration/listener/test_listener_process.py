@@ -1,0 +1,147 @@
+"""The listener beside its daemon, both processes: whoever can connect to the one does nothing to the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.blobs.place import MailboxPlace
+from autopilot.lab.demo.theatre import Theatre
+from autopilot.mailbox.keys import heartbeat_key
+from tests.acceptance.stage import a_theatre, until
+
+IDLE_CONNECTIONS = 1100
+HEARTBEAT_REAL_S = 5.0
+"""How long an honest machine may have to try before its heartbeat is in."""
+
+
+@pytest.fixture
+def theatre() -> Iterator[Theatre]:
+    with a_theatre() as made:
+        made.start_market()
+        made.start_daemon()
+        yield made
+
+
+def place(theatre: Theatre) -> MailboxPlace:
+    return MailboxPlace(theatre.root / "daemon")
+
+
+def daemon_pid(theatre: Theatre) -> int:
+    return theatre.pids[0]
+
+
+def put(theatre: Theatre, key: str, data: bytes, timeout_s: float = HEARTBEAT_REAL_S) -> int:
+    """The status of a signed PUT, 0 when there is no answer."""
+    mailbox = place(theatre)
+    store = LocalBlobStore(mailbox.objects, mailbox.read_key(), f"http://127.0.0.1:{mailbox.port()}")
+    url = urlsplit(store.sign_put(key, timedelta(minutes=5), 1000))
+    connection = HTTPConnection(url.hostname or "", url.port, timeout=timeout_s)
+    try:
+        connection.request("PUT", f"{url.path}?{url.query}", data)
+        return connection.getresponse().status
+    except (OSError, HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def listens_on_tcp(pid: int) -> bool:
+    """Whether the process has a TCP socket that waits for connections."""
+    waiting = set()
+    for table in ("tcp", "tcp6"):
+        rows = [line.split() for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]]
+        waiting |= {f"socket:[{row[9]}]" for row in rows if row[3] == "0A"}
+    opened = {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()}
+    return bool(waiting & opened)
+
+
+def last_tick(theatre: Theatre) -> str:
+    return str(theatre.client.get("/v1/status")["last_tick_at"])
+
+
+def assert_ticks_go_on(theatre: Theatre) -> None:
+    before = last_tick(theatre)
+    until(lambda: last_tick(theatre) != before, "another tick", within_s=10)
+
+
+@contextmanager
+def idle_connections(port: int, count: int) -> Iterator[list[socket.socket]]:
+    with ExitStack() as stack:
+        made = []
+        for _ in range(count):
+            connection = stack.enter_context(socket.socket())
+            connection.settimeout(5)
+            connection.connect(("127.0.0.1", port))
+            made.append(connection)
+        yield made
+
+
+def test_the_process_that_ticks_opens_no_tcp_port(theatre: Theatre) -> None:
+    (listener,) = children(daemon_pid(theatre))
+    assert not listens_on_tcp(daemon_pid(theatre))
+    assert listens_on_tcp(listener)
+    environment = Path(f"/proc/{listener}/environ").read_bytes()
+    assert b"AUTOPILOT_" not in environment
+    assert b"API_KEY" not in environment
+
+
+def test_killed_it_is_started_anew_and_ticks_go_on(theatre: Theatre) -> None:
+    port = place(theatre).port()
+    (listener,) = children(daemon_pid(theatre))
+    os.kill(listener, signal.SIGKILL)
+    assert_ticks_go_on(theatre)
+    key = heartbeat_key("job", "lease")
+    until(lambda: put(theatre, key, b"{}") == 201, "a heartbeat", within_s=20)
+    assert place(theatre).port() == port
+    assert children(daemon_pid(theatre)) != [listener]
+
+
+def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Theatre) -> None:
+    port = place(theatre).port()
+    assert port is not None
+    with idle_connections(port, IDLE_CONNECTIONS):
+        for _ in range(3):
+            asked_at = time.monotonic()
+            theatre.client.get("/v1/jobs")
+            assert time.monotonic() - asked_at < 5
+            assert put(theatre, heartbeat_key("job", "lease"), b"{}") == 201
+            assert_ticks_go_on(theatre)
+    assert (theatre.root / "daemon.log").stat().st_size < 1 << 20
+
+
+def test_it_ends_within_a_second_of_its_daemon(theatre: Theatre) -> None:
+    (listener,) = children(daemon_pid(theatre))
+    theatre.kill_daemon()
+    until(lambda: not is_alive(listener), "the end of the listener", within_s=1.0, every_s=0.02)
+    theatre.start_daemon()
+    assert put(theatre, heartbeat_key("job", "lease"), b"{}") == 201
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_it_closes_its_port_once_another_daemon_leads(theatre: Theatre) -> None:
+    assert put(theatre, heartbeat_key("job", "lease"), b"{}") == 201
+    place(theatre).announce()
+    until(lambda: put(theatre, heartbeat_key("job", "lease"), b"{}", 1.0) == 0, "the port is closed", within_s=10)
+    assert_ticks_go_on(theatre)
