@@ -1,4 +1,4 @@
-"""ConnectionLimits on connections: how many there are, in all and from one address, and how long one may be silent.
+"""Limits on connections: how many there are, in all and from one address, and how long one may be silent.
 
 An idle connection makes room for a new one, so that many of them keep no honest machine out.
 """

@@ -18,7 +18,7 @@ from aiohttp import web
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
-from autopilot.listener.door import Connection, Door, ConnectionLimits, mark_busy
+from autopilot.listener.door import Connection, ConnectionLimits, Door, mark_busy
 
 log = structlog.get_logger(__name__)
 

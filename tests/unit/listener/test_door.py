@@ -1,4 +1,4 @@
-"""ConnectionLimits on connections, on real sockets."""
+"""Limits on connections, on real sockets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 from aiohttp import web
 
-from autopilot.listener.door import Connection, Door, ConnectionLimits, mark_busy
+from autopilot.listener.door import Connection, ConnectionLimits, Door, mark_busy
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
