@@ -45,13 +45,13 @@ def should_save() -> bool:
         return True
     if not request:
         return time.monotonic() - _saved_at >= AT_HOME_EVERY_S
-    return _requested() != _answered
+    return _read_request() != _answered
 
 
 def saved(path: str | None = None, *, step: int | None = None) -> None:
     """What stands at the checkpoint path is whole, of that step. After SIGTERM this ends the program (code 143)."""
     global _saved_at, _answered
-    _saved_at, _answered = time.monotonic(), _requested()
+    _saved_at, _answered = time.monotonic(), _read_request()
     mark = os.environ.get("AUTOPILOT_CHECKPOINT_MARK")
     if mark:
         _write(mark, {"path": path, "step": step})
@@ -74,7 +74,7 @@ def mlflow_run(run_id: str) -> None:
             file.write(run_id)
 
 
-def _requested() -> int:
+def _read_request() -> int:
     """When the agent asked last: compared for being another, never for being later, for clocks are set back."""
     try:
         return os.stat(os.environ["AUTOPILOT_SAVE_REQUEST"]).st_mtime_ns
@@ -82,7 +82,7 @@ def _requested() -> int:
         return 0
 
 
-_answered = _requested()  # what was asked of an earlier run
+_answered = _read_request()  # what was asked of an earlier run
 
 
 def _write(place: str, body: dict[str, Any]) -> None:

@@ -78,7 +78,7 @@ async def _life(uow: UnitOfWork, lease: Lease, now: datetime) -> render.Json:
             "destroy_requested_at": render.plain(lease.ending.requested_at),
             "destroy_sent_at": render.plain(lease.ending.sent_at),
             "running_s": render.plain(running),
-            "posted": render.plain(_posted(entries)),
+            "posted": render.plain(_sum_posted(entries)),
         },
         "spans": [
             {
@@ -97,7 +97,7 @@ async def _life(uow: UnitOfWork, lease: Lease, now: datetime) -> render.Json:
     }
 
 
-def _posted(entries: tuple[LedgerEntry, ...]) -> Decimal:
+def _sum_posted(entries: tuple[LedgerEntry, ...]) -> Decimal:
     return sum((entry.amount for entry in entries if entry.is_spend), ZERO)
 
 

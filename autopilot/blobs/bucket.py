@@ -65,7 +65,7 @@ class BucketBlobStore:
         self.put_headers = {"x-ms-blob-type": "BlockBlob"} if bucket.url.startswith("az:") else {}
 
     async def put(self, key: str, data: bytes) -> None:
-        if await _asked(self._store.put_async(check_key(key), data)) is None:
+        if await _ask(self._store.put_async(check_key(key), data)) is None:
             raise BlobUnavailable("the bucket does not exist")
 
     async def get(self, key: str) -> bytes | None:
@@ -80,10 +80,10 @@ class BucketBlobStore:
                     break
             return bytes(head[:MAX_READ_BYTES])
 
-        return await _asked(read())
+        return await _ask(read())
 
     async def size(self, key: str) -> int | None:
-        found = await _asked(self._store.head_async(check_key(key)))
+        found = await _ask(self._store.head_async(check_key(key)))
         return None if found is None else found["size"]
 
     async def sha256(self, key: str) -> str | None:
@@ -97,7 +97,7 @@ class BucketBlobStore:
                     pause.reschedule(asyncio.get_running_loop().time() + REQUEST_TIMEOUT_S)
                 return sha256.hexdigest()
 
-        return await _asked(digest())
+        return await _ask(digest())
 
     async def keys(self, prefix: str) -> tuple[str, ...]:
         path = check_key(prefix.rstrip("/"))
@@ -105,13 +105,13 @@ class BucketBlobStore:
         async def list_keys() -> tuple[str, ...]:
             return tuple([meta["path"] async for page in self._store.list(path) for meta in page])
 
-        beneath = await _asked(list_keys()) or ()
+        beneath = await _ask(list_keys()) or ()
         return beneath if await self.size(path) is None else (path, *beneath)
 
     async def delete(self, keys: Collection[str]) -> None:
         doomed = [check_key(key) for key in keys]
         for at in range(0, len(doomed), _DELETED_AT_ONCE):
-            await _asked(self._store.delete_async(doomed[at : at + _DELETED_AT_ONCE]))
+            await _ask(self._store.delete_async(doomed[at : at + _DELETED_AT_ONCE]))
 
     async def delete_prefix(self, prefix: str) -> None:
         await self.delete(await self.keys(prefix))
@@ -123,10 +123,10 @@ class BucketBlobStore:
         wish, now = (frozenset(write), frozenset(read)), time.monotonic()
         self._grants = {known: kept for known, kept in self._grants.items() if kept[0] > now}
         if wish not in self._grants:
-            self._grants[wish] = now + sts.VALID_FOR.total_seconds() / 2, await self._granted(*wish)
+            self._grants[wish] = now + sts.VALID_FOR.total_seconds() / 2, await self._assume_role(*wish)
         return replace(self._grants[wish][1], at=int(time.time()))
 
-    async def _granted(self, write: Collection[str], read: Collection[str]) -> Grant:
+    async def _assume_role(self, write: Collection[str], read: Collection[str]) -> Grant:
         bucket, parts = self._bucket, urlsplit(self._bucket.url)
         role = sts.AssumedRole(
             arn=bucket.role or "",
@@ -143,13 +143,13 @@ class BucketBlobStore:
         return Grant(base, bucket.region, *keys, at=0)
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:
-        return self._signed("GET", key, valid_for)
+        return self._sign("GET", key, valid_for)
 
     def sign_put(self, key: str, valid_for: timedelta, max_bytes: int) -> str:
         """No bucket can bound the size of what is put; readers do (``MAX_READ_BYTES``, sizes in manifests)."""
-        return self._signed("PUT", key, valid_for)
+        return self._sign("PUT", key, valid_for)
 
-    def _signed(self, method: str, key: str, valid_for: timedelta) -> str:
+    def _sign(self, method: str, key: str, valid_for: timedelta) -> str:
         import obstore
 
         url: str = obstore.sign(self._store, "GET" if method == "GET" else "PUT", check_key(key), valid_for)
@@ -203,7 +203,7 @@ def _connect(bucket: Bucket, timeout_s: float) -> S3Store | GCSStore | AzureStor
     )
 
 
-async def _asked(request: Awaitable[T]) -> T | None:
+async def _ask(request: Awaitable[T]) -> T | None:
     """The answer, None for an object that is not there; raises ``BlobUnavailable`` for any trouble."""
     from obstore.exceptions import BaseError
 

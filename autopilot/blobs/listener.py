@@ -39,7 +39,7 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
     """An application to run on an address of its own, one for each store; it holds no state besides the store."""
 
     async def get(request: web.Request) -> web.StreamResponse:
-        path = store.path(_authorised(store, request)[0])
+        path = store.path(_authorise(store, request)[0])
         try:
             file = await asyncio.to_thread(path.open, "rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -48,7 +48,7 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
             return await _send(request, file)
 
     async def put(request: web.Request) -> web.Response:
-        key, max_bytes = _authorised(store, request)
+        key, max_bytes = _authorise(store, request)
         if request.content_length is not None and request.content_length > max_bytes:
             raise _too_large(max_bytes, request.content_length)
         _check_room(store, request.content_length or 0)
@@ -78,7 +78,7 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
     return app
 
 
-def _authorised(store: LocalBlobStore, request: web.Request) -> tuple[str, int]:
+def _authorise(store: LocalBlobStore, request: web.Request) -> tuple[str, int]:
     """The key and the size limit that the request is signed for; raises 403 otherwise."""
     query = request.query
     try:

@@ -137,10 +137,10 @@ class LocalBlobStore:
         """Signed URLs are all that its listener knows."""
 
     def sign_get(self, key: str, valid_for: timedelta) -> str:
-        return self._signed("GET", key, valid_for, 0)
+        return self._sign("GET", key, valid_for, 0)
 
     def sign_put(self, key: str, valid_for: timedelta, max_bytes: int) -> str:
-        return self._signed("PUT", key, valid_for, max_bytes)
+        return self._sign("PUT", key, valid_for, max_bytes)
 
     def path(self, key: str) -> Path:
         """The file of ``key``. Raises ``ValueError`` for what is not a key."""
@@ -162,7 +162,7 @@ class LocalBlobStore:
         expected = self._signature(method, key, expires, max_bytes)
         return hmac.compare_digest(expected.encode(), signature.encode()) and self._unix_time() < expires
 
-    def _signed(self, method: str, key: str, valid_for: timedelta, max_bytes: int) -> str:
+    def _sign(self, method: str, key: str, valid_for: timedelta, max_bytes: int) -> str:
         expires = int(self._unix_time() + valid_for.total_seconds())
         query = urlencode(
             {

@@ -31,7 +31,7 @@ async def probe(store: BlobStore) -> str:
     key, large = f"{prefix}/small", f"{prefix}/large"
     try:
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as http:
-            skew_s = await _tried(store, http, key, large)
+            skew_s = await _try_calls(store, http, key, large)
     except ProbeFailed:
         with suppress(BlobUnavailable):
             await store.delete((key, large))
@@ -44,7 +44,7 @@ async def probe(store: BlobStore) -> str:
     return f"write, read, list, parts, signed URLs and delete work; clocks {abs(skew_s):.0f} s apart"
 
 
-async def _tried(store: BlobStore, http: aiohttp.ClientSession, key: str, large: str) -> float:
+async def _try_calls(store: BlobStore, http: aiohttp.ClientSession, key: str, large: str) -> float:
     """By how many seconds its clock is ahead of ours."""
     async with _doing("write"):
         await store.put(key, b"written")

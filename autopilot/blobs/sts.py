@@ -55,7 +55,7 @@ async def assume(role: AssumedRole, session: str, narrowed_by: str) -> tuple[str
     try:
         async with (
             aiohttp.ClientSession(timeout=_TIMEOUT) as http,
-            http.post(role.endpoint, data=body, headers=_signed(role, body)) as answer,
+            http.post(role.endpoint, data=body, headers=_sign(role, body)) as answer,
         ):
             text = await answer.text()
     except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as problem:
@@ -68,7 +68,7 @@ async def assume(role: AssumedRole, session: str, narrowed_by: str) -> tuple[str
     return key_id, secret, token
 
 
-def _signed(role: AssumedRole, body: str) -> dict[str, str]:
+def _sign(role: AssumedRole, body: str) -> dict[str, str]:
     parts = urlsplit(role.endpoint)
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     scope = f"{stamp[:8]}/{role.region}/sts/aws4_request"

@@ -27,7 +27,7 @@ def plan(body: Row, now: datetime) -> list[RenderableType]:
             [
                 ("verdict", _verdict(body)),
                 *[("way out", text.plain(way)) for way in body.get("ways_out") or []],
-                ("expected cost", _expected(body)),
+                ("expected cost", _show_expected(body)),
                 *_likely(body.get("forecast")),
                 ("on demand", text.money(body.get("on_demand_cost"))),
                 ("list price", _list_price(body)),
@@ -46,7 +46,7 @@ def _verdict(body: Row) -> str:
     return text.plain(body.get("verdict")) if body.get("verdict") else "none: the job has no deadline"
 
 
-def _expected(body: Row) -> str:
+def _show_expected(body: Row) -> str:
     expected, likely = text.money(body.get("expected_cost")), body.get("forecast")
     if not likely:
         return expected

@@ -70,14 +70,14 @@ class _Parts:
 
     def open(self, number: int) -> IO[bytes]:
         try:
-            return _opened(self.parts[number]["url"])
+            return _open(self.parts[number]["url"])
         except HTTPError as refusal:
             if refusal.code not in REFUSED:
                 raise
         self._ask()
-        return _opened(self.parts[number]["url"])
+        return _open(self.parts[number]["url"])
 
 
-def _opened(url: str) -> IO[bytes]:
+def _open(url: str) -> IO[bytes]:
     answer: IO[bytes] = urllib.request.urlopen(url, timeout=TIMEOUT_S)  # noqa: S310 -- the daemon signed it
     return answer

@@ -20,11 +20,11 @@ SYSTEM_STATE_DIR = Path("/var/lib/autopilot")
 
 
 def system_config_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    return _given(environ, "CONFIGURATION_DIRECTORY") or Path("/etc/autopilot")
+    return _read_given(environ, "CONFIGURATION_DIRECTORY") or Path("/etc/autopilot")
 
 
 def user_config_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    return (_given(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / "autopilot"
+    return (_read_given(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / "autopilot"
 
 
 def credential_dirs(environ: Mapping[str, str] = os.environ) -> list[Path]:
@@ -43,7 +43,7 @@ def config_files(explicit: Path | None = None, environ: Mapping[str, str] = os.e
         for path in (system_config_dir(environ) / CONFIG_NAME, user_config_dir(environ) / CONFIG_NAME)
         if _may_exist(path)
     ]
-    named = explicit or _given(environ, "AUTOPILOT_CONFIG")
+    named = explicit or _read_given(environ, "AUTOPILOT_CONFIG")
     if named is not None:
         if not os.path.isfile(named):
             raise UserError(f"no such configuration file: {named}", hint="see --config and AUTOPILOT_CONFIG")
@@ -52,9 +52,9 @@ def config_files(explicit: Path | None = None, environ: Mapping[str, str] = os.e
 
 
 def default_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    if given := _given(environ, "STATE_DIRECTORY"):
+    if given := _read_given(environ, "STATE_DIRECTORY"):
         return given
-    return (_given(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / "autopilot"
+    return (_read_given(environ, "XDG_STATE_HOME") or _home(environ) / ".local" / "state") / "autopilot"
 
 
 def system_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -68,9 +68,9 @@ def system_state_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 def default_socket(state_dir: Path, environ: Mapping[str, str] = os.environ) -> Path:
     """Where the daemon listens unless it is told otherwise."""
-    if given := _given(environ, "RUNTIME_DIRECTORY"):
+    if given := _read_given(environ, "RUNTIME_DIRECTORY"):
         return given / SOCKET_NAME
-    if given := _given(environ, "XDG_RUNTIME_DIR"):
+    if given := _read_given(environ, "XDG_RUNTIME_DIR"):
         return given / "autopilot" / SOCKET_NAME
     return state_dir / "run" / SOCKET_NAME
 
@@ -80,12 +80,14 @@ def client_socket(environ: Mapping[str, str] = os.environ) -> Path:
 
     Raises ``UserError`` when a configuration file is not TOML.
     """
-    if given := _given(environ, "AUTOPILOT_API__SOCKET"):
+    if given := _read_given(environ, "AUTOPILOT_API__SOCKET"):
         return given
-    socket, state_dir = _configured(environ)
+    socket, state_dir = _read_configured(environ)
     if socket is not None:
         return socket
-    own = default_socket(_given(environ, "AUTOPILOT_STATE_DIR") or state_dir or default_state_dir(environ), environ)
+    own = default_socket(
+        _read_given(environ, "AUTOPILOT_STATE_DIR") or state_dir or default_state_dir(environ), environ
+    )
     return SYSTEM_SOCKET if _may_exist(SYSTEM_SOCKET) and not os.path.exists(own) else own
 
 
@@ -107,7 +109,7 @@ def packaged_config() -> Path:
     return shipped if shipped.is_file() else package.parent / "config" / CONFIG_NAME
 
 
-def _configured(environ: Mapping[str, str]) -> tuple[Path | None, Path | None]:
+def _read_configured(environ: Mapping[str, str]) -> tuple[Path | None, Path | None]:
     socket = state_dir = None
     for path in config_files(environ=environ):
         if not os.access(path, os.R_OK):
@@ -128,7 +130,7 @@ def _path(value: object) -> Path | None:
     return Path(value).expanduser() if isinstance(value, str) and value else None
 
 
-def _given(environ: Mapping[str, str], name: str) -> Path | None:
+def _read_given(environ: Mapping[str, str], name: str) -> Path | None:
     """The service manager may name several directories, joined by colons; the first is the main one."""
     value = environ.get(name, "")
     return _path(value.split(":", 1)[0] if name.endswith("_DIRECTORY") else value)

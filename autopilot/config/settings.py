@@ -309,26 +309,26 @@ def load_settings(path: Path | None = None) -> Settings:
     sources = read_sources(Settings, path)
     merged: dict[str, Any] = {}
     for source in sources:
-        merged = _merged(merged, source.values)
+        merged = _merge(merged, source.values)
     try:
         settings = Settings(**merged)
     except ValidationError as error:
-        raise _explained(error, sources) from None
+        raise _explain(error, sources) from None
     _check_socket(settings.socket_path)
     _check_permit(settings)
     _check_no_inline_keys(settings, sources)
     return settings
 
 
-def _merged(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, Any]:
     both = dict(weaker)
     for key, value in stronger.items():
         below = both.get(key)
-        both[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        both[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return both
 
 
-def _explained(error: ValidationError, sources: list[Source]) -> UserError:
+def _explain(error: ValidationError, sources: list[Source]) -> UserError:
     """The first problem, placed where its value came from (the strongest source that sets the key)."""
     problem = error.errors()[0]
     path = tuple(str(part) for part in problem["loc"])

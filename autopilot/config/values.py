@@ -22,14 +22,14 @@ _MOST_MONEY = Decimal(1_000_000_000)
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-def _shown(raw: object) -> str:
+def _show(raw: object) -> str:
     """As it stands in the file: an unquoted decimal is kept as a ``Decimal`` in here."""
     return str(raw) if isinstance(raw, Decimal) else repr(raw)
 
 
 def text(raw: object) -> str:
     if not isinstance(raw, str):
-        raise ValueError(f"must be text in quotes, not {_shown(raw)}")
+        raise ValueError(f"must be text in quotes, not {_show(raw)}")
     if not raw.strip():
         raise ValueError("must not be empty")
     if "\0" in raw:
@@ -55,7 +55,7 @@ def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
             if raw == choice.value:
                 return choice
         known = ", ".join(f'"{choice.value}"' for choice in choices)
-        raise ValueError(f"must be one of {known}, not {_shown(raw)}")
+        raise ValueError(f"must be one of {known}, not {_show(raw)}")
 
     return read
 
@@ -63,15 +63,15 @@ def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
 def money(raw: object) -> Decimal:
     """Dollars above zero from ``"$25.00"``."""
     if not isinstance(raw, str):
-        raise ValueError(f'not an amount of money: {_shown(raw)} (write it as "$25.00", with quotes)')
+        raise ValueError(f'not an amount of money: {_show(raw)} (write it as "$25.00", with quotes)')
     try:
         amount = usd(raw)
     except UserError as error:
         raise ValueError(str(error)) from None
     except ArithmeticError:
-        raise ValueError(f"not an amount of money: {_shown(raw)}") from None
+        raise ValueError(f"not an amount of money: {_show(raw)}") from None
     if not 0 < amount <= _MOST_MONEY:
-        raise ValueError(f"must be more than nothing and at most a billion dollars, not {_shown(raw)}")
+        raise ValueError(f"must be more than nothing and at most a billion dollars, not {_show(raw)}")
     return amount
 
 
@@ -82,7 +82,7 @@ def duration(raw: object) -> timedelta:
     except UserError as error:
         raise ValueError(str(error)) from None
     if span <= timedelta(0):
-        raise ValueError(f"must be longer than nothing, not {_shown(raw)}")
+        raise ValueError(f"must be longer than nothing, not {_show(raw)}")
     return span
 
 
@@ -90,16 +90,16 @@ def size_gb(raw: object) -> Decimal:
     """Gigabytes above zero from ``"40GB"`` or ``"1.5 TB"``."""
     found = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
     if found is None:
-        raise ValueError(f'not a size: {_shown(raw)} (write it with its unit, like "40GB" or "1.5TB")')
+        raise ValueError(f'not a size: {_show(raw)} (write it with its unit, like "40GB" or "1.5TB")')
     size = Decimal(found[1]) * _GB[found[2].upper()]
     if not size:
-        raise ValueError(f"must be more than nothing, not {_shown(raw)}")
+        raise ValueError(f"must be more than nothing, not {_show(raw)}")
     return size
 
 
 def count(raw: object) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or raw < 1:
-        raise ValueError(f"must be a whole number of at least 1, not {_shown(raw)}")
+        raise ValueError(f"must be a whole number of at least 1, not {_show(raw)}")
     return raw
 
 
@@ -110,9 +110,9 @@ def instant(raw: object) -> datetime:
         try:
             raw = datetime.fromisoformat(raw.strip())
         except ValueError:
-            raise ValueError(f"not a date and time: {_shown(raw)} ({example})") from None
+            raise ValueError(f"not a date and time: {_show(raw)} ({example})") from None
     if not isinstance(raw, datetime):
-        raise ValueError(f"not a date and time: {_shown(raw)} ({example})")
+        raise ValueError(f"not a date and time: {_show(raw)} ({example})")
     if raw.tzinfo is None:
         raise ValueError(f"needs a time zone: {raw.isoformat()} ({example})")
     try:

@@ -31,7 +31,7 @@ class Codec:
     def encode(self, value: object) -> Any:
         match value:
             case Enum():
-                return {"$enum": [self._known(value), value.value]}
+                return {"$enum": [self._require_known(value), value.value]}
             case None | bool() | int() | float() | str():
                 return value
             case Decimal():
@@ -46,7 +46,7 @@ class Codec:
                 return {"$set": sorted((self.encode(item) for item in value), key=repr)}
             case Mapping():
                 return {"$map": [[self.encode(key), self.encode(item)] for key, item in value.items()]}
-        name = self._known(value)
+        name = self._require_known(value)
         return {f"${name}": [self.encode(getattr(value, field)) for field in self._fields[name]]}
 
     def decode(self, value: Any) -> Any:
@@ -80,7 +80,7 @@ class Codec:
             raise ValueError(f"{kind.__name__} has {len(fields)} fields, the recording {len(body)}: another version's")
         return kind(**{name: self.decode(item) for name, item in zip(fields, body, strict=True)})
 
-    def _known(self, value: object) -> str:
+    def _require_known(self, value: object) -> str:
         name = _name(type(value))
         if self._types.get(name) is not type(value):
             raise TypeError(f"a recording cannot hold a {type(value)!r}")

@@ -208,7 +208,7 @@ class Engine:
             now = self._clock.now()
             event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
             for event_log in event_logs:
-                with _contained(event_log):
+                with _contain(event_log):
                     self._evolve(event_log, readings, mail, now)
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
@@ -290,7 +290,7 @@ class Engine:
         }
         market = replace(market, avoid=market.avoid | taken, allowance=allowance(exposure, limits, params))
         allowed: tuple[Action, ...] = ()
-        with _contained(event_log):
+        with _contain(event_log):
             market = replace(market, outlook=self.outlooks.of(job, market, now))
             decision = decide(job, market, now, params)
             if self._recorder is not None:
@@ -377,14 +377,14 @@ class Engine:
 
 def _end_outlived(event_log: EventLog, now: datetime) -> None:
     """The absolute lifetime holds whatever the policy says, and for a job that cannot be decided upon as well."""
-    with _contained(event_log):
+    with _contain(event_log):
         for lease in event_log.job.leases:
             if lease.is_wanted and lease.orders.role is not Role.LEAVE and now >= lease.not_after:
                 event_log.apply(e.ReleaseRequested(lease.id, Reason.EXPIRING, now))
 
 
 @contextmanager
-def _contained(event_log: EventLog) -> Iterator[None]:
+def _contain(event_log: EventLog) -> Iterator[None]:
     """One job's trouble is that job's alone: its changes of this tick are dropped, the others go on."""
     try:
         yield

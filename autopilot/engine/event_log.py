@@ -95,7 +95,7 @@ def describe(event: e.Event, old: Lease | None, new: Lease | None) -> Words | No
     return None if words is None else words(event, old, new)
 
 
-def _intended(event: e.LeaseIntended, *_: Lease | None) -> Words:
+def _describe_intended(event: e.LeaseIntended, *_: Lease | None) -> Words:
     lease = event.lease
     return "lease.intended", (
         ("provider", lease.provider),
@@ -109,11 +109,11 @@ def _intended(event: e.LeaseIntended, *_: Lease | None) -> Words:
     )
 
 
-def _acquired(event: e.LeaseAcquired, *_: Lease | None) -> Words:
+def _describe_acquired(event: e.LeaseAcquired, *_: Lease | None) -> Words:
     return ("lease.adopted" if event.adopted else "lease.acquired"), (("instance_id", event.instance_id),)
 
 
-def _refused(event: e.LeaseRefused, *_: Lease | None) -> Words:
+def _describe_refused(event: e.LeaseRefused, *_: Lease | None) -> Words:
     return "lease.refused", (
         ("reason", event.reason),
         ("message", event.message),
@@ -121,12 +121,12 @@ def _refused(event: e.LeaseRefused, *_: Lease | None) -> Words:
     )
 
 
-def _promoted(event: e.LeasePromoted, _: Lease | None, new: Lease | None) -> Words:
+def _describe_promoted(event: e.LeasePromoted, _: Lease | None, new: Lease | None) -> Words:
     epoch = new.orders.run_epoch if new else None
     return "lease.promoted", (("reason", event.reason), ("run_epoch", epoch))
 
 
-def _verified(event: e.CheckpointVerified, *_: Lease | None) -> Words:
+def _describe_verified(event: e.CheckpointVerified, *_: Lease | None) -> Words:
     checkpoint = event.checkpoint
     return "checkpoint.verified", (
         ("number", checkpoint.number),
@@ -159,9 +159,9 @@ def _observation(old: Lease | None, new: Lease | None) -> Words | None:
 
 
 _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words | None]] = {
-    e.LeaseIntended: _intended,
-    e.LeaseAcquired: _acquired,
-    e.LeaseRefused: _refused,
+    e.LeaseIntended: _describe_intended,
+    e.LeaseAcquired: _describe_acquired,
+    e.LeaseRefused: _describe_refused,
     e.LeaseUncertain: lambda event, *_: ("lease.create_unknown", (("message", event.message),)),
     e.LeaseAbandoned: lambda event, *_: ("lease.abandoned", (("reason", event.reason),)),
     e.LeaseGone: lambda event, _, new: ("lease.gone", (("reason", new.reason if new else None),)),
@@ -172,8 +172,8 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.InstanceFound: lambda event, *_: ("lease.instance_found", (("instance_id", event.instance_id),)),
     e.DestroySent: lambda event, *_: ("lease.destroy_sent", (("accepted", str(event.accepted).lower()),)),
     e.StopOrdered: lambda event, *_: ("run.stop_ordered", (("reason", event.reason),)),
-    e.LeasePromoted: _promoted,
-    e.CheckpointVerified: _verified,
+    e.LeasePromoted: _describe_promoted,
+    e.CheckpointVerified: _describe_verified,
     e.RunExited: lambda event, *_: ("run.exited", (("exit_code", event.exit_code), ("run_epoch", event.run_epoch))),
     e.LeaseSettled: lambda *_: ("lease.settled", ()),
     e.LeaseObserved: lambda _, old, new: _observation(old, new),

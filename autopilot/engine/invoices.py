@@ -78,7 +78,7 @@ def reconcile(
     """
     book = _Book(entries)
     latest = {(kind, day): line for (_, kind, day), line in newest_revisions(known).items()}
-    billed = _billed(lease, charges)
+    billed = _sum_billed(lease, charges)
     if lease.ending.gone_at is None:
         billed = _certain(billed, book.estimate, now)
         is_final = False
@@ -168,7 +168,7 @@ class _Book:
         )
 
 
-def _billed(lease: Lease, charges: Iterable[Charge]) -> dict[KindAndDay, Decimal]:
+def _sum_billed(lease: Lease, charges: Iterable[Charge]) -> dict[KindAndDay, Decimal]:
     billed: dict[KindAndDay, Decimal] = {}
     for charge in charges:
         if charge.instance_id == lease.instance_id and not _is_the_users(lease, charge):

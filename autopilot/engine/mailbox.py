@@ -268,7 +268,7 @@ class Mailbox:
         newest: Checkpoint | None = None
         while await self._blobs.size(manifest_key(job.id, lease.id, number)) is not None:
             if self._is_plausible(lease.id, number):
-                newest = await self._verified(job, lease, number, now) or newest
+                newest = await self._verify(job, lease, number, now) or newest
             number += 1
         return newest
 
@@ -277,7 +277,7 @@ class Mailbox:
         rejected = sorted(known for lease, known in self._rejected if lease == lease_id)
         return number not in rejected and len(rejected) < MOST_REJECTED
 
-    async def _verified(self, job: Job, lease: Lease, number: int, now: datetime) -> Checkpoint | None:
+    async def _verify(self, job: Job, lease: Lease, number: int, now: datetime) -> Checkpoint | None:
         """Only the run that the job is in now may add to its checkpoints: a zombie of an older one may not."""
         kept = await self._kept_manifest(job.checkpoint) if job.checkpoint else None
         trusted = contents(kept, job.id, job.checkpoint.lease_id) if kept and job.checkpoint else frozenset()

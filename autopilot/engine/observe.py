@@ -85,14 +85,14 @@ class Watch:
                 instances = await self.provider.instances()
                 await self._refresh_credit(begun_at, at_once=_any_newly_stopped(leases, instances))
         except TimeoutError:
-            return self._unknown(begun_at, f"no answer within {READ_WAIT_REAL_S:g} s")
+            return self._make_unknown(begun_at, f"no answer within {READ_WAIT_REAL_S:g} s")
         except MarketUnknown as problem:
             self.no_rights = problem.code is RefusalCode.NO_RIGHTS
-            return self._unknown(begun_at, str(problem))
+            return self._make_unknown(begun_at, str(problem))
         except Exception as problem:
             # A defect in one adapter must not stop the others' ticks.
             log.exception("market.reading_failed", provider=self.provider.name)
-            return self._unknown(begun_at, repr(problem))
+            return self._make_unknown(begun_at, repr(problem))
         self.no_rights = False
         self.known_at = begun_at
         if not self.last.known:
@@ -137,7 +137,7 @@ class Watch:
             log.exception("offers.failed", provider=self.provider.name)
         return ()
 
-    def _unknown(self, begun_at: datetime, reason: str) -> Reading:
+    def _make_unknown(self, begun_at: datetime, reason: str) -> Reading:
         if self.last.known or self.last.reason != reason:
             log.warning("market.became_unknown", provider=self.provider.name, reason=reason)
         self.last = Reading(self.provider.name, begun_at, None, reason, credit=self._credit)

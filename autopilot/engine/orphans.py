@@ -52,7 +52,7 @@ class Orphans:
             await uow.leases.save(lease)
             orphans[lease.id] = lease
         for reading in readings.values():
-            for found, holder in await self._swept(uow, reading, now):
+            for found, holder in await self._sweep(uow, reading, now):
                 log.warning(
                     "sweep.found",
                     provider=found.provider,
@@ -64,7 +64,7 @@ class Orphans:
                 await self._take_in(uow, found, holder, event_logs, orphans, now)
         return tuple(orphans.values())
 
-    async def _swept(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
+    async def _sweep(self, uow: UnitOfWork, reading: Reading, now: datetime) -> list[tuple[Instance, Lease | None]]:
         sweep = self._sweeps.setdefault(reading.provider, Sweep())
         if reading.instances is None or not reading.is_fresh:
             return []

@@ -95,7 +95,7 @@ class _Auctioned:
         worst_extra_s = pressure.upper_work_s - pressure.work_s
         if main is None:
             return Position(pressure.left_s, pressure.work_s, worst_extra_s=worst_extra_s)
-        held = _held(main)
+        held = _held_as(main)
         is_running = held is Held.RUNNING
         return Position(
             left_s=pressure.left_s,
@@ -293,7 +293,7 @@ class _Auctioned:
         )
 
 
-def _held(main: Lease) -> Held:
+def _held_as(main: Lease) -> Held:
     if not main.is_spot:
         return Held.ON_DEMAND
     return Held.PAUSED if main.state is LeaseState.PAUSED else Held.RUNNING

@@ -50,7 +50,7 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
         note = Note("budget", (("left", left),))
-        return Decision(_park(job, _exhausted(job), now, params), (status, note))
+        return Decision(_park(job, _end_unpaid(job), now, params), (status, note))
     over = market.allowance.exhausted
     if over is not None:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
@@ -234,7 +234,7 @@ def _acquire(situation: Situation) -> Answer:
         return (), possible.notes(possible.idle)
     least_reserve = min(reserve(job, choice, params) for choice in candidates)
     numbers = (("left", budget.left(job, params)), ("reserve", least_reserve))
-    return (_exhausted(job),), (*possible.notes(None), Note("budget", numbers))
+    return (_end_unpaid(job),), (*possible.notes(None), Note("budget", numbers))
 
 
 def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]:
@@ -318,7 +318,7 @@ def _park(job: Job, status: SetStatus, now: datetime, params: Params) -> tuple[A
     return (*_release_all(job, status.reason), status)
 
 
-def _exhausted(job: Job) -> SetStatus:
+def _end_unpaid(job: Job) -> SetStatus:
     status = JobStatus.CANCELLING if job.spec.cancel_when_exhausted else JobStatus.PARKED
     return SetStatus(status, Reason.BUDGET_EXHAUSTED)
 

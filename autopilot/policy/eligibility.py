@@ -42,11 +42,11 @@ def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[O
         and (offer.provider, offer.machine_id) not in market.avoid
         and (offer.provider, offer.machine_id) not in held
         and why_not(job.spec, offer) is None
-        and (offer.ends_at is None or offer.ends_at >= now + _needed(job, offer, params))
+        and (offer.ends_at is None or offer.ends_at >= now + _time_needed(job, offer, params))
     )
 
 
-def _needed(job: Job, offer: Offer, params: Params) -> timedelta:
+def _time_needed(job: Job, offer: Offer, params: Params) -> timedelta:
     left = work_left(job, offer.gpu, offer.num_gpus)
     longer = 1 + params.deadline.estimate_error
     work = timedelta(seconds=params.deadline.horizon_s) if left is None else left * longer

@@ -71,7 +71,7 @@ class _Guard:
                     each.shutdown(socket.SHUT_RDWR)
 
 
-def _watched(connected: socket.socket) -> socket.socket:
+def _watch(connected: socket.socket) -> socket.socket:
     guard: _Guard | None = getattr(_here, "guard", None)
     if guard is not None:
         guard.watch(connected)
@@ -80,12 +80,12 @@ def _watched(connected: socket.socket) -> socket.socket:
 
 class _Connection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
-        return _watched(super()._new_conn())
+        return _watch(super()._new_conn())
 
 
 class _TlsConnection(HTTPSConnection):
     def _new_conn(self) -> socket.socket:
-        return _watched(super()._new_conn())
+        return _watch(super()._new_conn())
 
 
 class _Pool(HTTPConnectionPool):
@@ -103,7 +103,7 @@ class _Adapter(HTTPAdapter):
 
 
 @contextmanager
-def _guarded(seconds: float) -> Iterator[_Guard]:
+def _guard(seconds: float) -> Iterator[_Guard]:
     guard = _here.guard = _Guard(seconds)
     guard.start()
     try:
@@ -120,7 +120,7 @@ def send(session: requests.Session, request: requests.PreparedRequest, seconds: 
     """
     for scheme in ("http://", "https://"):
         session.mount(scheme, _Adapter())
-    with session, _guarded(seconds) as guard:
+    with session, _guard(seconds) as guard:
         try:
             response = session.send(request, timeout=seconds, allow_redirects=False, stream=True)
             with response:

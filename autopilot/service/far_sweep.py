@@ -68,7 +68,7 @@ def run(config: Path | None, install_id: str | None, *, kill: bool, older_than: 
     settings = load_settings(config)
     configure_logging(settings.log.format, "error", settings.secret_values())
 
-    async def swept() -> Swept:
+    async def look() -> Swept:
         clock = open_clock(settings)
         async with AsyncExitStack() as stack:
             providers = list(connect_markets(settings, clock).values())
@@ -76,7 +76,7 @@ def run(config: Path | None, install_id: str | None, *, kill: bool, older_than: 
                 stack.push_async_callback(provider.close)
             return await sweep(providers, clock, install_id, kill=kill, older_than=older_than)
 
-    return asyncio.run(swept())
+    return asyncio.run(look())
 
 
 async def sweep(
@@ -84,7 +84,7 @@ async def sweep(
 ) -> Swept:
     """Look, and with ``kill`` look again ``MARK_AGE`` later and destroy what is due in both lists."""
     listed, unreadable = await list_all(providers)
-    result = Swept(_labelled(listed, install_id, older_than, clock.now()), unreadable=unreadable)
+    result = Swept(_list_ours(listed, install_id, older_than, clock.now()), unreadable=unreadable)
     due = {(each.instance.provider, each.instance.instance_id) for each in result.seen if each.due}
     if not kill or not due:
         return result
@@ -93,7 +93,7 @@ async def sweep(
     result.unreadable |= unreadable
     confirmed = [
         each.instance
-        for each in _labelled(again, install_id, older_than, clock.now())
+        for each in _list_ours(again, install_id, older_than, clock.now())
         if each.due and (each.instance.provider, each.instance.instance_id) in due
     ]
     by_name = {provider.name: provider for provider in providers}
@@ -103,7 +103,7 @@ async def sweep(
     return result
 
 
-def _labelled(listed: Sequence[Instance], install_id: str | None, older_than: timedelta, now: datetime) -> list[Seen]:
+def _list_ours(listed: Sequence[Instance], install_id: str | None, older_than: timedelta, now: datetime) -> list[Seen]:
     seen = []
     for instance in listed:
         parts = read_label(instance.label)

@@ -87,7 +87,7 @@ async def daemon(settings: Settings, record: Path | None = None) -> AsyncIterato
     prepare_state_dir(settings.state_dir)
     async with AsyncExitStack() as stack:
         try:
-            joined = await _joined(settings, record, stack)
+            joined = await _join(settings, record, stack)
         except BlobUnavailable as problem:
             hint = "autopilot doctor tries it out" if settings.blobs.url else MEND_DISK
             raise UserError(str(problem), hint=hint) from None
@@ -98,7 +98,7 @@ async def daemon(settings: Settings, record: Path | None = None) -> AsyncIterato
         yield joined
 
 
-async def _joined(settings: Settings, record: Path | None, stack: AsyncExitStack) -> Daemon:
+async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) -> Daemon:
     """All parts, each closed by ``stack``."""
     lead = await stack.enter_async_context(leading(settings.ledger_url, on_standby=stand_by))
     clock, store, shared = open_clock(settings), lead.store, lead.shared

@@ -33,7 +33,7 @@ async def upgrade(url: str) -> str:
 
     Raises ``UserError`` while a daemon works on it and for a ledger of a newer program, ``StoreUnavailable``.
     """
-    async with set_apart(url), _opened(url) as store, store.connection() as connection:
+    async with set_apart(url), _open(url) as store, store.connection() as connection:
         if await connection.run_sync(drift):
             await connection.run_sync(rebuild)
     return REVISION
@@ -48,7 +48,7 @@ async def back_up(url: str, file: Path) -> None:
         if postgres_url(url) is None:
             await asyncio.to_thread(_copy_file, _existing(url), partial)
             return
-        async with _read(url) as source, _opened(str(partial)) as store, store.connection() as target:
+        async with _read(url) as source, _open(str(partial)) as store, store.connection() as target:
             await copy(source, target)
 
 
@@ -86,8 +86,8 @@ async def move(url: str, to: str) -> list[Fingerprint]:
     async with (
         set_apart(url),
         set_apart(to),
-        _opened(url) as old,
-        _opened(to) as new,
+        _open(url) as old,
+        _open(to) as new,
         old.reading() as source,
         new.connection() as target,
     ):
@@ -107,7 +107,7 @@ async def ledger_as_it_is(url: str) -> AsyncIterator[UnitOfWork]:
 
 
 @asynccontextmanager
-async def _opened(url: str) -> AsyncIterator[SqlStore]:
+async def _open(url: str) -> AsyncIterator[SqlStore]:
     store = await open_store(url)
     try:
         yield store

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from autopilot.store import postgres, sqlite
-from autopilot.store.failures import reported_as_unavailable, reported_at_commit
+from autopilot.store.failures import report_as_unavailable, report_at_commit
 from autopilot.store.fence import Fence
 from autopilot.store.migrate import upgrade
 from autopilot.store.statements import Statements
@@ -34,7 +34,7 @@ class SqlStore:
         """Raises ``StoreUnavailable``; also when the commit fails: then nothing was written, or, where it raises
         ``CommitUnknown``, nobody can tell.
         """
-        with reported_as_unavailable(), reported_at_commit() as commit:
+        with report_as_unavailable(), report_at_commit() as commit:
             async with self._writing, self._writer.begin() as connection:
                 if self.fence is not None:
                     await self.fence.check_and_hold(connection)
@@ -45,7 +45,7 @@ class SqlStore:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[SqlUnitOfWork]:
-        with reported_as_unavailable():
+        with report_as_unavailable():
             async with self._reader.begin() as connection:
                 if self.fence is not None:
                     await self.fence.check(connection)
@@ -54,14 +54,14 @@ class SqlStore:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
         """For what is about the database itself and not about its records: one transaction, read and write."""
-        with reported_as_unavailable():
+        with report_as_unavailable():
             async with self._writing, self._writer.begin() as connection:
                 yield connection
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
         """The same, in one snapshot that cannot write."""
-        with reported_as_unavailable():
+        with report_as_unavailable():
             async with self._reader.begin() as connection:
                 yield connection
 

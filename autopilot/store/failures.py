@@ -48,7 +48,7 @@ _CONNECTION_LOST = ("08", "57P")
 
 
 @contextmanager
-def reported_as_unavailable() -> Iterator[None]:
+def report_as_unavailable() -> Iterator[None]:
     try:
         yield
     except exc.IntegrityError as error:
@@ -70,7 +70,7 @@ class Commit:
 
 
 @contextmanager
-def reported_at_commit() -> Iterator[Commit]:
+def report_at_commit() -> Iterator[Commit]:
     """A connection that breaks while the server commits leaves both possible."""
     commit = Commit()
     try:

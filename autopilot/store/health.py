@@ -48,7 +48,7 @@ async def examine(url: str) -> list[Finding]:
     store = unopened_store(url)
     try:
         async with store.reading() as connection:
-            return await connection.run_sync(_examined, mask_password(url))
+            return await connection.run_sync(_examine, mask_password(url))
     except StoreUnavailable as problem:
         return [
             Finding("database", False, f"{mask_password(url)}: {problem}", "check the address, the rights and the disk")
@@ -57,7 +57,7 @@ async def examine(url: str) -> list[Finding]:
         await store.close()
 
 
-def _examined(connection: Connection, place: str) -> list[Finding]:
+def _examine(connection: Connection, place: str) -> list[Finding]:
     is_file = connection.dialect.name == "sqlite"
     whole = _file(connection, place) if is_file else _server(connection, place)
     schema = _schema(connection)

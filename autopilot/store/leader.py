@@ -26,7 +26,7 @@ from autopilot.domain.errors import UserError
 from autopilot.ports.store import StoreUnavailable
 from autopilot.store import postgres
 from autopilot.store.database import SqlStore, open_store
-from autopilot.store.failures import reported_as_unavailable
+from autopilot.store.failures import report_as_unavailable
 from autopilot.store.fence import Fence
 from autopilot.store.lock import single_writer
 from autopilot.store.urls import database_path, mask_password, postgres_url
@@ -233,7 +233,7 @@ class _Seat:
     async def _run(self, statement: TextClause, **values: object) -> list[Row[Any]]:
         """On the lock's connection, which a failure ends."""
         try:
-            with reported_as_unavailable():
+            with report_as_unavailable():
                 if self._connection is None:
                     self._connection = await self._engine.connect()
                 result = await self._connection.execute(statement, values)

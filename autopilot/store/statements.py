@@ -10,7 +10,7 @@ from sqlalchemy import CursorResult, Executable, Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from autopilot.store.failures import reported_as_unavailable
+from autopilot.store.failures import report_as_unavailable
 
 Values = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Statements:
     async def run(self, statement: Executable, rows: Sequence[Values] | None = None) -> CursorResult[Any]:
         self.raise_failure()
         try:
-            with reported_as_unavailable():
+            with report_as_unavailable():
                 return await self._connection.execute(statement, rows)
         except Exception as error:
             self._failure = error

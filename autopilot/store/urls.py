@@ -16,7 +16,7 @@ def database_path(url: str) -> Path:
     """The file behind a ledger URL. Raises ``UserError`` for anything but a file."""
     if "://" not in url:
         return Path(url).expanduser().absolute()
-    parsed = _parsed(url)
+    parsed = _parse(url)
     is_file = parsed is not None and parsed.get_backend_name() == "sqlite" and not parsed.query
     if parsed is None or not is_file or parsed.database in (None, "", ":memory:"):
         raise UserError(
@@ -28,7 +28,7 @@ def database_path(url: str) -> Path:
 
 def postgres_url(url: str) -> URL | None:
     """The database of a PostgreSQL server behind a ledger URL; None when it names a file. Raises ``UserError``."""
-    parsed = _parsed(url) if "://" in url else None
+    parsed = _parse(url) if "://" in url else None
     if parsed is None or parsed.drivername not in _POSTGRES:
         return None
     if not parsed.database and "service" not in parsed.query:
@@ -40,13 +40,13 @@ def postgres_url(url: str) -> URL | None:
 
 def mask_password(url: str) -> str:
     """For people and logs: without a password."""
-    parsed = _parsed(url) if "://" in url else None
+    parsed = _parse(url) if "://" in url else None
     if parsed is None:
         return url if "@" not in url else url.rpartition("@")[2]
     return parsed.difference_update_query(["password"]).render_as_string(hide_password=True)
 
 
-def _parsed(url: str) -> URL | None:
+def _parse(url: str) -> URL | None:
     try:
         return make_url(url)
     except (ArgumentError, ValueError):

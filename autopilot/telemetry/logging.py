@@ -31,7 +31,7 @@ def configure_logging(format: Format = "auto", level: str = "info", secrets: Col
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *_shared(),
+            *_shared_processors(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -42,7 +42,7 @@ def configure_logging(format: Format = "auto", level: str = "info", secrets: Col
     handler.setFormatter(
         _ScrubbingFormatter(
             scrub,
-            foreign_pre_chain=_shared(),
+            foreign_pre_chain=_shared_processors(),
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 _redaction(scrub),
@@ -61,7 +61,7 @@ def configure_logging(format: Format = "auto", level: str = "info", secrets: Col
         vendor.addHandler(logging.NullHandler())
 
 
-def _shared() -> list[Processor]:
+def _shared_processors() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,

@@ -71,7 +71,7 @@ def scrubber(secrets: Collection[str]) -> Scrub:
             }
         if isinstance(value, (list, tuple, set, frozenset)):
             return [scrub(item, depth + 1) for item in value]
-        return scrub_text(value.decode(errors="replace") if isinstance(value, bytes) else _shown(value))
+        return scrub_text(value.decode(errors="replace") if isinstance(value, bytes) else _show(value))
 
     return scrub
 
@@ -80,7 +80,7 @@ def _is_secret(key: object) -> bool:
     return str(key).lower().replace("-", "_") in SECRET_KEYS
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     try:
         return str(value)
     except Exception as error:

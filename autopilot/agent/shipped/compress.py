@@ -28,9 +28,9 @@ def library() -> Any:
 def compress(source: Any, size: int) -> bytes | None:
     """What ``source`` has to read, of so many bytes, in fewer; None where it is hardly fewer. Then the first block
     alone has been read."""
-    compressor = begun(library())
+    compressor = begin(library())
     first = source.read(BLOCK_BYTES)
-    probe = begun(library())
+    probe = begin(library())
     if len(probe.compress(first)) + len(probe.flush()) > WORTH_IT * len(first):
         return None
     out = bytearray(compressor.compress(first))
@@ -40,7 +40,7 @@ def compress(source: Any, size: int) -> bytes | None:
     return bytes(out) if len(out) <= WORTH_IT * size else None
 
 
-def begun(zstd: Any) -> Any:
+def begin(zstd: Any) -> Any:
     made = zstd.ZstdCompressor(level=LEVEL)
     return made.compressobj() if hasattr(made, "compressobj") else made
 

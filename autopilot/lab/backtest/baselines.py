@@ -20,7 +20,7 @@ def on_demand(_config: AvailabilityConfig, _job: AvailabilityJob, _params: Param
 
 def greedy(config: AvailabilityConfig, job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
     """Spot whenever it can be had, on demand only when the deadline forces it."""
-    return _guarded(config, job, _spot_or_none)
+    return _guard(config, job, _spot_or_none)
 
 
 def uniform_progress(config: AvailabilityConfig, job: AvailabilityJob, _params: Params) -> AvailabilityChooser:
@@ -41,14 +41,14 @@ def uniform_progress(config: AvailabilityConfig, job: AvailabilityJob, _params: 
             return SPOT
         return ON_DEMAND if done_s < now_s * pace else NONE
 
-    return _guarded(config, job, rule)
+    return _guard(config, job, rule)
 
 
 def _spot_or_none(view: AvailabilityView) -> Choice:
     return SPOT if view.spot_available else NONE
 
 
-def _guarded(config: AvailabilityConfig, job: AvailabilityJob, rule: _Rule) -> AvailabilityChooser:
+def _guard(config: AvailabilityConfig, job: AvailabilityJob, rule: _Rule) -> AvailabilityChooser:
     """The published deadline net around a rule: on demand in time for the work left and the restarts."""
     tick_s, restart_s = config.tick_s, job.restart_s
 

@@ -32,12 +32,12 @@ def on_demand(_config: BidConfig, _job: BidJob, _params: Params) -> BidChooser:
 
 def floor_markup(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
     """Bids the floor times ``markup`` in every tick, below the on-demand price."""
-    return _guarded(config, job, _marked_up(config, params["markup"]))
+    return _guard(config, job, _marked_up(config, params["markup"]))
 
 
 def on_demand_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
     """The folk rule of clearing-price markets: bid what on-demand costs."""
-    return _guarded(config, job, _bidding(config.on_demand_price))
+    return _guard(config, job, _bidding(config.on_demand_price))
 
 
 def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
@@ -55,7 +55,7 @@ def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChoos
             return choice if can_spot and done_s > (now_s + round_trip_s) * pace else ON_DEMAND
         return choice if can_spot or done_s >= now_s * pace else ON_DEMAND
 
-    return _guarded(config, job, rule)
+    return _guard(config, job, rule)
 
 
 def _marked_up(config: BidConfig, markup: float) -> _Rule:
@@ -99,7 +99,7 @@ def _machine(view: BidView) -> int:
     return cheapest if floor > MOVE_RATIO * floors[cheapest] else held
 
 
-def _guarded(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
+def _guard(config: BidConfig, job: BidJob, rule: _Rule) -> BidChooser:
     """A deadline net: on demand in time for the work since the last checkpoint to be lost once more."""
     tick_s, migrate_s = config.tick_s, config.migrate_s
 
@@ -134,10 +134,10 @@ def fixed_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
                 for cost, bid in _bid_costs([seen for seen in view.history(machine, ticks) if seen < inf], config, job)
             ]
             cost, machine, bid = min(costs, default=(inf, 0, 0.0))
-            plan.append(_fixed(machine, bid) if cost < on_demand_cost else lambda _view: ON_DEMAND)
+            plan.append(_hold_bid(machine, bid) if cost < on_demand_cost else lambda _view: ON_DEMAND)
         return plan[0](view)
 
-    return _guarded(config, job, rule)
+    return _guard(config, job, rule)
 
 
 def _bid_costs(prices: Sequence[float], config: BidConfig, job: BidJob) -> Iterator[tuple[float, float]]:
@@ -159,7 +159,7 @@ def _bid_costs(prices: Sequence[float], config: BidConfig, job: BidJob) -> Itera
             yield running_s / HOUR_S * (bid if job.pays == "bid" else sums[below - 1] / below), bid
 
 
-def _fixed(machine: int, bid: float) -> _Rule:
+def _hold_bid(machine: int, bid: float) -> _Rule:
     def rule(view: BidView) -> Choice | Spot:
         return NONE if view.machine is None and view.floors[machine] > bid else Spot(machine, bid)
 

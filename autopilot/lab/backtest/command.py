@@ -127,7 +127,7 @@ def backtest(
     elif synthetic is not None:
         trials = _made_up(synthetic, range(seed, seed + seeds), _tasks(files))
     else:
-        trials = _recorded(config, since, _tasks(files))
+        trials = _read_recorded(config, since, _tasks(files))
     if report is not None and len(trials) > 1:
         raise UserError("--report draws one market", hint="give one seed and one job file")
     market = pool(trials)
@@ -170,7 +170,7 @@ def _made_up(kind: Kind, seeds: range, tasks: Sequence[Task]) -> list[Trial]:
     return [Trial(synthetic_suite(kind, seed, task), task.budget) for task in tasks for seed in seeds]
 
 
-def _recorded(config: Path | None, since: str, tasks: Sequence[Task]) -> list[Trial]:
+def _read_recorded(config: Path | None, since: str, tasks: Sequence[Task]) -> list[Trial]:
     import asyncio
 
     from autopilot.clock import SystemClock

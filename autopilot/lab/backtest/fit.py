@@ -41,7 +41,7 @@ def fit(series: list[list[int]]) -> PhaseModel:
 
     on = np.repeat([1, 0], KINDS * PER_SIGN)
     moves, same_kind = _start(on)
-    seen, valid = _padded(series, on)
+    seen, valid = _pad(series, on)
     looks = len(seen)
     last = -np.inf
     for number in range(ROUNDS):
@@ -93,7 +93,7 @@ def _start(on: Any) -> tuple[Any, Any]:
     return moves, same_kind
 
 
-def _padded(series: list[list[int]], on: Any) -> tuple[Any, Any]:
+def _pad(series: list[list[int]], on: Any) -> tuple[Any, Any]:
     """What each look allows, [look, market, phase], all phases after a trace's end; and whether it is a look at all."""
     import numpy as np
 

@@ -71,7 +71,7 @@ async def _suite(uow: UnitOfWork, task: Task, since: datetime) -> BidSuite:
         lack = record.lack()
         if not lack:
             return _suite_of(gpu, record, fitting, task)
-        lacks.append(f"{_named(gpu)}: {lack}")
+        lacks.append(f"{_name(gpu)}: {lack}")
     raise UserError(
         f"too little is recorded: {'; '.join(lacks) or 'the ledger has no jobs'}",
         hint=f"{LEAST_H} h are needed; the daemon records prices of a GPU while a job that may use it is not over",
@@ -106,7 +106,7 @@ class _Record(NamedTuple):
 def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation], task: Task) -> BidSuite:
     rates = [each.on_demand_price for each in seen if each.on_demand_price is not None]
     if not rates:
-        raise UserError(f"{_named(gpu)}: no on-demand price was recorded", hint="backtests compare with it")
+        raise UserError(f"{_name(gpu)}: no on-demand price was recorded", hint="backtests compare with it")
     storage = [each.storage_price for each in seen if each.storage_price is not None]
     config = BidConfig(
         tick_s=TICK_S,
@@ -128,14 +128,14 @@ def _suite_of(gpu: GpuChoice, record: _Record, seen: Sequence[PriceObservation],
         longest = max(end - first for first, end in record.stretches()) / TICKS_PER_H
         raise UserError(
             f"{task.name}: {min(task.deadlines_s) / HOUR_S:g} h to the deadline do not fit into what is recorded of "
-            f"{_named(gpu)}: at most {longest:.1f} h without a break, some of them to learn from",
+            f"{_name(gpu)}: at most {longest:.1f} h without a break, some of them to learn from",
             hint="let the daemon record for longer, or give a nearer deadline",
         )
-    floors = tuple(map(_carried, record.grid.shown))
-    return BidSuite(f"history of {_named(gpu)}", config, floors, runs, Listing(record.grid.shown, record.grid.hosts))
+    floors = tuple(map(_carry, record.grid.shown))
+    return BidSuite(f"history of {_name(gpu)}", config, floors, runs, Listing(record.grid.shown, record.grid.hosts))
 
 
-def _carried(shown: array[float]) -> array[float]:
+def _carry(shown: array[float]) -> array[float]:
     """The floors at which bids run, where a machine that is out of sight for a moment can still be had."""
     floors, before = array("d", shown), -1
     for tick, floor in enumerate(shown):
@@ -148,5 +148,5 @@ def _carried(shown: array[float]) -> array[float]:
     return floors
 
 
-def _named(gpu: GpuChoice) -> str:
+def _name(gpu: GpuChoice) -> str:
     return gpu.name if gpu.count == 1 else f"{gpu.count} x {gpu.name}"

@@ -99,7 +99,7 @@ class BidMapping:
         session = self._session
         if self._auction is None or view.tick % self._refit_ticks == 0:
             self._auction = self._shape(view)
-        held = self._held(view, now)
+        held = self._update_held(view, now)
         if held is not None:
             self._see(view, held, now)
         saved = session.estimate - timedelta(seconds=view.safe_left_s)
@@ -129,7 +129,7 @@ class BidMapping:
                     raise TypeError(f"not on such a market: {action}")
         return answer
 
-    def _held(self, view: BidView, now: datetime) -> Lease | None:
+    def _update_held(self, view: BidView, now: datetime) -> Lease | None:
         """What is held by the view; the job is brought to it where a move was refused."""
         session = self._session
         held = session.job.main

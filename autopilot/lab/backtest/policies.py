@@ -76,7 +76,7 @@ def parse_policies(text: str) -> tuple[Policy, ...]:
         else:
             items.append(word)
     if not items:
-        raise UserError("which policy?", hint=_known())
+        raise UserError("which policy?", hint=_list_known())
     return tuple(_parse(item) for item in dict.fromkeys(items) if item != OPTIMAL)
 
 
@@ -107,7 +107,7 @@ def starter(policy: Policy, kind: str, models: Mapping[str, Any]) -> Callable[[C
 def _parse(item: str) -> Policy:
     name, _, tail = item.partition(":")
     if name not in REGISTRY:
-        raise UserError(f"unknown policy {name!r}", hint=_known())
+        raise UserError(f"unknown policy {name!r}", hint=_list_known())
     known, params = REGISTRY[name].params, {}
     for pair in filter(None, tail.split(",")):
         key, _, value = pair.partition("=")
@@ -121,7 +121,7 @@ def _parse(item: str) -> Policy:
     return Policy(item, name, params)
 
 
-def _known() -> str:
+def _list_known() -> str:
     return f"the policies are {', '.join((*REGISTRY, OPTIMAL))}"
 
 

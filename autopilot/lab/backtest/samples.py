@@ -75,7 +75,7 @@ def _draw(plan: Plan, sample: Result, heading: str, seen: _Seen) -> str:
     if not isinstance(suite, BidSuite):
         left = [(tick * tick_h, left_h) for tick, left_h in enumerate(seen.left_h)]
         pace = [(0.0, run.work_s / HOUR_S), (run.deadline_s / HOUR_S, 0.0)]
-        lines = [Series("work left", _thinned(left), BID_COLOUR), Series("even pace", pace, "#666666", dashed=True)]
+        lines = [Series("work left", _thin(left), BID_COLOUR), Series("even pace", pace, "#666666", dashed=True)]
         return draw(Plot(heading, "h", "work left, h", lines, spans, y_from_zero=True))
     assert isinstance(run, BidRun)
     ticks = len(seen.running)
@@ -83,7 +83,7 @@ def _draw(plan: Plan, sample: Result, heading: str, seen: _Seen) -> str:
         Series(name, _steps([floors[run.start + tick] for tick in range(ticks)], tick_h), colour, steps=True)
         for name, floors, colour in zip(_machines(suite), suite.floors, _colours(suite), strict=True)
     ]
-    bids = _thinned([(tick * tick_h, bid) for tick, bid in seen.bids])
+    bids = _thin([(tick * tick_h, bid) for tick, bid in seen.bids])
     lines.append(Series("bid", bids, BID_COLOUR, steps=True))
     most = suite.config.on_demand_price * 1.1
     return draw(Plot(heading, "h", "$/h", [line for line in lines if line.points], spans, True, most))
@@ -98,10 +98,10 @@ def _colours(suite: BidSuite) -> list[str]:
 
 
 def _steps(values: Sequence[float], tick_h: float) -> Points:
-    return _thinned([(tick * tick_h, value) for tick, value in enumerate(values)])
+    return _thin([(tick * tick_h, value) for tick, value in enumerate(values)])
 
 
-def _thinned(points: Points) -> Points:
+def _thin(points: Points) -> Points:
     """Without points that repeat their neighbours' value."""
     return [
         point

@@ -106,7 +106,7 @@ def _vast(rng: random.Random, ticks: int) -> _Market:
         chunks = min(rng.choice((1, 1, 2, 3, 4)), MACHINES - len(floors))
         rows = _host(rng, ticks, chunks, pace)
         floors += rows
-        shown += [_listed(rng, row) for row in rows]
+        shown += [_list(rng, row) for row in rows]
         hosts += [host] * chunks
         host += 1
     return _Market(tuple(floors), Listing(tuple(shown), tuple(hosts)), MEDIAN_FLOOR * ON_DEMAND_SPREAD)
@@ -146,7 +146,7 @@ def _host(rng: random.Random, ticks: int, chunks: int, pace: Sequence[float]) ->
     return rows
 
 
-def _listed(rng: random.Random, floors: array[float]) -> array[float]:
+def _list(rng: random.Random, floors: array[float]) -> array[float]:
     """What a search shows: stints of a machine that can be had, each floor a scrape or two old."""
     share = min(max(SEEN_SHARE * rng.lognormvariate(0.0, 0.4), 0.05), 0.98)
     shown, is_listed = array("d"), rng.random() < share

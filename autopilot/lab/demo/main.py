@@ -103,10 +103,10 @@ def _play(theatre: Theatre, view: View) -> tuple[Json, str | None]:
 def _line(event: Json, began: datetime) -> str:
     since = datetime.fromisoformat(event["at"]) - began
     fields = {name: value for name, value in event["fields"].items() if value not in (None, "")}
-    return f"{_elapsed(since.total_seconds())}  {event['name']:<24} {text.numbers(fields)}".rstrip()
+    return f"{_show_elapsed(since.total_seconds())}  {event['name']:<24} {text.numbers(fields)}".rstrip()
 
 
-def _elapsed(seconds: float) -> str:
+def _show_elapsed(seconds: float) -> str:
     minutes, secs = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{secs:02d}"
 

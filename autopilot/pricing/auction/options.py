@@ -201,9 +201,9 @@ class _Pricing:
             if is_echo and not self.pending:
                 reduce_bid = self._reduced_bid(spot.machine, floor, idle, least_markup)
         on_demand, release = self._on_demand(), self._release()
-        return Quotes(on_demand, release, keep, stay, tuple(bids), patient, reduce_bid, self._forced())
+        return Quotes(on_demand, release, keep, stay, tuple(bids), patient, reduce_bid, self._is_forced())
 
-    def _forced(self) -> bool:
+    def _is_forced(self) -> bool:
         position, shape = self.position, self.tables.shape
         start_s = position.pending_s if self.is_on_demand else position.thrown_back_s + shape.migrate_s
         needed_s = position.work_s + start_s + shape.reserve_s
@@ -258,13 +258,13 @@ class _Pricing:
 
     def _above(self, machine: str, floor: float, costs: Floats, once: float = 0.0) -> Quote | None:
         """The best bid at or above the floor. ``costs``: [ratio bin] → $."""
-        return self._least(machine, floor, costs, FIRST_ABOVE, self._allowed(floor), once)
+        return self._least(machine, floor, costs, FIRST_ABOVE, self._count_allowed(floor), once)
 
     def _below(self, machine: str, floor: float, costs: Floats) -> Quote | None:
         """The best bid below the floor."""
-        return self._least(machine, floor, costs, 0, min(self._allowed(floor), FIRST_ABOVE), 0.0)
+        return self._least(machine, floor, costs, 0, min(self._count_allowed(floor), FIRST_ABOVE), 0.0)
 
-    def _allowed(self, floor: float) -> int:
+    def _count_allowed(self, floor: float) -> int:
         """So many of the bins have edges that may be bid."""
         return bisect_left(RATIO_EDGES, self.tables.shape.ceiling / floor)
 

@@ -74,7 +74,7 @@ class AuctionTables:
         self._migrate = shape.migrate_s / self.step_s
         self._on_demand_step = (shape.on_demand_price + shape.storage_rate) * self.step_s / 3600
         self.classes = len(shape.floors.cheapest)
-        start, on_demand, machines = _induced(shape)
+        start, on_demand, machines = _induce(shape)
         self.start, self.on_demand = _flat(start), _flat(on_demand)
         """Flat [slack][work][class]."""
         self.pooled, *own = (MachineTable(_leads(jumps), _flat(run), _flat(paused)) for jumps, run, paused in machines)
@@ -209,7 +209,7 @@ def _dense(jumps: Jumps) -> Floats:
 
 def _kernel(jumps: Jumps, shape: AuctionShape) -> Floats:
     """[level, ratio bin, next level], with the chance that the machine is taken whatever is bid."""
-    kernel, taken = _dense(jumps), _taken(shape)
+    kernel, taken = _dense(jumps), _chance_taken(shape)
     kernel *= 1.0 - taken
     kernel[:, -1, -1] += taken
     return kernel
@@ -229,7 +229,7 @@ def _odds(leads: Floats, sizes: Sequence[float], level: int, shape: AuctionShape
     """``leads``: [ratio bin, next level], from that level. ``sizes``: how likely each bin is, if nobody takes it."""
     import numpy as np
 
-    taken = _taken(shape)
+    taken = _chance_taken(shape)
     kernel = leads * np.array(sizes)[:, None] * (1.0 - taken)
     kernel[-1, -1] += taken
     mass = kernel.sum(1)
@@ -240,13 +240,13 @@ def _odds(leads: Floats, sizes: Sequence[float], level: int, shape: AuctionShape
     return Odds(np.cumsum(kernel, 0), kernel.sum(0), paid)
 
 
-def _taken(shape: AuctionShape) -> float:
+def _chance_taken(shape: AuctionShape) -> float:
     """Chance, a step, that a machine is taken whatever is bid."""
     kept_an_hour = 1.0 - min(shape.lost_per_h, 1.0)
     return float(1.0 - kept_an_hour ** (shape.floors.step_s / 3600))
 
 
-def _induced(shape: AuctionShape) -> tuple[Singles, Singles, list[tuple[Jumps, Singles, Singles]]]:
+def _induce(shape: AuctionShape) -> tuple[Singles, Singles, list[tuple[Jumps, Singles, Singles]]]:
     """Arrays of $: start and on-demand [slack, work, class]; (jumps, run, paused) of the pool and each machine.
 
     Of machines: [slack, work, class, level].

@@ -67,7 +67,7 @@ def clusters(model: PhaseModel, step_s: float) -> Clusters:
 
     rng = np.random.default_rng(0)
     promises = _promises(model, step_s)
-    on, features = _simulated(model, step_s, np.array(promises), rng)
+    on, features = _simulate(model, step_s, np.array(promises), rng)
     flat, flat_on = features.reshape(-1, len(HORIZONS_H)), on.ravel()
     centres = [_centres(flat[flat_on == sign], rng) for sign in (True, False)]
     numbers, shares = np.empty((len(flat), NEAREST), int), np.empty((len(flat), NEAREST))
@@ -77,7 +77,7 @@ def clusters(model: PhaseModel, step_s: float) -> Clusters:
         nearest = np.argsort(distance, axis=1, kind="stable")[:, :NEAREST]
         nearness = 1.0 / (np.take_along_axis(distance, nearest, axis=1) + TINY)
         numbers[chosen] = nearest + first
-        shares[chosen] = nearness / _summed(nearness)[:, None]
+        shares[chosen] = nearness / _sum(nearness)[:, None]
     # From here on: [look, chain, one of the nearest].
     numbers, shares = numbers.reshape(*on.shape, NEAREST), shares.reshape(*on.shape, NEAREST)
     count = 2 * PER_SIGN
@@ -88,7 +88,7 @@ def clusters(model: PhaseModel, step_s: float) -> Clusters:
             weights = shares[:-1, :, before] * shares[1:, :, after]
             moves += np.bincount(pairs.ravel(), weights.ravel(), count * count)
     square = moves.reshape(count, count)
-    square = square / np.maximum(_summed(square), TINY)[:, None]
+    square = square / np.maximum(_sum(square), TINY)[:, None]
     return Clusters(
         promises,
         tuple(tuple(row) for own in centres for row in own.tolist()),
@@ -108,7 +108,7 @@ def _promises(model: PhaseModel, step_s: float) -> tuple[tuple[float, ...], ...]
     return tuple(found[step] for step in steps)
 
 
-def _simulated(model: PhaseModel, step_s: float, promises: Floats, rng: np.random.Generator) -> tuple[Flags, Floats]:
+def _simulate(model: PhaseModel, step_s: float, promises: Floats, rng: np.random.Generator) -> tuple[Flags, Floats]:
     """Whether spot was on, [look, chain], and what the filter's belief promised, [look, chain, horizon].
 
     ``promises``: [horizon, phase] → mean availability within the horizon.
@@ -129,7 +129,7 @@ def _simulated(model: PhaseModel, step_s: float, promises: Floats, rng: np.rando
             belief = _times(belief, moves)
         agrees = phase_on[None] == phase_on[phase][:, None]
         belief = np.where(agrees, belief, 0.0)
-        belief = belief / _summed(belief)[:, None]
+        belief = belief / _sum(belief)[:, None]
         features[look] = _times(belief, promises.T)
         on[look] = phase_on[phase]
     return on, features
@@ -179,7 +179,7 @@ def _times(left: Floats, right: Floats) -> Floats:
     return total
 
 
-def _summed(rows: Floats) -> Floats:
+def _sum(rows: Floats) -> Floats:
     """The sum of each row."""
     import numpy as np
 

@@ -20,16 +20,16 @@ DOUBLINGS = 40
 
 def first_belief(model: PhaseModel, is_on: bool) -> Belief:
     """After the first look."""
-    return _given(model, stationary(model), is_on)
+    return _condition(model, stationary(model), is_on)
 
 
 def next_belief(model: PhaseModel, belief: Belief, elapsed_s: float, is_on: bool) -> Belief:
     """After another look, ``elapsed_s`` later."""
     columns = _columns(model, elapsed_s)
-    return _given(model, tuple(sum(map(float.__mul__, belief, column)) for column in columns), is_on)
+    return _condition(model, tuple(sum(map(float.__mul__, belief, column)) for column in columns), is_on)
 
 
-def _given(model: PhaseModel, belief: Belief, is_on: bool) -> Belief:
+def _condition(model: PhaseModel, belief: Belief, is_on: bool) -> Belief:
     kept = _struck(model, belief, is_on)
     if sum(kept) <= 0.0:
         # The model thought it impossible: begin again from what it knows of such phases.

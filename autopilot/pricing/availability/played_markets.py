@@ -50,7 +50,7 @@ class PlayedMarkets:
         self._moves = np.array(transition(model, self._step_s))
         self._reached = np.cumsum(self._moves, axis=1)
         first = np.array(belief)
-        self._phase = self._drawn(np.tile(np.cumsum(first), (runs, 1)))
+        self._phase = self._draw(np.tile(np.cumsum(first), (runs, 1)))
         self._belief = np.tile(first, (runs, 1))
         self._usual = np.array(stationary(model))
         self.true_s = work_s * (1.0 + estimate_error * self._rng.uniform(-1.0, 1.0, runs))
@@ -70,7 +70,7 @@ class PlayedMarkets:
             self._choose()
             self._go_on()
 
-    def _drawn(self, reached: Floats) -> Indices:
+    def _draw(self, reached: Floats) -> Indices:
         """A phase for each market. ``reached``: [market, phase] → chance of that phase or one before it."""
         import numpy as np
 
@@ -82,7 +82,7 @@ class PlayedMarkets:
         """A step later: where the phases went, who was preempted, and the belief now."""
         import numpy as np
 
-        self._phase = self._drawn(self._reached[self._phase])
+        self._phase = self._draw(self._reached[self._phase])
         on = self._phase_on[self._phase]
         on_spot = self.going & (self._mode == SPOT)
         lost = on_spot & ~on

@@ -45,7 +45,7 @@ class CostToGo:
         self.step_s = table_step_s(shape.longest_s)
         self.slack_step_s = max(self.step_s, shape.most_slack_s / SLACK_STEPS)
         self.clusters = clusters(shape.phases, self.step_s)
-        self.values = _induced(shape, self.step_s, self.slack_step_s)
+        self.values = _induce(shape, self.step_s, self.slack_step_s)
         """[steps left, slack, what runs, cluster] → hours, float32."""
         self._steps, self._slacks, _, self._clusters = self.values.shape
         self._flat = self.values.ravel().data
@@ -86,7 +86,7 @@ def cost_to_go(shape: Shape) -> CostToGo:
     return CostToGo(shape)
 
 
-def _induced(shape: Shape, step: float, grid: float) -> Singles:
+def _induce(shape: Shape, step: float, grid: float) -> Singles:
     """[steps left, slack, what runs, cluster] → expected hours of on-demand capacity."""
     import numpy as np
 

@@ -95,7 +95,7 @@ class PaperProvider:
     async def instance(self, instance_id: str) -> Instance | None:
         self._pass_time()
         self._save_or_doubt()
-        held = self._held(instance_id)
+        held = self._find_alive(instance_id)
         return None if held is None else held.show(self.name)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
@@ -139,41 +139,41 @@ class PaperProvider:
             return Refused(RefusalCode.OUT_OF_CREDIT, "the account's credit is used up")
         created = self._new(request, seen, bid=request.bid if is_spot else asked)
         self._put(created)
-        return self._saved(Created(created.instance_id))
+        return self._save_and_answer(Created(created.instance_id))
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
-        held = self._held(instance_id)
+        held = self._find_alive(instance_id)
         if held is None:
             return _not_found(instance_id)
         if not self.capabilities.can_rebid or held.capacity_type is not CapacityType.SPOT:
             return Refused(RefusalCode.INVALID, "the price of this instance cannot be changed")
         self._judge(held, bid=bid, floor=held.floor)
-        return self._saved(bid)
+        return self._save_and_answer(bid)
 
     async def start(self, instance_id: str) -> Outcome:
-        held = self._held(instance_id)
+        held = self._find_alive(instance_id)
         if held is None:
             return _not_found(instance_id)
         started = held.restart(self._clock.now(), RELOAD)
         self._put(started)
-        outcome = self._saved(None)
+        outcome = self._save_and_answer(None)
         if started.start_queued and isinstance(outcome, Done):
             return Refused(RefusalCode.QUEUED, "it starts as soon as its bid wins")
         return outcome
 
     async def stop(self, instance_id: str) -> Outcome:
-        held = self._held(instance_id)
+        held = self._find_alive(instance_id)
         if held is None:
             return _not_found(instance_id)
         self._put(held.halt(self._clock.now(), RELOAD))
-        return self._saved(None)
+        return self._save_and_answer(None)
 
     async def destroy(self, instance_id: str) -> Outcome:
-        held = self._held(instance_id)
+        held = self._find_alive(instance_id)
         if held is None:
             return _not_found(instance_id)
         self._put(held.destroy(self._clock.now()))
-        return self._saved(None)
+        return self._save_and_answer(None)
 
     async def close(self) -> None:
         await self._agents.close()
@@ -182,7 +182,7 @@ class PaperProvider:
     def _alive(self) -> list[PaperInstance]:
         return [held for held in self._instances.values() if held.is_alive]
 
-    def _held(self, instance_id: str) -> PaperInstance | None:
+    def _find_alive(self, instance_id: str) -> PaperInstance | None:
         held = self._instances.get(instance_id)
         return held if held is not None and held.is_alive else None
 
@@ -244,7 +244,7 @@ class PaperProvider:
             log.warning("paper.permit_expired", provider=self.name, instance=held.instance_id)
             return
         memory = await self._agents.turn(memory, now)
-        current = self._held(held.instance_id)
+        current = self._find_alive(held.instance_id)
         if current is not None:
             self._put(replace(current, agent=memory))
 
@@ -259,7 +259,7 @@ class PaperProvider:
             books.save(self._settings.state_file, self._instances)
             self._unsaved = False
 
-    def _saved(self, value: T) -> Done[T] | Unknown:
+    def _save_and_answer(self, value: T) -> Done[T] | Unknown:
         try:
             self._save()
         except OSError as problem:

@@ -69,19 +69,19 @@ class PaperInstance:
         changed = replace(self.grow(now), bid=bid, floor=floor)
         if bid != self.bid and changed.status is InstanceStatus.RUNNING:
             changed = changed._become(InstanceStatus.RUNNING, now)
-        return changed._judged(now, load)
+        return changed._judge(now, load)
 
     def halt(self, now: datetime, load: timedelta) -> PaperInstance:
-        return replace(self.grow(now), is_halted=True, start_queued=False)._judged(now, load)
+        return replace(self.grow(now), is_halted=True, start_queued=False)._judge(now, load)
 
     def restart(self, now: datetime, load: timedelta) -> PaperInstance:
         """Loads, or waits for its price with ``start_queued``."""
         wanted = replace(self.grow(now), is_halted=False)
-        return replace(wanted, start_queued=wanted.is_outbid)._judged(now, load)
+        return replace(wanted, start_queued=wanted.is_outbid)._judge(now, load)
 
     def destroy(self, at: datetime) -> PaperInstance:
         gone = self.grow(at)
-        return replace(gone, destroyed_at=at, spans=gone._closed(at))
+        return replace(gone, destroyed_at=at, spans=gone._close(at))
 
     def show(self, provider: str) -> Instance:
         """As a market lists it."""
@@ -116,7 +116,7 @@ class PaperInstance:
                         totals[day, kind] = totals.get((day, kind), ZERO) + cost_of(per_hour, start, end)
         return (Charge(self.instance_id, day, kind, amount) for (day, kind), amount in totals.items())
 
-    def _judged(self, now: datetime, load: timedelta) -> PaperInstance:
+    def _judge(self, now: datetime, load: timedelta) -> PaperInstance:
         """Stopped by its price or by us, or back from there."""
         may_run = not self.is_halted and not self.is_outbid
         if not may_run:
@@ -127,11 +127,11 @@ class PaperInstance:
 
     def _become(self, status: InstanceStatus, at: datetime) -> PaperInstance:
         moved = replace(self, status=status)
-        return replace(moved, spans=(*self._closed(at), moved._span(at)))
+        return replace(moved, spans=(*self._close(at), moved._span(at)))
 
     def _span(self, at: datetime) -> Span:
         is_running = self.status is InstanceStatus.RUNNING
         return Span(self.status, self.bid if is_running else ZERO, self.storage_rate, at)
 
-    def _closed(self, at: datetime) -> tuple[Span, ...]:
+    def _close(self, at: datetime) -> tuple[Span, ...]:
         return (*self.spans[:-1], replace(self.spans[-1], ended_at=max(at, self.spans[-1].started_at)))

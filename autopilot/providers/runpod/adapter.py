@@ -212,7 +212,7 @@ class RunpodProvider:
 
     async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
         """Of a stopped pod alone, which it starts; the market has no call for that of a running one."""
-        pod = await self._found(instance_id)
+        pod = await self._find(instance_id)
         if not isinstance(pod, wire.PodRow):
             return pod
         if not pod.is_spot or pod.num_gpus < 1:
@@ -226,7 +226,7 @@ class RunpodProvider:
         return Done(self._bids[instance_id])
 
     async def start(self, instance_id: str) -> Outcome:
-        pod = await self._found(instance_id)
+        pod = await self._find(instance_id)
         if not isinstance(pod, wire.PodRow):
             return pod
         if pod.state in ("CREATED", "RUNNING"):
@@ -241,7 +241,7 @@ class RunpodProvider:
 
         return await self._either(lambda: self._graphql.resume_spot(pod, bid), impossible)
 
-    async def _found(self, instance_id: str) -> wire.PodRow | Refused | Unknown:
+    async def _find(self, instance_id: str) -> wire.PodRow | Refused | Unknown:
         """The pod that is about to be changed; nothing is sent to one that is not there."""
         if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
@@ -254,19 +254,19 @@ class RunpodProvider:
     async def stop(self, instance_id: str) -> Outcome:
         if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
-        return await self._changed(lambda: self._graphql.stop(instance_id), lambda: self._rest.stop(instance_id))
+        return await self._change(lambda: self._graphql.stop(instance_id), lambda: self._rest.stop(instance_id))
 
     async def destroy(self, instance_id: str) -> Outcome:
         if wire.check_pod_id(instance_id) is None:
             return Refused(RefusalCode.INVALID, f"not a pod id of this market: {instance_id!r}")
-        outcome = await self._changed(
+        outcome = await self._change(
             lambda: self._graphql.destroy(instance_id), lambda: self._rest.destroy(instance_id)
         )
         if isinstance(outcome, Done):
             self._alive.discard(instance_id)
         return outcome
 
-    async def _changed(
+    async def _change(
         self, graphql: Callable[[], Awaitable[Outcome]], rest: Callable[[], Awaitable[Outcome]]
     ) -> Outcome:
         try:

@@ -104,23 +104,23 @@ class GraphqlMarket:
         return outcomes.judge_change(answer, operation)
 
     async def stop(self, pod_id: str) -> Outcome:
-        said = await self._claimed(self._stopped(pod_id))
+        said = await self._claim(self._call_stop(pod_id))
         if isinstance(said, Done):
             return said
-        return await self._verified(pod_id, said, lambda pod: pod is not None and pod.state == "EXITED")
+        return await self._verify(pod_id, said, lambda pod: pod is not None and pod.state == "EXITED")
 
     async def destroy(self, pod_id: str) -> Outcome:
-        said = await self._claimed(self._terminated(pod_id))
-        return await self._verified(pod_id, said, lambda pod: pod is None or pod.state == "TERMINATED")
+        said = await self._claim(self._call_terminate(pod_id))
+        return await self._verify(pod_id, said, lambda pod: pod is None or pod.state == "TERMINATED")
 
-    async def _stopped(self, pod_id: str) -> None:
+    async def _call_stop(self, pod_id: str) -> None:
         if not await self._client.by_sdk(Family.GRAPHQL_CHANGE, lambda: self._client.transport.stop(pod_id)):
             raise NoReply("the answer to a stop does not show a stopped pod")
 
-    async def _terminated(self, pod_id: str) -> None:
+    async def _call_terminate(self, pod_id: str) -> None:
         await self._client.by_sdk(Family.GRAPHQL_CHANGE, lambda: self._client.transport.terminate(pod_id))
 
-    async def _claimed(self, call: Awaitable[None]) -> Outcome:
+    async def _claim(self, call: Awaitable[None]) -> Outcome:
         try:
             await call
         except SdkRefused as error:
@@ -130,7 +130,7 @@ class GraphqlMarket:
             return Unknown(str(error))
         return Done(None)
 
-    async def _verified(self, pod_id: str, said: Outcome, did: Callable[[wire.PodRow | None], bool]) -> Outcome:
+    async def _verify(self, pod_id: str, said: Outcome, did: Callable[[wire.PodRow | None], bool]) -> Outcome:
         """What the SDK makes of an answer is no proof: it hides statuses. The pod itself is looked at."""
         try:
             pod = await self.pod(pod_id, tries=1)

@@ -72,7 +72,7 @@ class Sdk:
             raise NoReply("the SDK is busy")
         before = os.environ.get(BASE_URL_VARIABLE)
         try:
-            sdk = _imported()
+            sdk = _import()
             os.environ[BASE_URL_VARIABLE] = self._base_url
             sdk.api_key = self._key
             vars(importlib.import_module("runpod.api.graphql"))["requests"] = _Requests(self._timeout_s, self._headers)
@@ -105,7 +105,7 @@ def _words(error: Exception) -> str:
         return ""
 
 
-def _imported() -> Any:
+def _import() -> Any:
     """The SDK, whose import sets up the root logger when nobody has done so, and turns others down: that is undone."""
     root = logging.getLogger()
     handlers = list(root.handlers)

@@ -153,20 +153,20 @@ class MemoryTables:
 
     def check_references(self) -> None:
         """Every row that was written names rows that exist. Raises ``ConstraintViolated``."""
-        for lease in _written(self.leases):
+        for lease in _list_written(self.leases):
             self._refer(f"lease {lease.id}", self.jobs, lease.job_id)
-        for checkpoint in _written(self.checkpoints):
+        for checkpoint in _list_written(self.checkpoints):
             self._refer(f"checkpoint {checkpoint.number}", self.jobs, checkpoint.job_id)
             self._refer(f"checkpoint {checkpoint.number}", self.leases, checkpoint.lease_id)
-        for entry in _written(self.entries):
+        for entry in _list_written(self.entries):
             self._refer(f"entry {entry.id}", self.leases, entry.lease_id)
             self._refer(f"entry {entry.id}", self.jobs, entry.job_id)
             self._refer(f"entry {entry.id}", self.entries, entry.corrects)
-        for line in _written(self.invoice_lines):
+        for line in _list_written(self.invoice_lines):
             self._refer(f"line {line.id}", self.leases, line.lease_id)
-        for bid in _written(self.bids):
+        for bid in _list_written(self.bids):
             self._refer(f"bid {bid.id}", self.leases, bid.lease_id)
-        for decision in _written(self.decisions):
+        for decision in _list_written(self.decisions):
             self._refer(f"decision {decision.id}", self.jobs, decision.job_id)
 
     def _refer(self, what: str, table: Rows[str, Any], key: str | None) -> None:
@@ -178,7 +178,7 @@ def hour_of(instant: datetime) -> datetime:
     return instant.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
-def _written(rows: Rows[Any, Any]) -> list[Any]:
+def _list_written(rows: Rows[Any, Any]) -> list[Any]:
     return [row for row in rows.changes.values() if row is not None]
 
 

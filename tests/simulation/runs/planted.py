@@ -264,7 +264,7 @@ def _no_sweep() -> Patches:
     async def nothing(self: Any, *_: Any) -> list[Any]:
         return []
 
-    return [(orphans.Orphans, "_swept", nothing)]
+    return [(orphans.Orphans, "_sweep", nothing)]
 
 
 @_bug("the sweep takes what is not ours")

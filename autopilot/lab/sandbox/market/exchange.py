@@ -178,7 +178,7 @@ class Exchange:
         others = [other for other in self.tenants_of(machine) if other is not instance]
         return clearing_price(machine, others, instance.gpu_ids)
 
-    def _exhausted(self, plan: int) -> None:
+    def _stop_all(self, plan: int) -> None:
         """The credit is gone: everything stops, nothing is destroyed."""
         if plan != self._credit_plan:
             return
@@ -200,7 +200,7 @@ class Exchange:
         if any(instance.wants_gpus for instance in self.live()):
             empty_at = self.account.empty_at(self.now)
             if empty_at is not None:
-                self.agenda.at(empty_at, lambda: self._exhausted(plan))
+                self.agenda.at(empty_at, lambda: self._stop_all(plan))
 
     def tenants_of(self, machine: Machine) -> list[Instance]:
         return [instance for instance in self.live() if instance.machine_id == machine.spec.machine_id]

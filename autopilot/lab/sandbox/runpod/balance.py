@@ -22,10 +22,10 @@ class Balance:
 
     def show(self, now: datetime) -> Decimal:
         """What the customer is told: the balance as of the last settlement."""
-        return self._account.credit(now) + self._unsettled(now)
+        return self._account.credit(now) + self._sum_unsettled(now)
 
     def set(self, amount: Decimal, now: datetime) -> None:
-        self._account.set_credit(amount - self._unsettled(now), now)
+        self._account.set_credit(amount - self._sum_unsettled(now), now)
 
     def burn(self) -> Decimal:
         """$/h at this moment, disks included."""
@@ -36,7 +36,7 @@ class Balance:
         empty_at = self._account.empty_at(now)
         return None if empty_at is None else _EPOCH + -((_EPOCH - empty_at) // SETTLEMENT) * SETTLEMENT
 
-    def _unsettled(self, now: datetime) -> Decimal:
+    def _sum_unsettled(self, now: datetime) -> Decimal:
         last = _EPOCH + (now - _EPOCH) // SETTLEMENT * SETTLEMENT
         spent = (sum(meter.cost_between(last, now).values(), Fraction(0)) for meter in self._meters())
         return to_decimal(sum(spent, Fraction(0)), NANO)

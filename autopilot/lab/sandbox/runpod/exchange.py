@@ -177,14 +177,14 @@ class Exchange:
         if any(self._suffers_at_zero(pod) for pod in self.live()):
             exhausted_at = self.balance.exhausted_at(self.now)
             if exhausted_at is not None:
-                self.agenda.at(exhausted_at, lambda: self._exhausted(plan))
+                self.agenda.at(exhausted_at, lambda: self._stop_all(plan))
 
     def set_balance(self, amount: Decimal) -> None:
         self.balance.set(amount, self.now)
         self.record("balance.set", amount=amount)
         self.watch_balance()
 
-    def _exhausted(self, plan: int) -> None:
+    def _stop_all(self, plan: int) -> None:
         """Nothing is left: pods without a network volume are terminated, their data gone; the others stop."""
         if plan != self._balance_plan:
             return

@@ -66,7 +66,7 @@ class GraphqlApi:
         key = bearer_key(request)
         caller = None if key is None else self._authorise(key, request.headers.get("X-Team-Id"))
         if key is not None and caller is None:
-            return _unauthenticated()
+            return _refuse_unauthenticated()
         try:
             query, variables, operation_name = await _body(request)
             with_spot = self._market.mode is not Mode.MUTATION_REMOVED
@@ -75,7 +75,7 @@ class GraphqlApi:
             return web.json_response(malformed.body, status=400)
         self._requests.update(document.fields)
         if caller is None and not PUBLIC_FIELDS.issuperset(document.fields):
-            return _unauthenticated()
+            return _refuse_unauthenticated()
         fault = next(filter(None, map(self._faults.draw, document.fields)), None)
         if fault is not None and fault.kind in LOST:
             return await lose(request, fault, self._stopping)
@@ -138,7 +138,7 @@ def _spoilt(fault: Fault) -> Json:
     return {"errors": [_envelope(message, code, [fault.on])], **nothing}
 
 
-def _unauthenticated() -> web.Response:
+def _refuse_unauthenticated() -> web.Response:
     body = {"errors": [{"message": "Unauthorized", "extensions": {"code": "UNAUTHENTICATED"}}]}
     return web.json_response(body, status=401)
 

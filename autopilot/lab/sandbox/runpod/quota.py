@@ -32,7 +32,7 @@ class Quota:
     def take(self, key: str, now: datetime) -> Window | None:
         """Count a call; the window that has no room for it, if one has not."""
         for window in WINDOWS:
-            if self._enforced and self._left(window, key, now) <= 0:
+            if self._enforced and self._count_left(window, key, now) <= 0:
                 return window
         for window in WINDOWS:
             self._used[self._slot(window, key, now)] += 1
@@ -40,7 +40,7 @@ class Quota:
 
     def headers(self, key: str, now: datetime) -> dict[str, str]:
         rest = ", ".join(
-            f'"{window.name}";r={max(self._left(window, key, now), 0)};t={self._reset_s(window, now)}'
+            f'"{window.name}";r={max(self._count_left(window, key, now), 0)};t={self._reset_s(window, now)}'
             for window in WINDOWS
         )
         return {"RateLimit": rest, "RateLimit-Policy": POLICY}
@@ -48,7 +48,7 @@ class Quota:
     def refusal(self, window: Window, now: datetime) -> web.Response:
         return too_many_requests(window.name, self._reset_s(window, now))
 
-    def _left(self, window: Window, key: str, now: datetime) -> int:
+    def _count_left(self, window: Window, key: str, now: datetime) -> int:
         return window.quota - self._used[self._slot(window, key, now)]
 
     def _slot(self, window: Window, key: str, now: datetime) -> tuple[str, str, int]:

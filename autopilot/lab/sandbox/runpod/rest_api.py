@@ -110,7 +110,7 @@ class RestApi:
         for method, path, family, endpoint in endpoints:
             app.router.add_route(method, path, self._handler(family, _plain(endpoint)))
         app.router.add_get("/v2/pods/{id}/logs", self._handler("v2.logs", self._stream_logs))
-        app.router.add_route("*", "/v1/{rest:.*}", self._retired)
+        app.router.add_route("*", "/v1/{rest:.*}", self._answer_retired)
 
     def _handler(
         self, family: str, endpoint: Callable[[RestCall], Awaitable[web.StreamResponse]]
@@ -153,7 +153,7 @@ class RestApi:
         headers = self._headers(bearer_key(call.request) or "")
         return await logs.stream(call.request, pod, wish, self._host, self._stopping, headers)
 
-    async def _retired(self, request: web.Request) -> web.Response:
+    async def _answer_retired(self, request: web.Request) -> web.Response:
         self._requests["v1"] += 1
         return problem(410, "REST API v1 has been retired. Use v2.")
 

@@ -102,7 +102,7 @@ def _search(call: Call, query: Json) -> Reply:
     rows = [row for row in _rows(call, _TYPES[str(kind)], storage_gb) if _meets(row, conditions)]
     rows = sort_rows(rows, _order(query.get("order", [["score", "desc"]])))
     if not query.get("disable_bundling"):
-        rows = _bundled(rows)
+        rows = _bundle(rows)
     rows = rows[:limit]
     call.site.quota.count(len(rows))
     return Reply({"success": True, "offers": rows})
@@ -161,7 +161,7 @@ def _order(order: object) -> list[tuple[str, str]]:
     return columns
 
 
-def _bundled(rows: Iterable[Json]) -> list[Json]:
+def _bundle(rows: Iterable[Json]) -> list[Json]:
     """One row for each machine and size: the first rentable one, or the first."""
     chosen: dict[tuple[object, object], Json] = {}
     for row in rows:
