@@ -121,7 +121,8 @@ class _Routes:
         return web.json_response({"job": await self._jobs.cancel(request.match_info["ref"])})
 
     async def resume(self, request: web.Request) -> web.Response:
-        return web.json_response({"job": await self._jobs.resume(request.match_info["ref"])})
+        chosen = str((await _body(request)).get("from_checkpoint") or "") if request.can_read_body else ""
+        return web.json_response({"job": await self._jobs.resume(request.match_info["ref"], chosen)})
 
     async def events(self, request: web.Request) -> web.Response:
         after = _whole(request.query.get("after", "0"), "after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,11 +14,12 @@ from autopilot.api.plan import plan
 from autopilot.api.prospects import Unlikely
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
-from autopilot.domain.job import Job, JobSpec, JobStatus
+from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.spend import COLUMNS, report
 from autopilot.engine.accrue import accruals
+from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
 from autopilot.mailbox.checkpoints import kept_outputs
@@ -32,6 +33,9 @@ from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 ParseJob = Callable[[str, str, datetime], JobSpec]
 """(text, source, now) → spec; raises ``UserError``."""
+
+MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatus.RECOVERING)
+"""No machine works on what the newest checkpoint holds."""
 
 LOG_CHUNKS_PER_ANSWER = 200
 BOOTS_SHOWN = 1000
@@ -191,8 +195,23 @@ class JobService:
     async def cancel(self, reference: str) -> render.Json:
         return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED)
 
-    async def resume(self, reference: str) -> render.Json:
-        return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
+    async def resume(self, reference: str, from_checkpoint: str = "") -> render.Json:
+        """Let a parked job go on. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer
+        ones are set aside. Raises ``UserError``."""
+        if not from_checkpoint:
+            return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
+        async with self._store.transaction() as uow:
+            job = await self._find(uow, reference)
+            if job.status not in MAY_GO_BACK:
+                hint = "it can be told to while it is parked, waits for a machine or gets one ready"
+                raise UserError(f"job {job.spec.name} is {job.status} and cannot go back", hint=hint)
+            known = await uow.checkpoints.list_by_job(job.id)
+            await set_aside_newer(uow, known, _chosen(known, from_checkpoint), "user", self._clock.now())
+        if job.status is JobStatus.PARKED:
+            return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
+        self._wake()
+        async with self._store.snapshot() as uow:
+            return await self._render(uow, await self._find(uow, reference))
 
     async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
         async with self._store.transaction() as uow:
@@ -236,3 +255,14 @@ class JobService:
         if watches and len(refused) == len(watches):
             reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
             raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
+
+
+def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:
+    """Raises ``UserError`` unless exactly one is called that."""
+    found = [each for each in known if name in (str(each.number), f"{each.lease_id}.{each.number}")]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(f"{each.lease_id}.{each.number}" for each in found or known) or "none"
+    raise UserError(
+        f"{'two machines wrote' if found else 'there is no'} checkpoint {name}", hint=f"it can go back to: {names}"
+    )

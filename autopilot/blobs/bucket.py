@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -28,7 +28,6 @@ REQUEST_TIMEOUT_S = 30
 RETRIES = 2
 READING_TIMEOUT_S = 6 * 3600
 """For all of a part, however slow the line is."""
-_READ_BYTES = 4 << 20
 _BLOCK_BYTES = 256 << 10
 _DELETED_AT_ONCE = 500
 
@@ -68,36 +67,39 @@ class BucketBlobStore:
         if await _ask(self._store.put_async(check_key(key), data)) is None:
             raise BlobUnavailable("the bucket does not exist")
 
-    async def get(self, key: str) -> bytes | None:
-        async def read() -> bytes:
-            answer = await self._store.get_async(check_key(key))
-            if answer.meta["size"] <= MAX_READ_BYTES:
-                return bytes(await answer.bytes_async())
-            head = bytearray()
-            async for block in answer.stream(min_chunk_size=_READ_BYTES):
-                head += block
-                if len(head) >= MAX_READ_BYTES:
-                    break
-            return bytes(head[:MAX_READ_BYTES])
-
-        return await _ask(read())
+    async def get(self, key: str, most_bytes: int = MAX_READ_BYTES) -> bytes | None:
+        head = bytearray()
+        found = await self._read(key, lambda block: head.extend(block[: most_bytes - len(head)]), most_bytes)
+        return None if found is None else bytes(head)
 
     async def size(self, key: str) -> int | None:
         found = await _ask(self._store.head_async(check_key(key)))
         return None if found is None else found["size"]
 
     async def sha256(self, key: str) -> str | None:
-        async def digest() -> str:
-            # However large a part is and however slow the line: only a pause of it is trouble.
+        sha256 = hashlib.sha256()
+        found = await self._read(key, sha256.update)
+        return None if found is None else sha256.hexdigest()
+
+    async def _read(self, key: str, take: Callable[[bytes], object], most_bytes: int | None = None) -> int | None:
+        """Bytes of the object that were read: all, or ``most_bytes`` and the rest of a block; None when it is absent.
+
+        However large it is and however slow the line: only a pause of it is trouble.
+        """
+
+        async def read() -> int:
             async with asyncio.timeout(REQUEST_TIMEOUT_S) as pause:
                 answer = await self._patient.get_async(check_key(key))
-                sha256 = hashlib.sha256()
+                count = 0
                 async for block in answer.stream(min_chunk_size=_BLOCK_BYTES):
-                    await asyncio.to_thread(sha256.update, block)
+                    await asyncio.to_thread(take, bytes(block))
+                    count += len(block)
+                    if most_bytes is not None and count >= most_bytes:
+                        break
                     pause.reschedule(asyncio.get_running_loop().time() + REQUEST_TIMEOUT_S)
-                return sha256.hexdigest()
+                return count
 
-        return await _ask(digest())
+        return await _ask(read())
 
     async def keys(self, prefix: str) -> tuple[str, ...]:
         path = check_key(prefix.rstrip("/"))

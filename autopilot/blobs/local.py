@@ -89,12 +89,12 @@ class LocalBlobStore:
 
         await _off_loop(write)
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str, most_bytes: int = MAX_READ_BYTES) -> bytes | None:
         path = self.path(key)
 
         def read() -> bytes:
             with path.open("rb") as file:
-                return file.read(MAX_READ_BYTES)
+                return file.read(most_bytes)
 
         return await _off_loop(lambda: _none_if_absent(read))
 

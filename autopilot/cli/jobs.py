@@ -232,18 +232,20 @@ def cancel(job: str, /) -> int:
     return _act(job, "cancel")
 
 
-def resume(job: str, /) -> int:
-    """Let a parked job go on from its newest checkpoint.
+def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
+    """Let a parked job go on from its newest checkpoint, or from an older one.
 
     Parameters
     ----------
     job
         The job's id or name.
+    from_checkpoint
+        Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are dropped for good.
     """
-    return _act(job, "resume")
+    return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
 
 
-def _act(job: str, verb: str) -> int:
-    body = Client().post(job_path(job, verb))["job"]
+def _act(job: str, verb: str, wish: dict[str, str] | None = None) -> int:
+    body = Client().post(job_path(job, verb), wish)["job"]
     print(f"{text.plain(body['name'])} ({text.plain(body['id'])}) is {text.plain(body['status'])}")
     return Exit.OK

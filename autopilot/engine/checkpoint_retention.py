@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 import structlog
 
 from autopilot.domain.job import Checkpoint, Job
-from autopilot.engine.event_log import checkpoint_lost
+from autopilot.engine.event_log import checkpoint_lost, checkpoint_set_aside
 from autopilot.mailbox.checkpoints import is_still_whole, kept_manifest
 from autopilot.mailbox.keys import verified_key
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
-from autopilot.ports.store import Store
+from autopilot.ports.store import Store, UnitOfWork
+from autopilot.ports.unpacking import Unpacker
 
 log = structlog.get_logger(__name__)
 
@@ -25,17 +27,23 @@ FEWEST_KEPT = 2
 _CHECKPOINT_OBJECT = re.compile(r"jobs/[^/]+/(?P<lease>[^/]+)/ckpt/(?P<n>\d+)/(?:part-\d+|manifest\.json)")
 
 
+MACHINES_IN_DOUBT = 2
+"""So many machines that cannot restore a checkpoint are believed, though the daemon finds nothing wrong with it."""
+
+
 class Doubt(NamedTuple):
-    """What one machine says of a checkpoint: that what it fetched is not what the manifest says."""
+    """What one machine says of a checkpoint: that it cannot make files of it."""
 
     checkpoint: Checkpoint
     lease_id: str
+    machine_id: str
 
 
 class CheckpointRetention:
-    def __init__(self, store: Store, blobs: BlobStore) -> None:
+    def __init__(self, store: Store, blobs: BlobStore, unpacker: Unpacker) -> None:
         self._store = store
         self._blobs = blobs
+        self._unpacker = unpacker
         self._tidied: dict[str, tuple[int, int]] = {}
         self._looks: dict[Checkpoint, asyncio.Task[bool]] = {}
         self._looked_for: dict[Checkpoint, set[Doubt]] = {}
@@ -58,7 +66,8 @@ class CheckpointRetention:
         """Read again what a machine says is harmed. If it is, the job goes on from an older one.
 
         Reading takes longer than a tick may: a later one acts upon what this one began. What was found whole is not
-        read again for the same machine: it may lie, and reading costs money.
+        read again for the same machine: it may lie, and reading costs money. Once a second machine cannot restore it
+        either, it is set aside all the same.
         """
         self._unfounded.intersection_update(doubts)
         for doubt in doubts:
@@ -68,7 +77,7 @@ class CheckpointRetention:
             self._looked_for.setdefault(checkpoint, set()).add(doubt)
             if checkpoint not in self._looks:
                 where = checkpoint.job_id, checkpoint.lease_id, checkpoint.number
-                self._looks[checkpoint] = asyncio.create_task(is_still_whole(self._blobs, *where))
+                self._looks[checkpoint] = asyncio.create_task(is_still_whole(self._blobs, self._unpacker, *where))
         for checkpoint, look in list(self._looks.items()):
             if not look.done():
                 continue
@@ -78,11 +87,28 @@ class CheckpointRetention:
                 continue  # nobody can say: the machine tries again
             if look.result():
                 self._unfounded |= doubted
+                await self._weigh(checkpoint, {doubt.machine_id for doubt in doubted}, now)
                 continue
             log.error("checkpoint.lost", job=checkpoint.job_id, number=checkpoint.number)
             async with self._store.transaction() as uow:
                 await uow.checkpoints.remove(checkpoint)
                 await uow.events.add([checkpoint_lost(checkpoint, now)])
+
+    async def _weigh(self, checkpoint: Checkpoint, machines: set[str], now: datetime) -> None:
+        """Remember which machines cannot restore what is whole; step back once there are enough of them."""
+        key, name = f"unrestorable.{checkpoint.job_id}", f"{checkpoint.lease_id}.{checkpoint.number}"
+        async with self._store.transaction() as uow:
+            before = json.loads(await uow.notes.get(key) or "{}")
+            machines = machines | set(before.get("machines", ()) if before.get("checkpoint") == name else ())
+            await uow.notes.set(key, json.dumps({"checkpoint": name, "machines": sorted(machines)}))
+            known = await uow.checkpoints.list_by_job(checkpoint.job_id)
+            if len(machines) < MACHINES_IN_DOUBT or not known or known[0] != checkpoint:
+                return
+            older = next_to_try(known)
+            if older is None:
+                log.error("checkpoint.unrestorable", job=checkpoint.job_id, number=checkpoint.number)
+                return
+            await set_aside_newer(uow, known, older, "machines", now)
 
     async def _delete_surplus_of(self, job_id: str, keep: int) -> None:
         # The store is listed before the ledger is read: whatever is listed, of another daemon's leases too, is known.
@@ -92,7 +118,8 @@ class CheckpointRetention:
             leases = await uow.leases.list_by_job(job_id)
         ours = {lease.id for lease in leases}
         working = {lease.id for lease in leases if not lease.is_over}
-        kept, surplus = known[:keep], known[keep:]
+        kept = keep_of(known, keep, {lease.id: lease.machine_id for lease in leases})
+        surplus = [checkpoint for checkpoint in known if checkpoint not in kept]
         needed: set[str] = set()
         for checkpoint in kept:
             manifest = await kept_manifest(self._blobs, job_id, checkpoint.lease_id, checkpoint.number)
@@ -120,3 +147,34 @@ class CheckpointRetention:
             async with self._store.transaction() as uow:
                 for checkpoint in surplus:
                     await uow.checkpoints.remove(checkpoint)
+
+
+def keep_of(known: Sequence[Checkpoint], keep: int, machine_of: Mapping[str, str]) -> list[Checkpoint]:
+    """Of ``known``, newest first: the newest few, and the newest of another lease and of another machine.
+
+    One machine cannot replace all that others have left, however many it writes.
+    """
+    kept = list(known[:keep])
+    if not known:
+        return kept
+    newest = known[0]
+    machine = machine_of.get(newest.lease_id)
+    others = [checkpoint for checkpoint in known if checkpoint.lease_id != newest.lease_id]
+    elsewhere = [checkpoint for checkpoint in others if machine_of.get(checkpoint.lease_id) != machine]
+    return kept + [checkpoint for checkpoint in dict.fromkeys(others[:1] + elsewhere[:1]) if checkpoint not in kept]
+
+
+def next_to_try(known: Sequence[Checkpoint]) -> Checkpoint | None:
+    """Of ``known``, newest first, when the newest cannot be restored: that of another lease, else the one before."""
+    others = (checkpoint for checkpoint in known[1:] if checkpoint.lease_id != known[0].lease_id)
+    return next(others, None) or next(iter(known[1:]), None)
+
+
+async def set_aside_newer(
+    uow: UnitOfWork, known: Sequence[Checkpoint], chosen: Checkpoint, by: str, now: datetime
+) -> None:
+    """Make ``chosen`` the newest of ``known``. ``by``: who wants it, ``user`` or ``machines``."""
+    for checkpoint in known[: known.index(chosen)]:
+        log.warning("checkpoint.set_aside", job=checkpoint.job_id, number=checkpoint.number, by=by)
+        await uow.checkpoints.remove(checkpoint)
+        await uow.events.add([checkpoint_set_aside(checkpoint, by, now)])

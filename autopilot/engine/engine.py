@@ -51,6 +51,7 @@ from autopilot.ports.ids import Ids
 from autopilot.ports.provider import Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import BidRecord, DecisionRecord, Store, UnitOfWork
+from autopilot.ports.unpacking import Unpacker
 from autopilot.pricing.availability.prior import PHASES
 
 log = structlog.get_logger(__name__)
@@ -95,6 +96,7 @@ class Engine:
         store: Store,
         blobs: BlobStore,
         bootstrap: Bootstrap,
+        unpacker: Unpacker,
         clock: Clock,
         ids: Ids,
         secret: Callable[[str], str] = _no_secret,
@@ -115,12 +117,12 @@ class Engine:
         self._avoid = Avoid(providers)
         self.calls = Calls(providers, store, bootstrap, clock, self._avoid, config.params)
         self.outlooks = Outlooks(store, PHASES, config.params)
-        self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret)
+        self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self._orphans = Orphans(config.install_id, ids)
         self._vetoes: dict[str, tuple[Veto, ...]] = {}
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._history = History(store, clock, config.retention)
-        self._checkpoints = CheckpointRetention(store, blobs)
+        self._checkpoints = CheckpointRetention(store, blobs, unpacker)
         self._known_jobs: tuple[Job, ...] = ()
 
     async def tick(self) -> None:

@@ -77,6 +77,12 @@ def checkpoint_lost(checkpoint: Checkpoint, at: datetime) -> EventRecord:
     return EventRecord(at, "checkpoint.lost", checkpoint.job_id, checkpoint.lease_id, fields)
 
 
+def checkpoint_set_aside(checkpoint: Checkpoint, by: str, at: datetime) -> EventRecord:
+    """The job goes on from an older one. ``by``: ``machines`` that could not restore it, or the ``user``."""
+    fields: Fields = (("number", checkpoint.number), ("step", checkpoint.step), ("by", by))
+    return EventRecord(at, "checkpoint.set_aside", checkpoint.job_id, checkpoint.lease_id, fields)
+
+
 def _lease_id(event: e.Event) -> str | None:
     match event:
         case e.LeaseIntended(lease):

@@ -25,6 +25,7 @@ from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
+from autopilot.ports.unpacking import Unpacker
 
 log = structlog.get_logger(__name__)
 
@@ -56,11 +57,13 @@ class Mailbox:
         permit_ttl_s: int,
         hazard_of: Callable[[Lease], float],
         secret: Callable[[str], str],
+        unpacker: Unpacker,
     ) -> None:
         """``hazard_of``: preemptions per hour to be expected of a lease; ``secret``: the value of the user's secret of
-        that name, or ``UserError``."""
+        that name, or ``UserError``; ``unpacker``: reads checkpoints as machines do."""
         self._hazard_of = hazard_of
         self._secret = secret
+        self._unpacker = unpacker
         self._blobs = blobs
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
@@ -212,7 +215,7 @@ class Mailbox:
     def doubts(self, jobs: Sequence[Job]) -> tuple[Doubt, ...]:
         """Checkpoints that a machine could not restore because they were not what their manifests say."""
         return tuple(
-            Doubt(job.checkpoint, lease.id)
+            Doubt(job.checkpoint, lease.id, lease.machine_id)
             for job in jobs
             for lease in job.leases
             if job.checkpoint and (beat := self._heartbeats.get(lease.id)) and _cannot_restore(beat)
@@ -260,7 +263,9 @@ class Mailbox:
 
     async def _search(self, job: Job, lease: Lease, claimed: int, ended: bool, now: datetime) -> Checkpoint | None:
         if ended and job.spec.outputs and (lease.id, lease.orders.run_epoch) not in self._outputs_read:
-            outputs = await verified_outputs(self._blobs, job.id, lease.id, lease.orders.run_epoch, _most_bytes(lease))
+            outputs = await verified_outputs(
+                self._blobs, self._unpacker, job.id, lease.id, lease.orders.run_epoch, _most_bytes(lease)
+            )
             log.info("outputs.verified" if outputs else "outputs.missing", job=job.id, lease=lease.id)
             self._outputs_read.add((lease.id, lease.orders.run_epoch))
         verified = job.checkpoint.number if job.checkpoint and job.checkpoint.lease_id == lease.id else -1
@@ -281,7 +286,9 @@ class Mailbox:
         """Only the run that the job is in now may add to its checkpoints: a zombie of an older one may not."""
         kept = await self._kept_manifest(job.checkpoint) if job.checkpoint else None
         trusted = contents(kept, job.id, job.checkpoint.lease_id) if kept and job.checkpoint else frozenset()
-        manifest = await verified_manifest(self._blobs, job.id, lease.id, number, trusted, _most_bytes(lease))
+        manifest = await verified_manifest(
+            self._blobs, self._unpacker, job.id, lease.id, number, trusted, _most_bytes(lease)
+        )
         if manifest is None or not manifest.run_epoch == lease.orders.run_epoch == job.run_epoch:
             self._rejected.add((lease.id, number))
             reason = "not whole" if manifest is None else f"written under run epoch {manifest.run_epoch}"

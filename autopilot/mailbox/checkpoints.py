@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Collection
 from dataclasses import replace
 
+import structlog
+
 from autopilot.mailbox.keys import manifest_key, outputs_prefix, verified_key, verified_outputs_key
 from autopilot.mailbox.reading import parse_manifest
-from autopilot.mailbox.report_shapes import Manifest
-from autopilot.mailbox.wire import MAX_OBJECT_BYTES
+from autopilot.mailbox.report_shapes import Manifest, Part
+from autopilot.mailbox.wire import MAX_INDEX_BYTES, MAX_OBJECT_BYTES
 from autopilot.ports.blobs import BlobStore
+from autopilot.ports.unpacking import Unpacker, Unrestorable
+
+log = structlog.get_logger(__name__)
 
 READS_AT_ONCE = 4
 
@@ -22,39 +28,48 @@ async def read_manifest(store: BlobStore, job_id: str, lease_id: str, number: in
 
 async def verified_manifest(
     store: BlobStore,
+    unpacker: Unpacker,
     job_id: str,
     lease_id: str,
     number: int,
-    trusted: Collection[tuple[str, int, str]] = (),
+    trusted: Collection[Part] = (),
     most_bytes: int | None = None,
 ) -> Manifest | None:
-    """The manifest of checkpoint ``number`` if every part is there with the size and SHA-256 that it names, else None.
+    """The manifest of checkpoint ``number`` if another machine can restore it, else None.
 
-    Reads all of it, but for the parts in ``trusted``: (key, size, SHA-256) of what was verified before. One that is
-    larger than ``most_bytes`` is not read. Raises ``BlobUnavailable``, which proves nothing either way.
+    Every part is there with the size and SHA-256 that it names; its index is read as a restore reads it. Reads all of
+    it, but for the parts in ``trusted`` (``contents``), which were verified before. One that is larger than
+    ``most_bytes``, stored or unpacked, is not read. Raises ``BlobUnavailable``, which proves nothing either way.
     """
     manifest = await read_manifest(store, job_id, lease_id, number)
-    if manifest is not None and most_bytes is not None and manifest.size > most_bytes:
+    if manifest is None or not _fits(manifest, most_bytes):
         return None
-    return manifest if manifest is not None and await _is_whole(store, job_id, lease_id, manifest, trusted) else None
+    return manifest if await _is_restorable(store, unpacker, job_id, lease_id, manifest, trusted) else None
 
 
-async def is_still_whole(store: BlobStore, job_id: str, lease_id: str, number: int) -> bool:
+async def is_still_whole(store: BlobStore, unpacker: Unpacker, job_id: str, lease_id: str, number: int) -> bool:
     """Whether a checkpoint that was verified once is as it was then. Reads all of it; raises ``BlobUnavailable``."""
     manifest = await kept_manifest(store, job_id, lease_id, number)
-    return manifest is not None and await _is_whole(store, job_id, lease_id, manifest, ())
+    return manifest is not None and await _is_restorable(store, unpacker, job_id, lease_id, manifest, ())
 
 
 async def verified_outputs(
-    store: BlobStore, job_id: str, lease_id: str, run_epoch: int, most_bytes: int | None = None
+    store: BlobStore, unpacker: Unpacker, job_id: str, lease_id: str, run_epoch: int, most_bytes: int | None = None
 ) -> Manifest | None:
     """The same for the outputs of a run; the daemon's own copy is written as well."""
     manifest = await _manifest(store, f"{outputs_prefix(job_id, lease_id, run_epoch)}/manifest.json", run_epoch)
-    if manifest is None or not all("/out/" in part.key for part in manifest.parts):
+    if manifest is None or not _fits(manifest, most_bytes):
         return None
-    if most_bytes is not None and manifest.size > most_bytes:
+    if not all("/out/" in part.key and part.content_sha256 is None for part in manifest.parts):
         return None
-    if not await _is_whole(store, job_id, lease_id, manifest, ()):
+    index, *others = manifest.parts
+    data = await _index(store, manifest.part_keys(job_id, lease_id)[0], index)
+    try:
+        await unpacker.check_index(data or b"", [part.size for part in others])
+    except Unrestorable as problem:
+        log.warning("outputs.unreadable", job=job_id, lease=lease_id, reason=str(problem))
+        return None
+    if not await _is_whole(store, unpacker, job_id, lease_id, manifest, ()):
         return None
     await store.put(verified_outputs_key(job_id), manifest.to_json())
     return manifest
@@ -65,17 +80,52 @@ async def kept_outputs(store: BlobStore, job_id: str) -> Manifest | None:
     return parse_manifest(await store.get(verified_outputs_key(job_id)) or b"")
 
 
+def _fits(manifest: Manifest, most_bytes: int | None) -> bool:
+    return most_bytes is None or max(manifest.size, manifest.content_size) <= most_bytes
+
+
+async def _is_restorable(
+    store: BlobStore,
+    unpacker: Unpacker,
+    job_id: str,
+    lease_id: str,
+    manifest: Manifest,
+    trusted: Collection[Part],
+) -> bool:
+    data = await _index(store, manifest.part_keys(job_id, lease_id)[0], manifest.parts[0])
+    own = _with_whole_keys(manifest, job_id, lease_id).to_json()
+    try:
+        await unpacker.check_checkpoint(own, lease_id, data or b"")
+    except Unrestorable as problem:
+        log.warning("checkpoint.unrestorable", job=job_id, lease=lease_id, number=manifest.n, reason=str(problem))
+        return False
+    return await _is_whole(store, unpacker, job_id, lease_id, manifest, trusted)
+
+
+async def _index(store: BlobStore, key: str, part: Part) -> bytes | None:
+    """Its content, None when it is not what the manifest says."""
+    if part.size > MAX_INDEX_BYTES or await store.size(key) != part.size:
+        return None
+    data = await store.get(key, MAX_INDEX_BYTES)
+    return data if data is not None and hashlib.sha256(data).hexdigest() == part.sha256 else None
+
+
 async def _is_whole(
-    store: BlobStore, job_id: str, lease_id: str, manifest: Manifest, trusted: Collection[tuple[str, int, str]]
+    store: BlobStore, unpacker: Unpacker, job_id: str, lease_id: str, manifest: Manifest, trusted: Collection[Part]
 ) -> bool:
     claims = contents(manifest, job_id, lease_id) - set(trusted)
-    gate = asyncio.Semaphore(READS_AT_ONCE)
+    gate, unpacking = asyncio.Semaphore(READS_AT_ONCE), asyncio.Lock()  # what is unpacked is held in memory
 
-    async def holds(key: str, size: int, sha256: str) -> bool:
+    async def holds(part: Part) -> bool:
         async with gate:
-            return await store.size(key) == size and await store.sha256(key) == sha256
+            if await store.size(part.key) != part.size:
+                return False
+            if part.content_sha256 is None or part.content_sha256 == part.sha256:
+                return await store.sha256(part.key) == part.sha256
+            async with unpacking:
+                return await _unpacks(store, unpacker, part)
 
-    looks = [asyncio.ensure_future(holds(*claim)) for claim in claims]
+    looks = [asyncio.ensure_future(holds(claim)) for claim in claims]
     try:
         return all(await asyncio.gather(*looks))
     finally:
@@ -83,12 +133,29 @@ async def _is_whole(
             look.cancel()
 
 
+async def _unpacks(store: BlobStore, unpacker: Unpacker, part: Part) -> bool:
+    """Whether what comes out of a compressed part is what its manifest says."""
+    data = await store.get(part.key, part.size)
+    if data is None or hashlib.sha256(data).hexdigest() != part.sha256:
+        return False
+    try:
+        content = await unpacker.content_of(data, part.content_size or 0)
+    except Unrestorable:
+        return False
+    return content == (part.content_size, part.content_sha256)
+
+
 async def keep_verified(store: BlobStore, job_id: str, lease_id: str, manifest: Manifest) -> None:
     """Write the daemon's own copy, with keys that name their lease. Raises ``BlobUnavailable``."""
+    own = _with_whole_keys(manifest, job_id, lease_id)
+    await store.put(verified_key(job_id, lease_id, manifest.n), own.to_json())
+
+
+def _with_whole_keys(manifest: Manifest, job_id: str, lease_id: str) -> Manifest:
     start = len(f"jobs/{job_id}/")
     keys = (key[start:] for key in manifest.part_keys(job_id, lease_id))
     parts = tuple(replace(part, key=key) for part, key in zip(manifest.parts, keys, strict=True))
-    await store.put(verified_key(job_id, lease_id, manifest.n), replace(manifest, parts=parts).to_json())
+    return replace(manifest, parts=parts)
 
 
 async def kept_manifest(store: BlobStore, job_id: str, lease_id: str, number: int) -> Manifest | None:
@@ -96,10 +163,10 @@ async def kept_manifest(store: BlobStore, job_id: str, lease_id: str, number: in
     return await _manifest(store, verified_key(job_id, lease_id, number), number)
 
 
-def contents(manifest: Manifest, job_id: str, lease_id: str) -> frozenset[tuple[str, int, str]]:
-    """(key, size, SHA-256) of each part."""
+def contents(manifest: Manifest, job_id: str, lease_id: str) -> frozenset[Part]:
+    """Its parts, each under the key of its blob: equal only if all that is said of them is."""
     keys = manifest.part_keys(job_id, lease_id)
-    return frozenset((key, part.size, part.sha256) for key, part in zip(keys, manifest.parts, strict=True))
+    return frozenset(replace(part, key=key) for key, part in zip(keys, manifest.parts, strict=True))
 
 
 async def _manifest(store: BlobStore, key: str, number: int) -> Manifest | None:

@@ -91,7 +91,13 @@ class Manifest:
 
     @property
     def size(self) -> int:
+        """Bytes in the store."""
         return sum(part.size for part in self.parts)
+
+    @property
+    def content_size(self) -> int:
+        """Bytes of what comes out of its parts."""
+        return sum(part.size if part.content_size is None else part.content_size for part in self.parts)
 
     def part_keys(self, job_id: str, lease_id: str) -> tuple[str, ...]:
         """The blobs of its parts, in order, when it lies beneath that lease."""

@@ -10,6 +10,9 @@ VERSION = 1
 
 MAX_OBJECT_BYTES = 1_000_000
 
+MAX_INDEX_BYTES = 16 << 20
+"""Of the first part of a checkpoint, which says what files the others make."""
+
 MAX_PARTS = 2_000
 """Of one manifest."""
 

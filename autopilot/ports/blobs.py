@@ -60,8 +60,8 @@ class BlobStore(Protocol):
         """Store ``data`` durably; readers see the old object or the whole new one, never a part."""
         ...
 
-    async def get(self, key: str) -> bytes | None:
-        """The object's bytes, of which at most ``MAX_READ_BYTES`` are read; None when there is none."""
+    async def get(self, key: str, most_bytes: int = MAX_READ_BYTES) -> bytes | None:
+        """The object's bytes, of which at most ``most_bytes`` are read; None when there is none."""
         ...
 
     async def size(self, key: str) -> int | None:

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.app import create_app
 from autopilot.api.jobs import JobService
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
@@ -123,7 +124,7 @@ async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) 
         recorder = FileRecorder(record)
         stack.callback(recorder.close)
     config = engine_config(settings, own_id)
-    engine = Engine(config, providers, store, blobs, bootstrap, clock, ids, read_secret, recorder)
+    engine = Engine(config, providers, store, blobs, bootstrap, AgentUnpacker(), clock, ids, read_secret, recorder)
     wake = asyncio.Event()
     jobs = JobService(engine, store, blobs, clock, ids, _parse, wake.set)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), shared is not None, stack)

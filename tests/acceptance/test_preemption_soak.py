@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.cli.client import Json
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.mailbox.checkpoints import kept_manifest, verified_manifest
@@ -177,7 +178,7 @@ async def check(s3: S3Server, body: Json, witness: Witness, expected: str) -> No
     assert len(body["checkpoints"]) >= 2
     for checkpoint in body["checkpoints"]:
         where = body["job"]["id"], checkpoint["lease_id"], checkpoint["number"]
-        assert await verified_manifest(store, *where) is not None
+        assert await verified_manifest(store, AgentUnpacker(), *where) is not None
         assert await kept_manifest(store, *where) is not None
     assert max(witness.losses_s()) <= INTERVAL_S + UPLOAD_S, witness.losses_s()
 

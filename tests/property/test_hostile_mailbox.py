@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autopilot.agent.shipped.orders import parse_orders
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState
@@ -175,7 +176,7 @@ def test_whatever_a_machine_writes(
 
 async def story(root: Path, heartbeats: list[bytes], exits: bytes | None, written: list[bytes]) -> None:
     blobs = Watched(root)
-    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "")
+    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "", AgentUnpacker())
     job = a_running_job()
     lease = job.leases[0]
     await blobs.put(part_key(job.id, lease.id, 0, 0), b"abc")
@@ -193,7 +194,7 @@ async def story(root: Path, heartbeats: list[bytes], exits: bytes | None, writte
 async def test_a_claimed_checkpoint_larger_than_the_disk_is_not_even_read(tmp_path: Path) -> None:
     blobs, job = Watched(tmp_path), a_running_job()
     lease = job.leases[0]
-    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "")
+    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "", AgentUnpacker())
     part = part_key(job.id, lease.id, 0, 0)
     path = tmp_path / part
     path.parent.mkdir(parents=True)

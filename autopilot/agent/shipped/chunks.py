@@ -7,15 +7,21 @@ offsets; small files that follow one another share a part. So what did not chang
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .tree import ROOT, Corrupt, Entry
+from .room import run_id
+from .tree import ROOT, Corrupt, Entry, check_entries
 
 SMALLEST_PART_BYTES = 8 << 20
 MOST_DATA_PARTS = 1800
 BLOCK_BYTES = 256 << 10
+MAX_INDEX_BYTES = 16 << 20
+"""Some 150,000 files. Read, an index takes more than ten times its size in memory."""
+LEAST_BYTES_PER_LIST = 6
+LISTS_FREE = 100
 
 
 def cut(entries: list[Entry]) -> list[list[Any]]:
@@ -120,6 +126,23 @@ def index_of(entries: list[Entry], slices: list[list[Any]], mlflow_run: str = ""
     return {**index, "mlflow_run": mlflow_run} if mlflow_run else index
 
 
+def parse_index(data: bytes, sizes: list[int]) -> tuple[list[Entry], list[list[Any]], str]:
+    """Entries, slices and MLflow run of a stranger's index whose data parts have these sizes.
+
+    Raises ``Corrupt``, and nothing else.
+    """
+    if len(data) > MAX_INDEX_BYTES:
+        raise Corrupt("its index is too large")
+    if data.count(b"[") + data.count(b"{") > LISTS_FREE + len(data) // LEAST_BYTES_PER_LIST:
+        raise Corrupt("its index is made of brackets")
+    try:
+        body = json.loads(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise Corrupt("its index cannot be read") from error
+    entries, slices = read_index(body, sizes)
+    return check_entries(entries), slices, run_id(body.get("mlflow_run"))
+
+
 def read_index(body: Any, sizes: list[int]) -> tuple[list[Entry], list[list[Any]]]:
     """Entries and slices of a stranger's index whose data parts have these sizes. Raises ``Corrupt``.
 
@@ -141,9 +164,10 @@ def read_index(body: Any, sizes: list[int]) -> tuple[list[Entry], list[list[Any]
         whole = all(type(entry.size) is int and type(entry.mode) is int for entry in entries)
         whole = whole and all(type(entry.mtime_ns) is int for entry in entries)
         whole = whole and all(isinstance(entry.name, str) and isinstance(entry.link, str) for entry in entries)
+        whole = whole and body["v"] == 1 and len(slices) == len(sizes)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise Corrupt("its index cannot be read") from error
-    if not whole or body["v"] != 1 or len(slices) != len(sizes):
+    if not whole:
         raise Corrupt("its index cannot be read")
     if any(entry.size != size for entry, size in zip(entries, covered)):  # noqa: B905
         raise Corrupt("its index does not fit its files")

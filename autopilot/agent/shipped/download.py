@@ -11,17 +11,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .chunks import PartWriter, read_index
+from .chunks import MAX_INDEX_BYTES, PartWriter, parse_index
 from .compress import MOST_BYTES, copy_decompressed
 from .disk import read_json, write_json
-from .room import run_id
 from .snapshots import Record, Snapshots, copy_part
 from .stored import Content, Object, Stored
 from .transfer import Transfer
-from .tree import Corrupt, check_entries, lay_out
+from .tree import Corrupt, lay_out
 from .web import BLOCK_BYTES, Web
 
-MAX_INDEX_BYTES = 64 << 20
 KEY = re.compile(r"part-\d{1,6}|[A-Za-z0-9_][A-Za-z0-9._-]*/ckpt/\d{1,9}/part-\d{1,6}")
 
 
@@ -60,9 +58,7 @@ class Download:
         here = self.snapshots.newest_first()
         if here and (here[0]["run_epoch"], here[0]["n"]) >= (meta["run_epoch"], meta["n"]):
             return False
-        index = self.fetch_index(parts[0])
-        entries, slices = read_index(index, [part["size"] for part in parts[1:]])
-        check_entries(entries)
+        entries, slices, run = parse_index(self.fetch_index(parts[0]), [part["size"] for part in parts[1:]])
         done = self.begin(parts[0]["sha256"], entries)
         is_fresh = not done
         local = {content(part): (record, i) for record in here for i, part in enumerate(record["parts"])}
@@ -81,7 +77,6 @@ class Download:
         os.remove(self.journal)
         rows = [list(entry) for entry in entries]
         identities = [[entry.name, None] for entry in entries]  # nothing that a job writes is like them
-        run = run_id(index.get("mlflow_run"))
         record = {
             **meta,
             "mlflow_run": run,
@@ -104,15 +99,12 @@ class Download:
         write_json(self.journal, {"index": index_sha256, "done": []})
         return []
 
-    def fetch_index(self, part: Record) -> Any:
+    def fetch_index(self, part: Record) -> bytes:
         if part["size"] > MAX_INDEX_BYTES:
             raise Corrupt("its index is too large")
         memory = Memory()
         self.transfer.run([(0, 0)], lambda _, url: self.receive(url, memory, part))
-        try:
-            return json.loads(bytes(memory.data))
-        except (ValueError, RecursionError) as error:
-            raise Corrupt("its index cannot be read") from error
+        return bytes(memory.data)
 
     def receive_part(
         self, url: Callable[[], str], writer: PartWriter, part: Record, halves: dict[int, Any], i: int
@@ -170,6 +162,17 @@ def read_manifest(data: bytes, lease: str) -> tuple[Record, list[Record]]:
         if "/" not in part["stored"].key:
             part["stored"] = part["stored"]._replace(key=f"{lease}/ckpt/{meta['n']}/{part['stored'].key}")
     return meta, parts
+
+
+def check_parts(parts: list[Record]) -> None:
+    """Raises ``Corrupt`` for parts that ``Download`` would refuse whatever is stored."""
+    for i, part in enumerate(parts):
+        stored = part["stored"]
+        is_plain = stored.sha256 == part["sha256"]
+        if is_plain and stored.size != part["size"]:
+            raise Corrupt("a part of it has two sizes")
+        if not is_plain and (i == 0 or stored.size > MOST_BYTES):
+            raise Corrupt("a part of it is compressed that must not be")
 
 
 def read_part(row: Any) -> Record:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import glob
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 ROOT = "checkpoint"
-MAX_ENTRIES = 1000000
+MAX_ENTRIES = 250000
+MAX_STEPS = 4 * MAX_ENTRIES
+"""Steps that all paths and links of one checkpoint may have, common beginnings counted once."""
 MAX_HOPS = 40
-MAX_PATH = 4096
+MAX_PATH = 3800
+"""In bytes: with the place where a checkpoint is put together, paths stay below what systems take."""
+MAX_LINK = 4095
+MAX_STEP = 255
+MAX_TIME_NS = 1 << 62
+OWN_FAULTS = {
+    *(errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL, errno.EFBIG, errno.EOVERFLOW),
+    *(errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP),
+}
+"""What a system says when a checkpoint cannot be laid out anywhere; a full or broken disk says something else."""
 
 
 class Corrupt(Exception):
@@ -89,15 +102,15 @@ def scan(path: Any) -> list[Scanned]:
     Links that lead out of it are left out: no other machine has what they point to (``links_out``).
     """
     found = whole(path)
-    links = links_of(each.entry for each in found)
-    return [each for each in found if each.entry.kind != "link" or stays_inside(each.entry.name, links)]
+    inside = links_inside(each.entry for each in found)
+    return [each for each in found if each.entry.kind != "link" or each.entry.name in inside]
 
 
 def links_out(path: Any) -> list[str]:
     """The paths of links that no checkpoint can hold."""
     found = whole(path)
-    links = links_of(each.entry for each in found)
-    return [each.path for each in found if each.entry.kind == "link" and not stays_inside(each.entry.name, links)]
+    inside = links_inside(each.entry for each in found)
+    return [each.path for each in found if each.entry.kind == "link" and each.entry.name not in inside]
 
 
 def whole(path: Any) -> list[Scanned]:
@@ -142,81 +155,159 @@ def fingerprint(path: Any) -> list[Any] | None:
 
 
 def check_entries(entries: list[Entry]) -> list[Entry]:
-    """The entries of a stranger's index, if none of them leads out of the checkpoint. Raises ``Corrupt``."""
+    """The entries of a stranger's index, if none of them leads out of the checkpoint. Raises ``Corrupt``.
+
+    Takes time in proportion to their length, whatever they say.
+    """
     if not 1 <= len(entries) <= MAX_ENTRIES:
-        raise Corrupt("there is nothing in it")
-    names: dict[str, str] = {}
-    if any(len(text) > MAX_PATH for entry in entries for text in (entry.name, entry.link)):
-        raise Corrupt("a path in it is too long")
-    links = links_of(entries)
+        raise Corrupt("there is nothing in it, or there are too many files")
+    paths, kinds = Paths(MAX_STEPS), {}
     for entry in entries:
+        check_text(entry.name, MAX_PATH)
+        check_text(entry.link, MAX_LINK)
         steps = entry.name.split("/")
-        if steps[0] != ROOT or any(step in ("", ".", "..") for step in steps) or entry.name in names:
+        if steps[0] != ROOT or any(step in ("", ".", "..") for step in steps):
             raise Corrupt("a path in it leads elsewhere")
         if entry.kind not in ("file", "dir", "link"):
             raise Corrupt("it holds something that is no file")
-        if entry.kind == "link" and not stays_inside(entry.name, links):
-            raise Corrupt("a link in it leads elsewhere")
-        names[entry.name] = entry.kind
-    for name in names:
-        if any(names.get(parent, "dir") != "dir" for parent in parents(name)):
-            raise Corrupt("a path in it leads through a file")
+        place = paths.find(entry.name)
+        if place in kinds:
+            raise Corrupt("a path in it is there twice")
+        kinds[place] = entry.kind
+    if any(kinds.get(above, "dir") != "dir" for above, _ in paths.steps):
+        raise Corrupt("a path in it leads through a file")
+    inside = links_inside(entries, paths)
+    if any(entry.kind == "link" and entry.name not in inside for entry in entries):
+        raise Corrupt("a link in it leads elsewhere")
     return entries
 
 
-def links_of(entries: Iterable[Entry]) -> dict[str, str]:
-    return {entry.name: entry.link for entry in entries if entry.kind == "link"}
+def check_text(text: str, most: int) -> None:
+    """Raises ``Corrupt`` for what no file can be called. Bytes that are not UTF-8 come as Python writes them."""
+    if len(text) > most:
+        raise Corrupt("a path in it is too long")
+    try:
+        name = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise Corrupt("a path in it is not text") from error
+    if b"\0" in name:
+        raise Corrupt("a path in it is not text")
+    if len(name) > most or any(len(step) > MAX_STEP for step in name.split(b"/")):
+        raise Corrupt("a path in it is too long")
 
 
-def stays_inside(name: str, links: dict[str, str]) -> bool:
-    """Whether the link leads to somewhere in the checkpoint, followed as a system follows it: through others too."""
-    if name == ROOT:
-        return False
-    here, todo, hops = name.split("/")[:-1], [links[name]], 0
-    while todo:
-        link = todo.pop()
-        if os.path.isabs(link):
-            return False
-        first, _, rest = link.partition("/")
-        todo += [rest] if rest else []
-        if first == "..":
-            here.pop()
-        elif first not in ("", "."):
-            here.append(first)
-        if not here:
-            return False
-        further = links.get("/".join(here))
-        if further is not None and first not in ("", ".", ".."):
-            here.pop()
-            todo.append(further)
-            hops += 1
-            if hops > MAX_HOPS:
-                return False
-    return True
+class Paths:
+    """Places by number, so that a step costs the same however long the path is. ``OUTSIDE`` holds the checkpoint."""
+
+    OUTSIDE = 0
+
+    def __init__(self, most: int = 0) -> None:
+        """``most``: steps of a stranger's paths; 0: they are our own."""
+        self.most = most
+        self.steps: dict[tuple[int, str], int] = {}
+        self.above = [self.OUTSIDE]
+        self.links: dict[int, str] = {}
+        self.goals: dict[int, Any] = {}  # of each link that was followed: (place, links on the way), None: elsewhere
+
+    def find(self, name: str) -> int:
+        place = self.OUTSIDE
+        for step in name.split("/"):
+            place = self.step(place, step)
+        return place
+
+    def step(self, place: int, step: str) -> int:
+        if step in ("", "."):
+            return place
+        if step == "..":
+            return self.above[place]
+        found = self.steps.get((place, step))
+        if found is None:
+            if self.most and len(self.above) > self.most:
+                raise Corrupt("there are too many directories in it")
+            found = self.steps[place, step] = len(self.above)
+            self.above.append(place)
+        return found
+
+    def stays_inside(self, link: int) -> bool:
+        """Whether it leads to somewhere in the checkpoint, followed as a system follows it: through others too.
+
+        Each link is followed once: where it leads is kept. If one leads elsewhere, so do all that lead through it.
+        """
+        trail = [] if link in self.goals else [self.begin(link)]
+        while trail:
+            at, here, hops, todo = trail[-1]
+            if here == self.OUTSIDE or hops > MAX_HOPS or self.links[at].startswith("/"):
+                break
+            if not todo:
+                self.goals[at] = here, hops
+                trail.pop()
+                continue
+            place = self.step(here, todo[-1])
+            if todo[-1] not in ("", ".", "..") and place in self.links:
+                if place not in self.goals:
+                    trail.append(self.begin(place))
+                    continue
+                if self.goals[place] is None:  # elsewhere, or in a circle
+                    break
+                place, more = self.goals[place]
+                hops += more
+            todo.pop()
+            trail[-1] = at, place, hops, todo
+        return self.goals[link] is not None
+
+    def begin(self, link: int) -> tuple[int, int, int, list[str]]:
+        """(the link, where it stands, links followed, steps to go in reverse)."""
+        self.goals[link] = None
+        return link, self.above[link], 1, self.links[link].split("/")[::-1]
 
 
+def links_inside(entries: Iterable[Entry], paths: Paths | None = None) -> set[str]:
+    """The names of the links that lead to somewhere in the checkpoint."""
+    paths = paths or Paths()
+    places = {entry.name: (paths.find(entry.name), entry.link) for entry in entries if entry.kind == "link"}
+    paths.links = dict(places.values())
+    return {name for name, (place, link) in places.items() if link and paths.stays_inside(place)}
+
+
+@contextlib.contextmanager
+def unpacking() -> Iterator[None]:
+    """Whatever a checkpoint's own fault is, it is ``Corrupt``: it would be the same on any other disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in OWN_FAULTS:
+            raise
+        raise Corrupt(f"it cannot be laid out: {error.strerror}") from error
+    except (ValueError, OverflowError, TypeError) as error:
+        raise Corrupt(f"it cannot be laid out: {error}") from error
+
+
+@unpacking()
 def lay_out(entries: list[Entry], directory: str) -> None:
-    """Directories, and files of their size without their content."""
+    """Directories, and files of their size without their content. Raises ``Corrupt``, ``OSError``."""
     for entry in entries:
         place = os.path.join(directory, entry.name)
         if entry.kind == "dir":
             os.makedirs(place, exist_ok=True)
         elif entry.kind == "file":
             os.makedirs(os.path.dirname(place), exist_ok=True)
-            with open(place, "wb") as file:
+            with open(place, "xb") as file:
                 file.truncate(entry.size)
 
 
-def finish(entries: list[Entry], directory: str) -> None:
-    """Modes, times and links: last, so that nothing is written through a link."""
-    for entry in reversed(entries):
+@unpacking()
+def finish(entries: list[Entry], directory: str, mode_of: Callable[[Entry], int] = lambda entry: entry.mode) -> None:
+    """Modes, times and links: last, so that nothing is written through a link. What lies deepest comes first, so that
+    no directory is shut before what is in it. Raises ``Corrupt``, ``OSError``."""
+    for entry in sorted(entries, key=lambda entry: -entry.name.count("/")):
         place = os.path.join(directory, entry.name)
         if entry.kind == "link":
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.symlink(entry.link, place)
         else:
-            os.chmod(place, entry.mode & 0o777)
-            os.utime(place, ns=(entry.mtime_ns, entry.mtime_ns))
+            os.chmod(place, mode_of(entry) & 0o777)
+            time_ns = min(max(entry.mtime_ns, 0), MAX_TIME_NS)
+            os.utime(place, ns=(time_ns, time_ns))
 
 
 def scratch_beside(path: str) -> str:

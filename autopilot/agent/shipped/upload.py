@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .chunks import MAX_INDEX_BYTES
 from .compress import MOST_BYTES, compress
-from .download import MAX_INDEX_BYTES
 from .snapshots import Moved, Record, Snapshots
 from .stored import Content, Object, Stored
 from .transfer import Transfer

@@ -18,6 +18,7 @@ from typing import Any
 
 from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import exit_key, heartbeat_key, orders_key, verified_key
@@ -227,7 +228,7 @@ class World:
 
 async def verified(store: BlobStore, lease_id: str, n: int) -> CheckpointRef:
     """What a daemon does with a checkpoint: check it, keep a copy of its manifest, name it in orders."""
-    manifest = await verified_manifest(store, JOB, lease_id, n)
+    manifest = await verified_manifest(store, AgentUnpacker(), JOB, lease_id, n)
     assert manifest is not None, f"checkpoint {n} of {lease_id} is not whole"
     return await unchecked(store, lease_id, manifest)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_world import JOB, Host, World, eventually
 from aiohttp import web
 
-from autopilot.agent.unpack import unpack
+from autopilot.agent.unpack import AgentUnpacker, unpack
 from autopilot.mailbox.checkpoints import kept_outputs, verified_outputs
 from autopilot.mailbox.keys import verified_outputs_key
 from autopilot.mailbox.order_shapes import Work
@@ -44,7 +44,7 @@ async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world:
     finally:
         await runner.cleanup()
     assert len(asked) == 2
-    assert await verified_outputs(world.store, JOB, "a", 1) is not None
+    assert await verified_outputs(world.store, AgentUnpacker(), JOB, "a", 1) is not None
     manifest = await kept_outputs(world.store, JOB)
     assert manifest is not None
     keys = manifest.part_keys(JOB, "")
@@ -60,7 +60,7 @@ async def test_a_failed_run_leaves_no_outputs(world: World) -> None:
     lease = await world.lease("a", Work(run="echo half > out; exit 3", outputs=("out",)))
     world.host(lease).start()
     assert (await eventually(lease.exit, "exit")).exit_code == 3
-    assert await verified_outputs(world.store, JOB, "a", 1) is None
+    assert await verified_outputs(world.store, AgentUnpacker(), JOB, "a", 1) is None
     assert await world.store.get(verified_outputs_key(JOB)) is None
 
 
@@ -69,7 +69,7 @@ async def test_harmed_outputs_are_not_taken(world: World) -> None:
     world.host(lease).start()
     await eventually(lease.exit, "exit")
     await world.store.put(f"jobs/{JOB}/a/out/1/part-1", b"harmed")
-    assert await verified_outputs(world.store, JOB, "a", 1) is None
+    assert await verified_outputs(world.store, AgentUnpacker(), JOB, "a", 1) is None
     assert await kept_outputs(world.store, JOB) is None
 
 

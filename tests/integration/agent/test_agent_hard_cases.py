@@ -19,7 +19,7 @@ from agent_world import JOB, Lease, World, eventually, processes_beneath, unchec
 
 from autopilot import checkpoint
 from autopilot.agent import shipped
-from autopilot.agent.unpack import unpack
+from autopilot.agent.unpack import AgentUnpacker, unpack
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import manifest_key, orders_key
@@ -42,7 +42,7 @@ async def test_paused_for_hours_it_goes_on_where_it_was(world: World) -> None:
     host.start()
     await lease.until("another boot at work", lambda beat: beat.boot == 2 and beat.last_ckpt_n == 1)
     await eventually(lambda: "more\n" in lease.log(), "what it had saved")
-    manifest = await verified_manifest(world.store, JOB, "a", 1)
+    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 1)
     assert manifest is not None
     assert world.market_calls == []
 
@@ -94,7 +94,7 @@ async def test_a_file_of_another_age_is_saved_like_any_other(world: World) -> No
     lease = await world.lease("a", Work(run="echo 1 > state; touch -d '1999-01-01' state", checkpoint_path="state"))
     world.host(lease).start()
     await eventually(lease.exit, "exit")
-    assert await verified_manifest(world.store, JOB, "a", 0) is not None
+    assert await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0) is not None
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_a_full_disk_is_said_and_the_job_goes_on_once_there_is_room(small_
     assert (beat.state, beat.last_ckpt_n) == ("running", None)
     (host.root / "workspace/ballast").unlink()
     await lease.until("the checkpoint, and no more trouble", lambda b: b.last_ckpt_n == 0 and not b.error, 40)
-    assert await verified_manifest(world.store, JOB, "a", 0) is not None
+    assert await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0) is not None
     host.kill()
 
 
@@ -165,7 +165,7 @@ def write(files: Path, n: int) -> dict[str, bytes]:
 
 
 async def taken(store: LocalBlobStore, n: int, into: Path) -> tuple[Manifest, dict[str, bytes]]:
-    manifest = await verified_manifest(store, JOB, "a", n)
+    manifest = await verified_manifest(store, AgentUnpacker(), JOB, "a", n)
     assert manifest is not None, f"checkpoint {n} is not whole"
     keys = manifest.part_keys(JOB, "a")
     return manifest, unpacked(manifest, [store.root / key for key in keys], into)

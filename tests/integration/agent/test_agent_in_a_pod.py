@@ -20,6 +20,7 @@ from agent_world import DAY, JOB, SPEED, Lease, World, eventually, processes_ben
 
 from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.clock import ScaledClock
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.offer import CapacityType, OfferQuery
@@ -146,7 +147,7 @@ async def test_told_to_go_it_saves_in_time(market: Market) -> None:
     await market.control("POST", "on_demand_arrival", pod_id=pod_id)
 
     async def saved() -> object:
-        return await verified_manifest(market.world.store, JOB, "a", 0)
+        return await verified_manifest(market.world.store, AgentUnpacker(), JOB, "a", 0)
 
     await eventually(saved, "the last checkpoint", 5)
     parts = (market.world.store.root / "jobs" / JOB / "a" / "ckpt/0").glob("part-*")
@@ -159,7 +160,7 @@ async def test_without_a_permit_the_pod_saves_and_destroys_itself(market: Market
     await lease.until("running", lambda beat: beat.state == "running")
     lease.renewing = False
     await eventually(market.is_empty, "self-destroy")
-    assert await verified_manifest(market.world.store, JOB, "a", 0) is not None
+    assert await verified_manifest(market.world.store, AgentUnpacker(), JOB, "a", 0) is not None
 
 
 async def test_where_rest_refuses_the_pods_key_it_goes_by_graphql(market: Market) -> None:

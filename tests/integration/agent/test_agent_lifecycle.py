@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from agent_world import JOB, TRAINER, World, eventually, training, unchecked, verified
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import part_key
 from autopilot.mailbox.order_shapes import Work
@@ -32,7 +33,7 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     assert (beat.step, beat.progress) == (STEPS, 1.0)
     assert beat.last_ckpt_n is not None
     assert beat.last_ckpt_n >= 1
-    manifest = await verified_manifest(world.store, JOB, "a", beat.last_ckpt_n)
+    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", beat.last_ckpt_n)
     assert manifest is not None
     assert manifest.step == STEPS
     assert model_digest(host.model) == uninterrupted(STEPS)
@@ -85,7 +86,7 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
     seq = await old.order(role="save_and_stop")
     saved = await old.until("saved", lambda beat: beat.saved and beat.orders_seq_seen >= seq)
     assert saved.last_ckpt_n is not None
-    manifest = await verified_manifest(world.store, JOB, "old", saved.last_ckpt_n)
+    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "old", saved.last_ckpt_n)
     assert manifest is not None
     assert manifest.step is not None
     assert 0 < manifest.step < STEPS
@@ -203,7 +204,7 @@ async def test_a_damaged_checkpoint_is_refused_and_an_older_local_one_serves(wor
     await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
     lease.renewing = False
     host.kill()
-    manifest = await verified_manifest(world.store, JOB, "a", 0)
+    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0)
     assert manifest is not None
     for i, key in enumerate(manifest.part_keys(JOB, "a")):
         part = await world.store.get(key)

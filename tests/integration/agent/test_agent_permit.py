@@ -12,6 +12,7 @@ from agent_world import DAY, JOB, World, eventually
 
 from autopilot.agent.artifact import agent_key
 from autopilot.agent.bootstrap import onstart
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.order_shapes import Work
 
@@ -31,7 +32,7 @@ async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: Worl
     await eventually(lambda: world.market_calls, "self-destroy")
     assert world.market_calls[0] == DESTROY
     await lease.until("saved", lambda beat: beat.state == "expired" and beat.last_ckpt_n == 0)
-    assert await verified_manifest(world.store, JOB, "a", 0) is not None
+    assert await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0) is not None
     await eventually(lambda: len(world.market_calls) > 1, "it asks again while it lives")
 
 
@@ -93,7 +94,7 @@ async def test_told_to_terminate_it_saves_within_the_notice(world: World) -> Non
     agent.terminate()
     assert await eventually(lambda: agent.poll() is not None, "it ends", 5)
     assert agent.returncode == 0
-    manifest = await verified_manifest(world.store, JOB, "a", 0)
+    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0)
     assert manifest is not None
     parts = (world.store.root / "jobs" / JOB / "a" / "ckpt/0").glob("part-*")
     assert b"precious\ntold\n" in [part.read_bytes() for part in parts]

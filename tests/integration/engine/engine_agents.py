@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from autopilot.lab.sandbox.market.instances import Container, Instance
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
-from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest, Part
+from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest
+from tests.checkpoint_data import a_part, an_index
 
 _ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
 """How a machine's start command names its mailbox."""
@@ -90,9 +90,11 @@ class Agent:
     async def _checkpoint(self, now: datetime) -> None:
         data = f"model after {self.step} steps".encode()
         number = self.next_checkpoint
-        part = Part("part-0", len(data), hashlib.sha256(data).hexdigest())
-        manifest = Manifest(self.run_epoch, number, (part,), self.step)
-        await self.store.put(part_key(self.job_id, self.lease_id, number, 0), data)
+        contents = (an_index(str(self.step), len(data)), data)
+        parts = tuple(a_part(i, content) for i, content in enumerate(contents))
+        manifest = Manifest(self.run_epoch, number, parts, self.step)
+        for i, content in enumerate(contents):
+            await self.store.put(part_key(self.job_id, self.lease_id, number, i), content)
         await self.store.put(manifest_key(self.job_id, self.lease_id, number), manifest.to_json())
         self.next_checkpoint += 1
         self.saved_step, self.saved_at = self.step, now

@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import ClientSession
 from engine_agents import Agents
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.jobs import JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
@@ -104,6 +105,7 @@ class World:
             store,
             self.blobs,
             bootstrap,
+            AgentUnpacker(),
             self.clock,
             self._ids,
             recorder=self.recorder,

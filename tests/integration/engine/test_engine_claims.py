@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 from engine_world import World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, part_key
-from autopilot.mailbox.report_shapes import ExitRecord, Manifest, Part
+from autopilot.mailbox.report_shapes import ExitRecord, Manifest
+from tests.checkpoint_data import a_part, an_index
 
-DATA = b"a model"
+DATA = an_index("a model")
 
 
 async def put_checkpoint(world: World, lease: Lease, number: int, run_epoch: int, stored: bytes, step: int) -> None:
     assert lease.job_id is not None
-    part = Part("part-0", len(DATA), hashlib.sha256(DATA).hexdigest())
+    part = a_part(0, DATA)
     await world.blobs.put(part_key(lease.job_id, lease.id, number, 0), stored)
     manifest = Manifest(run_epoch, number, (part,), step)
     await world.blobs.put(manifest_key(lease.job_id, lease.id, number), manifest.to_json())

@@ -15,12 +15,13 @@ from autopilot.agent.shipped.log import Log
 from autopilot.agent.shipped.memory import Memory
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.agent.shipped.web import Web
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest
 from autopilot.mailbox.keys import verified_key
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.reading import parse_heartbeat
-from autopilot.mailbox.report_shapes import Manifest
+from autopilot.mailbox.report_shapes import Manifest, Part
 from autopilot.ports.blobs import BlobStore, Grant
 
 JOB = "job"
@@ -118,12 +119,12 @@ class Machine:
     async def verify(self) -> Manifest | None:
         """What the daemon does with the newest one: on success the orders name it from then on."""
         number = self.memory["last_ckpt_n"]
-        trusted: frozenset[tuple[str, int, str]] = frozenset()
+        trusted: frozenset[Part] = frozenset()
         if self.newest is not None:
             kept = await kept_manifest(self.store, JOB, self.newest[0], self.newest[1].n)
             assert kept is not None
             trusted = contents(kept, JOB, self.newest[0])
-        manifest = await verified_manifest(self.store, JOB, self.lease, number, trusted)
+        manifest = await verified_manifest(self.store, AgentUnpacker(), JOB, self.lease, number, trusted)
         if manifest is not None:
             await keep_verified(self.store, JOB, self.lease, manifest)
             self.newest = self.lease, manifest

@@ -87,6 +87,7 @@ CATALOGUE = (
     _burst("I1", 2.0, 600, 86_400, "bills are late, or the market does not show any"),
     _burst("J1", 3.0, 10, 3600, "the object store fails, half writes, or is slow"),
     _chance("J2", 0.02, "a checkpoint is not what its manifest says, or claims are lies"),
+    _chance("J3", 0.01, "a checkpoint has the right hashes and an index that is none"),
     _burst("K1", 2.0, 60, 7200, "a machine cannot reach the object store"),
     _chance("K2", 0.20, "a machine's link is slow: what it sends or fetches takes up to an hour"),
 )

@@ -20,7 +20,7 @@ from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box, State
 from tests.simulation.ground.wire import Raw, Request
 from tests.simulation.markets.network import Connection
-from tests.simulation.product.blobs import ObjectRefused, Objects, a_part, stored
+from tests.simulation.product.blobs import INDEX, ObjectRefused, Objects, a_part, stored
 
 PART_BYTES = 400_000_000
 TRANSFER_S = (3.0, 40.0)
@@ -247,12 +247,15 @@ class SimAgent:
         if slot is None or self.box.is_suspended or not self._can_reach_store:
             self._done("checkpoint", False)
             return
+        index = stored((b"junk " if faults.hits("J3") else INDEX) + str(step).encode())
         part = a_part(f"{orders['lease']}/{number}/{step}", PART_BYTES)
-        rows = [{"key": f"{orders['lease']}/ckpt/{number}/part-0", "size": part.size, "sha256": part.sha256}]
+        place = f"{orders['lease']}/ckpt/{number}/part-"
+        rows = [{"key": place + str(i), "size": p.size, "sha256": p.sha256} for i, p in enumerate((index, part))]
         body = {"v": 1, "run_epoch": epoch, "n": number, "step": step, "parts": rows}
         harmed = a_part("harmed", PART_BYTES) if faults.hits("J2") else part
         try:
-            self._objects.put_by(slot["part_urls"][0], harmed)
+            self._objects.put_by(slot["part_urls"][0], index)
+            self._objects.put_by(slot["part_urls"][1], harmed)
             self.bytes_sent += part.size
             self._charge_upload(part.size)
             self._objects.put_by(slot["manifest_url"], stored(json.dumps(body).encode()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,7 +14,8 @@ from autopilot.mailbox.keys import verified_key
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import Manifest
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
-from autopilot.ports.blobs import BlobUnavailable, check_key
+from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, check_key
+from autopilot.ports.unpacking import Unrestorable
 from tests.simulation.ground.ground import Ground
 from tests.simulation.virtual.loop import VirtualLoop
 
@@ -32,11 +33,29 @@ class Stored:
 
 
 def stored(data: bytes) -> Stored:
-    return Stored(data, len(data), "")
+    return Stored(data, len(data), hashlib.sha256(data).hexdigest())
 
 
 def a_part(name: str, size: int) -> Stored:
     return Stored(None, size, hashlib.sha256(name.encode()).hexdigest())
+
+
+INDEX = b"an index of step "
+"""How one begins that another machine can restore by."""
+
+
+class SimulatedUnpacker:
+    """Tells an index from what is none, as a restore on any of the simulated machines does (``Unpacker``)."""
+
+    async def check_checkpoint(self, manifest: bytes, lease_id: str, index: bytes) -> None:
+        await self.check_index(index, ())
+
+    async def check_index(self, index: bytes, sizes: Sequence[int]) -> None:
+        if not index.startswith(INDEX):
+            raise Unrestorable("it is no index")
+
+    async def content_of(self, data: bytes, most_bytes: int) -> tuple[int, str]:
+        raise Unrestorable("no machine here compresses")
 
 
 class ObjectRefused(Exception):
@@ -70,6 +89,8 @@ class Objects:
             kept = self.kept.get(key)
             if kept is None or (kept.size, kept.sha256) != (part.size, part.sha256):
                 return f"{key} is missing or harmed"
+        if not (self.kept[keys[0]].data or b"").startswith(INDEX):
+            return "its index cannot be read"
         return ""
 
     def _manifest(self, checkpoint: Checkpoint) -> Manifest | None:
@@ -117,7 +138,7 @@ class SimulatedBlobs:
         self._objects.put(check_key(key), stored(data))
         self._ground.version += 1
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str, most_bytes: int = MAX_READ_BYTES) -> bytes | None:
         found = (await self._reach()).get(check_key(key))
         return None if found is None else found.data
 
@@ -127,9 +148,7 @@ class SimulatedBlobs:
 
     async def sha256(self, key: str) -> str | None:
         found = (await self._reach()).get(check_key(key))
-        if found is None or found.data is None:
-            return None if found is None else found.sha256
-        return hashlib.sha256(found.data).hexdigest()
+        return None if found is None else found.sha256
 
     async def delete_prefix(self, prefix: str) -> None:
         await self.delete(await self.keys(prefix))

@@ -24,7 +24,7 @@ from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from tests.simulation.ground.ground import Ground, Life
 from tests.simulation.markets.network import Connection, RunpodTransport, VastaiTransport
-from tests.simulation.product.blobs import Objects, SimulatedBlobs
+from tests.simulation.product.blobs import Objects, SimulatedBlobs, SimulatedUnpacker
 from tests.simulation.product.ledger import SimulatedLedger
 from tests.simulation.virtual.clock import HostClock
 from tests.simulation.virtual.loop import Process
@@ -97,7 +97,16 @@ class Daemon:
             INSTALL_ID, ground.scenario.limits, Params(), ground.permit_ttl_s, settle_delay=timedelta(minutes=10)
         )
         bootstrap = OrdersBootstrap(self._blobs)
-        engine = Engine(config, self._markets_by_name, self.ledger, self._blobs, bootstrap, self.clock, self._ids)
+        engine = Engine(
+            config,
+            self._markets_by_name,
+            self.ledger,
+            self._blobs,
+            bootstrap,
+            SimulatedUnpacker(),
+            self.clock,
+            self._ids,
+        )
         while not self.life.is_stopping:
             began_s = self.ground.now_s
             await self._grant_wishes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autopilot.agent.shipped import chunks
-from autopilot.agent.shipped.chunks import PartReader, PartWriter, cut, cut_at, index_of, length_of, read_index
-from autopilot.agent.shipped.tree import Corrupt, Entry, check_entries, finish, lay_out
+from autopilot.agent.shipped.chunks import (
+    PartReader,
+    PartWriter,
+    cut,
+    cut_at,
+    index_of,
+    length_of,
+    parse_index,
+    read_index,
+)
+from autopilot.agent.shipped.tree import Corrupt, Entry, Paths, check_entries, finish, lay_out
 
 
 def row(name: str, kind: str = "file", size: int = 0, link: str = "") -> list[Any]:
@@ -39,6 +49,88 @@ def test_an_index_that_leads_elsewhere_is_refused(rows: list[list[Any]]) -> None
     entries, _ = read_index({"v": 1, "entries": rows, "slices": []}, [])
     with pytest.raises(Corrupt):
         check_entries(entries)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        pytest.param([row("checkpoint/a\0b")], "not text", id="nul"),
+        pytest.param([row("checkpoint/\ud800")], "not text", id="half-a-character"),
+        pytest.param([row("checkpoint/l", "link", link="a\0b")], "not text", id="nul-in-a-link"),
+        pytest.param([row("checkpoint/" + "n" * 256)], "too long", id="long-name"),
+        pytest.param([row("checkpoint/" + "ü" * 200)], "too long", id="long-in-bytes"),
+        pytest.param([row("checkpoint" + "/ab" * 1300)], "too long", id="long-path"),
+        pytest.param([row("checkpoint/l", "link")], "leads elsewhere", id="empty-link"),
+        pytest.param([["checkpoint", "file", "0o644", 0, 0, ""]], "cannot be read", id="mode-as-text"),
+        pytest.param([row("checkpoint", size=10**40)], "does not fit", id="size-of-10^40"),
+    ],
+)
+def test_what_no_disk_can_hold_is_no_index(rows: list[list[Any]], reason: str) -> None:
+    with pytest.raises(Corrupt, match=reason):
+        parse_index(json.dumps({"v": 1, "entries": rows, "slices": []}).encode(), [])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 100_000,
+        b'{"v":1,"entries":[' + b"[]," * 100_000 + b'[]],"slices":[]}',
+        b'{"v":1,"entries":[["checkpoint","file",' + b"9" * 5_000 + b',0,0,""]],"slices":[]}',
+        b'{"entries":[["checkpoint","file",420,0,0,""]],"slices":[]}',
+        b"\xff\xfe\x00",
+        b"null",
+        b" " * (chunks.MAX_INDEX_BYTES + 1),
+    ],
+    ids=["recursion", "brackets", "long-number", "no-version", "not-text", "null", "too-large"],
+)
+def test_whatever_is_wrong_is_one_error(data: bytes) -> None:
+    with pytest.raises(Corrupt):
+        parse_index(data, [])
+
+
+def test_times_and_modes_beyond_all_sense_are_laid_out(tmp_path: Path) -> None:
+    rows = [["checkpoint", "dir", 10**40, 10**40, 0, ""], ["checkpoint/old", "file", -1, -(10**40), 0, ""]]
+    entries, _, _ = parse_index(json.dumps({"v": 1, "entries": rows, "slices": []}).encode(), [])
+    lay_out(entries, str(tmp_path))
+    finish(entries, str(tmp_path))
+    (tmp_path / "checkpoint").chmod(0o700)
+    assert (tmp_path / "checkpoint/old").stat().st_mtime == 0
+
+
+def test_a_shut_directory_is_shut_last(tmp_path: Path) -> None:
+    """Also where its index lists it after what is in it."""
+    rows = [row("checkpoint/shut/file"), ["checkpoint/shut", "dir", 0, 0, 0, ""], row("checkpoint", "dir")]
+    rows[2][2] = 0o755
+    entries, _, _ = parse_index(json.dumps({"v": 1, "entries": rows, "slices": []}).encode(), [])
+    order: list[str] = []
+    finish_modes = {"checkpoint/shut/file": 1, "checkpoint/shut": 2, "checkpoint": 3}
+    lay_out(entries, str(tmp_path))
+    finish(entries, str(tmp_path), lambda entry: order.append(entry.name) or 0o755)  # type: ignore[func-returns-value]
+    assert order == sorted(finish_modes, key=lambda name: finish_modes[name])
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        pytest.param([(f"{i:05}", f"{i + 1:05}") for i in range(20_000)], id="a-chain"),
+        pytest.param([(f"{i:05}", "/".join(["x"] * 40 + [".."] * 40)) for i in range(20_000)], id="long-detours"),
+        pytest.param([(f"{i:05}", "00000") for i in range(20_000)], id="all-to-one"),
+    ],
+)
+def test_many_links_take_time_in_proportion(monkeypatch: pytest.MonkeyPatch, links: list[tuple[str, str]]) -> None:
+    taken = [0]
+    step = Paths.step
+
+    def counted(self: Paths, place: int, name: str) -> int:
+        taken[0] += 1
+        return step(self, place, name)
+
+    monkeypatch.setattr(Paths, "step", counted)
+    rows = [row("checkpoint", "dir"), *(row(f"checkpoint/{name}", "link", link=goal) for name, goal in links)]
+    with contextlib.suppress(Corrupt):
+        check_entries([Entry(*each) for each in rows])
+    length = sum(1 + each[0].count("/") + 1 + each[5].count("/") for each in rows)
+    assert taken[0] <= 4 * length
 
 
 GOOD = {"v": 1, "entries": [row("checkpoint", size=5)], "slices": [[[0, 0, 3]], [[0, 3, 2]]]}

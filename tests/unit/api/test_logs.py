@@ -11,6 +11,7 @@ from autopilot.api.jobs import LOG_CHUNKS_PER_ANSWER, JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.lease import LeaseState
 from autopilot.mailbox.keys import log_key, parse_log_key
+from autopilot.ports.blobs import MAX_READ_BYTES
 from autopilot.store.memory.store import MemoryStore
 from tests.store_records import a_job, a_lease
 
@@ -18,9 +19,9 @@ from tests.store_records import a_job, a_lease
 class Counting(LocalBlobStore):
     asked = 0
 
-    async def get(self, key: str) -> bytes | None:
+    async def get(self, key: str, most_bytes: int = MAX_READ_BYTES) -> bytes | None:
         self.asked += 1
-        return await super().get(key)
+        return await super().get(key, most_bytes)
 
     async def size(self, key: str) -> int | None:
         self.asked += 1

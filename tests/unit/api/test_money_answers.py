@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.budget import budget, burning, lasts
 from autopilot.api.prices import prices
 from autopilot.api.spend import spend
@@ -119,7 +120,7 @@ async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, ob
         await work.ledger.post([an_entry("a", spent, lease=lease)])
     blobs = LocalBlobStore(tmp_path, b"key", "http://127.0.0.1:1")
     config = EngineConfig("install1", limits(month=Decimal(500)), Params())
-    engine = Engine(config, {}, store, blobs, PaperBootstrap(blobs), clock, UlidIds(clock))
+    engine = Engine(config, {}, store, blobs, PaperBootstrap(blobs), AgentUnpacker(), clock, UlidIds(clock))
     found = (await budget(engine, store, NOW))["account"]
     return found["forecast_month"], found["forecast_reaches_limit"]
 

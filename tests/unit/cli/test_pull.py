@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import stat
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -110,3 +112,37 @@ def test_a_pull_that_fails_leaves_nothing(
         assert "403" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
     assert list((tmp_path / "empty").iterdir()) == []
+
+
+def store_of(parts: list[bytes], entries: list[list[Any]]) -> None:
+    """Makes ``parts`` the outputs that these entries describe, of empty files."""
+    parts[:] = [json.dumps({"v": 1, "root": "checkpoint", "entries": entries, "slices": []}).encode()]
+
+
+def test_a_host_s_modes_and_times_are_made_sane_here(daemon: Daemon, store: Store, tmp_path: Path) -> None:
+    entries = [
+        ["checkpoint/model", "dir", 0, 10**40, 0, ""],
+        ["checkpoint/model/weights", "file", 0o7777, -5, 0, ""],
+        ["checkpoint/model/secret", "file", 0o600, 0, 0, ""],
+        ["checkpoint/model/Übersicht\u00a01", "file", 0, 0, 0, ""],
+    ]
+    store_of(store.parts, entries)
+    daemon.answers["GET /v1/jobs/train/outputs"] = 200, store.answer()
+    assert run(["pull", "train", str(tmp_path / "results")]) == 0
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "results").rglob("*")}
+    assert modes == {"model": 0o700, "weights": 0o755, "secret": 0o600, "Übersicht\u00a01": 0o600}
+
+
+@pytest.mark.parametrize(
+    "name", ["a\0b", "\ud800", "\x1b[31mred", "line\nbreak", "\u202egpj.exe", "n" * 300, ".pulling"]
+)
+def test_a_name_that_is_more_than_a_name_is_refused_in_a_sentence(
+    daemon: Daemon, store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    store_of(store.parts, [[f"checkpoint/{name}", "file", 0o644, 0, 0, ""]])
+    daemon.answers["GET /v1/jobs/train/outputs"] = 200, store.answer()
+    assert run(["pull", "train", str(tmp_path / "results")]) == 1
+    said = capsys.readouterr().err
+    assert "cannot fetch the outputs: " in said
+    assert "\x1b" not in said
+    assert not (tmp_path / "results").exists()

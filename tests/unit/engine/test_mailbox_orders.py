@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
@@ -20,6 +21,7 @@ from autopilot.mailbox.checkpoints import keep_verified
 from autopilot.mailbox.keys import heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest, Part
 from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec
+from tests.checkpoint_data import a_part, an_index
 
 SECRETS = {"hf": "sentinel-token"}
 BEAT = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state="running")
@@ -38,7 +40,7 @@ def blobs(tmp_path: Path) -> LocalBlobStore:
 
 @pytest.fixture
 def mailbox(blobs: LocalBlobStore) -> Mailbox:
-    return Mailbox(blobs, 900, lambda lease: 0.5, secret)
+    return Mailbox(blobs, 900, lambda lease: 0.5, secret, AgentUnpacker())
 
 
 async def orders(mailbox: Mailbox, blobs: LocalBlobStore, job: Job, beat: Heartbeat = BEAT) -> dict[str, Any] | None:
@@ -156,7 +158,7 @@ async def test_a_machine_at_work_casts_no_doubt(
     job = a_job(lease, checkpoint=a_checkpoint(lease, 3))
     await blobs.put(heartbeat_key(job.id, lease.id), replace(BEAT, state=state, restore_failed=True).to_json())
     await mailbox.read(job, lease, START)
-    assert mailbox.doubts([job]) == ((Doubt(a_checkpoint(lease, 3), lease.id),) if doubted else ())
+    assert mailbox.doubts([job]) == ((Doubt(a_checkpoint(lease, 3), lease.id, lease.machine_id),) if doubted else ())
 
 
 async def test_orders_go_on_from_what_the_agent_has_seen_if_the_ledger_is_older(
@@ -176,14 +178,17 @@ async def test_of_a_machine_whose_checkpoints_are_never_whole_no_more_are_read(
     """Reading them is at our cost."""
     lease = a_lease(run_epoch=1)
     job, read = a_job(lease, run_epoch=1), []
-    part = Part("part-0", 5, "0" * 64)
+    index = an_index("", 5)
+    parts = (a_part(0, index), Part("part-1", 5, "0" * 64))
     for number in range(MOST_REJECTED + 5):
-        await blobs.put(part_key(job.id, lease.id, number, 0), b"wrong")
-        await blobs.put(manifest_key(job.id, lease.id, number), Manifest(1, number, (part,)).to_json())
+        await blobs.put(part_key(job.id, lease.id, number, 0), index)
+        await blobs.put(part_key(job.id, lease.id, number, 1), b"wrong")
+        await blobs.put(manifest_key(job.id, lease.id, number), Manifest(1, number, parts).to_json())
     digest = blobs.sha256
 
     async def counted(key: str) -> str | None:
-        read.append(key)
+        nonlocal read
+        read += [key] if key.endswith("part-1") else []
         return await digest(key)
 
     blobs.sha256 = counted  # type: ignore[method-assign]

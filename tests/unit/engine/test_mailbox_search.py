@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.engine import mailbox as module
 from autopilot.engine.mailbox import Mailbox
@@ -33,7 +34,7 @@ async def test_an_exit_waits_for_a_look_that_began_after_it(tmp_path: Path, monk
     job = a_job(lease, run_epoch=1)
     beat = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state="running", last_ckpt_n=0)
     await store.put(heartbeat_key(job.id, lease.id), beat.to_json())
-    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "")
+    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker())
 
     assert (await mailbox.read(job, lease, START)).exit is None, "a look is under way"
     await store.put(exit_key(job.id, lease.id), ExitRecord(run_epoch=1, exit_code=0).to_json())

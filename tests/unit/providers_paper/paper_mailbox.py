@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.checkpoints import verified_manifest
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key
@@ -75,7 +76,7 @@ class PaperMailbox:
 
     async def checkpoint(self, n: int) -> Manifest | None:
         """As the daemon verifies it: every part with its size and SHA-256."""
-        return await verified_manifest(self.store, JOB, self.lease, n)
+        return await verified_manifest(self.store, AgentUnpacker(), JOB, self.lease, n)
 
     def ref(self, manifest: Manifest) -> CheckpointRef:
         key = manifest_key(JOB, self.lease, manifest.n)
