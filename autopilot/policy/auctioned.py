@@ -22,7 +22,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.options import is_affordable, option_note
 from autopilot.policy.situation import Answer, Situation
-from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, Spot, choice, quotes
+from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, SpotMachine, choice, quotes
 from autopilot.pricing.auction.tables import auction_tables
 from autopilot.pricing.pressure import Pressure, is_at_work
 from autopilot.pricing.rule.bidding import ceiling
@@ -81,7 +81,7 @@ class _Auctioned:
         }
         spots = [self._spot(machine, candidate) for machine, candidate in bids.items()]
         if main is not None and main.is_spot:
-            spots.append(Spot(main.machine_id, self._own_floor(main)))
+            spots.append(SpotMachine(main.machine_id, self._own_floor(main)))
         position = self._position(main)
         quoted = quotes(tables, position, spots, float(params.auction.least_markup))
         quoted = self._possible(quoted, main, bids)
@@ -132,7 +132,7 @@ class _Auctioned:
         since = max(running_since, main.bidding.changed_at or running_since)
         return (self.situation.now - since).total_seconds()
 
-    def _spot(self, machine: str, candidate: Candidate) -> Spot:
+    def _spot(self, machine: str, candidate: Candidate) -> SpotMachine:
         assert candidate.offer.floor is not None, "no bid is made without a floor"
         shape, situation = self.shape, self.situation
         dearer_disk = float(candidate.offer.storage_rate(situation.job.spec.disk_gb)) - shape.storage_rate
@@ -140,7 +140,7 @@ class _Auctioned:
         burn = float(candidate.expected_price) + shape.storage_rate + dearer_disk
         held_s = situation.pressure.work_s + shape.migrate_s
         more = (dearer_disk * held_s + slower_s * burn) / 3600
-        return Spot(machine, float(candidate.offer.floor), float(candidate.traffic) + more)
+        return SpotMachine(machine, float(candidate.offer.floor), float(candidate.traffic) + more)
 
     def _own_floor(self, main: Lease) -> float | None:
         """Of the machine that we hold, where the market's floor of it does not echo our own bid."""

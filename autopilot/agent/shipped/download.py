@@ -23,7 +23,7 @@ from .web import BLOCK_BYTES, Web
 KEY = re.compile(r"part-\d{1,6}|[A-Za-z0-9_][A-Za-z0-9._-]*/ckpt/\d{1,9}/part-\d{1,6}")
 
 
-class Memory:
+class PartBuffer:
     """Takes a part's bytes, hashes them, keeps them."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Download:
         is_fresh = not done
         local = {content(part): (record, i) for record in here for i, part in enumerate(record["parts"])}
 
-        halves: dict[int, PartWriter | Memory] = {}
+        halves: dict[int, PartWriter | PartBuffer] = {}
 
         def move(i: int, url: Callable[[], str]) -> None:
             part, writer = parts[i + 1], PartWriter(self.scratch, entries, slices[i])
@@ -102,7 +102,7 @@ class Download:
     def fetch_index(self, part: Record) -> bytes:
         if part["size"] > MAX_INDEX_BYTES:
             raise Corrupt("its index is too large")
-        memory = Memory()
+        memory = PartBuffer()
         self.transfer.run([(0, 0)], lambda _, url: self.receive(url, memory, part))
         return bytes(memory.data)
 
@@ -117,7 +117,7 @@ class Download:
             return
         if stored.size > MOST_BYTES:
             raise Corrupt("a compressed part of it is too large")
-        memory = halves.setdefault(i, Memory())
+        memory = halves.setdefault(i, PartBuffer())
         self.receive(url, memory, {"size": stored.size, "sha256": stored.sha256})
         del halves[i]
         copy_decompressed(bytes(memory.data), writer)

@@ -16,7 +16,7 @@ from .snapshots import TRIES, Moved, Snapshots
 from .stored import Stored
 from .transfer import Transfer
 from .tree import Corrupt, fingerprint, links_out, scan
-from .upload import Upload
+from .upload import SnapshotUpload
 from .web import Web
 
 
@@ -132,7 +132,7 @@ class Keeper:
             self.web.put(slot["manifest_url"], manifest)
 
         try:
-            upload = Upload(self.web, self.snapshots, self.stored, self.uploading, record)
+            upload = SnapshotUpload(self.web, self.snapshots, self.stored, self.uploading, record)
             known = self.stored.list_objects(*(verified or ("", -1)))
             self.stored.close(
                 self.lease(), n, upload.send(f"{self.lease()}/ckpt/{n}", known, put_manifest, self.compresses)
@@ -156,7 +156,7 @@ class Keeper:
                 self.web.put(self.outputs_slot()["manifest_url"], manifest)
 
             try:
-                upload = Upload(self.web, snapshots, stored, transfer, record)
+                upload = SnapshotUpload(self.web, snapshots, stored, transfer, record)
                 upload.send(f"{self.lease()}/out/{run_epoch}", stored.list_objects("", -1), put_manifest)
             finally:
                 self.uploading = None

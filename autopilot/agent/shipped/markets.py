@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .log import Log
-from .web import MAX_OBJECT_BYTES, WHOLE_TIMEOUT_S, Refused, Web
+from .web import MAX_OBJECT_BYTES, WHOLE_TIMEOUT_S, BadStatus, Web
 
 MARKET_KEYS = ("CONTAINER_API_KEY", "RUNPOD_API_KEY")
 
@@ -56,7 +56,7 @@ def ask_market(wish: str, env: Mapping[str, str], web: Web, log: Log) -> None:
             log.trouble(f"{wish} by {request[0]}", str(error))
     try:
         ask(web, *last)
-    except Refused as error:
+    except BadStatus as error:
         if error.status != 404 or last[0] != "DELETE":
             raise
 

@@ -19,7 +19,7 @@ from .web import MAX_OBJECT_BYTES, Web
 SAVE_EVERY_S = 5.0
 
 
-class Upload:
+class SnapshotUpload:
     """One snapshot on its way. What was sent is remembered, so that a new try goes on where this one was cut off."""
 
     def __init__(self, web: Web, snapshots: Snapshots, stored: Stored, transfer: Transfer, record: Record) -> None:

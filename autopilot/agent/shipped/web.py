@@ -19,7 +19,7 @@ BLOCK_BYTES = 256 << 10
 STALE = (http.client.BadStatusLine, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
 
 
-class Refused(OSError):
+class BadStatus(OSError):
     """The other side answered, with a status that is no success."""
 
     def __init__(self, method: str, host: str, status: int, body: bytes) -> None:
@@ -62,7 +62,7 @@ class Web:
         headers: dict[str, str] | None = None,
         within_s: float | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
-        """The response, to be read in the block. Raises ``Refused`` unless it is a success, ``OSError`` otherwise.
+        """The response, to be read in the block. Raises ``BadStatus`` unless it is a success, ``OSError`` otherwise.
 
         ``within_s``: for all of it; None for what may take as long as it goes on.
         """
@@ -76,7 +76,7 @@ class Web:
         try:
             response = self.exchange(host, method, target, body, headers or {}, limit)
             if not 200 <= response.status < 300:
-                raise Refused(method, parts.netloc, response.status, response.read(1000))
+                raise BadStatus(method, parts.netloc, response.status, response.read(1000))
             yield response
             whole = response.isclosed() and not response.will_close
         except http.client.HTTPException as error:

@@ -10,7 +10,7 @@ from autopilot.lab.backtest.play import play
 from autopilot.lab.backtest.policies import Policy, starter
 from autopilot.lab.backtest.runner import Plan, Result
 from autopilot.lab.backtest.suite import HOUR_S, BidRun, BidSuite
-from autopilot.lab.backtest.svg import PALETTE, Plot, Series, Span, draw
+from autopilot.lab.backtest.svg import PALETTE, Plot, Series, Stretch, draw
 
 SHOWN_POLICIES = 4
 QUANTILES = (0.1, 0.5, 0.95)
@@ -110,13 +110,13 @@ def _thin(points: Points) -> Points:
     ]
 
 
-def _spans(running: Sequence[Choice], tick_h: float) -> list[Span]:
-    spans: list[Span] = []
+def _spans(running: Sequence[Choice], tick_h: float) -> list[Stretch]:
+    spans: list[Stretch] = []
     since = 1
     for tick in range(2, len(running) + 1):
         if tick == len(running) or running[tick] is not running[since]:
             colour = SPAN_COLOURS.get(running[since])
             if colour:
-                spans.append(Span((since - 1) * tick_h, (tick - 1) * tick_h, colour))
+                spans.append(Stretch((since - 1) * tick_h, (tick - 1) * tick_h, colour))
             since = tick
     return spans

@@ -28,7 +28,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Stretch:
     """A coloured stretch behind the lines."""
 
     start: float
@@ -42,7 +42,7 @@ class Plot:
     x_label: str
     y_label: str
     lines: Sequence[Series]
-    spans: Sequence[Span] = field(default=())
+    spans: Sequence[Stretch] = field(default=())
     y_from_zero: bool = False
     y_most: float | None = None
 

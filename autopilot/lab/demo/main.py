@@ -19,7 +19,7 @@ from autopilot.cli.output import console
 from autopilot.config.paths import packaged_config
 from autopilot.lab.demo.script import Script, set_stage
 from autopilot.lab.demo.theatre import Theatre
-from autopilot.lab.demo.verdict import Check, Reference, checks, two_markets
+from autopilot.lab.demo.verdict import DemoCheck, Reference, checks, two_markets
 from autopilot.lab.demo.view import LiveView, PlainView, View
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _winning_bid(theatre: Theatre, lease: Json | None) -> Decimal | None:
     return max([Decimal(machine["floor"]), *(Decimal(bid) for bid in rivals)])
 
 
-def _report(out: Console, theatre: Theatre, body: Json, results: list[Check], took_s: float) -> None:
+def _report(out: Console, theatre: Theatre, body: Json, results: list[DemoCheck], took_s: float) -> None:
     from rich.rule import Rule
 
     began = datetime.fromisoformat(body["job"]["submitted_at"])
@@ -148,7 +148,7 @@ def _savings(spend: Json) -> str:
     return f"the same hours on demand: {text.money(equivalent, 3)}; saved {text.percent(str(saved))}"
 
 
-def _draw(picture: Path, theatre: Theatre, body: Json, results: list[Check], took_s: float) -> None:
+def _draw(picture: Path, theatre: Theatre, body: Json, results: list[DemoCheck], took_s: float) -> None:
     from io import StringIO
 
     from rich.console import Console

@@ -20,7 +20,7 @@ TRAINER = Path(__file__).parents[1] / "sandbox" / "images" / "demo" / "opt" / "d
 
 
 @dataclass(frozen=True)
-class Check:
+class DemoCheck:
     what: str
     holds: bool
     detail: str
@@ -58,24 +58,26 @@ class Reference:
             self._process.communicate()
 
 
-def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Reference) -> list[Check]:
+def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Reference) -> list[DemoCheck]:
     """All of them, whatever the first ones say."""
     return [
-        Check("the job succeeded", job["status"] == "succeeded", f"{job['status']}: {job['reason']}"),
-        Check("every blow was answered", unanswered is None, unanswered or "outbid, displaced, lost answer, lost host"),
+        DemoCheck("the job succeeded", job["status"] == "succeeded", f"{job['status']}: {job['reason']}"),
+        DemoCheck(
+            "every blow was answered", unanswered is None, unanswered or "outbid, displaced, lost answer, lost host"
+        ),
         _model(theatre, job, reference),
         _nothing_left(theatre),
         _ledger(theatre),
     ]
 
 
-def _model(theatre: Theatre, job: Json, reference: Reference) -> Check:
+def _model(theatre: Theatre, job: Json, reference: Reference) -> DemoCheck:
     what = "the model equals that of an uninterrupted run"
     checkpoint = job["checkpoint"]
     if checkpoint is None:
-        return Check(what, False, "there is no checkpoint")
+        return DemoCheck(what, False, "there is no checkpoint")
     ours, theirs = _digest(theatre, job["id"], checkpoint), reference.digest()
-    return Check(what, ours == theirs, f"sha256 {ours[:16]}… against {theirs[:16]}…")
+    return DemoCheck(what, ours == theirs, f"sha256 {ours[:16]}… against {theirs[:16]}…")
 
 
 def _digest(theatre: Theatre, job_id: str, checkpoint: Json) -> str:
@@ -92,21 +94,21 @@ def _digest(theatre: Theatre, job_id: str, checkpoint: Json) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
-def _nothing_left(theatre: Theatre) -> Check:
+def _nothing_left(theatre: Theatre) -> DemoCheck:
     vast = [row["destroyed_at"] for row in theatre.emu("instances")["instances"]]
     runpod = [row["terminated_at"] for row in theatre.emu("runpod/instances")["instances"]]
     left = [ended for ended in vast + runpod if ended is None]
     detail = f"{len(vast)} rented on vast.ai, {len(runpod)} on RunPod, {len(left)} left"
-    return Check("no machine is left at the markets", not left, detail)
+    return DemoCheck("no machine is left at the markets", not left, detail)
 
 
-def two_markets(leases: list[Json]) -> Check:
+def two_markets(leases: list[Json]) -> DemoCheck:
     used = [lease["provider"] for lease in leases if Decimal(lease["cost"]) > CENT]
     detail = f"began on {used[0]}, ended on {used[-1]}" if used else "it ran nowhere"
-    return Check("the job moved from one market to the other", len(set(used)) > 1, detail)
+    return DemoCheck("the job moved from one market to the other", len(set(used)) > 1, detail)
 
 
-def _ledger(theatre: Theatre) -> Check:
+def _ledger(theatre: Theatre) -> DemoCheck:
     """Both emulators' own bills against what the ledger has posted, instance by instance."""
     billed = {str(row["instance_id"]): Decimal(row["billed"]) for row in theatre.emu("books")["books"]}
     billed |= {row["pod_id"]: Decimal(row["billed"]) for row in theatre.emu("runpod/books")["books"]}
@@ -115,4 +117,4 @@ def _ledger(theatre: Theatre) -> Check:
     keys = billed.keys() | posted.keys()
     apart = [key for key in keys if abs(billed.get(key, ZERO) - posted.get(key, ZERO)) >= CENT / 2]
     detail = f"${sum(posted.values()):.3f} posted, ${sum(billed.values()):.3f} billed, {len(billed)} instances"
-    return Check("the ledger equals the markets' bills", not apart, detail)
+    return DemoCheck("the ledger equals the markets' bills", not apart, detail)

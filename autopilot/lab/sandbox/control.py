@@ -27,8 +27,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from autopilot.clock import ManualClock, ScaledClock
-from autopilot.lab.sandbox.faults import Fault, Faults
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.faults import Faults, InjectedFault
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.market.metering import to_decimal
@@ -140,7 +140,7 @@ class Control:
         return {}
 
     def _add_fault(self, wish: Json) -> Json:
-        self._faults.add(Fault.parse(wish))
+        self._faults.add(InjectedFault.parse(wish))
         return {}
 
     def _clear_faults(self, wish: Json) -> Json:
@@ -154,7 +154,7 @@ class Control:
     def _instances(self, wish: Json) -> Json:
         return {"instances": [self._truth(instance) for instance in self._market.instances.values()]}
 
-    def _truth(self, instance: Instance) -> Json:
+    def _truth(self, instance: Contract) -> Json:
         return {
             "id": instance.id,
             "label": instance.label,
@@ -176,7 +176,7 @@ class Control:
     def _books(self, wish: Json) -> Json:
         return {"books": [self._book(instance) for instance in self._market.instances.values()]}
 
-    def _book(self, instance: Instance) -> Json:
+    def _book(self, instance: Contract) -> Json:
         cost = instance.meter.cost(self._market.now)
         return {
             "instance_id": instance.id,

@@ -22,7 +22,7 @@ KINDS = LOST | UNHEARD | TWISTED
 
 
 @dataclass
-class Fault:
+class InjectedFault:
     """``times`` left (``None``: for ever); ``probability`` that a call is hit."""
 
     on: str
@@ -63,15 +63,15 @@ class Fault:
 class Faults:
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(f"faults:{seed}")  # noqa: S311 - reproducible, no secret
-        self._active: list[Fault] = []
+        self._active: list[InjectedFault] = []
 
-    def add(self, fault: Fault) -> None:
+    def add(self, fault: InjectedFault) -> None:
         self._active.append(fault)
 
     def clear(self) -> None:
         self._active.clear()
 
-    def draw(self, family: str) -> Fault | None:
+    def draw(self, family: str) -> InjectedFault | None:
         """The fault that hits this call: the first active one of its family whose dice say so."""
         for fault in self._active:
             if fault.on == family and (fault.probability >= 1 or self._rng.random() < fault.probability):

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autopilot.lab.sandbox.boxes import Boxes, Launch
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Contract
 
 _LOGIN_RUNTYPES = ("ssh", "jupyter")
 
 
 @dataclass(frozen=True)
-class Exit:
+class ContainerExit:
     instance_id: int
     boot: int
     code: int
@@ -22,12 +22,12 @@ class Exit:
 class LocalContainers:
     """The containers of vast.ai instances, ``<state_dir>/instances/<id>``. See ``boxes.py``."""
 
-    def __init__(self, state_dir: Path, environment: Callable[[Instance], dict[str, str]]) -> None:
+    def __init__(self, state_dir: Path, environment: Callable[[Contract], dict[str, str]]) -> None:
         """``environment`` gives what the provider sets for an instance, besides what is set here."""
         self._environment = environment
         self._boxes = Boxes(state_dir / "instances")
 
-    def start(self, instance: Instance) -> None:
+    def start(self, instance: Contract) -> None:
         data_directory = {"DATA_DIRECTORY": str(self.root(instance.id) / "workspace")}
         launch = Launch(
             image=instance.order.image,
@@ -50,9 +50,9 @@ class LocalContainers:
         """All output so far; empty when there was none."""
         return self._boxes.console(str(instance_id))
 
-    def exits(self) -> list[Exit]:
+    def exits(self) -> list[ContainerExit]:
         """Containers that ended by themselves since the last call."""
-        return [Exit(int(ended.key), ended.boot, ended.code) for ended in self._boxes.take_ended()]
+        return [ContainerExit(int(ended.key), ended.boot, ended.code) for ended in self._boxes.take_ended()]
 
     async def settle(self) -> None:
         """Wait until everything asked for so far has happened."""
@@ -63,7 +63,7 @@ class LocalContainers:
         await self._boxes.close()
 
 
-def _command(instance: Instance) -> list[str]:
+def _command(instance: Contract) -> list[str]:
     order = instance.order
     if order.args:
         return [*([order.onstart] if order.onstart else []), *order.args]
@@ -72,6 +72,6 @@ def _command(instance: Instance) -> list[str]:
     return ["sleep", "infinity"]
 
 
-def _user_environment(instance: Instance) -> dict[str, str]:
+def _user_environment(instance: Contract) -> dict[str, str]:
     """What the customer set; keys like ``-p 8000:8000`` are docker options, not variables."""
     return {key: value for key, value in instance.order.env if not key.startswith("-")}

@@ -24,12 +24,12 @@ from autopilot.lab.sandbox.churn import Churn
 from autopilot.lab.sandbox.config import SandboxConfig
 from autopilot.lab.sandbox.control import Control
 from autopilot.lab.sandbox.faults import Faults
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.lifecycle import NoContainers
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.processes import LocalContainers
 from autopilot.lab.sandbox.runpod.market import PodMarket
-from autopilot.lab.sandbox.runpod.provider import RunpodProvider
+from autopilot.lab.sandbox.runpod.provider import RunpodSandbox
 from autopilot.lab.sandbox.vastai.app import VastApi
 from autopilot.lab.sandbox.vastai.calls import Site
 from autopilot.lab.sandbox.vastai.pacing import RowQuota
@@ -103,7 +103,7 @@ class Sandbox:
         self._api = VastApi(
             self._site, self, faults, api_keys=config.api_keys, enforce_rate_limits=config.enforce_rate_limits
         )
-        self._runpod = RunpodProvider(
+        self._runpod = RunpodSandbox(
             config.runpod, self, now, self.clock.speed, config.state_dir if config.real_processes else None
         )
         app = web.Application()
@@ -168,7 +168,7 @@ class Sandbox:
                     wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))
             await asyncio.sleep(wait_s)
 
-    def _environment(self, instance: Instance) -> dict[str, str]:
+    def _environment(self, instance: Contract) -> dict[str, str]:
         """What the provider sets in a container, and where the instance finds its market."""
         spec = self._market.machines[instance.machine_id].spec
         environment = {

@@ -31,7 +31,7 @@ class Held(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SpotMachine:
     """A spot machine that may be bid on, or is."""
 
     machine: str
@@ -113,7 +113,9 @@ class Margins:
     """To another bid on the same machine while it runs, as a share of what a step costs that runs."""
 
 
-def quotes(tables: AuctionTables, position: Position, spots: Sequence[Spot], least_markup: float = 1.0) -> Quotes:
+def quotes(
+    tables: AuctionTables, position: Position, spots: Sequence[SpotMachine], least_markup: float = 1.0
+) -> Quotes:
     """The price of each option from here; pure, some microseconds for each machine.
 
     ``spots`` are those that may be rented and, first or anywhere among them, the one that is held. A lower bid on that
@@ -156,7 +158,7 @@ def _cheaper(best: Quote, least: float, quote: Quote, margin: float) -> tuple[Qu
 
 
 class _Pricing:
-    def __init__(self, tables: AuctionTables, position: Position, spots: Sequence[Spot]) -> None:
+    def __init__(self, tables: AuctionTables, position: Position, spots: Sequence[SpotMachine]) -> None:
         self.tables, self.position, self.spots = tables, position, spots
         shape, step_s = tables.shape, tables.step_s
         self.step_h = step_s / 3600

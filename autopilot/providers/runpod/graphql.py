@@ -13,7 +13,7 @@ from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, 
 from autopilot.providers import values
 from autopilot.providers.runpod import create, mapping, outcomes, queries, wire
 from autopilot.providers.runpod.client import READ_TRIES, RunpodClient
-from autopilot.providers.runpod.listing import Sweep, all_pods, read_plausible
+from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
 from autopilot.providers.runpod.pacing import Family
 from autopilot.providers.runpod.reply import Answer, NoReply
@@ -24,9 +24,9 @@ class GraphqlMarket:
     def __init__(self, client: RunpodClient) -> None:
         self._client = client
 
-    async def sweep(self) -> Sweep:
+    async def sweep(self) -> PodListing:
         myself = values.mapping((await self._client.query(queries.SWEEP)).get("myself"))
-        return Sweep(all_pods(wire.pod_row, myself.get("pods")), _credit(myself))
+        return PodListing(all_pods(wire.pod_row, myself.get("pods")), _credit(myself))
 
     async def credit(self) -> Decimal:
         return _credit(values.mapping((await self._client.query(queries.BALANCE)).get("myself")))

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class PodListing:
     """All pods of the account. ``credit`` None: this interface does not tell."""
 
     pods: tuple[wire.PodRow, ...]

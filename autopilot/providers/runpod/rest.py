@@ -11,7 +11,7 @@ from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, 
 from autopilot.providers import values
 from autopilot.providers.runpod import create, outcomes, wire
 from autopilot.providers.runpod.client import RunpodClient
-from autopilot.providers.runpod.listing import Sweep, all_pods, read_plausible
+from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome
 from autopilot.providers.runpod.pacing import Family
 from autopilot.providers.runpod.reply import NoReply
@@ -24,11 +24,11 @@ class RestMarket:
     def __init__(self, client: RunpodClient) -> None:
         self._client = client
 
-    async def sweep(self) -> Sweep:
+    async def sweep(self) -> PodListing:
         body = await self._client.get("/pods")
         if any(body.get(name) for name in MORE_PAGES):
             raise MarketUnknown("the list of pods goes on, in a way that is not known")
-        return Sweep(all_pods(wire.rest_pod_row, body.get("pods")), None)
+        return PodListing(all_pods(wire.rest_pod_row, body.get("pods")), None)
 
     async def pod(self, pod_id: str) -> wire.PodRow | None:
         try:

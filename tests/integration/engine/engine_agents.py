@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
-from autopilot.lab.sandbox.market.instances import Container, Instance
+from autopilot.lab.sandbox.market.instances import Container, Contract
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
@@ -148,5 +148,5 @@ class Agents:
         assert len(runs) == len(set(runs)), f"two leases at the same work: {at_work}"
 
 
-def _runs(instance: Instance) -> bool:
+def _runs(instance: Contract) -> bool:
     return instance.destroyed_at is None and instance.container is Container.RUNNING

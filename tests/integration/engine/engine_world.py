@@ -31,7 +31,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.spend import report
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
 from autopilot.policy.guard import Limits
 from autopilot.ports.provider import CreateRequest, Done, Provider
@@ -216,7 +216,7 @@ class World:
         counted: dict[str, int] = await self.emu("GET", "requests")
         return counted.get(family, 0)
 
-    def instance(self, lease: Lease) -> Instance:
+    def instance(self, lease: Lease) -> Contract:
         """The market's own record of a lease's instance."""
         return self.market.instances[int(lease.instance_id or 0)]
 
@@ -231,7 +231,7 @@ class World:
             if machine.spec.machine_id != int(lease.machine_id):
                 self.market.set_floor(machine.spec.machine_id, (machine.floor * D(times)).quantize(D("0.0001")))
 
-    async def rent_by_hand(self, label: str, **changes: Any) -> Instance:
+    async def rent_by_hand(self, label: str, **changes: Any) -> Contract:
         """What somebody else, or a create of ours that lands late, makes at the market."""
         self._made_by_hand.append(label)
         self.clock.advance(TICK_S)  # the market's limits count every client of the account
@@ -300,7 +300,7 @@ class World:
     def sent(self, kind: str) -> list[dict[str, object]]:
         return [entry.fields for entry in self.market.journal.entries if entry.kind == kind]
 
-    def ours(self) -> list[Instance]:
+    def ours(self) -> list[Contract]:
         """Live instances with our label."""
         return [i for i in self.market.live() if (i.label or "").startswith(OURS)]
 

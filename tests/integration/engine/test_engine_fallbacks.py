@@ -11,11 +11,11 @@ from engine_world import INSTALL_ID, D, World, a_world
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.policy.scene import Scene
 
 
-async def released(world: World) -> Instance:
+async def released(world: World) -> Contract:
     """The market's record of a machine whose job was cancelled."""
     world.agents.total_steps = 1000
     instance = world.instance(await world.running())

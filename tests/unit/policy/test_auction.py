@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import autopilot.pricing.auction.tables as auction_tables_module
 from autopilot.domain.floors import AuctionShape
 from autopilot.pricing.auction.floors import FloorFit, estimate
-from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, Spot, choice, quotes
+from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Quotes, SpotMachine, choice, quotes
 from autopilot.pricing.auction.tables import AuctionTables, auction_tables
 
 STEP_S = 300.0
@@ -49,9 +49,11 @@ def shape() -> AuctionShape:
     )
 
 
-def priced(shape: AuctionShape, left_steps: float, work_steps: float, *spots: Spot, **position: object) -> Quotes:
-    standing_now = Position(left_steps * STEP_S, work_steps * STEP_S, **position)  # type: ignore[arg-type]
-    return quotes(auction_tables(shape), standing_now, spots or (Spot("a", 0.2), Spot("b", 0.2)))
+def priced(
+    shape: AuctionShape, left_steps: float, work_steps: float, *spots: SpotMachine, **position: object
+) -> Quotes:
+    now = Position(left_steps * STEP_S, work_steps * STEP_S, **position)  # type: ignore[arg-type]
+    return quotes(auction_tables(shape), now, spots or (SpotMachine("a", 0.2), SpotMachine("b", 0.2)))
 
 
 def seen_in_part(shape: AuctionShape, on_demand_price: float = 0.4) -> AuctionShape:
@@ -84,12 +86,12 @@ def test_more_time_never_costs_more_and_more_work_never_less(
 @given(floor=st.floats(0.01, 2.0), left=st.integers(42, 100), share=st.floats(0.3, 0.99))
 def test_no_bid_reaches_the_ceiling(shape: AuctionShape, floor: float, left: int, share: float) -> None:
     lower = replace(shape, ceiling=0.9)
-    quoted = priced(lower, left, 40 * share, Spot("a", floor), Spot("b", 0.3))
+    quoted = priced(lower, left, 40 * share, SpotMachine("a", floor), SpotMachine("b", 0.3))
     assert all(0.0 < quote.bid < 0.9 for quote in quoted.bids)
 
 
 def test_the_cheaper_of_two_alike_is_cheaper_to_finish_on(shape: AuctionShape) -> None:
-    quoted = priced(shape, 80, 40, Spot("x", 0.2), Spot("y", 0.24))
+    quoted = priced(shape, 80, 40, SpotMachine("x", 0.2), SpotMachine("y", 0.24))
     assert quoted.bids[0].cost < quoted.bids[1].cost
 
 
@@ -97,7 +99,7 @@ def test_a_lower_price_is_worth_more_than_the_next_step_of_it(shape: AuctionShap
     low, high = 0.244, 0.262
     tables = auction_tables(shape)
     assert tables.level(low) == tables.level(high), "one level, so that only where in it a floor lies can tell"
-    quoted = priced(shape, 80, 40, Spot("x", low), Spot("y", high))
+    quoted = priced(shape, 80, 40, SpotMachine("x", low), SpotMachine("y", high))
     assert quoted.bids[1].cost - quoted.bids[0].cost > 3 * (high - low) * STEP_H
 
 
@@ -118,7 +120,7 @@ def test_forced_means_on_demand_whatever_it_costs(shape: AuctionShape) -> None:
 
 def test_the_less_time_there_is_the_higher_the_bid(shape: AuctionShape) -> None:
     running = {"held": Held.RUNNING, "machine": "a", "bid": 0.2, "is_set_up": True, "thrown_back_s": STEP_S}
-    bids = [priced(shape, 40 + slack, 40, Spot("a", 0.2), **running).bids[0].bid for slack in (60, 20, 6)]
+    bids = [priced(shape, 40 + slack, 40, SpotMachine("a", 0.2), **running).bids[0].bid for slack in (60, 20, 6)]
     assert bids == sorted(bids)
     assert bids[0] < bids[-1]
 
@@ -129,27 +131,27 @@ def test_a_floor_that_is_paid_costs_no_more_than_a_bid_that_is(shape: AuctionSha
 
 
 def test_a_machine_whose_floor_is_not_known_is_not_bid_on(shape: AuctionShape) -> None:
-    quoted = priced(shape, 80, 40, Spot("a", None))
+    quoted = priced(shape, 80, 40, SpotMachine("a", None))
     assert (quoted.bids, quoted.patient) == ((), None)
     assert quoted.on_demand.cost > 0
 
 
 def test_the_echo_of_our_own_bid_is_not_chased(shape: AuctionShape) -> None:
-    quoted = priced(shape, 80, 40, Spot("a", None), held=Held.RUNNING, machine="a", is_set_up=True, bid=0.22)
+    quoted = priced(shape, 80, 40, SpotMachine("a", None), held=Held.RUNNING, machine="a", is_set_up=True, bid=0.22)
     assert quoted.bids == ()
     assert quoted.stay is not None
     assert quoted.stay.bid == 0.22
 
 
 def test_a_held_machine_that_is_gone_can_be_kept_or_left(shape: AuctionShape) -> None:
-    quoted = priced(shape, 80, 40, Spot("a", None), held=Held.PAUSED, machine="a", is_set_up=True)
+    quoted = priced(shape, 80, 40, SpotMachine("a", None), held=Held.PAUSED, machine="a", is_set_up=True)
     assert quoted.keep is not None
     assert quoted.stay is None
 
 
 def test_another_machine_must_win_by_a_margin(shape: AuctionShape) -> None:
     position = Position(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.26)
-    quoted = quotes(auction_tables(shape), position, (Spot("b", 0.26), Spot("y", 0.2)))
+    quoted = quotes(auction_tables(shape), position, (SpotMachine("b", 0.26), SpotMachine("y", 0.2)))
     assert choice(quoted, position, Margins(move=0.0), STEP_S).machine == "y"
     assert choice(quoted, position, Margins(move=1000.0), STEP_S).machine == "b"
 
@@ -167,7 +169,7 @@ def test_a_machine_is_not_left_for_a_last_bit_of_work(shape: AuctionShape, left_
     """However little it is, a start elsewhere costs what it costs."""
     of = seen_in_part(shape)
     position = Position(90 * STEP_S, left_s, 2 * STEP_S, held=Held.RUNNING, machine="b", is_set_up=True, bid=0.35)
-    quoted = quotes(auction_tables(of), position, (Spot("b", None), Spot("y", 0.2)))
+    quoted = quotes(auction_tables(of), position, (SpotMachine("b", None), SpotMachine("y", 0.2)))
     assert quoted.stay is not None
     assert choice(quoted, position, Margins(wait=0.0), STEP_S) is quoted.stay
     assert quoted.release.cost > 1.5 * quoted.stay.cost
@@ -186,7 +188,7 @@ def test_equal_shapes_share_one_table_and_equal_tables_agree(shape: AuctionShape
 def lowered(of: AuctionShape, hours: float, bid: float = 0.3, **position: object) -> Quotes:
     """``b``, whose calm floor is 0.2, runs unseen under a bid that is so old."""
     position = {"held": Held.RUNNING, "machine": "b", "is_set_up": True, "bid": bid, **position}
-    return priced(of, 90, 40, Spot("b", None), bid_age_s=hours * 3600, **position)
+    return priced(of, 90, 40, SpotMachine("b", None), bid_age_s=hours * 3600, **position)
 
 
 def test_a_dear_bid_is_lowered_once_the_floor_has_likely_fallen(shape: AuctionShape) -> None:
@@ -213,14 +215,16 @@ def test_a_bid_is_lowered_only_where_it_can_be_and_pays(shape: AuctionShape) -> 
     assert lowered(of, 12, pending_s=60.0).reduce_bid is None, "it has not begun"
     assert lowered(of, 12, held=Held.PAUSED).reduce_bid is None
     assert lowered(of, 12, machine="new").reduce_bid is None, "nothing is known of it"
-    shown = priced(shape, 90, 40, Spot("b", 0.3), held=Held.RUNNING, machine="b", bid=0.3, bid_age_s=43200.0)
+    shown = priced(shape, 90, 40, SpotMachine("b", 0.3), held=Held.RUNNING, machine="b", bid=0.3, bid_age_s=43200.0)
     assert shown.reduce_bid is None, "its floor is seen"
 
 
 def test_a_lowered_bid_keeps_its_distance_from_the_calm_floor(shape: AuctionShape) -> None:
     of = seen_in_part(shape)
     position = Position(90 * STEP_S, 40 * STEP_S, held=Held.RUNNING, machine="b", bid=0.36, bid_age_s=43200.0)
-    near, far = (quotes(auction_tables(of), position, (Spot("b", None),), least).reduce_bid for least in (1.0, 1.2))
+    near, far = (
+        quotes(auction_tables(of), position, (SpotMachine("b", None),), least).reduce_bid for least in (1.0, 1.2)
+    )
     assert near is not None
     assert far is not None
     assert near.bid < 0.21 < far.bid == pytest.approx(0.24)
@@ -228,7 +232,7 @@ def test_a_lowered_bid_keeps_its_distance_from_the_calm_floor(shape: AuctionShap
 
 def test_where_a_fall_is_not_seen_a_dear_bid_is_paid_on(shape: AuctionShape) -> None:
     def staying(of: AuctionShape) -> float:
-        quoted = priced(of, 90, 40, Spot("b", 0.3), held=Held.RUNNING, machine="b", is_set_up=True, bid=0.3)
+        quoted = priced(of, 90, 40, SpotMachine("b", 0.3), held=Held.RUNNING, machine="b", is_set_up=True, bid=0.3)
         assert quoted.stay is not None
         return quoted.stay.cost
 
@@ -259,15 +263,15 @@ def test_of_two_machines_at_one_price_the_one_that_usually_costs_less_is_safer(s
     rows = {"cheap": pressed(0.2), "dear": pressed(0.26)}
     outlook = estimate(rows, STEP_S, ON_DEMAND, FloorFit(most_own=0))
     told = replace(shape, floors=outlook, shows_running=False)
-    cheap, dear = priced(told, 60, 38, Spot("cheap", 0.26), Spot("dear", 0.26)).bids
+    cheap, dear = priced(told, 60, 38, SpotMachine("cheap", 0.26), SpotMachine("dear", 0.26)).bids
     assert cheap.cost < dear.cost
     assert cheap.bid <= dear.bid
 
 
 def test_a_floor_of_nothing_is_not_bid_on(shape: AuctionShape) -> None:
-    quoted = priced(shape, 80, 40, Spot("a", 0.0), Spot("b", 0.2))
+    quoted = priced(shape, 80, 40, SpotMachine("a", 0.0), SpotMachine("b", 0.2))
     assert [quote.machine for quote in quoted.bids] == ["b"]
-    held = priced(shape, 80, 40, Spot("a", 0.0), held=Held.PAUSED, machine="a", is_set_up=True)
+    held = priced(shape, 80, 40, SpotMachine("a", 0.0), held=Held.PAUSED, machine="a", is_set_up=True)
     assert held.keep is not None
 
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from autopilot.lab.sandbox.catalogue import default_catalogue
-from autopilot.lab.sandbox.market.instances import Instance, RentOrder
+from autopilot.lab.sandbox.market.instances import Contract, RentOrder
 from autopilot.lab.sandbox.market.market import SandboxMarket
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -18,7 +18,7 @@ class Trader:
         self.market = market
         self.machine_id = machine_id
 
-    def rent(self, price: str | None, *, gpus: int = 1, **order: object) -> Instance:
+    def rent(self, price: str | None, *, gpus: int = 1, **order: object) -> Contract:
         machine = self.market.machines[self.machine_id]
         chunk = next(chunk for chunk in machine.spec.chunks() if len(chunk) == gpus)
         wish = RentOrder(

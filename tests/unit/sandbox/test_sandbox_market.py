@@ -9,7 +9,7 @@ import pytest
 from autopilot.lab.sandbox.catalogue import default_catalogue
 from autopilot.lab.sandbox.churn import Churn
 from autopilot.lab.sandbox.market.exchange import NoSuchAsk, NoSuchInstance
-from autopilot.lab.sandbox.market.instances import Cause, Instance
+from autopilot.lab.sandbox.market.instances import Cause, Contract
 from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit, OrderRefused, SandboxMarket
 from autopilot.lab.sandbox.market.metering import DISK, GPU
@@ -17,7 +17,7 @@ from autopilot.lab.sandbox.market.metering import DISK, GPU
 OpenMarket = Callable[..., Any]
 
 
-def words(instance: Instance) -> tuple[str, str, str, str | None]:
+def words(instance: Contract) -> tuple[str, str, str, str | None]:
     return instance.intended, instance.cur_state, instance.next_state, instance.actual
 
 

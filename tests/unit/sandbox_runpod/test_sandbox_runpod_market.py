@@ -16,12 +16,12 @@ from autopilot.lab.sandbox.runpod.lifecycle import Timings
 from autopilot.lab.sandbox.runpod.machines import Cloud, Requirements
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Cause, Container, NetworkVolume, PodOrder, Status
-from autopilot.lab.sandbox.runpod.refusals import PodRefused, Reason
+from autopilot.lab.sandbox.runpod.refusals import PodRefused, RefusalReason
 
 D = Decimal
 
 
-def refusal(call: Any) -> Reason:
+def refusal(call: Any) -> RefusalReason:
     with pytest.raises(PodRefused) as caught:
         call()
     return caught.value.reason
@@ -55,10 +55,10 @@ def test_the_lowest_floor_with_free_gpus_comes_first() -> None:
 
 
 def test_a_bid_below_the_floor_and_a_host_without_spot(tenant: Tenant) -> None:
-    assert refusal(lambda: tenant.rent("0.09")) is Reason.LOW_BID
+    assert refusal(lambda: tenant.rent("0.09")) is RefusalReason.LOW_BID
     assert tenant.rent("0.10").status is Status.RUNNING
     tenant.market.set_floor(tenant.machine.spec.machine_id, None)
-    assert refusal(lambda: tenant.rent("9")) is Reason.NO_CAPACITY
+    assert refusal(lambda: tenant.rent("9")) is RefusalReason.NO_CAPACITY
 
 
 def test_a_higher_bid_takes_gpus_and_nothing_comes_back_by_itself(tenant: Tenant) -> None:
@@ -84,7 +84,7 @@ def test_an_on_demand_arrival_takes_gpus_from_the_lowest_bid(tenant: Tenant) -> 
 
 def test_our_own_higher_bid_displaces_a_rival(tenant: Tenant) -> None:
     tenant.rival("0.30")
-    assert refusal(lambda: tenant.rent("0.30")) is Reason.NO_CAPACITY
+    assert refusal(lambda: tenant.rent("0.30")) is RefusalReason.NO_CAPACITY
     assert tenant.rent("0.31").status is Status.RUNNING
     assert "stranger.outbid" in tenant.kinds()
 
@@ -94,7 +94,7 @@ def test_a_rising_floor_evicts_nobody_but_keeps_newcomers_out(tenant: Tenant) ->
     tenant.market.set_floor(tenant.machine.spec.machine_id, D("0.50"))
     tenant.wait(3600)
     assert pod.status is Status.RUNNING
-    assert refusal(lambda: tenant.rent("0.49")) is Reason.LOW_BID
+    assert refusal(lambda: tenant.rent("0.49")) is RefusalReason.LOW_BID
 
 
 def test_on_demand_is_never_evicted(tenant: Tenant) -> None:
@@ -117,10 +117,10 @@ def test_requirements(tenant: Tenant) -> None:
         Requirements(cuda_versions=frozenset({"1.0"})),
         Requirements(min_cuda_version="99.0"),
     ):
-        assert refusal(lambda wrong=wrong: tenant.rent(requirements=wrong)) is Reason.NO_CAPACITY
+        assert refusal(lambda wrong=wrong: tenant.rent(requirements=wrong)) is RefusalReason.NO_CAPACITY
     fits = Requirements(country=spec.country.lower(), min_vcpus=2 * spec.vcpus_per_gpu, min_cuda_version="12.0")
     assert tenant.rent(requirements=fits, gpu_count=2).status is Status.RUNNING
-    assert refusal(lambda: tenant.rent(volume_gb=spec.disk_gb)) is Reason.NO_CAPACITY
+    assert refusal(lambda: tenant.rent(volume_gb=spec.disk_gb)) is RefusalReason.NO_CAPACITY
 
 
 def test_an_outbid_pod_may_vanish_with_its_volume(open_market: Any) -> None:
@@ -143,8 +143,8 @@ def test_resume_is_on_the_same_host_at_a_new_bid(tenant: Tenant) -> None:
     assert tenant.market.lowest_bid_to_resume(pod) == D("0.10")
     tenant.rival("0.30", 3)
     assert tenant.market.lowest_bid_to_resume(pod) == D("0.31")
-    assert refusal(lambda: tenant.market.bid_resume(pod, 2, D("0.30"))) is Reason.HOST_FULL
-    assert refusal(lambda: tenant.market.bid_resume(pod, 2, D("0.05"))) is Reason.LOW_BID
+    assert refusal(lambda: tenant.market.bid_resume(pod, 2, D("0.30"))) is RefusalReason.HOST_FULL
+    assert refusal(lambda: tenant.market.bid_resume(pod, 2, D("0.05"))) is RefusalReason.LOW_BID
     tenant.market.bid_resume(pod, 2, D("0.31"))
     assert (pod.status, pod.bid, pod.cost_per_hr) == (Status.RUNNING, D("0.31"), D("0.62"))
     tenant.wait(15)
@@ -155,8 +155,8 @@ def test_the_two_ways_to_resume_do_not_mix(tenant: Tenant) -> None:
     spot, on_demand = tenant.rent(), tenant.rent(None)
     for pod in (spot, on_demand):
         tenant.market.stop(pod)
-    assert refusal(lambda: tenant.market.resume(spot, 1)) is Reason.WRONG_RESUME
-    assert refusal(lambda: tenant.market.bid_resume(on_demand, 1, D(1))) is Reason.INVALID
+    assert refusal(lambda: tenant.market.resume(spot, 1)) is RefusalReason.WRONG_RESUME
+    assert refusal(lambda: tenant.market.bid_resume(on_demand, 1, D(1))) is RefusalReason.INVALID
     tenant.market.resume(on_demand, None)
     assert on_demand.status is Status.RUNNING
 
@@ -165,7 +165,7 @@ def test_without_gpus_the_data_can_still_be_reached(tenant: Tenant) -> None:
     pod = tenant.rent(None, volume_gb=10)
     tenant.market.stop(pod)
     tenant.rival(None)
-    assert refusal(lambda: tenant.market.resume(pod, 1)) is Reason.HOST_FULL
+    assert refusal(lambda: tenant.market.resume(pod, 1)) is RefusalReason.HOST_FULL
     tenant.market.resume(pod, 0)
     assert (pod.status, pod.gpu_count, pod.cost_per_hr) == (Status.RUNNING, 0, 0)
     assert tenant.market.free_gpus(tenant.machine) == 0
@@ -212,7 +212,7 @@ def test_timers(tenant: Tenant) -> None:
 
 def test_no_supply(open_market: Any) -> None:
     tenant = open_market(mode=Mode.NO_SUPPLY)
-    assert refusal(lambda: tenant.rent("9")) is Reason.NO_CAPACITY
+    assert refusal(lambda: tenant.rent("9")) is RefusalReason.NO_CAPACITY
     assert tenant.rent(None).status is Status.RUNNING
 
 
@@ -246,7 +246,7 @@ def test_nothing_costs_while_the_host_is_down(tenant: Tenant) -> None:
     tenant.market.stop(pod)
     tenant.wait(3600)
     assert cost(tenant, pod) == {GPU: D("0.2"), DISK: D("0.01")}
-    assert refusal(lambda: tenant.market.bid_resume(pod, 1, D(1))) is Reason.HOST_FULL
+    assert refusal(lambda: tenant.market.bid_resume(pod, 1, D(1))) is RefusalReason.HOST_FULL
     tenant.market.set_host(tenant.machine.spec.machine_id, HostState.ONLINE)
     tenant.wait(3600)
     assert cost(tenant, pod) == {GPU: D("0.2"), DISK: D("0.03")}
@@ -276,7 +276,7 @@ def test_the_balance_is_settled_every_five_minutes(tenant: Tenant) -> None:
 def test_an_hours_credit_is_needed_to_deploy(open_market: Any) -> None:
     tenant = open_market(balance=D("0.3999"))
     wish = {"bid": "0.20", "gpu_count": 2, "container_disk_gb": 0}
-    assert refusal(lambda: tenant.rent(**wish)) is Reason.BALANCE
+    assert refusal(lambda: tenant.rent(**wish)) is RefusalReason.BALANCE
     tenant.market.set_balance(D("0.40"))
     assert tenant.rent(**wish).status is Status.RUNNING
 
@@ -284,7 +284,7 @@ def test_an_hours_credit_is_needed_to_deploy(open_market: Any) -> None:
 def test_the_spend_limit_counts_everything(open_market: Any) -> None:
     tenant = open_market(config=ExchangeConfig(spend_limit=D("0.5")))
     first = tenant.rent("0.20", gpu_count=2, container_disk_gb=0)
-    assert refusal(lambda: tenant.rent("0.20", container_disk_gb=0)) is Reason.BALANCE
+    assert refusal(lambda: tenant.rent("0.20", container_disk_gb=0)) is RefusalReason.BALANCE
     tenant.market.stop(first)
     assert tenant.rent("0.20", container_disk_gb=0).status is Status.RUNNING
 

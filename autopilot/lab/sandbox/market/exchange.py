@@ -16,7 +16,7 @@ from fractions import Fraction
 from autopilot.lab.sandbox.market.account import PrepaidCredit
 from autopilot.lab.sandbox.market.agenda import Agenda
 from autopilot.lab.sandbox.market.auction import allocate
-from autopilot.lab.sandbox.market.instances import Cause, Instance
+from autopilot.lab.sandbox.market.instances import Cause, Contract
 from autopilot.lab.sandbox.market.journal import Journal
 from autopilot.lab.sandbox.market.lifecycle import Containers, Lifecycle, NoContainers, Timings
 from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine, MachineSpec
@@ -71,7 +71,7 @@ class Exchange:
             self.timings, self.agenda, self.journal, containers or NoContainers(), lambda: self.now, self.watch_credit
         )
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
-        self.instances: dict[int, Instance] = {}
+        self.instances: dict[int, Contract] = {}
         self._seed = seed
         self.account = PrepaidCredit(credit, lambda: (instance.meter for instance in self.instances.values()))
         self._clearing_is_visible = clearing_is_visible
@@ -99,17 +99,17 @@ class Exchange:
     def credit(self) -> Decimal:
         return self.account.credit(self.now)
 
-    def live(self) -> list[Instance]:
+    def live(self) -> list[Contract]:
         return [instance for instance in self.instances.values() if instance.destroyed_at is None]
 
-    def get(self, instance_id: int) -> Instance:
+    def get(self, instance_id: int) -> Contract:
         """Raises ``NoSuchInstance`` for one that never was or is destroyed."""
         instance = self.instances.get(instance_id)
         if instance is None or instance.destroyed_at is not None:
             raise NoSuchInstance(instance_id)
         return instance
 
-    def actual_status(self, instance: Instance) -> str | None:
+    def actual_status(self, instance: Contract) -> str | None:
         online = self.machines[instance.machine_id].state is HostState.ONLINE
         return instance.actual if online else "offline"
 
@@ -127,7 +127,7 @@ class Exchange:
                         free_of_on_demand(machine, self.tenants_of(machine), chunk),
                     )
 
-    def echoed_bid(self, instance: Instance) -> Decimal:
+    def echoed_bid(self, instance: Contract) -> Decimal:
         """The instance's price as the market shows it: three decimals, and late."""
         seen = instance.price_at(self.now - timedelta(seconds=self.timings.bid_echo_lag_s))
         shown = seen if seen is not None else self.machines[instance.machine_id].floor_of(instance.gpu_ids)
@@ -161,7 +161,7 @@ class Exchange:
                 self.lifecycle.seize(instance)
                 self.reissue(machine, instance.gpu_ids)
 
-    def would_win(self, machine: Machine, instance: Instance) -> bool:
+    def would_win(self, machine: Machine, instance: Contract) -> bool:
         claims = [*claims_on(machine, self.tenants_of(machine)), claim_of(instance)]
         return not instance.order.must_lose and instance.key in allocate(claims, Fraction(machine.floor))
 
@@ -174,7 +174,7 @@ class Exchange:
             return clearing_price(machine, self.tenants_of(machine), chunk)
         return machine.floor_of(chunk).quantize(PRICE_UNIT)
 
-    def price_to_win(self, machine: Machine, instance: Instance) -> Decimal:
+    def price_to_win(self, machine: Machine, instance: Contract) -> Decimal:
         others = [other for other in self.tenants_of(machine) if other is not instance]
         return clearing_price(machine, others, instance.gpu_ids)
 
@@ -202,7 +202,7 @@ class Exchange:
             if empty_at is not None:
                 self.agenda.at(empty_at, lambda: self._stop_all(plan))
 
-    def tenants_of(self, machine: Machine) -> list[Instance]:
+    def tenants_of(self, machine: Machine) -> list[Contract]:
         return [instance for instance in self.live() if instance.machine_id == machine.spec.machine_id]
 
     def find_offer(self, offer_id: int) -> tuple[Machine, Chunk]:

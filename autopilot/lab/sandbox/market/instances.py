@@ -63,7 +63,7 @@ class RentOrder:
 
 
 @dataclass
-class Instance:
+class Contract:
     id: int
     machine_id: int
     gpu_ids: Chunk

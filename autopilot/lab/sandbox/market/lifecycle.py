@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Protocol
 
 from autopilot.lab.sandbox.market.agenda import Action, Agenda
-from autopilot.lab.sandbox.market.instances import RUNNING, STOPPED, Cause, Container, Defect, Instance
+from autopilot.lab.sandbox.market.instances import RUNNING, STOPPED, Cause, Container, Contract, Defect
 from autopilot.lab.sandbox.market.journal import Journal
 from autopilot.lab.sandbox.market.metering import DISK, GPU
 
@@ -53,7 +53,7 @@ class Timings:
 class Containers(Protocol):
     """Runs what an instance runs. Calls return at once and take effect in order for each instance."""
 
-    def start(self, instance: Instance) -> None: ...
+    def start(self, instance: Contract) -> None: ...
 
     def kill(self, instance_id: int) -> None: ...
 
@@ -65,7 +65,7 @@ class Containers(Protocol):
 class NoContainers:
     """Instances that run nothing: for tests of the market alone."""
 
-    def start(self, instance: Instance) -> None: ...
+    def start(self, instance: Contract) -> None: ...
 
     def kill(self, instance_id: int) -> None: ...
 
@@ -102,7 +102,7 @@ class Lifecycle:
         self._burn_changed = burn_changed
         self.notices: list[Notice] = []
 
-    def seize(self, instance: Instance) -> None:
+    def seize(self, instance: Contract) -> None:
         """The instance holds its GPUs from now on and begins to load."""
         resumed = instance.boots > 0
         instance.holding, instance.cause = True, None
@@ -110,7 +110,7 @@ class Lifecycle:
         self._load(instance, first_time=not resumed)
         self._record("instance.resumed" if resumed else "instance.started", instance, price=instance.price)
 
-    def release(self, instance: Instance, cause: Cause, new_min_bid: Decimal | None = None) -> None:
+    def release(self, instance: Contract, cause: Cause, new_min_bid: Decimal | None = None) -> None:
         """The instance loses its GPUs now: billing ends, its processes die, the reported status lags."""
         now = self._now()
         instance.holding, instance.cause = False, cause
@@ -128,32 +128,32 @@ class Lifecycle:
         self._notify("outbid" if lost else "stopped", instance, new_min_bid)
         self._burn_changed()
 
-    def park(self, instance: Instance, cause: Cause) -> None:
+    def park(self, instance: Contract, cause: Cause) -> None:
         """An instance that holds no GPUs stays, or becomes, stopped."""
         instance.intended = instance.cur_state = instance.next_state = STOPPED
         instance.cause = cause
         if instance.actual is None:
             instance.actual = STOPPED
 
-    def queue(self, instance: Instance) -> None:
+    def queue(self, instance: Contract) -> None:
         """A start that has to wait for GPUs."""
         instance.intended = instance.next_state = RUNNING
         instance.cur_state = STOPPED
         self._record("instance.start_queued", instance)
 
-    def reboot(self, instance: Instance) -> None:
+    def reboot(self, instance: Contract) -> None:
         self._containers.kill(instance.id)
         instance.meter.halt(GPU, self._now())
         self._load(instance, first_time=False)
         self._record("instance.rebooted", instance)
         self._burn_changed()
 
-    def container_exited(self, instance: Instance, exit_code: int) -> None:
+    def container_exited(self, instance: Contract, exit_code: int) -> None:
         instance.container = Container.EXITED
         instance.actual = "exited"
         self._record("container.exited", instance, exit_code=exit_code)
 
-    def host_lost(self, instance: Instance) -> None:
+    def host_lost(self, instance: Contract) -> None:
         instance.epoch += 1
         instance.ran_at = None
         instance.meter.halt_all(self._now())
@@ -164,7 +164,7 @@ class Lifecycle:
         self._notify("offline", instance)
         self._burn_changed()
 
-    def host_returned(self, instance: Instance) -> None:
+    def host_returned(self, instance: Contract) -> None:
         instance.meter.run(DISK, instance.storage_rate, self._now())
         if instance.holding:
             self._load(instance, first_time=False)
@@ -174,7 +174,7 @@ class Lifecycle:
         self._notify("online", instance)
         self._burn_changed()
 
-    def expire(self, instance: Instance) -> None:
+    def expire(self, instance: Contract) -> None:
         instance.wants_gpus = False
         if instance.holding:
             self.release(instance, Cause.EXPIRED)
@@ -183,7 +183,7 @@ class Lifecycle:
         instance.epoch += 1
         instance.actual = STOPPED
 
-    def destroy(self, instance: Instance, by: str) -> None:
+    def destroy(self, instance: Contract, by: str) -> None:
         now = self._now()
         instance.holding = instance.wants_gpus = False
         instance.epoch += 1
@@ -194,7 +194,7 @@ class Lifecycle:
         self._record("instance.destroyed", instance, by=by)
         self._burn_changed()
 
-    def _load(self, instance: Instance, *, first_time: bool) -> None:
+    def _load(self, instance: Contract, *, first_time: bool) -> None:
         instance.epoch += 1
         instance.container = Container.LOADING
         instance.ran_at = None
@@ -209,7 +209,7 @@ class Lifecycle:
         elif instance.order.defect is Defect.PULL_FAILED:
             self._later(instance, delay_s, lambda: self._report_pull_failed(instance))
 
-    def _run(self, instance: Instance) -> None:
+    def _run(self, instance: Contract) -> None:
         now = self._now()
         instance.container = Container.RUNNING
         instance.actual = RUNNING
@@ -222,16 +222,16 @@ class Lifecycle:
         self._notify("instance_started" if instance.boots == 1 else "instance_resumed", instance)
         self._burn_changed()
 
-    def _report_loading(self, instance: Instance) -> None:
+    def _report_loading(self, instance: Contract) -> None:
         instance.actual, instance.status_msg = "loading", _PULLING
 
-    def _report_pull_failed(self, instance: Instance) -> None:
+    def _report_pull_failed(self, instance: Contract) -> None:
         instance.actual, instance.status_msg = "created", _PULL_FAILED
 
-    def _report_stopped(self, instance: Instance) -> None:
+    def _report_stopped(self, instance: Contract) -> None:
         instance.actual = "exited" if instance.boots else STOPPED
 
-    def _later(self, instance: Instance, delay_s: float, action: Action) -> None:
+    def _later(self, instance: Contract, delay_s: float, action: Action) -> None:
         """Run ``action`` after ``delay_s``, unless the instance has moved on by then."""
         epoch = instance.epoch
 
@@ -241,9 +241,9 @@ class Lifecycle:
 
         self._agenda.at(self._now() + timedelta(seconds=delay_s), act)
 
-    def _record(self, kind: str, instance: Instance, **fields: object) -> None:
+    def _record(self, kind: str, instance: Contract, **fields: object) -> None:
         identity = {"instance_id": instance.id, "machine_id": instance.machine_id, "label": instance.label}
         self._journal.record(self._now(), kind, **identity, **fields)
 
-    def _notify(self, kind: str, instance: Instance, new_min_bid: Decimal | None = None) -> None:
+    def _notify(self, kind: str, instance: Contract, new_min_bid: Decimal | None = None) -> None:
         self.notices.append(Notice(kind, self._now(), instance.id, instance.machine_id, instance.price, new_min_bid))

@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from autopilot.lab.sandbox.market.exchange import Exchange, NoSuchAsk
-from autopilot.lab.sandbox.market.instances import Cause, Container, Instance, RentOrder, storage_rate
+from autopilot.lab.sandbox.market.instances import Cause, Container, Contract, RentOrder, storage_rate
 from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine, Stranger
 from autopilot.lab.sandbox.market.metering import DISK, DOWN, GPU, UP
 from autopilot.lab.sandbox.market.quotes import PRICE_UNIT, free_of_on_demand
@@ -31,7 +31,7 @@ class SandboxMarket(Exchange):
 
     # --- customers
 
-    def create(self, order: RentOrder) -> Instance:
+    def create(self, order: RentOrder) -> Contract:
         """Rent. The instance may come out stopped, when its bid does not win: look at ``holding``.
 
         Raises ``NoSuchAsk``, ``CannotStart`` (only with ``cancel_unavail``) and ``InsufficientCredit``.
@@ -195,13 +195,13 @@ class SandboxMarket(Exchange):
         instance.meter.transfer(UP, Fraction(up_gb), Fraction(spec.inet_up_cost), self.now)
         self.watch_credit()
 
-    def _show_bid(self, instance: Instance, price: Decimal) -> None:
+    def _show_bid(self, instance: Contract, price: Decimal) -> None:
         """The auction sees ``price``, unless the bid has changed again since."""
         if instance.price == price and instance.destroyed_at is None:
             instance.auction_bid = price
             self.settle(self.machines[instance.machine_id])
 
-    def _expire(self, instance: Instance) -> None:
+    def _expire(self, instance: Contract) -> None:
         if instance.destroyed_at is not None:
             return
         self.lifecycle.expire(instance)
@@ -209,14 +209,14 @@ class SandboxMarket(Exchange):
         grace = timedelta(seconds=self.timings.expiry_grace_s)
         self.agenda.at(self.now + grace, lambda: self._delete_expired(instance))
 
-    def _delete_expired(self, instance: Instance) -> None:
+    def _delete_expired(self, instance: Contract) -> None:
         if instance.destroyed_at is None:
             self.destroy(instance.id, by="expiry")
 
-    def _draft(self, machine: Machine, chunk: Chunk, order: RentOrder) -> Instance:
+    def _draft(self, machine: Machine, chunk: Chunk, order: RentOrder) -> Contract:
         instance_id = next(self._instance_ids)
         price = machine.on_demand_of(chunk) if order.price is None else order.price.quantize(PRICE_UNIT)
-        return Instance(
+        return Contract(
             id=instance_id,
             machine_id=machine.spec.machine_id,
             gpu_ids=chunk,

@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
 from autopilot.lab.sandbox.market.auction import Claim
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.machines import Chunk, Machine
 from autopilot.lab.sandbox.market.metering import to_decimal
 
@@ -18,12 +18,12 @@ PRICE_UNIT = Decimal("0.0001")
 OUTBID_STEP = Decimal("0.001")
 
 
-def claim_of(instance: Instance) -> Claim:
+def claim_of(instance: Contract) -> Claim:
     gpu_ids = frozenset(instance.gpu_ids)
     return Claim(instance.key, gpu_ids, instance.auction_price_per_gpu, instance.holding, instance.arrival)
 
 
-def claims_on(machine: Machine, tenants: Sequence[Instance]) -> list[Claim]:
+def claims_on(machine: Machine, tenants: Sequence[Contract]) -> list[Claim]:
     strangers = [
         Claim(other.id, frozenset(other.gpu_ids), other.price_per_gpu, other.holding, other.arrival)
         for other in machine.strangers.values()
@@ -31,13 +31,13 @@ def claims_on(machine: Machine, tenants: Sequence[Instance]) -> list[Claim]:
     return strangers + [claim_of(instance) for instance in tenants if instance.wants_gpus]
 
 
-def free_of_on_demand(machine: Machine, tenants: Sequence[Instance], chunk: Chunk) -> bool:
+def free_of_on_demand(machine: Machine, tenants: Sequence[Contract], chunk: Chunk) -> bool:
     """Whether no on-demand customer holds any of these GPUs."""
     holders = [claim for claim in claims_on(machine, tenants) if claim.incumbent and claim.price_per_gpu is None]
     return all(claim.gpu_ids.isdisjoint(chunk) for claim in holders)
 
 
-def clearing_price(machine: Machine, tenants: Sequence[Instance], chunk: Chunk) -> Decimal:
+def clearing_price(machine: Machine, tenants: Sequence[Contract], chunk: Chunk) -> Decimal:
     """The lowest bid ($/h for the chunk) that beats every bid which holds one of its GPUs now."""
     floor = machine.floor_of(chunk).quantize(PRICE_UNIT, ROUND_CEILING)
     held_at: list[Fraction] = [

@@ -15,62 +15,62 @@ _NAMES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "
 
 
 @dataclass(frozen=True)
-class Shape:
+class BodyShape:
     """Of one value. ``properties`` of an object, ``items`` of an array; ``open`` objects take any property."""
 
     type: type
-    properties: Mapping[str, Shape] = field(default_factory=dict)
+    properties: Mapping[str, BodyShape] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    items: Shape | None = None
+    items: BodyShape | None = None
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     open: bool = False
 
 
-_TEXT, _FLAG, _COUNT = Shape(str), Shape(bool), Shape(int, minimum=0)
-_MOUNTS = Shape(
+_TEXT, _FLAG, _COUNT = BodyShape(str), BodyShape(bool), BodyShape(int, minimum=0)
+_MOUNTS = BodyShape(
     dict,
     {
-        "persistent": Shape(dict, {"size": Shape(int, minimum=10), "path": _TEXT}, ("size", "path")),
-        "network": Shape(list, items=Shape(dict, {"volumeId": _TEXT, "path": _TEXT}, ("volumeId", "path"))),
+        "persistent": BodyShape(dict, {"size": BodyShape(int, minimum=10), "path": _TEXT}, ("size", "path")),
+        "network": BodyShape(list, items=BodyShape(dict, {"volumeId": _TEXT, "path": _TEXT}, ("volumeId", "path"))),
     },
 )
-_EDITABLE: dict[str, Shape] = {
+_EDITABLE: dict[str, BodyShape] = {
     "name": _TEXT,
     "image": _TEXT,
     "args": _TEXT,
     "disk": _COUNT,
-    "ports": Shape(list, items=_TEXT),
-    "env": Shape(dict, open=True),
+    "ports": BodyShape(list, items=_TEXT),
+    "env": BodyShape(dict, open=True),
     "registry": _TEXT,
     "mounts": _MOUNTS,
 }
 _GPU = {
     "id": _TEXT,
-    "count": Shape(int, minimum=1),
-    "allowedCudaVersions": Shape(list, items=_TEXT),
+    "count": BodyShape(int, minimum=1),
+    "allowedCudaVersions": BodyShape(list, items=_TEXT),
     "minCudaVersion": _TEXT,
     "minRamPerGpu": _COUNT,
     "minVcpuCountPerGpu": _COUNT,
 }
-CREATE = Shape(
+CREATE = BodyShape(
     dict,
     {
         **_EDITABLE,
         "templateId": _TEXT,
-        "gpu": Shape(dict, _GPU, ("id",)),
-        "cloud": Shape(str, choices=("SECURE", "COMMUNITY")),
-        "dataCenterIds": Shape(list, items=_TEXT),
+        "gpu": BodyShape(dict, _GPU, ("id",)),
+        "cloud": BodyShape(str, choices=("SECURE", "COMMUNITY")),
+        "dataCenterIds": BodyShape(list, items=_TEXT),
         "startSsh": _FLAG,
         "startJupyter": _FLAG,
     },
     ("name", "gpu"),
 )
-PATCH = Shape(dict, {**_EDITABLE, "locked": _FLAG})
-ACTION = Shape(dict, {"action": Shape(str, choices=("start", "stop", "restart", "terminate"))}, ("action",))
+PATCH = BodyShape(dict, {**_EDITABLE, "locked": _FLAG})
+ACTION = BodyShape(dict, {"action": BodyShape(str, choices=("start", "stop", "restart", "terminate"))}, ("action",))
 
 
-def mistakes(value: object, shape: Shape, path: str = "$") -> list[str]:
+def mistakes(value: object, shape: BodyShape, path: str = "$") -> list[str]:
     """Empty when the value fits."""
     if not isinstance(value, shape.type) or (isinstance(value, bool) and shape.type is not bool):
         return [f"{path}: got {_NAMES.get(type(value), 'null')}, want {_NAMES[shape.type]}"]

@@ -28,7 +28,7 @@ from decimal import Decimal
 
 from aiohttp import web
 
-from autopilot.lab.sandbox.faults import Fault, Faults
+from autopilot.lab.sandbox.faults import Faults, InjectedFault
 from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.market.metering import DISK, GPU, Meter, to_decimal
 from autopilot.lab.sandbox.operations import BadRequest, Json, Operation, add_operations, amount, duration
@@ -142,7 +142,7 @@ class RunpodControl:
             if wish.get("on") in injected_faults.GRAPHQL_FAMILIES
             else injected_faults.KINDS - injected_faults.LOST_GRAPHQL
         )
-        self._faults.add(Fault.parse(wish, injected_faults.FAMILIES, kinds))
+        self._faults.add(InjectedFault.parse(wish, injected_faults.FAMILIES, kinds))
         return {}
 
     def _clear_faults(self, wish: Json) -> Json:

@@ -26,7 +26,7 @@ from autopilot.lab.sandbox.runpod.pods import Cause, NetworkVolume, Pod, Status
 from autopilot.lab.sandbox.runpod.refusals import (
     SPOT_NO_CAPACITY,
     PodRefused,
-    Reason,
+    RefusalReason,
     insufficient_balance,
     over_spend_limit,
 )
@@ -231,7 +231,7 @@ class Exchange:
         """Raises ``PodRefused``: a vanished host never returns."""
         machine = self.machines[machine_id]
         if machine.state is HostState.VANISHED and state is not HostState.VANISHED:
-            raise PodRefused(Reason.INVALID, "a vanished host does not return")
+            raise PodRefused(RefusalReason.INVALID, "a vanished host does not return")
         was_online, machine.state = machine.state is HostState.ONLINE, state
         self.record("host.changed", machine_id=machine_id, state=str(state))
         for pod in [pod for pod in self.live() if pod.machine_id == machine_id]:

@@ -13,7 +13,7 @@ from collections import Counter
 from aiohttp import web
 from graphql import ExecutionResult, GraphQLError, execute
 
-from autopilot.lab.sandbox.faults import Fault, Faults
+from autopilot.lab.sandbox.faults import Faults, InjectedFault
 from autopilot.lab.sandbox.runpod.exchange import Mode
 from autopilot.lab.sandbox.runpod.injected_faults import (
     LOST,
@@ -26,14 +26,14 @@ from autopilot.lab.sandbox.runpod.injected_faults import (
     problem,
 )
 from autopilot.lab.sandbox.runpod.market import PodMarket
-from autopilot.lab.sandbox.runpod.refusals import PodRefused, Reason
+from autopilot.lab.sandbox.runpod.refusals import PodRefused, RefusalReason
 from autopilot.lab.sandbox.runpod.resolvers import PUBLIC_FIELDS, Authorise, Call, Caller, Customer, Unauthorized, root
 from autopilot.lab.sandbox.runpod.rows import Json
 from autopilot.lab.sandbox.runpod.schema import Document, Malformed, read, schema
 from autopilot.lab.sandbox.wire import Host, bearer_key
 
 _log = logging.getLogger(__name__)
-_CODES = {Reason.NO_CAPACITY: "SUPPLY_CONSTRAINT", Reason.BALANCE: "INSUFFICIENT_BALANCE"}
+_CODES = {RefusalReason.NO_CAPACITY: "SUPPLY_CONSTRAINT", RefusalReason.BALANCE: "INSUFFICIENT_BALANCE"}
 _INTERNAL_ERROR = "Something went wrong. Please try again later or contact support."
 _NO_RESOURCES = "This machine does not have the resources to deploy your pod. Please try a different machine"
 
@@ -88,7 +88,12 @@ class GraphqlApi:
         return web.json_response(reply, status=status)
 
     def _execute(
-        self, document: Document, variables: Json, operation_name: str | None, caller: Caller, fault: Fault | None
+        self,
+        document: Document,
+        variables: Json,
+        operation_name: str | None,
+        caller: Caller,
+        fault: InjectedFault | None,
     ) -> tuple[int, Json]:
         """Status and body. Variables that do not fit are 400 and come without ``data``."""
         call = Call(self._market, self._account, caller, fault)
@@ -123,7 +128,7 @@ def _envelope(message: str, code: str, path: list[str | int]) -> Json:
     return {"message": message, "path": path, "extensions": {"code": code}}
 
 
-def _spoilt(fault: Fault) -> Json:
+def _spoilt(fault: InjectedFault) -> Json:
     """An answer of 200 to a call that had no effect."""
     if fault.kind == "data_null":
         return {"data": None}

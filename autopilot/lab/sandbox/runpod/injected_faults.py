@@ -10,7 +10,7 @@ import asyncio
 
 from aiohttp import web
 
-from autopilot.lab.sandbox.faults import Fault
+from autopilot.lab.sandbox.faults import InjectedFault
 from autopilot.lab.sandbox.wire import hang, reset
 
 LOST = frozenset(
@@ -75,7 +75,7 @@ def disliked_by_cloudflare(request: web.Request) -> bool:
     return request.headers.get("User-Agent", "").startswith("Python-urllib")
 
 
-async def lose(request: web.Request, fault: Fault, stopping: asyncio.Event) -> web.StreamResponse:
+async def lose(request: web.Request, fault: InjectedFault, stopping: asyncio.Event) -> web.StreamResponse:
     """The answer to a call that has no effect."""
     if fault.kind == "reset":
         return await reset(request)
@@ -94,7 +94,7 @@ async def lose(request: web.Request, fault: Fault, stopping: asyncio.Event) -> w
     return problem(status, "the request was not carried out")
 
 
-async def leave_unheard(request: web.Request, fault: Fault, stopping: asyncio.Event) -> web.StreamResponse:
+async def leave_unheard(request: web.Request, fault: InjectedFault, stopping: asyncio.Event) -> web.StreamResponse:
     """The answer to a call that has taken effect."""
     if fault.kind == "effect_then_timeout":
         await hang(request, fault.hang_s, stopping)

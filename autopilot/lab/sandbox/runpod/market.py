@@ -13,7 +13,7 @@ from autopilot.lab.sandbox.runpod.placement import evictions
 from autopilot.lab.sandbox.runpod.pods import Cause, Container, Pod, PodOrder, Status
 from autopilot.lab.sandbox.runpod.refusals import (
     PodRefused,
-    Reason,
+    RefusalReason,
     host_full,
     invalid,
     no_capacity,
@@ -40,7 +40,7 @@ class PodMarket(Exchange):
             on_spot = [(machine, machine.floor) for machine in suitable if machine.floor is not None]
             suitable = [machine for machine, floor in on_spot if order.bid >= floor]
             if on_spot and not suitable:
-                raise PodRefused(Reason.LOW_BID, self.config.low_bid_text)
+                raise PodRefused(RefusalReason.LOW_BID, self.config.low_bid_text)
         machine = self._best(suitable, order)
         if machine is None:
             raise no_capacity(spot=spot)
@@ -74,7 +74,7 @@ class PodMarket(Exchange):
             raise host_full()
         floor = self.machines[pod.machine_id].floor
         if gpu_count > 0 and floor is not None and bid < floor:
-            raise PodRefused(Reason.LOW_BID, self.config.low_bid_text)
+            raise PodRefused(RefusalReason.LOW_BID, self.config.low_bid_text)
         self._start(pod, gpu_count, bid, "spot")
 
     def stop(self, pod: Pod, cause: Cause = Cause.USER) -> None:

@@ -59,7 +59,7 @@ class RunpodConfig:
         )
 
 
-class RunpodProvider:
+class RunpodSandbox:
     """``state_dir`` ``None``: pods run no processes. ``speed``: market seconds per real second."""
 
     def __init__(self, config: RunpodConfig, host: Host, now: datetime, speed: float, state_dir: Path | None) -> None:

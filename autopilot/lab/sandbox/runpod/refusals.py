@@ -15,7 +15,7 @@ _HOST_FULL = "There are not enough free GPUs on the host machine to start this p
 _WRONG_RESUME = "Cannot resume a spot pod as an on demand pod."
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     NO_CAPACITY = "no_capacity"
     LOW_BID = "low_bid"
     HOST_FULL = "host_full"
@@ -28,26 +28,27 @@ class Reason(StrEnum):
 class PodRefused(Exception):
     """The market does not do this; the text is the customer's."""
 
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: RefusalReason, text: str) -> None:
         super().__init__(text)
         self.reason = reason
 
 
 def no_capacity(*, spot: bool) -> PodRefused:
-    return PodRefused(Reason.NO_CAPACITY, SPOT_NO_CAPACITY if spot else NO_CAPACITY)
+    return PodRefused(RefusalReason.NO_CAPACITY, SPOT_NO_CAPACITY if spot else NO_CAPACITY)
 
 
 def host_full() -> PodRefused:
-    return PodRefused(Reason.HOST_FULL, _HOST_FULL)
+    return PodRefused(RefusalReason.HOST_FULL, _HOST_FULL)
 
 
 def wrong_resume() -> PodRefused:
-    return PodRefused(Reason.WRONG_RESUME, _WRONG_RESUME)
+    return PodRefused(RefusalReason.WRONG_RESUME, _WRONG_RESUME)
 
 
 def over_spend_limit(limit: Decimal) -> PodRefused:
     return PodRefused(
-        Reason.BALANCE, f"Renting this pod would put you over your current spending limit (${limit.normalize():f}/hr)"
+        RefusalReason.BALANCE,
+        f"Renting this pod would put you over your current spending limit (${limit.normalize():f}/hr)",
     )
 
 
@@ -55,13 +56,13 @@ def insufficient_balance(wish: str, needed: Decimal, balance: Decimal) -> PodRef
     """``wish``: "rent this pod", "resume this spot pod" …"""
     needed, balance = needed.quantize(CENT, ROUND_CEILING), balance.quantize(CENT, ROUND_HALF_EVEN)
     amounts = f"${needed} (current: ${balance}, deficit: ${needed - balance})"
-    return PodRefused(Reason.BALANCE, f"Insufficient balance to {wish}. You need at least {amounts}.")
+    return PodRefused(RefusalReason.BALANCE, f"Insufficient balance to {wish}. You need at least {amounts}.")
 
 
 def not_found(wish: str) -> PodRefused:
     """``wish``: "terminate" …"""
-    return PodRefused(Reason.NOT_FOUND, f"pod not found to {wish}")
+    return PodRefused(RefusalReason.NOT_FOUND, f"pod not found to {wish}")
 
 
 def invalid(text: str) -> PodRefused:
-    return PodRefused(Reason.INVALID, text)
+    return PodRefused(RefusalReason.INVALID, text)

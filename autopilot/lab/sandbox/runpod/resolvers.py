@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from autopilot.lab.sandbox.faults import Fault
+from autopilot.lab.sandbox.faults import InjectedFault
 from autopilot.lab.sandbox.runpod import gpu_types, rows
 from autopilot.lab.sandbox.runpod.catalogue import DATA_CENTERS
 from autopilot.lab.sandbox.runpod.machines import Cloud, GpuType
@@ -53,7 +53,7 @@ class Call:
     market: PodMarket
     account: Customer
     caller: Caller
-    fault: Fault | None = None
+    fault: InjectedFault | None = None
 
     def has_fault(self, kind: str) -> bool:
         return self.fault is not None and self.fault.kind == kind

@@ -30,12 +30,12 @@ from autopilot.lab.sandbox.runpod.machines import Cloud
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Pod
 from autopilot.lab.sandbox.runpod.quota import Quota
-from autopilot.lab.sandbox.runpod.refusals import PodRefused, Reason, invalid
+from autopilot.lab.sandbox.runpod.refusals import PodRefused, RefusalReason, invalid
 from autopilot.lab.sandbox.runpod.resolvers import Authorise, Call, Customer, Unauthorized
 from autopilot.lab.sandbox.runpod.rows import Json
 from autopilot.lab.sandbox.wire import Host, bearer_key
 
-_STATUSES = {Reason.BALANCE: 402, Reason.NOT_FOUND: 404}
+_STATUSES = {RefusalReason.BALANCE: 402, RefusalReason.NOT_FOUND: 404}
 _UNAVAILABLE_ACTION = 409
 
 
@@ -261,7 +261,7 @@ async def _answer(
     except Unauthorized:
         return problem(403, "this key may not do that")
     except PodRefused as refused:
-        detail = {Reason.BALANCE: "insufficient balance", Reason.NOT_FOUND: "pod not found"}
+        detail = {RefusalReason.BALANCE: "insufficient balance", RefusalReason.NOT_FOUND: "pod not found"}
         return problem(_STATUSES.get(refused.reason, 400), detail.get(refused.reason, str(refused)))
 
 
@@ -279,6 +279,6 @@ async def _body(request: web.Request) -> Json:
     return body
 
 
-def _fits(body: Json, shape: bodies.Shape) -> None:
+def _fits(body: Json, shape: bodies.BodyShape) -> None:
     if errors := bodies.mistakes(body, shape):
         raise Failure(422, "Request validation failed.", errors=errors)

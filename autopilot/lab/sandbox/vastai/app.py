@@ -10,14 +10,14 @@ from datetime import datetime
 
 from aiohttp import web
 
-from autopilot.lab.sandbox.faults import LOST, UNHEARD, Fault, Faults
+from autopilot.lab.sandbox.faults import LOST, UNHEARD, Faults, InjectedFault
 from autopilot.lab.sandbox.vastai.calls import Call, Site
 from autopilot.lab.sandbox.vastai.pacing import Pacing
 from autopilot.lab.sandbox.vastai.replies import (
     OK,
     Failure,
+    HttpReply,
     Json,
-    Reply,
     invalid_body,
     login_required,
     not_authorized,
@@ -62,7 +62,7 @@ class VastApi:
             if fault is not None and fault.kind in LOST:
                 return await self._lose(request, fault)
             if fault is not None and fault.kind == "success_false" and route.family != "create":
-                return _response(Reply({"success": False, "msg": "The request was not carried out."}))
+                return _response(HttpReply({"success": False, "msg": "The request was not carried out."}))
             reply = await self._answer(route, request, now, fault)
             await self._host.settle()
             if fault is not None and fault.kind in UNHEARD and reply.status == 200:
@@ -71,7 +71,9 @@ class VastApi:
 
         return handle
 
-    async def _answer(self, route: Route, request: web.Request, now: datetime, fault: Fault | None) -> Reply:
+    async def _answer(
+        self, route: Route, request: web.Request, now: datetime, fault: InjectedFault | None
+    ) -> HttpReply:
         try:
             key = bearer_key(request)
             scope = None if route.public else self._authorise(route, key)
@@ -97,7 +99,7 @@ class VastApi:
                 return instance.id
         raise unknown_key(route.unknown_key_status)
 
-    async def _lose(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+    async def _lose(self, request: web.Request, fault: InjectedFault) -> web.StreamResponse:
         if fault.kind == "reset":
             return await reset(request)
         if fault.kind == "no_effect_success":
@@ -108,21 +110,21 @@ class VastApi:
             return _response(self._site.quota.refusal(self._site.market.now))
         if fault.kind == "redirect":
             location = f"{_REDIRECT_PREFIX}{request.rel_url}"
-            return _response(Reply({"msg": "Moved Permanently"}, 301, headers={"Location": location}))
+            return _response(HttpReply({"msg": "Moved Permanently"}, 301, headers={"Location": location}))
         status = int(fault.kind.removeprefix("http_"))
-        return _response(Reply(status=status, text=f"<html><body>{status}</body></html>", content_type="text/html"))
+        return _response(HttpReply(status=status, text=f"<html><body>{status}</body></html>", content_type="text/html"))
 
-    async def _leave_unheard(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+    async def _leave_unheard(self, request: web.Request, fault: InjectedFault) -> web.StreamResponse:
         if fault.kind == "effect_then_timeout":
             await hang(request, fault.hang_s, self._stopping)
             return await reset(request)
         if fault.kind == "effect_then_reset":
             return await reset(request)
         unreadable = {
-            "effect_then_500": Reply({"success": False, "error": "server_error"}, status=500),
-            "html": Reply(text="<html><body>Please wait…</body></html>", content_type="text/html"),
-            "empty": Reply(text=""),
-            "bad_json": Reply(text='{"success": true, "new_con', content_type="application/json"),
+            "effect_then_500": HttpReply({"success": False, "error": "server_error"}, status=500),
+            "html": HttpReply(text="<html><body>Please wait…</body></html>", content_type="text/html"),
+            "empty": HttpReply(text=""),
+            "bad_json": HttpReply(text='{"success": true, "new_con', content_type="application/json"),
         }
         return _response(unreadable[fault.kind])
 
@@ -139,10 +141,10 @@ class VastApi:
         if known.http_exception is not None:
             return await handler(request)
         query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
-        return _response(Reply({"msg": "Moved Permanently"}, 301, headers={"Location": mended + query}))
+        return _response(HttpReply({"msg": "Moved Permanently"}, 301, headers={"Location": mended + query}))
 
 
-def _response(reply: Reply) -> web.Response:
+def _response(reply: HttpReply) -> web.Response:
     if reply.text is not None:
         return web.Response(
             text=reply.text, status=reply.status, content_type=reply.content_type, headers=reply.headers

@@ -8,20 +8,20 @@ from collections import defaultdict
 from datetime import date, timedelta
 from decimal import Decimal
 
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.market.metering import DISK, GPU, BillLine
 from autopilot.lab.sandbox.units import start_of_day
 from autopilot.lab.sandbox.vastai.calls import Call
 from autopilot.lab.sandbox.vastai.query import matches
-from autopilot.lab.sandbox.vastai.replies import Failure, Json, Reply, invalid_body, invalid_token
+from autopilot.lab.sandbox.vastai.replies import Failure, HttpReply, Json, invalid_body, invalid_token
 
 _MAX_LIMIT = 500
 _DEFAULT_LIMIT = 20
 
 
-def current_user(call: Call) -> Reply:
-    return Reply(
+def current_user(call: Call) -> HttpReply:
+    return HttpReply(
         {
             "id": 123,
             "email": "dev@example.com",
@@ -36,14 +36,14 @@ def current_user(call: Call) -> Reply:
     )
 
 
-def charges(call: Call) -> Reply:
+def charges(call: Call) -> HttpReply:
     filters = call.json_query("select_filters", "{}")
     if not isinstance(filters, dict):
         raise invalid_body()
     days = filters.get("day")
     if not isinstance(days, dict) or not {"gte", "lte"} <= set(days):
         msg = "Must provide both 'day' gte and lte filters for instance charges"
-        raise Failure(Reply({"success": False, "msg": msg}, 400))
+        raise Failure(HttpReply({"success": False, "msg": msg}, 400))
     rows = [row for row in _rows(call.market) if matches(row["start"], days)]
     rows = [row for row in rows if matches(row["type"], filters.get("type", {}))]
     if call.query.get("latest_first") == "true":
@@ -51,7 +51,7 @@ def charges(call: Call) -> Reply:
     start = _read_token(call.query.get("after_token"))
     page = rows[start : start + _limit(call.query.get("limit"))]
     end = start + len(page)
-    return Reply(
+    return HttpReply(
         {
             "success": True,
             "count": len(page),
@@ -62,7 +62,7 @@ def charges(call: Call) -> Reply:
     )
 
 
-def billed_total(market: SandboxMarket, instance: Instance) -> Decimal:
+def billed_total(market: SandboxMarket, instance: Contract) -> Decimal:
     """The sum of all lines billed for the instance so far."""
     return sum((line.amount for line in instance.meter.lines(market.now)), Decimal(0))
 
@@ -78,7 +78,7 @@ def _rows(market: SandboxMarket) -> list[Json]:
     return [row for _, _, row in sorted(rows, key=lambda item: item[:2])]
 
 
-def _row(instance: Instance, day: date, lines: list[BillLine]) -> Json:
+def _row(instance: Contract, day: date, lines: list[BillLine]) -> Json:
     return {
         **_frame(day),
         "type": "instance",

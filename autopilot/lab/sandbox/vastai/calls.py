@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autopilot.lab.sandbox.faults import Fault
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.faults import InjectedFault
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.vastai.pacing import RowQuota
 from autopilot.lab.sandbox.vastai.replies import Json, invalid_body, no_such_instance, not_authorized
@@ -45,7 +45,7 @@ class Call:
     body: Json
     scope: int | None
     """The only instance that the caller's key is good for; ``None``: the whole account."""
-    fault: Fault | None
+    fault: InjectedFault | None
 
     @property
     def market(self) -> SandboxMarket:
@@ -54,7 +54,7 @@ class Call:
     def has_fault(self, kind: str) -> bool:
         return self.fault is not None and self.fault.kind == kind
 
-    def instance(self) -> Instance:
+    def instance(self) -> Contract:
         """The live instance that the path names. Raises ``Failure`` (404, or 403 out of scope)."""
         instance_id = self.instance_id()
         instance = self.market.instances.get(instance_id)

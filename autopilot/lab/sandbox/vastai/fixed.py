@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autopilot.lab.sandbox.vastai.calls import Call
-from autopilot.lab.sandbox.vastai.replies import OK, Json, Reply, failure
+from autopilot.lab.sandbox.vastai.replies import OK, HttpReply, Json, failure
 
 ANSWERS: dict[tuple[str, str], Json] = {
     ("GET", "/api/v0/ssh/"): {"success": True, "ssh_keys": []},
@@ -42,16 +42,16 @@ ANSWERS: dict[tuple[str, str], Json] = {
 }
 
 
-def touch_instance(call: Call) -> Reply:
+def touch_instance(call: Call) -> HttpReply:
     """Accepted for an instance that exists: template updates, prepayment, snapshots."""
     call.instance()
     return OK
 
 
-def execute(call: Call) -> Reply:
+def execute(call: Call) -> HttpReply:
     call.instance()
     raise failure(400, "invalid_args", "Only a running machine's own host can execute commands.")
 
 
-def no_price_increase(call: Call) -> Reply:
+def no_price_increase(call: Call) -> HttpReply:
     raise failure(404, "no_pending_price_increase", "No pending price increase.")

@@ -12,8 +12,8 @@ from autopilot.lab.sandbox.vastai.replies import (
     OK,
     START_QUEUED,
     Failure,
+    HttpReply,
     Json,
-    Reply,
     failure,
     insufficient_credit,
     invalid_args,
@@ -24,17 +24,17 @@ _MIN_BID, _MAX_BID_PER_GPU = Decimal("0.001"), Decimal(32)
 _MAX_LABEL = 1024
 
 
-def show(call: Call) -> Reply:
+def show(call: Call) -> HttpReply:
     instance = call.market.instances.get(call.instance_id())
     if instance is None or instance.destroyed_at is not None:
-        return Reply({"instances": None})
+        return HttpReply({"instances": None})
     row = instance_row(call.market, instance)
     if call.has_fault("null_fields"):
         row = {**row, "start_date": None, "extra_env": None}
-    return Reply({"instances": row})
+    return HttpReply({"instances": row})
 
 
-def change_state(call: Call) -> Reply:
+def change_state(call: Call) -> HttpReply:
     """``state`` running or stopped, or ``label``."""
     instance = call.instance()
     label = call.body.get("label")
@@ -48,7 +48,7 @@ def change_state(call: Call) -> Reply:
     return _set_state(call, instance.id, call.body.get("state"))
 
 
-def change_state_bulk(call: Call) -> Reply:
+def change_state_bulk(call: Call) -> HttpReply:
     replies = []
     for instance_id in _ids(call, "ids"):
         if instance_id in {instance.id for instance in call.market.live()}:
@@ -58,7 +58,7 @@ def change_state_bulk(call: Call) -> Reply:
     return OK if all(reply == OK for reply in replies) else START_QUEUED
 
 
-def change_bid(call: Call) -> Reply:
+def change_bid(call: Call) -> HttpReply:
     instance = call.instance()
     price = _bid(call.body.get("price"))
     if price is not None and price > _MAX_BID_PER_GPU * len(instance.gpu_ids):
@@ -70,17 +70,17 @@ def change_bid(call: Call) -> Reply:
     return OK
 
 
-def reboot(call: Call) -> Reply:
+def reboot(call: Call) -> HttpReply:
     call.market.reboot(call.instance().id)
     return OK
 
 
-def destroy(call: Call) -> Reply:
+def destroy(call: Call) -> HttpReply:
     call.market.destroy(call.instance().id, by="customer" if call.scope is None else "instance")
     return OK
 
 
-def destroy_bulk(call: Call) -> Reply:
+def destroy_bulk(call: Call) -> HttpReply:
     known = {instance.id for instance in call.market.live()}
     for instance_id in _ids(call, "instance_ids"):
         if instance_id in known:
@@ -88,17 +88,17 @@ def destroy_bulk(call: Call) -> Reply:
     return OK
 
 
-def filters(call: Call) -> Reply:
-    return Reply({"success": True, "filters": sorted({str(instance.label) for instance in call.market.live()})})
+def filters(call: Call) -> HttpReply:
+    return HttpReply({"success": True, "filters": sorted({str(instance.label) for instance in call.market.live()})})
 
 
-def inbox(call: Call) -> Reply:
+def inbox(call: Call) -> HttpReply:
     """Newest first."""
     notices = enumerate(call.market.lifecycle.notices)
-    return Reply({"success": True, "notifications": [_notice_row(seq, notice) for seq, notice in notices][::-1]})
+    return HttpReply({"success": True, "notifications": [_notice_row(seq, notice) for seq, notice in notices][::-1]})
 
 
-def _set_state(call: Call, instance_id: int, state: object) -> Reply:
+def _set_state(call: Call, instance_id: int, state: object) -> HttpReply:
     if state == "stopped":
         call.market.stop(instance_id)
         return OK

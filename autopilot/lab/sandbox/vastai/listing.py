@@ -7,10 +7,17 @@ import json
 from collections import Counter
 from datetime import timedelta
 
-from autopilot.lab.sandbox.market.instances import Instance
+from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.vastai.calls import Call
 from autopilot.lab.sandbox.vastai.query import matches, sort_rows
-from autopilot.lab.sandbox.vastai.replies import Json, Reply, failure, invalid_body, invalid_search_key, invalid_token
+from autopilot.lab.sandbox.vastai.replies import (
+    HttpReply,
+    Json,
+    failure,
+    invalid_body,
+    invalid_search_key,
+    invalid_token,
+)
 from autopilot.lab.sandbox.vastai.rows import instance_row
 
 STORED_COLUMNS = frozenset(
@@ -21,7 +28,7 @@ _MAX_LIMIT = 25
 _SMALL_LIMIT = 5
 
 
-def list_instances(call: Call) -> Reply:
+def list_instances(call: Call) -> HttpReply:
     filters = call.json_query("select_filters", "{}")
     order = call.json_query("order_by", '[{"col": "id", "dir": "asc"}]')
     columns = call.json_query("select_cols", "null")
@@ -41,7 +48,7 @@ def list_instances(call: Call) -> Reply:
         page = [{**row, "start_date": None, "extra_env": None} for row in page]
     if columns is not None:
         page = [{str(name): row.get(str(name)) for name in columns} for row in page]
-    return Reply(
+    return HttpReply(
         {
             "success": True,
             "instances_found": len(page),
@@ -53,11 +60,11 @@ def list_instances(call: Call) -> Reply:
     )
 
 
-def list_instances_v0(call: Call) -> Reply:
+def list_instances_v0(call: Call) -> HttpReply:
     raise failure(410, "deprecated_endpoint", "This endpoint is deprecated, use /api/v1/instances/")
 
 
-def _visible(call: Call) -> list[Instance]:
+def _visible(call: Call) -> list[Contract]:
     """The live instances, as the list knew them some seconds ago when it lags behind."""
     lag_s = call.site.list_lag_s
     if call.fault is not None and call.fault.kind == "stale_list":

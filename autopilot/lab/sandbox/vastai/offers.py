@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
 from autopilot.lab.sandbox.market.exchange import Ask, NoSuchAsk
-from autopilot.lab.sandbox.market.instances import Defect, Instance, RentOrder
+from autopilot.lab.sandbox.market.instances import Contract, Defect, RentOrder
 from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit
 from autopilot.lab.sandbox.vastai.calls import Call
 from autopilot.lab.sandbox.vastai.query import OPERATORS, matches, sort_rows
 from autopilot.lab.sandbox.vastai.replies import (
     Failure,
+    HttpReply,
     Json,
-    Reply,
     insufficient_credit,
     invalid_args,
     invalid_body,
@@ -49,32 +49,32 @@ _MIN_DISK_GB = 8
 _MAX_LABEL, _MAX_ENV_VALUE, _MAX_ENV, _MAX_COMMAND = 256, 256, 32_768, 4_096
 
 
-def search(call: Call) -> Reply:
+def search(call: Call) -> HttpReply:
     return _search(call, call.body)
 
 
-def search_by_url(call: Call) -> Reply:
+def search_by_url(call: Call) -> HttpReply:
     query = call.json_query("q", "{}")
     if not isinstance(query, dict):
         raise invalid_body()
     return _search(call, query)
 
 
-def search_asks(call: Call) -> Reply:
+def search_asks(call: Call) -> HttpReply:
     query = call.body.get("q")
     if not isinstance(query, dict):
         raise invalid_body()
     return _search(call, query)
 
 
-def create(call: Call) -> Reply:
+def create(call: Call) -> HttpReply:
     ask_id = call.path["id"]
     if not ask_id.isascii() or not ask_id.isdigit() or len(ask_id) > 18:
         raise invalid_args("error 400/3467: Invalid args: 'id' is required and must be a valid offer ID")
-    return Reply(_rent(call, int(ask_id)))
+    return HttpReply(_rent(call, int(ask_id)))
 
 
-def create_bulk(call: Call) -> Reply:
+def create_bulk(call: Call) -> HttpReply:
     ids = call.body.get("ids")
     if not isinstance(ids, list) or not all(isinstance(ask_id, int) for ask_id in ids):
         raise invalid_args("error 400/3467: Invalid args: 'ids' must be a list of offer IDs")
@@ -84,10 +84,10 @@ def create_bulk(call: Call) -> Reply:
             results.append(_rent(call, ask_id))
         except Failure as failed:
             results.append(failed.reply.body)
-    return Reply({"success": True, "results": results})
+    return HttpReply({"success": True, "results": results})
 
 
-def _search(call: Call, query: Json) -> Reply:
+def _search(call: Call, query: Json) -> HttpReply:
     refused = call.site.quota.refuse(call.market.now)
     if refused is not None:
         return refused
@@ -105,7 +105,7 @@ def _search(call: Call, query: Json) -> Reply:
         rows = _bundle(rows)
     rows = rows[:limit]
     call.site.quota.count(len(rows))
-    return Reply({"success": True, "offers": rows})
+    return HttpReply({"success": True, "offers": rows})
 
 
 def _rows(call: Call, is_bid: bool, storage_gb: Decimal) -> list[Json]:
@@ -173,7 +173,7 @@ def _bundle(rows: Iterable[Json]) -> list[Json]:
 
 def _rent(call: Call, ask_id: int) -> Json:
     try:
-        instance: Instance = call.market.create(_parse_order(call, ask_id))
+        instance: Contract = call.market.create(_parse_order(call, ask_id))
     except NoSuchAsk:
         raise stale_ask(ask_id) from None
     except CannotStart:
@@ -228,7 +228,7 @@ def _parse_price(value: object) -> Decimal | None:
     price = _decimal(value)
     if price is None or not _MIN_PRICE <= price <= _MAX_PRICE:
         raise Failure(
-            Reply({"success": False, "error": "invalid_price", "msg": "price must be between 0.001 and 128.0"}, 400)
+            HttpReply({"success": False, "error": "invalid_price", "msg": "price must be between 0.001 and 128.0"}, 400)
         )
     return price
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 
 from autopilot.lab.sandbox.units import start_of_day, utc_day
-from autopilot.lab.sandbox.vastai.replies import Reply, search_quota_exceeded, too_frequent
+from autopilot.lab.sandbox.vastai.replies import HttpReply, search_quota_exceeded, too_frequent
 
 MIN_INTERVAL_S = {
     "search": 0.2,
@@ -28,7 +28,7 @@ class Pacing:
     def __init__(self) -> None:
         self._free_at: dict[tuple[str, str], datetime] = {}
 
-    def refuse(self, family: str, identity: str, now: datetime) -> Reply | None:
+    def refuse(self, family: str, identity: str, now: datetime) -> HttpReply | None:
         """The 429 that this call gets, or ``None`` when it may pass; either way it is counted."""
         interval_s = MIN_INTERVAL_S.get(family)
         if interval_s is None:
@@ -50,12 +50,12 @@ class RowQuota:
         self._day: date | None = None
         self._used = 0
 
-    def refuse(self, now: datetime) -> Reply | None:
+    def refuse(self, now: datetime) -> HttpReply | None:
         if utc_day(now) != self._day:
             self._day, self._used = utc_day(now), 0
         return self.refusal(now) if self._used >= self._limit else None
 
-    def refusal(self, now: datetime) -> Reply:
+    def refusal(self, now: datetime) -> HttpReply:
         midnight = start_of_day(utc_day(now) + timedelta(days=1))
         remaining = max(self._limit - self._used, 0)
         return search_quota_exceeded(self._limit, remaining, int((midnight - now).total_seconds()))

@@ -8,7 +8,7 @@ Json = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Reply:
+class HttpReply:
     """JSON unless ``text`` is given."""
 
     body: object = None
@@ -21,17 +21,19 @@ class Reply:
 class Failure(Exception):
     """Ends a call with an error reply."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: HttpReply) -> None:
         super().__init__(reply.status, reply.body)
         self.reply = reply
 
 
-OK = Reply({"success": True})
-START_QUEUED = Reply({"success": False, "msg": "Required resources are currently unavailable, state change queued."})
+OK = HttpReply({"success": True})
+START_QUEUED = HttpReply(
+    {"success": False, "msg": "Required resources are currently unavailable, state change queued."}
+)
 
 
 def failure(status: int, error: str, msg: str, **more: object) -> Failure:
-    return Failure(Reply({"success": False, "error": error, "msg": msg, **more}, status))
+    return Failure(HttpReply({"success": False, "error": error, "msg": msg, **more}, status))
 
 
 def login_required() -> Failure:
@@ -47,7 +49,7 @@ def not_authorized() -> Failure:
 
 
 def invalid_body() -> Failure:
-    return Failure(Reply({"error": "invalid_request", "msg": "Invalid json body"}, 400))
+    return Failure(HttpReply({"error": "invalid_request", "msg": "Invalid json body"}, 400))
 
 
 def invalid_args(msg: str, **more: object) -> Failure:
@@ -78,21 +80,21 @@ def invalid_token() -> Failure:
 
 def invalid_search_key(name: str) -> Failure:
     msg = f"Error in query parameters: {name} is not a valid search key"
-    return Failure(Reply({"error": "invalid_request", "msg": msg}, 400))
+    return Failure(HttpReply({"error": "invalid_request", "msg": msg}, 400))
 
 
-def too_frequent(threshold_s: float, *, detail: bool = False, retry_after: float | None = None) -> Reply:
+def too_frequent(threshold_s: float, *, detail: bool = False, retry_after: float | None = None) -> HttpReply:
     """Plain text mostly; some endpoints wrap it in ``detail``."""
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
     if detail:
-        return Reply(
+        return HttpReply(
             {"detail": f"API requests too frequent endpoint threshold={threshold_s}"}, status=429, headers=headers
         )
     text = f"API requests too frequent: endpoint threshold={threshold_s}"
-    return Reply(status=429, text=text, headers=headers)
+    return HttpReply(status=429, text=text, headers=headers)
 
 
-def search_quota_exceeded(limit: int, remaining: int, retry_after_s: int) -> Reply:
+def search_quota_exceeded(limit: int, remaining: int, retry_after_s: int) -> HttpReply:
     body = {
         "success": False,
         "error": "search_quota_exceeded",
@@ -101,4 +103,4 @@ def search_quota_exceeded(limit: int, remaining: int, retry_after_s: int) -> Rep
         "remaining": remaining,
         "retry_after": retry_after_s,
     }
-    return Reply(body, 429)
+    return HttpReply(body, 429)

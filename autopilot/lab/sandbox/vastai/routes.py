@@ -8,9 +8,9 @@ from functools import partial
 
 from autopilot.lab.sandbox.vastai import billing, fixed, instances, listing, logs, offers
 from autopilot.lab.sandbox.vastai.calls import Call
-from autopilot.lab.sandbox.vastai.replies import Json, Reply
+from autopilot.lab.sandbox.vastai.replies import HttpReply, Json
 
-Endpoint = Callable[[Call], Reply]
+Endpoint = Callable[[Call], HttpReply]
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Route:
     unknown_key_status: int = 401
 
 
-def _fixed_reply(body: Json, call: Call) -> Reply:
-    return Reply(body)
+def _fixed_reply(body: Json, call: Call) -> HttpReply:
+    return HttpReply(body)
 
 
 ROUTES: tuple[Route, ...] = (

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.lab.sandbox.market.exchange import Ask
-from autopilot.lab.sandbox.market.instances import Container, Instance
+from autopilot.lab.sandbox.market.instances import Container, Contract
 from autopilot.lab.sandbox.market.machines import MachineSpec
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.market.metering import DOWN, GPU, UP
@@ -86,7 +86,7 @@ def disk_only_row(gpu_row: Json) -> Json:
     return {**gpu_row, **nothing, **unknown, **price, "resource_type": "disk", "id": offer_id}
 
 
-def instance_row(market: SandboxMarket, instance: Instance) -> Json:
+def instance_row(market: SandboxMarket, instance: Contract) -> Json:
     spec, count, order = market.machines[instance.machine_id].spec, len(instance.gpu_ids), instance.order
     actual = market.actual_status(instance)
     running = actual == "running" and instance.container is Container.RUNNING
@@ -235,7 +235,7 @@ def _performance(spec: MachineSpec, count: int, base: Decimal, storage_gb: Decim
     }
 
 
-def _ports(instance: Instance, now: datetime) -> Json:
+def _ports(instance: Contract, now: datetime) -> Json:
     if instance.ran_at is None or now - instance.ran_at < PORTS_LAG:
         return {}
     first = 40_000 + (instance.id + 7 * instance.boots) % 20_000
