@@ -8,22 +8,17 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import timedelta
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.mailbox.keys import heartbeat_key
 from tests.acceptance.stage import a_theatre, until
+from tests.mailboxes import put
 
 IDLE_CONNECTIONS = 1100
-HEARTBEAT_REAL_S = 5.0
-"""How long an honest machine may have to try before its heartbeat is in."""
 
 
 @pytest.fixture
@@ -40,21 +35,6 @@ def place(theatre: Theatre) -> MailboxPlace:
 
 def daemon_pid(theatre: Theatre) -> int:
     return theatre.pids[0]
-
-
-def put(theatre: Theatre, key: str, data: bytes, timeout_s: float = HEARTBEAT_REAL_S) -> int:
-    """The status of a signed PUT, 0 when there is no answer."""
-    mailbox = place(theatre)
-    store = LocalBlobStore(mailbox.objects, mailbox.read_key(), f"http://127.0.0.1:{mailbox.port()}")
-    url = urlsplit(store.sign_put(key, timedelta(minutes=5), 1000))
-    connection = HTTPConnection(url.hostname or "", url.port, timeout=timeout_s)
-    try:
-        connection.request("PUT", f"{url.path}?{url.query}", data)
-        return connection.getresponse().status
-    except (OSError, HTTPException):
-        return 0
-    finally:
-        connection.close()
 
 
 def children(pid: int) -> list[int]:
@@ -107,7 +87,7 @@ def test_killed_it_is_started_anew_and_ticks_go_on(theatre: Theatre) -> None:
     os.kill(listener, signal.SIGKILL)
     assert_ticks_go_on(theatre)
     key = heartbeat_key("job", "lease")
-    until(lambda: put(theatre, key, b"{}") == 201, "a heartbeat", within_s=20)
+    until(lambda: put(place(theatre), key, b"{}") == 201, "a heartbeat", within_s=20)
     assert place(theatre).port() == port
     assert children(daemon_pid(theatre)) != [listener]
 
@@ -120,7 +100,7 @@ def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Thea
             asked_at = time.monotonic()
             theatre.client.get("/v1/jobs")
             assert time.monotonic() - asked_at < 5
-            assert put(theatre, heartbeat_key("job", "lease"), b"{}") == 201
+            assert put(place(theatre), heartbeat_key("job", "lease"), b"{}") == 201
             assert_ticks_go_on(theatre)
     assert (theatre.root / "daemon.log").stat().st_size < 1 << 20
 
@@ -130,7 +110,7 @@ def test_it_ends_within_a_second_of_its_daemon(theatre: Theatre) -> None:
     theatre.kill_daemon()
     until(lambda: not is_alive(listener), "the end of the listener", within_s=1.0, every_s=0.02)
     theatre.start_daemon()
-    assert put(theatre, heartbeat_key("job", "lease"), b"{}") == 201
+    assert put(place(theatre), heartbeat_key("job", "lease"), b"{}") == 201
 
 
 def is_alive(pid: int) -> bool:
@@ -141,7 +121,9 @@ def is_alive(pid: int) -> bool:
 
 
 def test_it_closes_its_port_once_another_daemon_leads(theatre: Theatre) -> None:
-    assert put(theatre, heartbeat_key("job", "lease"), b"{}") == 201
+    assert put(place(theatre), heartbeat_key("job", "lease"), b"{}") == 201
     place(theatre).announce()
-    until(lambda: put(theatre, heartbeat_key("job", "lease"), b"{}", 1.0) == 0, "the port is closed", within_s=10)
+    until(
+        lambda: put(place(theatre), heartbeat_key("job", "lease"), b"{}", 1.0) == 0, "the port is closed", within_s=10
+    )
     assert_ticks_go_on(theatre)

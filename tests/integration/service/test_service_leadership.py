@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,9 +16,13 @@ from typing import Any
 
 import pytest
 
-from autopilot.cli.client import Client
+from autopilot.blobs.place import MailboxPlace
+from autopilot.cli.client import Client, Json
+from autopilot.cli.exits import CommandError
 from autopilot.lab.demo.theatre import Theatre
+from autopilot.mailbox.keys import heartbeat_key
 from tests.acceptance.stage import a_theatre, is_settled, job_text, market_events, show, submit, until, without_settings
+from tests.mailboxes import put
 from tests.pg import PostgresServer
 
 TAKEOVER_S = 30.0
@@ -173,6 +178,47 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     assert stale_calls(first) == calls_before
     assert len(market_events(theatre, "instance.created")) == 1
     assert second.process.poll() is None
+
+
+def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_leader_that_hangs(
+    theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
+) -> None:
+    """Neither an address in use nor a socket that accepts and does not answer ends it: one takeover is one epoch."""
+    first = ADaemon(theatre, "one", ledger)
+    daemons.append(first)
+    until(first.leads, "the first daemon leads")
+    until(first.client.socket_path.is_socket, "the control socket")
+    place, key = MailboxPlace(theatre.root / "daemon"), heartbeat_key("job", "lease")
+    assert put(place, key, b"{}") == 201
+    second = ADaemon(theatre, "two", ledger, AUTOPILOT_API__SOCKET=str(theatre.root / "one"))
+    daemons.append(second)
+    until(second.is_standby, "the second stands by")
+
+    os.kill(first.pid, signal.SIGSTOP)
+    until(lambda: ledger.epoch() == 2, "the standby leads", within_s=TAKEOVER_S)
+
+    def status() -> Json | None:
+        with contextlib.suppress(CommandError):
+            body = theatre.client.get("/v1/status")
+            return body if body["pid"] == second.pid and body["last_tick_at"] else None
+        return None
+
+    theatre.client = Client(theatre.root / "one", timeout_s=2)
+    ticked_at = until(status, "its first tick, on the same socket", within_s=TAKEOVER_S)["last_tick_at"]
+    until(lambda: serves(second), "its listener has the port", within_s=TAKEOVER_S)
+    assert put(place, key, b"{}") == 201
+    until(lambda: (status() or {}).get("last_tick_at", ticked_at) != ticked_at, "another tick")
+    assert second.process.poll() is None
+    assert ledger.epoch() == 2
+    os.kill(first.pid, signal.SIGCONT)
+    assert first.process.wait(60) == 1
+    until(status, "the second still has the socket")
+    assert put(place, key, b"{}") == 201
+
+
+def serves(daemon: ADaemon) -> bool:
+    """Whether its listener has taken the port."""
+    return "listener.serves" in [line["event"] for line in daemon.log()]
 
 
 def test_a_standby_ends_when_it_is_told_to(theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]) -> None:

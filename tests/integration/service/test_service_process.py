@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import socket
 import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,27 @@ def test_the_watchdog_is_fed_by_completed_ticks_only(market: Theatre, monkeypatc
     assert notify.heard_within("STOPPING=1", 10)
     assert daemon.wait(30) == 0
     notify.close()
+
+
+SUBMITS_AT_ONCE = 200
+
+
+def test_two_hundred_submits_at_once_are_all_answered(market: Theatre) -> None:
+    """Also while the daemon is at something else: none is refused because others wait before it."""
+    market.start_daemon()
+    os.kill(market.pids[0], signal.SIGSTOP)
+    with ExitStack() as stack:
+        stack.callback(os.kill, market.pids[0], signal.SIGCONT)
+        callers = []
+        for number in range(SUBMITS_AT_ONCE):
+            caller = stack.enter_context(socket.socket(socket.AF_UNIX))
+            caller.settimeout(90)
+            caller.connect(str(market.client.socket_path))
+            body = json.dumps({"toml": job_text(60, name=f"job-{number}"), "source": "job.toml"}).encode()
+            head = f"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+            caller.sendall(head.encode() + body)
+            callers.append(caller)
+        os.kill(market.pids[0], signal.SIGCONT)
+        answers = [caller.makefile("rb").read() for caller in callers]
+    assert {answer.split()[1] for answer in answers} == {b"201"}
+    assert len(market.client.get("/v1/jobs", all=1)["jobs"]) == SUBMITS_AT_ONCE
