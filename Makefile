@@ -15,7 +15,8 @@ demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a lo
 test: lint    ## lint, type-check and run the tests (a few minutes)
 	$(BIN)/pytest -n auto -m "not slow"
 
-check: test    ## the long gates as well: random kills of the daemon, every supported Python
+check: lint    ## the long gates as well: coverage, random kills of the daemon, every supported Python
+	$(BIN)/pytest -n auto -m "not slow" --cov --cov-report=term
 	$(BIN)/pytest -m slow -x --timeout=1800
 	tools/pythons.sh
 

@@ -12,6 +12,7 @@ from figures import Figure
 
 from autopilot.config.job_file import parse_job
 from autopilot.domain import events as e
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Job, JobStatus
@@ -117,7 +118,7 @@ def _running_job() -> Job:
             "lease",
             boot=1,
             seq=1,
-            agent_state="running",
+            agent_state=AgentState.RUNNING,
             step=1,
             progress=None,
             last_checkpoint_number=None,

@@ -12,6 +12,7 @@ from typing import Any
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Action
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
@@ -162,7 +163,7 @@ def heartbeat(lease: Lease, when: datetime, state: str = "running", **changes: A
         "log_count": 0,
         "saved": False,
     }
-    return e.HeartbeatSeen(lease.id, agent_state=state, at=when, **(values | changes))
+    return e.HeartbeatSeen(lease.id, agent_state=AgentState(state), at=when, **(values | changes))
 
 
 def a_checkpoint(lease: Lease, number: int = 0, **changes: Any) -> Checkpoint:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.lease import Lease
 from autopilot.store.schema import LEASE_PATHS
 
@@ -23,7 +24,7 @@ def change_lease(lease: Lease, **changes: Any) -> Lease:
     for name, value in changes.items():
         if name in LEASE_PATHS:
             group, field = LEASE_PATHS[name]
-            grouped[group][field] = value
+            grouped[group][field] = AgentState(value) if name == "agent_state" else value
         else:
             plain[name] = value
     records = {group: replace(getattr(lease, group), **values) for group, values in grouped.items()}

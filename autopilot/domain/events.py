@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.instance import Instance
 from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.lease import Lease
@@ -165,7 +166,7 @@ class HeartbeatSeen:
     lease_id: str
     boot: int
     seq: int
-    agent_state: str
+    agent_state: AgentState
     step: int | None
     progress: Decimal | None
     last_checkpoint_number: int | None

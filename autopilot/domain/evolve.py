@@ -11,6 +11,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from autopilot.domain import events as e
+from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.job import Job, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
@@ -23,9 +24,6 @@ HEARTBEAT_LASTS = timedelta(minutes=3)
 PACE_NEEDS = timedelta(minutes=5)
 """Progress over less work than this says nothing about pace."""
 PACE_UNIT = Decimal("0.000001")
-
-AT_WORK = ("running", "saving", "finished")
-"""What an agent reports once the user's command has been started."""
 
 
 def evolve(job: Job, event: e.Event) -> Job:
@@ -101,7 +99,7 @@ def _count_work(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
     if (
         isinstance(event, e.LeaseObserved)
         and was_at_work
-        and before.agent.state == "running"
+        and before.agent.state is AgentState.RUNNING
         and before.observed.seen_at
     ):
         if before.agent.seen_at is None or event.at - before.agent.seen_at > HEARTBEAT_LASTS:
@@ -115,7 +113,7 @@ def _count_work(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
 
 def _learn_pace(job: Job, before: Lease, after: Lease, event: e.Event) -> tuple[Job, Lease]:
     """How fast the job goes on these GPUs: progress gained over work done, since this boot's first word of it."""
-    if not isinstance(event, e.HeartbeatSeen) or event.agent_state != "running" or event.progress is None:
+    if not isinstance(event, e.HeartbeatSeen) or event.agent_state is not AgentState.RUNNING or event.progress is None:
         return job, after
     if after.anchor.work is None or after.agent.boot != before.agent.boot:
         return job, replace(after, anchor=replace(after.anchor, work=job.work_done, progress=event.progress))
@@ -131,7 +129,7 @@ def _learn_pace(job: Job, before: Lease, after: Lease, event: e.Event) -> tuple[
 def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:
     """Count launches in a row that came to nothing, so that a job that cannot start does not rent for ever."""
     match event:
-        case e.HeartbeatSeen(_, _, _, "running"):
+        case e.HeartbeatSeen(_, _, _, AgentState.RUNNING):
             return replace(job, fruitless=0)
         case e.ReleaseRequested(_, Reason.STUCK_LOADING | Reason.AGENT_SILENT, _) if before.is_wanted:
             worked = before.agent.state in AT_WORK

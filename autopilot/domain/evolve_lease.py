@@ -21,6 +21,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain import events as e
+from autopilot.domain.agent_state import PREPARING, AgentState
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role
 from autopilot.domain.money import BYTES_PER_GB, ZERO
@@ -36,9 +37,6 @@ UNOBSERVED_LASTS = timedelta(seconds=90)
 
 FASTEST_LINK_BYTES_PER_S = 1_250_000_000
 """An agent that claims to have sent more than this is not plausible: only so much counts."""
-
-PREPARING = ("waiting", "restoring", "setting_up")
-"""What an agent reports before the user's command is started."""
 
 
 def evolve_lease(lease: Lease, event: e.Event) -> Lease:
@@ -112,7 +110,7 @@ def _observe(lease: Lease, event: e.LeaseObserved) -> Lease:
     lease = replace(lease, bid=instance.bid)
     if instance.status is not InstanceStatus.RUNNING:
         # Whatever the agent said last, it is not at work now; when it is back it says so itself.
-        lease = replace(lease, agent=replace(lease.agent, state="", preparing_since=None))
+        lease = replace(lease, agent=replace(lease.agent, state=AgentState.UNHEARD, preparing_since=None))
     match instance.status:
         case InstanceStatus.STOPPED:
             return _pause(lease, instance, at, event.out_of_credit)

@@ -21,6 +21,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Self
 
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.errors import InvalidTransition
 from autopilot.domain.instance import CostKind, Instance, InstanceStatus
 from autopilot.domain.money import BYTES_PER_GB, ZERO, Number, accrue, ceil_nano
@@ -153,7 +154,7 @@ class AgentReport:
     boot: int = 0
     seq: int = 0
     """Of the newest heartbeat, within its boot."""
-    state: str = ""
+    state: AgentState = AgentState.UNHEARD
     seen_at: datetime | None = None
     preparing_since: datetime | None = None
     """Since when it reports this stage of getting ready for the command; None: it does not, or works."""

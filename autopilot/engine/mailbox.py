@@ -11,8 +11,8 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain import events as e
+from autopilot.domain.agent_state import AT_WORK
 from autopilot.domain.errors import UserError
-from autopilot.domain.evolve import AT_WORK
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import NamedTuple
 
+from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.mailbox.keys import exit_key, heartbeat_key, log_key, manifest_key, orders_key, outputs_prefix, part_key
 from autopilot.mailbox.order_shapes import CheckpointUrls, LogUrl, Orders, PutUrls, RestoreUrls, Role, Work
 from autopilot.mailbox.report_shapes import Heartbeat
@@ -18,8 +19,8 @@ URL_VALID_FOR = timedelta(hours=1)
 ORDERS_URL_VALID_FOR = timedelta(days=7)
 """The most that S3 allows: the time that a paused machine may sleep and still find its orders."""
 
-AT_WORK = ("running", "saving", "finished", "left")
-"""Agents in these states have restored what they needed."""
+RESTORED = AT_WORK | {AgentState.LEFT}
+"""Agents in these states need no URLs to restore from any more."""
 
 LOG_CHUNKS_AHEAD = 8
 CHECKPOINTS_AHEAD = 4
@@ -66,7 +67,7 @@ def build_orders(
     if heartbeat is not None:
         boot, next_log_n, next_ckpt_n = heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n
         next_part, parts_wanted, restore_part = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part
-        restore_wanted = 0 if heartbeat.state in AT_WORK else PARTS_IN_WINDOW
+        restore_wanted = 0 if heartbeat.state in RESTORED else PARTS_IN_WINDOW
 
     def get(key: str) -> str:
         return store.sign_get(key, URL_VALID_FOR)

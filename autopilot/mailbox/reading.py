@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
-from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest, Part
+from autopilot.domain.agent_state import AgentState
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, VERSION
 
 _MAX_SECONDS = 10 * 366 * 86_400
@@ -50,9 +51,9 @@ def _parse(data: bytes, read: Callable[[Mapping[str, Any]], T]) -> T | None:
 
 
 def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
-    state: Any = body.get("state")
+    state = AgentState(str(body.get("state")))
     saved, progress, failed = body.get("saved", False), body.get("progress"), body.get("restore_failed", False)
-    if state not in get_args(AgentState) or not isinstance(saved, bool) or not isinstance(failed, bool):
+    if state is AgentState.UNHEARD or not isinstance(saved, bool) or not isinstance(failed, bool):
         raise ValueError("unknown state")
     return Heartbeat(
         boot=_whole(body.get("boot"), minimum=1),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.keys import lease_prefix
 from autopilot.mailbox.wire import dump
-
-AgentState = Literal["waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left"]
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from autopilot.domain.actions import Action, Promote, Release, SaveAndStop
+from autopilot.domain.agent_state import ENDED, AgentState
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.loading import loads_too_long, prepares_too_long
 
-READY = ("waiting",)
-"""Agent states in which a new home may be promoted."""
 FETCH_PATIENCE = timedelta(minutes=20)
 """A fetch that takes less is waited for, however often the job saves."""
-GIVEN_UP = ("expired", "left")
-"""What an agent reports when it has stopped for good."""
 
 
 def continue_move(job: Job, now: datetime, params: Params) -> tuple[Action, ...]:
@@ -51,9 +48,9 @@ def _while_both_run(job: Job, main: Lease, new: Lease, now: datetime, params: Pa
     is_stuck = prepares_too_long(new, now, params) if new.agent.state else loads_too_long(new, now, params)
     if now >= last_save(main, params):
         return (SaveAndStop(main.id, Reason.EXPIRING),)
-    if new_lost or (is_stuck and new.agent.state not in READY):
+    if new_lost or (is_stuck and new.agent.state is not AgentState.WAITING):
         return _drop(new, new.observed.pause_cause or Reason.STUCK_LOADING)
-    may_be_promoted = new.agent.state in READY or _falls_behind(job, new, now)
+    may_be_promoted = new.agent.state is AgentState.WAITING or _falls_behind(job, new, now)
     if new.observed.running_since is not None and may_be_promoted:
         return (SaveAndStop(main.id, Reason.MOVING),)
     return ()
@@ -70,7 +67,7 @@ def _falls_behind(job: Job, new: Lease, now: datetime) -> bool:
     """It fetches for so long that there are newer checkpoints all the time: what it is to fetch must stand still."""
     since = new.agent.preparing_since
     patience = max(2 * job.spec.checkpoint_interval, FETCH_PATIENCE)
-    return new.agent.state == "restoring" and since is not None and now - since >= patience
+    return new.agent.state is AgentState.RESTORING and since is not None and now - since >= patience
 
 
 def last_save(lease: Lease, params: Params) -> datetime:
@@ -84,7 +81,7 @@ def is_given_up(lease: Lease, now: datetime, params: Params) -> bool:
     running_since = lease.observed.running_since or lease.intended_at
     silent_for = now - max(seen_at, running_since)
     is_silent = silent_for >= timedelta(seconds=params.loading.silence_s)
-    return is_silent or lease.agent.state in GIVEN_UP
+    return is_silent or lease.agent.state in ENDED
 
 
 def was_saved(job: Job, lease: Lease, now: datetime, params: Params) -> bool:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil, floor
 
-from autopilot.domain.evolve import AT_WORK
+from autopilot.domain.agent_state import AT_WORK
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.params import Params

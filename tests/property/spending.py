@@ -16,6 +16,7 @@ from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, ChangeBid
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, SpotPolicy
@@ -367,9 +368,9 @@ class Spending:
                 continue
             machine.beats += 1
             saved = machine.saved_at is not None and self.now >= machine.saved_at
-            state = "saved" if saved else "waiting" if lease.orders.role is Role.WAIT else "running"
+            state = "saving" if saved else "waiting" if lease.orders.role is Role.WAIT else "running"
             beat = e.HeartbeatSeen(
-                *(lease.id, machine.boot, machine.beats, state, None, None, None, 0, saved, self.now),
+                *(lease.id, machine.boot, machine.beats, AgentState(state), None, None, None, 0, saved, self.now),
                 sent_bytes=machine.sent_bytes,
             )
             self._apply(job.id, beat)

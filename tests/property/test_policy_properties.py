@@ -102,7 +102,7 @@ def leases(draw: st.DrawFn, id: str, slot: Slot) -> Lease:
     terms |= {
         "acquired_at": terms["intended_at"],
         "running_since": None,
-        "agent_state": draw(st.sampled_from(["", "waiting", "restoring", "running", "saved"])),
+        "agent_state": draw(st.sampled_from(["", "waiting", "restoring", "running", "saving"])),
         "agent_saved": draw(st.booleans()),
         "stop_ordered_at": draw(st.none() | seconds),
         "exit_code": draw(st.sampled_from([None, None, None, 1])),

@@ -140,7 +140,7 @@ class World:
                 continue
             if self._goes_wrong("agent silent"):
                 continue
-            state = {Role.RUN: "running", Role.WAIT: "waiting", Role.SAVE_AND_STOP: "saved"}.get(lease.orders.role, "")
+            state = {Role.RUN: "running", Role.WAIT: "waiting", Role.SAVE_AND_STOP: "saving"}.get(lease.orders.role, "")
             saved = lease.orders.role is Role.SAVE_AND_STOP
             self._apply(heartbeat(lease, self.now, state, saved=saved))
             if lease.orders.run_epoch == self.job.run_epoch and self.rng.random() < 0.1:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from autopilot.domain.actions import Acquire, Release, SaveAndStop, SetStatus
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
@@ -72,7 +73,7 @@ class AvailabilityMapping:
             session.lose(now)
             held = session.before if went_on else None
         if held is not None:
-            state = "pulling" if view.pending_s > 0 else "running"
+            state = AgentState.SETTING_UP if view.pending_s > 0 else AgentState.RUNNING
             session.see(held, InstanceStatus.RUNNING, self._billed[held.capacity_type], state, now)
         session.set_progress(view.work_left_s, view.spent)
         if view.tick == 0 and self._job.budget is not None and self._is_refused(view):

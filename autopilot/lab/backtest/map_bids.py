@@ -9,6 +9,7 @@ from functools import lru_cache
 from math import ceil, isinf, nan
 
 from autopilot.domain.actions import Acquire, ChangeBid, Release, SaveAndStop, SetStatus
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.floors import AuctionShape
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint
@@ -145,9 +146,9 @@ class BidMapping:
         if view.running is Choice.KEEP:
             if view.is_set_up and not held.agent.boot:
                 held = replace(held, agent=replace(held.agent, boot=1))
-            self._session.see(held, InstanceStatus.STOPPED, price_of(view.bid), "", now)
+            self._session.see(held, InstanceStatus.STOPPED, price_of(view.bid), AgentState.UNHEARD, now)
             return
-        state = "pulling" if view.pending_s > 0 else "running"
+        state = AgentState.SETTING_UP if view.pending_s > 0 else AgentState.RUNNING
         billed = price_of(view.bid) if held.is_spot else self._on_demand_price
         self._session.see(held, InstanceStatus.RUNNING, billed, state, now, since=now - self._tick)
 

@@ -13,6 +13,7 @@ from itertools import count
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
@@ -132,12 +133,12 @@ class Session:
         lease: Lease,
         status: InstanceStatus,
         billed: Decimal,
-        agent_state: str,
+        agent_state: AgentState,
         now: datetime,
         since: datetime | None = None,
     ) -> None:
         """What its market and its agent tell of the machine in this tick; what is new is so ``since`` then."""
-        if lease.observed.status is status and lease.bid == billed and lease.agent.state == agent_state:
+        if lease.observed.status is status and lease.bid == billed and lease.agent.state is agent_state:
             # As reported before: only the time of it is new.
             self.job = replace(
                 self.job,

@@ -18,8 +18,9 @@ from typing import Any
 import aiohttp
 import structlog
 
+from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.reading import parse_manifest
-from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest, Part
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
 
 UNKNOWN_ESTIMATE_S = 3600
 """Work of a job that gives no estimate."""
@@ -200,12 +201,12 @@ class _Turn:
     def _state(self, role: str) -> AgentState:
         memory = self.memory
         if role == "leave":
-            return "left"
+            return AgentState.LEFT
         if memory.is_at_work:
-            return "running"
+            return AgentState.RUNNING
         if memory.exit_epoch and not memory.is_dirty:
-            return "finished"
-        return "saving" if role == "save_and_stop" or memory.is_dirty else "waiting"
+            return AgentState.FINISHED
+        return AgentState.SAVING if role == "save_and_stop" or memory.is_dirty else AgentState.WAITING
 
     async def _get(self, url: str) -> bytes:
         async with self._http.get(url) as response:

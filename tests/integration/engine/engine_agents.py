@@ -10,11 +10,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
+from autopilot.domain.agent_state import AgentState
 from autopilot.lab.sandbox.market.instances import Container, Contract
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
-from autopilot.mailbox.report_shapes import AgentState, ExitRecord, Heartbeat, Manifest
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from tests.checkpoint_data import a_part, an_index
 
 _ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
@@ -31,7 +32,7 @@ class Agent:
     boot: int = 0
     seq: int = 0
     run_epoch: int = 0
-    state: AgentState = "waiting"
+    state: AgentState = AgentState.WAITING
     saved: bool = False
     step: int = 0
     saved_step: int = 0

@@ -70,7 +70,7 @@ def on_spot(**changes: Any) -> Lease:
 def loading_on_spot(steps_ago: float) -> Lease:
     """Rented so long ago, and not yet at work."""
     since = at(-steps_ago * STEP_S)
-    return on_spot(running_since=since, acquired_at=since, intended_at=since, agent_state="pulling")
+    return on_spot(running_since=since, acquired_at=since, intended_at=since, agent_state="setting_up")
 
 
 def on_demand(**changes: Any) -> Lease:

@@ -9,6 +9,7 @@ from decimal import Decimal
 import pytest
 
 from autopilot.domain import events as e
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.job import Checkpoint, GpuChoice
 from autopilot.domain.params import Params, Timing, TrafficSizes
 from autopilot.pricing.gpu_speeds import relative_speed, speed
@@ -70,7 +71,7 @@ def test_the_pace_is_learned_from_progress_over_work_done() -> None:
     job = replace(a_job(lease, spec=a_spec(work_estimate=10 * HOUR)), work_done=HOUR)
 
     def beat(seq: int, progress: str) -> e.HeartbeatSeen:
-        return e.HeartbeatSeen(lease.id, 1, seq, "running", seq, Decimal(progress), None, 0, False, at(seq))
+        return e.HeartbeatSeen(lease.id, 1, seq, AgentState.RUNNING, seq, Decimal(progress), None, 0, False, at(seq))
 
     job = play(job, beat(1, "0.10"))
     assert job.paces == ()
