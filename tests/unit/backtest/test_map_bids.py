@@ -107,7 +107,7 @@ def test_a_machine_that_has_just_begun_is_not_taken_for_one_that_works() -> None
 
     play(suite, suite.runs[0], start, EXACTLY)
     running = [(pending_s, state, boots) for choice, pending_s, state, boots in told if choice is Choice.SPOT]
-    assert running[0] == (300, "pulling", 1)
+    assert running[0] == (300, "setting_up", 1)
     assert running[-1][1] == "running"
 
 

@@ -83,7 +83,7 @@ def test_a_budget_is_never_overrun(rate: str, disk: str, tick_s: int, answers: b
         if told_at is None:
             job = play(job, heartbeat(lease, now))
         elif answers and now - told_at >= timedelta(seconds=60):
-            job = play(job, heartbeat(lease, now, "saved", saved=True))
+            job = play(job, heartbeat(lease, now, "saving", saved=True))
         actions, job = decided(job, a_market(), now)
         if any(isinstance(action, SaveAndStop) for action in actions):
             told_at = now
