@@ -338,7 +338,7 @@ def test_a_move_for_the_deadline_is_carried_through() -> None:
     job = play(job, seen(job.leases[1], InstanceStatus.RUNNING, at(200)), heartbeat(new, at(210), "waiting"))
     (stop,), job = decided(job, a_market(), at(211))
     assert stop == SaveAndStop("lease-1", Reason.MOVING)
-    job = play(job, heartbeat(job.leases[0], at(240), "saved", saved=True))
+    job = play(job, heartbeat(job.leases[0], at(240), "saving", saved=True))
     actions, job = decided(job, a_market(), at(241))
     assert [type(action).__name__ for action in actions] == ["Release", "Promote"]
     assert job.main is not None

@@ -157,7 +157,7 @@ STEPS: list[Callable[[Job], Job]] = [
     lambda job: play(job, heartbeat(lease_of(job, "lease-2"), at(3), "waiting")),
     lambda job: decided(job, a_market(), at(4))[1],  # the old one is told to save
     lambda job: play(job, e.CheckpointVerified(a_checkpoint(job.leases[0], 5, work_done=2 * HOUR), at(5))),
-    lambda job: play(job, heartbeat(job.leases[0], at(6), "saved", saved=True, last_checkpoint_number=5)),
+    lambda job: play(job, heartbeat(job.leases[0], at(6), "saving", saved=True, last_checkpoint_number=5)),
     lambda job: decided(job, a_market(), at(7))[1],  # released and promoted
     lambda job: play(job, heartbeat(lease_of(job, "lease-2"), at(8), "running")),
 ]
