@@ -182,7 +182,7 @@ def _settle(job: Job) -> Job:
             if held.state is LeaseState.INTENT:
                 job = play(job, e.LeaseAcquired(held.id, f"instance-of-{held.id}", now))
             elif held.is_wanted and held.state is not LeaseState.PAUSED and held.observed.offline_since is None:
-                state = {Role.WAIT: "waiting", Role.RUN: "running", Role.SAVE_AND_STOP: "saved"}.get(
+                state = {Role.WAIT: "waiting", Role.RUN: "running", Role.SAVE_AND_STOP: "saving"}.get(
                     held.orders.role, ""
                 )
                 saved = held.orders.role is Role.SAVE_AND_STOP
