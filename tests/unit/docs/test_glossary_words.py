@@ -126,7 +126,7 @@ NO_PARTICIPLES = {
     *("bound", "exceed", "feed", "fold", "hold", "need", "own", "proceed", "round", "seed", "shed", "speed", "succeed"),
 }
 STATES = {
-    ("checkpoint.py", "saving"): "what a training script calls; documented for users",
+    ("checkpoint.py", "saved"): "what a training script calls; documented for users",
     ("agent/shipped/child.py", "ended"): "how the process ended, as poll says it",
 }
 
