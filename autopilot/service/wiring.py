@@ -240,6 +240,7 @@ async def _open_mailbox(settings: Settings, is_shared: bool, stack: AsyncExitSta
     one the daemon that led before may still hold it: ticks do not wait for that.
     """
     place = MailboxPlace(settings.mailbox_dir)
+    _check_moved(MailboxPlace(settings.state_dir), place)
     key = place.read_or_make_key()
     host, _, port_text = settings.blobs.listen.rpartition(":")
     token = place.announce()
@@ -258,6 +259,15 @@ async def _open_mailbox(settings: Settings, is_shared: bool, stack: AsyncExitSta
             f"the mailbox cannot listen on {settings.blobs.listen}", hint="set blobs.listen to a free address"
         ) from None
     return LocalBlobStore(place.objects, key, settings.blobs.public_url or f"http://{host}:{port}")
+
+
+def _check_moved(old: MailboxPlace, place: MailboxPlace) -> None:
+    """Raises ``UserError`` for a mailbox that was left in the state directory: its checkpoints would be forgotten."""
+    if old.key_path.exists() and not place.key_path.exists():
+        raise UserError(
+            f"the mailbox lies in {old.root}, and blobs.dir says {place.root}",
+            hint="move blobs, mailbox.key and mailbox-port there, for the group of daemon and listener",
+        )
 
 
 def _check_silent(path: Path) -> None:

@@ -14,11 +14,15 @@ import pytest
 from autopilot.config import paths
 from autopilot.config.keys import KEY_SUFFIX
 from autopilot.config.settings import Settings
+from autopilot.listener.door import ConnectionLimits
+from autopilot.listener.process import DESCRIPTORS, SPARE_DESCRIPTORS
 from autopilot.service.main import CREATE_GRACE_REAL_S
 from autopilot.service.wiring import SOCKET_GROUP
 
 SYSTEMD = Path(__file__).parents[3] / "systemd"
 UNIT = SYSTEMD / "autopilot.service"
+LISTENER = SYSTEMD / "autopilot-listener.service"
+MAILBOX = "/var/lib/autopilot-mailbox"
 MOST_EXPOSURE = 1.5
 
 Section = Mapping[str, list[str]]
@@ -28,9 +32,18 @@ needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reas
 
 @pytest.fixture(scope="module")
 def service() -> Section:
+    return read_unit(UNIT)
+
+
+@pytest.fixture(scope="module")
+def listener() -> Section:
+    return read_unit(LISTENER)
+
+
+def read_unit(path: Path) -> Section:
     values: dict[str, list[str]] = {}
     section = ""
-    for line in UNIT.read_text().splitlines():
+    for line in path.read_text().splitlines():
         if head := re.fullmatch(r"\[(\w+)\]", line):
             section = head[1]
         elif line and not line.startswith("#") and section == "Service":
@@ -66,7 +79,7 @@ def test_its_directories_are_where_the_program_looks(service: Section) -> None:
 def test_the_group_of_the_socket_is_made_and_is_not_the_dynamic_user(service: Section) -> None:
     """systemd refuses a dynamic user whose name is that of a static group."""
     groups = re.findall(r"^g (\S+) ", (SYSTEMD / "autopilot.sysusers.conf").read_text(), re.MULTILINE)
-    assert groups == [SOCKET_GROUP] == service["Group"]
+    assert groups[:1] == [SOCKET_GROUP] == service["Group"]
     assert service["DynamicUser"] == ["yes"]
     assert service["User"] != service["Group"]
 
@@ -86,19 +99,47 @@ def test_timeouts_fit_the_program_s(service: Section) -> None:
     assert watchdog_s < Settings().permit.ttl.total_seconds() / 2
 
 
+def test_daemon_and_listener_share_the_mailbox_and_nothing_else(service: Section, listener: Section) -> None:
+    users = (SYSTEMD / "autopilot.sysusers.conf").read_text()
+    (group,) = listener["Group"]
+    (user,) = listener["User"]
+    assert f"g {group} " in users
+    assert f"u {user} -:{group} " in users
+    assert f"d {MAILBOX} 0770 root {group} " in (SYSTEMD / "autopilot.tmpfiles.conf").read_text()
+    assert service["SupplementaryGroups"] == [group]
+    assert service["ReadWritePaths"] == listener["ReadWritePaths"] == [MAILBOX]
+    for unit in (service, listener):
+        assert f"AUTOPILOT_BLOBS__DIR={MAILBOX}" in " ".join(unit["Environment"])
+    assert not listener.keys() & {"LoadCredential", "SetCredential", "StateDirectory", "RuntimeDirectory"}
+    hidden = {path.removeprefix("-") for path in listener["InaccessiblePaths"][0].split()}
+    assert {"/var/lib/private", str(paths.SYSTEM_SOCKET.parent), "/etc/autopilot/credentials"} == hidden
+
+
+def test_only_the_listener_may_open_a_port_and_its_descriptors_are_enough(service: Section, listener: Section) -> None:
+    assert "AUTOPILOT_BLOBS__OWN_LISTENER=false" in " ".join(service["Environment"])
+    assert service["SocketBindDeny"] == ["any"]
+    assert listener["ExecStart"] == ["/opt/autopilot/bin/autopilot listen"]
+    assert listener["Restart"] == ["on-failure"]
+    assert int(listener["LimitNOFILE"][0]) == DESCRIPTORS
+    assert 2 * ConnectionLimits().connections + SPARE_DESCRIPTORS <= DESCRIPTORS
+    assert listener["MemoryMax"] == ["256M"]
+
+
 @needs_systemd
-def test_systemd_understands_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [UNIT, LISTENER], ids=lambda path: path.stem)
+def test_systemd_understands_it(kept: Path, tmp_path: Path) -> None:
     """The program is not installed here, so that a stand-in is named; nothing else may be complained about."""
-    unit = tmp_path / UNIT.name
-    unit.write_text(UNIT.read_text().replace("/opt/autopilot/bin/autopilot", shutil.which("true") or "/bin/true"))
+    unit = tmp_path / kept.name
+    unit.write_text(kept.read_text().replace("/opt/autopilot/bin/autopilot", shutil.which("true") or "/bin/true"))
     answer = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
-    assert [line for line in answer.stderr.splitlines() if UNIT.name in line] == []
+    assert [line for line in answer.stderr.splitlines() if kept.name in line] == []
 
 
 @needs_systemd
-def test_its_exposure_is_small() -> None:
+@pytest.mark.parametrize("kept", [UNIT, LISTENER], ids=lambda path: path.stem)
+def test_its_exposure_is_small(kept: Path) -> None:
     answer = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", UNIT], capture_output=True, text=True
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", kept], capture_output=True, text=True
     )
     if "offline" in answer.stderr:
         pytest.skip("this systemd-analyze cannot judge a unit offline")
