@@ -108,7 +108,9 @@ class _Routes:
         return web.json_response(await self._jobs.show(request.match_info["ref"]))
 
     async def logs(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.logs(request.match_info["ref"], request.query.get("after", "")))
+        tail = request.query.get("tail") == "1"
+        answer = await self._jobs.logs(request.match_info["ref"], request.query.get("after", ""), tail=tail)
+        return web.json_response(answer)
 
     async def outputs(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.outputs(request.match_info["ref"]))

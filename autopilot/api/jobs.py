@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
 
 from autopilot.api import render
 from autopilot.api.budget import account
@@ -15,6 +14,7 @@ from autopilot.api.prospects import Unlikely
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
+from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.spend import COLUMNS, report
@@ -23,7 +23,8 @@ from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
 from autopilot.mailbox.checkpoints import kept_outputs
-from autopilot.mailbox.keys import log_key, parse_log_key
+from autopilot.mailbox.keys import log_key, log_prefix, parse_log_key
+from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, read_log_note
 from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock
@@ -38,6 +39,8 @@ MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatu
 """No machine works on what the newest checkpoint holds."""
 
 LOG_CHUNKS_PER_ANSWER = 200
+LOG_BYTES_PER_ANSWER = 1 << 20
+DECISIONS_PER_ANSWER = 1000
 BOOTS_SHOWN = 1000
 """Restarts of one machine whose output is looked for: their number is the machine's own claim."""
 
@@ -141,33 +144,69 @@ class JobService:
     async def why(self, reference: str, *, limit: int) -> list[render.Json]:
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
+            limit = min(limit, DECISIONS_PER_ANSWER)
             return [render.decision(record) for record in await uow.decisions.list_by_job(job.id, limit=limit)]
 
-    async def logs(self, reference: str, after: str) -> render.Json:
-        """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``."""
+    async def logs(self, reference: str, after: str, *, tail: bool = False) -> render.Json:
+        """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``.
+
+        At most ``LOG_BYTES_PER_ANSWER`` of output. ``tail``: the newest of it; ``earlier``: there is more before.
+        """
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
             leases = await uow.leases.list_by_job(job.id)
-        chunks: list[dict[str, Any]] = []
-        read = parse_log_key(job.id, after)
+        if tail and not after:
+            chunks, earlier = await self._newest_chunks(job.id, leases)
+        else:
+            chunks, earlier = await self._chunks_after(job.id, leases, after), False
+        return {"chunks": chunks, "earlier": earlier, "finished": job.status.is_final}
+
+    async def _chunks_after(self, job_id: str, leases: Sequence[Lease], after: str) -> list[render.Json]:
+        chunks: list[render.Json] = []
+        room = LOG_BYTES_PER_ANSWER
+        read = parse_log_key(job_id, after)
         is_new = not after
         for lease in leases:
-            boot, number = 1, 0
-            if not is_new:
-                if read is None or read[0] != lease.id:
-                    continue
-                is_new, boot, number = True, read[1], read[2] + 1
-            while boot <= min(lease.agent.boot, BOOTS_SHOWN) and len(chunks) < LOG_CHUNKS_PER_ANSWER:
-                key = log_key(job.id, lease.id, boot, number)
-                data = await self._blobs.get(key)
-                if data is None:
-                    boot, number = boot + 1, 0
-                    continue
-                where = f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}"
-                text = data.decode(errors="replace")
-                chunks.append({"key": key, "lease_id": lease.id, "boot": boot, "where": where, "text": text})
-                number += 1
-        return {"chunks": chunks, "finished": job.status.is_final}
+            note, at = LogNote(), LogPosition()
+            if is_new:
+                note = await read_log_note(self._blobs, job_id, lease.id)
+                at = note.first
+            elif read is None or read[0] != lease.id:
+                continue
+            else:
+                is_new, at = True, LogPosition(read[1], read[2] + 1)
+            while at.boot <= min(lease.agent.boot, BOOTS_SHOWN):
+                if room <= 0 or len(chunks) == LOG_CHUNKS_PER_ANSWER:
+                    return chunks
+                data = await self._blobs.get(log_key(job_id, lease.id, *at), LOG_CHUNK_BYTES)
+                if data is None and at.boot == lease.agent.boot and at.number < lease.agent.log_count:
+                    note = await read_log_note(self._blobs, job_id, lease.id)  # cut since the last answer
+                    at = max(note.first, LogPosition(at.boot, at.number + 1))
+                elif data is None:
+                    at = LogPosition(at.boot + 1, 0)
+                else:
+                    cut_line = note.cut_line if at == note.first else ""
+                    chunks.append(_log_chunk(job_id, lease, at, cut_line, data))
+                    room -= len(data)
+                    at = LogPosition(at.boot, at.number + 1)
+        return chunks
+
+    async def _newest_chunks(self, job_id: str, leases: Sequence[Lease]) -> tuple[list[render.Json], bool]:
+        """The newest ``LOG_BYTES_PER_ANSWER`` of output; and whether there is any before."""
+        chunks: list[render.Json] = []
+        room = LOG_BYTES_PER_ANSWER
+        for lease in reversed(leases):
+            found = (parse_log_key(job_id, key) for key in await self._blobs.keys(log_prefix(job_id, lease.id)))
+            places = sorted(LogPosition(each[1], each[2]) for each in found if each is not None)
+            for at in reversed(places):
+                if room <= 0 or len(chunks) == LOG_CHUNKS_PER_ANSWER:
+                    return chunks[::-1], True
+                data = await self._blobs.get(log_key(job_id, lease.id, *at), LOG_CHUNK_BYTES) or b""
+                is_first = at == places[0]
+                cut_line = (await read_log_note(self._blobs, job_id, lease.id)).cut_line if is_first else ""
+                chunks.append(_log_chunk(job_id, lease, at, cut_line, data))
+                room -= len(data)
+        return chunks[::-1], False
 
     async def outputs(self, reference: str) -> render.Json:
         """The parts of what the job has left, in order, each with an address from which it can be read for an hour."""
@@ -255,6 +294,16 @@ class JobService:
         if watches and len(refused) == len(watches):
             reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
             raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
+
+
+def _log_chunk(job_id: str, lease: Lease, at: LogPosition, cut_line: str, data: bytes) -> render.Json:
+    return {
+        "key": log_key(job_id, lease.id, *at),
+        "lease_id": lease.id,
+        "boot": at.boot,
+        "where": f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}",
+        "text": cut_line + data.decode(errors="replace"),
+    }
 
 
 def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:

@@ -154,10 +154,16 @@ def _show_instance(client: Client, ref: str, json: bool) -> int:
     return Exit.OK
 
 
-def logs(job: str, /, *, follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False) -> int:
-    """Print what the job has written, across all the machines that it ran on.
+def logs(
+    job: str,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
+    all: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
+) -> int:
+    """Print the newest output of the job, 1 MB of it, across the machines that it ran on.
 
-    A line on standard error tells where it went on.
+    A line on standard error tells where it went on. The newest 32 MB of each machine are kept.
 
     Parameters
     ----------
@@ -165,6 +171,8 @@ def logs(job: str, /, *, follow: Annotated[bool, Parameter(name=["--follow", "-f
         The job's id or name.
     follow
         Go on until the job is over or Ctrl-C.
+    all
+        Print everything that is kept.
     """
     client = Client()
     safe = text.harmless if sys.stdout.isatty() else str
@@ -172,7 +180,9 @@ def logs(job: str, /, *, follow: Annotated[bool, Parameter(name=["--follow", "-f
     at: tuple[str, int] | None = None
     try:
         while True:
-            body = client.get(job_path(job, "logs"), after=after)
+            body = client.get(job_path(job, "logs"), after=after, tail=1 if after is None and not all else None)
+            if body["earlier"]:
+                print("──── earlier output: autopilot logs --all ────", file=sys.stderr, flush=True)
             for chunk in body["chunks"]:
                 if at != (chunk["lease_id"], chunk["boot"]):
                     _mark(at, chunk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -17,6 +17,7 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.engine.checkpoint_retention import Doubt
+from autopilot.engine.log_intake import LogIntake
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import Orders, Work
@@ -64,6 +65,7 @@ class Mailbox:
         self._hazard_of = hazard_of
         self._secret = secret
         self._unpacker = unpacker
+        self._logs = LogIntake(blobs)
         self._blobs = blobs
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
@@ -82,7 +84,8 @@ class Mailbox:
             heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
             exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
-                self._heartbeats[lease.id] = heartbeat
+                next_log_n = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log_n)
+                self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log_n=next_log_n)
             if exit_record is not None and exit_record.run_epoch != lease.orders.run_epoch:
                 exit_record = None
             checkpoint = await self._newest(job, lease, heartbeat, exit_record is not None, now)
@@ -229,6 +232,7 @@ class Mailbox:
 
     def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
         """Drop what is kept for leases and jobs other than these."""
+        self._logs.forget(lease_ids)
         for job_id in self._manifests.keys() - job_ids:
             del self._manifests[job_id]
         for kept in (self._probed, self._written, self._heartbeats):

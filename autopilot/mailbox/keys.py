@@ -25,6 +25,15 @@ def log_key(job_id: str, lease_id: str, boot: int, number: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/log/{boot}-{number}"
 
 
+def log_prefix(job_id: str, lease_id: str) -> str:
+    return f"{lease_prefix(job_id, lease_id)}/log"
+
+
+def log_note_key(job_id: str, lease_id: str) -> str:
+    """The daemon's own note of what is there of a lease's output."""
+    return f"jobs/{job_id}/verified/{lease_id}.log.json"
+
+
 def parse_log_key(job_id: str, key: str) -> tuple[str, int, int] | None:
     """(lease, boot, number) of one of the job's; None for anything else."""
     found = re.fullmatch(re.escape(f"jobs/{job_id}/") + r"([^/]+)/log/(\d{1,9})-(\d{1,9})", key, re.ASCII)

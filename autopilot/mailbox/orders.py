@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.mailbox.keys import exit_key, heartbeat_key, log_key, manifest_key, orders_key, outputs_prefix, part_key
+from autopilot.mailbox.logs import LOG_CHUNK_BYTES
 from autopilot.mailbox.order_shapes import CheckpointUrls, LogUrl, Orders, PutUrls, RestoreUrls, Role, Work
 from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
@@ -111,7 +112,7 @@ def build_orders(
             heartbeat=put(heartbeat_key(job_id, lease_id)),
             exit=put(exit_key(job_id, lease_id)),
             log=tuple(
-                LogUrl(boot, n, put(log_key(job_id, lease_id, boot, n)))
+                LogUrl(boot, n, put(log_key(job_id, lease_id, boot, n), LOG_CHUNK_BYTES))
                 for n in range(next_log_n, next_log_n + LOG_CHUNKS_AHEAD)
             ),
             ckpt=tuple(checkpoint(n) for n in range(next_ckpt_n, next_ckpt_n + CHECKPOINTS_AHEAD)),

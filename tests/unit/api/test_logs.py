@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from autopilot.api.jobs import LOG_CHUNKS_PER_ANSWER, JobService
+from autopilot.api.jobs import LOG_BYTES_PER_ANSWER, LOG_CHUNKS_PER_ANSWER, JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.lease import LeaseState
 from autopilot.mailbox.keys import log_key, parse_log_key
+from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, write_log_note
 from autopilot.ports.blobs import MAX_READ_BYTES
 from autopilot.store.memory.store import MemoryStore
 from tests.store_records import a_job, a_lease
@@ -57,6 +58,46 @@ async def test_all_of_it_comes_once_in_order(jobs: JobService) -> None:
         after = chunks[-1]["key"]
     expected = [f"lease-1/1/{n}" for n in range(260)] + ["lease-1/2/0"] + [f"lease-2/1/{n}" for n in range(5)]
     assert shown == expected
+
+
+async def test_an_answer_is_bounded_in_bytes(jobs: JobService, blobs: Counting) -> None:
+    """All chunks of one machine together filled gigabytes of memory."""
+    for n in range(260):
+        await blobs.put(log_key(a_job().id, "lease-1", 1, n), b"\xff" * LOG_CHUNK_BYTES * (5 if n == 7 else 1))
+    sizes, after = [], ""
+    while chunks := (await jobs.logs(a_job().id, after))["chunks"]:
+        sizes.append(sum(len(chunk["text"]) for chunk in chunks))
+        after = chunks[-1]["key"]
+    assert max(sizes) <= LOG_BYTES_PER_ANSWER + LOG_CHUNK_BYTES
+    assert sum(sizes) >= 260 * LOG_CHUNK_BYTES
+
+
+async def test_the_tail_is_the_newest_output(jobs: JobService, blobs: Counting) -> None:
+    for n in range(5):
+        await blobs.put(log_key(a_job().id, "lease-2", 1, n), bytes([65 + n]) * LOG_CHUNK_BYTES)
+    answer = await jobs.logs(a_job().id, "", tail=True)
+    assert ["".join(sorted(set(chunk["text"]))) for chunk in answer["chunks"]] == ["B", "C", "D", "E"]
+    assert answer["earlier"]
+    rest = await jobs.logs(a_job().id, answer["chunks"][-1]["key"], tail=True)
+    assert (rest["chunks"], rest["earlier"]) == ([], False)
+
+
+async def test_a_short_output_is_its_own_tail(jobs: JobService) -> None:
+    answer = await jobs.logs(a_job().id, "", tail=True)
+    assert [chunk["text"] for chunk in answer["chunks"][-2:]] == ["lease-2/1/3\n", "lease-2/1/4\n"]
+    assert len(answer["chunks"]) == LOG_CHUNKS_PER_ANSWER
+
+
+async def test_what_was_cut_is_said_where_it_was(jobs: JobService, blobs: Counting) -> None:
+    job = a_job().id
+    note = LogNote(LogPosition(1, 2), LogPosition(1, 5), 3, 36, cut_bytes=12_000_000)
+    await write_log_note(blobs, job, "lease-2", note)
+    await blobs.delete([log_key(job, "lease-2", 1, 0), log_key(job, "lease-2", 1, 1)])
+    line = "autopilot: 12 MB of output before this line were cut; of each machine the newest 32 MB are kept\n"
+    whole = await jobs.logs(job, log_key(job, "lease-1", 2, 0))
+    assert whole["chunks"][0]["text"] == line + "lease-2/1/2\n"
+    tail = await jobs.logs(job, "", tail=True)
+    assert [chunk["text"] for chunk in tail["chunks"] if "cut" in chunk["text"]] == [line + "lease-2/1/2\n"]
 
 
 async def test_what_was_read_is_not_asked_for_again(jobs: JobService, blobs: Counting) -> None:

@@ -146,9 +146,21 @@ def test_logs_come_in_order_and_follow_until_the_job_is_over(
     began, moved = output.err.splitlines()
     assert "began on vastai machine 7001" in began
     assert "moved to runpod machine 9" in moved
-    assert [query for _, query, _ in daemon.requests] == ["", "after=k2", "after=k2", "after=k3"]
+    assert [query for _, query, _ in daemon.requests] == ["tail=1", "after=k2", "after=k2", "after=k3"]
     daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, sample("logs")["pages"])
     assert printed(capsys, "logs", "bert-qa") == "step 1\nstep 2\n"
+
+
+def test_logs_print_the_newest_output_and_say_that_there_is_more(daemon: Daemon, capsys: Capture) -> None:
+    page = sample("logs")["pages"][0] | {"earlier": True, "finished": True}
+    last = page | {"chunks": [], "earlier": False}
+    daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, [page, last])
+    assert run(["logs", "bert-qa"]) == 0
+    assert "earlier output: autopilot logs --all" in capsys.readouterr().err
+    assert "tail=1" in daemon.requests[0][1]
+    daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, [page | {"earlier": False}, last])
+    assert run(["logs", "bert-qa", "--all"]) == 0
+    assert "tail" not in daemon.requests[-2][1]
 
 
 def test_why_shows_numbers(daemon: Daemon, capsys: Capture) -> None:
