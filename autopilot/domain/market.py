@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.domain.lost_bids import LostBid
 from autopilot.domain.offer import Capabilities, Offer
 from autopilot.domain.outlook import Outlook
 from autopilot.domain.reasons import Reason
@@ -41,7 +42,10 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """``offers``: those that fit the job's query, from all markets, machines that we hold left out of the floors."""
+    """``offers``: those that fit the job's query, from all markets.
+
+    Their floors are above every bid that lost there lately and echo none of ours.
+    """
 
     providers: Mapping[str, ProviderView]
     offers: tuple[Offer, ...] = ()
@@ -50,6 +54,8 @@ class Market:
     """(provider, machine_id) pairs that recently failed this job or refused us."""
     allowance: Allowance = Allowance()
     outlook: Outlook = field(default_factory=Outlook)
+    lost_bids: tuple[LostBid, ...] = ()
+    """Those that raised a floor among ``offers``."""
 
     @property
     def may_have_spot(self) -> bool:

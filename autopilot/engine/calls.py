@@ -21,6 +21,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves
 from autopilot.engine.destroy_fallback import FALLBACKS_AFTER, apply_destroy_fallback, is_accepted
 from autopilot.engine.event_log import EventLog, evolve_orphan
+from autopilot.engine.lost_bids import LostBids
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import CreateRequest, Done, Provider, RefusalCode, Refused, Unknown
@@ -41,6 +42,7 @@ class Calls:
         bootstrap: Bootstrap,
         clock: Clock,
         avoid: Avoid,
+        lost_bids: LostBids,
         params: Params,
     ) -> None:
         self._providers = providers
@@ -48,6 +50,7 @@ class Calls:
         self._bootstrap = bootstrap
         self._clock = clock
         self._avoid = avoid
+        self._lost_bids = lost_bids
         self._params = params
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._last_destroy: dict[str, datetime] = {}
@@ -126,6 +129,8 @@ class Calls:
             case Refused(code, message, instance_id):
                 self._avoid.add(lease, now, _AVOID_AFTER_REFUSAL.get(code, timedelta(minutes=10)))
                 reason = _REFUSALS.get(code, Reason.REFUSED)
+                if code is RefusalCode.BID_TOO_LOW:
+                    self._lost_bids.add(lease, lease.bid, now)
                 await self._record(lease, e.LeaseRefused(lease.id, reason, message, instance_id, now))
             case Unknown(message):
                 await self._record(lease, e.LeaseUncertain(lease.id, message, now))
@@ -227,6 +232,7 @@ _REFUSALS = {
 }
 _AVOID_AFTER_REFUSAL = {
     RefusalCode.OFFER_GONE: timedelta(minutes=2),
+    RefusalCode.BID_TOO_LOW: timedelta(0),  # The next bid there is higher: LostBids.
     RefusalCode.RATE_LIMITED: timedelta(0),
     RefusalCode.OUT_OF_CREDIT: timedelta(0),
     RefusalCode.NO_RIGHTS: timedelta(0),

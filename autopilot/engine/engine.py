@@ -23,6 +23,7 @@ from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Veto
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.lost_bids import raise_floors
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
@@ -34,6 +35,7 @@ from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.history import History, Retention
+from autopilot.engine.lost_bids import LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch
@@ -115,7 +117,8 @@ class Engine:
         self._clock = clock
         self._ids = ids
         self._avoid = Avoid(providers)
-        self.calls = Calls(providers, store, bootstrap, clock, self._avoid, config.params)
+        self._lost_bids = LostBids(providers, config.params.lost_bids)
+        self.calls = Calls(providers, store, bootstrap, clock, self._avoid, self._lost_bids, config.params)
         self.outlooks = Outlooks(store, PHASES, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self._orphans = Orphans(config.install_id, ids)
@@ -172,7 +175,9 @@ class Engine:
             for name, watch in self.watches.items()
         }
         avoid = self._avoid.machines(job_id, now) if job_id else frozenset()
-        return Market(views, offers, now, avoid)
+        lost = self._lost_bids.on(offers, now)
+        offers = raise_floors(offers, lost, self.config.params.bids.unit)
+        return Market(views, offers, now, avoid, lost_bids=lost)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         found = await asyncio.gather(*(watch.offers(query) for watch in self.watches.values()))
@@ -208,6 +213,7 @@ class Engine:
         outbox = _Outbox([], [])
         async with self._store.transaction() as uow:
             now = self._clock.now()
+            await self._lost_bids.load(uow, now)
             event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
             for event_log in event_logs:
                 with _contain(event_log):
@@ -215,6 +221,7 @@ class Engine:
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
                     await uow.checkpoints.add(newest)
+            self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
             orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
             exposure = await self._accrue(uow, event_logs, orphans, now)
             recent = await uow.leases.count_launches(now - timedelta(minutes=10))
@@ -340,6 +347,8 @@ class Engine:
                     exposure = replace(exposure, leases=(*others, lease))
                 case Release(lease_id, reason):
                     self._avoid.add(before[lease_id], now, AVOID_AFTER_RELEASE.get(reason, timedelta(0)))
+                    if before[lease_id].observed.pause_cause is Reason.OUTBID:
+                        self._lost_bids.add(before[lease_id], before[lease_id].bid, now)
                 case _:
                     pass
         return exposure

@@ -33,6 +33,9 @@ from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, price_candidates
 
+MOST_LOST_NOTED = 3
+"""So many machines with lost bids stand in a decision's record."""
+
 
 def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     """Frozen values in, action values out; the same input always gives the same decision."""
@@ -62,7 +65,7 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     situation = _with_payable(Situation(job, market, now, params, pressure, tuple(candidates)))
     actions, why = _for_main(situation)
     actions = tuple(_in_its_place(situation, action) for action in actions)
-    return Decision(actions, (status, *why))
+    return Decision(actions, (status, *why, *_lost_bid_notes(market, now, params)))
 
 
 def _for_main(situation: Situation) -> Answer:
@@ -335,6 +338,24 @@ def _release_all(job: Job, reason: Reason) -> tuple[Action, ...]:
 def _releases(job: Job, slot: Slot, reason: Reason) -> tuple[Action, ...]:
     lease = job.lease_in(slot)
     return (Release(lease.id, reason),) if lease is not None and lease.instance_id is not None else ()
+
+
+def _lost_bid_notes(market: Market, now: datetime, params: Params) -> tuple[Note, ...]:
+    """The machines whose floor is taken to be higher than the market says, those first that hold longest."""
+    lost = sorted(market.lost_bids, key=lambda each: each.until(params.lost_bids), reverse=True)
+    return tuple(
+        Note(
+            "lost_bid",
+            (
+                ("provider", each.provider),
+                ("machine_id", each.machine_id),
+                ("bid", each.bid),
+                ("times", each.times),
+                ("for_s", round((each.until(params.lost_bids) - now).total_seconds())),
+            ),
+        )
+        for each in lost[:MOST_LOST_NOTED]
+    )
 
 
 def _pressure_note(job: Job, pressure: Pressure, params: Params) -> Note:

@@ -128,7 +128,7 @@ class VastaiProvider:
             answer = await self._client.send(Family.CREATE, "PUT", f"/asks/{request.offer_id}/", body=body)
         except NoReply as error:
             return Unknown(str(error))
-        outcome = outcomes.judge_create(answer)
+        outcome = outcomes.judge_create(answer, is_bid=bid is not None)
         if isinstance(outcome, Refused) and outcome.code is RefusalCode.OFFER_GONE:
             self._search.drop(request.offer_id)
         if not isinstance(outcome, Done):

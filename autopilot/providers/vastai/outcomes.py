@@ -66,9 +66,10 @@ def _refused_or_unknown(answer: Answer) -> Refused | Unknown:
     return Refused(code or RefusalCode.INVALID, answer.summary, answer.new_contract, answer.retry_after_s)
 
 
-def judge_create(answer: Answer) -> Done[Created] | Refused | Unknown:
+def judge_create(answer: Answer, *, is_bid: bool) -> Done[Created] | Refused | Unknown:
     """A "no" with a contract number means that the bid lost and a stopped contract exists, which bills its disk.
 
+    Asked to cancel what cannot start, the market answers 410 instead: the offer is there, and the bid does not win it.
     A "no" without number and without a known code may hide such a contract, so it counts as ``Unknown``.
     """
     if answer.status == 200 and answer.new_contract is not None:
@@ -77,6 +78,8 @@ def judge_create(answer: Answer) -> Done[Created] | Refused | Unknown:
         if answer.said_no:
             code = refusal_code(answer) or RefusalCode.BID_TOO_LOW
             return Refused(code, answer.summary, answer.new_contract)
+    if answer.status == 410 and answer.body is not None and is_bid:
+        return Refused(RefusalCode.BID_TOO_LOW, answer.summary, answer.new_contract)
     if answer.status == 409 and answer.body is not None:
         return Refused(RefusalCode.OFFER_GONE, answer.summary, answer.new_contract)
     return _refused_or_unknown(answer)

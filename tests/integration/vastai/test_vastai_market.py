@@ -113,7 +113,7 @@ async def test_a_dearer_on_demand_rental_is_not_as_asked(bench: Bench) -> None:
 async def test_a_bid_below_the_floor_rents_nothing(bench: Bench) -> None:
     outcome = await bench.provider.create(bench.request(await bench.cheapest(), bid=Decimal("0.002")))
     assert isinstance(outcome, Refused)
-    assert outcome.code is RefusalCode.OFFER_GONE
+    assert outcome.code is RefusalCode.BID_TOO_LOW
     assert await bench.provider.instances() == ()
 
 

@@ -18,7 +18,7 @@ from autopilot.providers.vastai.reply import Answer, Reply, understand
 Outcome = Done[Created] | Done[Decimal] | Done[None] | Refused | Unknown
 Reading = Callable[[Answer], Outcome]
 CHANGES: dict[str, Reading] = {
-    "create": outcomes.judge_create,
+    "create": lambda answer: outcomes.judge_create(answer, is_bid=True),
     "bid": lambda answer: outcomes.judge_bid_change(answer, Decimal("0.2")),
     "start": outcomes.judge_start,
     "stop": outcomes.judge_stop,
@@ -41,7 +41,7 @@ def recorded(index_or_words: str) -> Answer:
 EXPECTED = [
     # (words that pick the recorded row, the requests that meet it, the refusal)
     ("error 404/3603", ["create"], RefusalCode.OFFER_GONE),
-    ("error 410/3907", ["create"], RefusalCode.OFFER_GONE),
+    ("error 410/3907", ["create"], RefusalCode.BID_TOO_LOW),
     ("error 403/3586", ["create"], RefusalCode.NO_RIGHTS),
     ("error 400/3467", ["create"], RefusalCode.INVALID),
     ("insufficient_credit", ["create", "start"], RefusalCode.OUT_OF_CREDIT),
@@ -110,11 +110,13 @@ def test_threshold_and_header_say_when_to_ask_again() -> None:
 
 
 def test_create_that_won() -> None:
-    assert outcomes.judge_create(understand(Reply(200, text("create_response_ok")))) == Done(Created("47848147"))
+    assert outcomes.judge_create(understand(Reply(200, text("create_response_ok"))), is_bid=True) == Done(
+        Created("47848147")
+    )
 
 
 def test_create_that_lost_names_the_contract_to_destroy() -> None:
-    outcome = outcomes.judge_create(understand(Reply(200, text("create_response_bid_too_low.http200"))))
+    outcome = outcomes.judge_create(understand(Reply(200, text("create_response_bid_too_low.http200"))), is_bid=True)
     assert isinstance(outcome, Refused)
     assert (outcome.code, outcome.instance_id) == (RefusalCode.BID_TOO_LOW, "47848152")
 
@@ -143,13 +145,15 @@ def test_create_that_lost_names_the_contract_to_destroy() -> None:
     ],
 )
 def test_a_create_whose_fate_is_open_is_unknown(reply: Answer, instance_id: str | None) -> None:
-    outcome = outcomes.judge_create(reply)
+    outcome = outcomes.judge_create(reply, is_bid=True)
     assert isinstance(outcome, Unknown)
     assert outcome.instance_id == instance_id
 
 
 def test_a_refused_create_may_leave_a_contract() -> None:
-    outcome = outcomes.judge_create(answer(400, {"success": False, "error": "invalid_args", "new_contract": 12}))
+    outcome = outcomes.judge_create(
+        answer(400, {"success": False, "error": "invalid_args", "new_contract": 12}), is_bid=True
+    )
     assert isinstance(outcome, Refused)
     assert (outcome.code, outcome.instance_id) == (RefusalCode.INVALID, "12")
 
@@ -163,13 +167,13 @@ def test_a_refused_create_may_leave_a_contract() -> None:
     ],
 )
 def test_a_known_no_with_status_200(body: dict[str, object], code: RefusalCode) -> None:
-    outcome = outcomes.judge_create(answer(200, body))
+    outcome = outcomes.judge_create(answer(200, body), is_bid=True)
     assert isinstance(outcome, Refused)
     assert outcome.code is code
 
 
 def test_conflict_on_create_is_a_lost_race() -> None:
-    outcome = outcomes.judge_create(answer(409, {"success": False, "error": "conflict"}))
+    outcome = outcomes.judge_create(answer(409, {"success": False, "error": "conflict"}), is_bid=True)
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.OFFER_GONE
 
@@ -259,11 +263,11 @@ def test_messages_do_not_carry_the_body() -> None:
     secret = "d15c2f0a0f4e4b6f"
     for status in (200, 400, 500):
         body = {"success": False, "instance_api_key": secret, "msg": "words of the market"}
-        outcome = outcomes.judge_create(answer(status, body))
+        outcome = outcomes.judge_create(answer(status, body), is_bid=True)
         assert not isinstance(outcome, Done)
         assert secret not in outcome.message
         assert "words of the market" in outcome.message
-        outcome = outcomes.judge_create(answer(status, raw=f"<html>{secret}"))
+        outcome = outcomes.judge_create(answer(status, raw=f"<html>{secret}"), is_bid=True)
         assert not isinstance(outcome, Done)
         assert secret not in outcome.message
 
@@ -299,3 +303,11 @@ def test_any_reply_gives_an_outcome(status: int, raw: str, retry_after: str | No
         pass
     else:
         assert status == 200
+
+
+@pytest.mark.parametrize(("is_bid", "code"), [(True, RefusalCode.BID_TOO_LOW), (False, RefusalCode.OFFER_GONE)])
+def test_what_cannot_start_is_a_lost_bid_where_one_was_made(is_bid: bool, code: RefusalCode) -> None:
+    body = {"success": False, "error": "no_such_ask", "msg": "error 410/3907: no_such_ask"}
+    outcome = outcomes.judge_create(answer(410, body), is_bid=is_bid)
+    assert isinstance(outcome, Refused)
+    assert outcome.code is code

@@ -1,0 +1,67 @@
+"""The bids that lost lately, on every market: what the lists do not say of rivals.
+
+Held in memory, and read back from the ledger at the start. A machine that runs at a bid proves that this bid wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.lost_bids import LostBid
+from autopilot.domain.offer import Offer
+from autopilot.domain.params import LostBidRules
+from autopilot.domain.reasons import Reason
+from autopilot.ports.provider import Provider
+from autopilot.ports.store import UnitOfWork
+
+Key = tuple[str, str, int]
+REMEMBERED = timedelta(hours=24)
+MOST_MACHINES = 5_000
+"""So many are remembered; the oldest loss goes first."""
+
+
+class LostBids:
+    def __init__(self, providers: Mapping[str, Provider], params: LostBidRules) -> None:
+        self._providers = providers
+        self._params = params
+        self._lost: dict[Key, LostBid] = {}
+        self._is_loaded = False
+
+    async def load(self, uow: UnitOfWork, now: datetime) -> None:
+        """Once: what the ledger says of leases that ended by an outbid."""
+        if self._is_loaded:
+            return
+        for lease in await uow.leases.list_spot(now - timedelta(hours=self._params.most_h)):
+            if not lease.is_wanted and lease.reason in (Reason.OUTBID, Reason.DISPLACED):
+                self.add(lease, lease.bid, lease.ending.requested_at or lease.intended_at)
+        self._is_loaded = True
+
+    def add(self, lease: Lease, bid: Decimal, at: datetime) -> None:
+        """``bid``, $/h, lost on the lease's machine."""
+        provider = self._providers.get(lease.provider)
+        if not lease.is_spot or provider is None or provider.capabilities.shows_held_floors:
+            return  # Where floors are what wins, the next list says it all.
+        key = lease.provider, lease.machine_id, lease.num_gpus
+        known = self._lost.get(key)
+        # One bid is tried where a loss no longer holds; when that loses as well, the rival is still there.
+        is_recent = known is not None and at - known.at < REMEMBERED
+        self._lost[key] = known.lost_again(bid, at) if known and is_recent else LostBid(*key, bid, 1, at)
+        if len(self._lost) > MOST_MACHINES:
+            del self._lost[min(self._lost, key=lambda each: self._lost[each].at)]
+
+    def forget_won(self, leases: Iterable[Lease]) -> None:
+        """A machine that runs at a bid no higher than one that lost proves that the rival is gone."""
+        for lease in leases:
+            lost = self._lost.get((lease.provider, lease.machine_id, lease.num_gpus))
+            runs = lease.is_spot and lease.observed.status is InstanceStatus.RUNNING
+            if lost is not None and runs and lease.bid <= lost.bid and (lease.observed.seen_at or lost.at) > lost.at:
+                del self._lost[lost.provider, lost.machine_id, lost.num_gpus]
+
+    def on(self, offers: Iterable[Offer], now: datetime) -> tuple[LostBid, ...]:
+        """Those that still hold for machines on offer."""
+        known = (self._lost.get(offer.key) for offer in offers)
+        return tuple(lost for lost in known if lost is not None and now < lost.until(self._params))

@@ -1,0 +1,91 @@
+"""Rivals whose bids no list shows: what a bid that lost teaches, and that no create repeats it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from engine_world import JOB, D, World
+
+from autopilot.lab.sandbox.market.machines import Machine
+
+SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'
+
+
+def only_host(world: World, floor: str) -> Machine:
+    """The one machine with one GPU of that kind on which a bid can win; the others cost more than any bid may."""
+    fitting = [m for m in world.market.machines.values() if m.spec.gpu_name == "RTX 4090"]
+    chosen = next(m for m in fitting if m.spec.gpu_count == 1)
+    for machine in fitting:
+        own = machine is chosen
+        world.market.set_floor(machine.spec.machine_id, D(floor) if own else machine.spec.on_demand)
+    return chosen
+
+
+def a_rival(world: World, machine: Machine, bid: str) -> None:
+    world.market.add_rival(machine.spec.machine_id, machine.spec.gpu_ids, D(bid))
+
+
+async def bids(world: World) -> list[Decimal]:
+    """Of every create for the job, in order."""
+    return [lease.bid for lease in await world.leases()]
+
+
+async def test_a_bid_that_lost_is_raised_until_it_wins(world: World) -> None:
+    machine = only_host(world, "0.120")
+    a_rival(world, machine, "0.160")
+    await world.submit(SPOT_ONLY)
+    lease = await world.until_running()
+    tried = await bids(world)
+    assert tried[0] == D("0.138")
+    assert tried == sorted(set(tried)), "each create bids more than the one that lost"
+    assert tried[-2] <= D("0.160") < tried[-1] == lease.bid
+    assert len(tried) <= 4
+
+
+async def test_above_the_ceiling_the_machine_is_left_alone_for_longer_and_longer(world: World) -> None:
+    machine = only_host(world, "0.120")
+    a_rival(world, machine, "0.900")
+    await world.submit(SPOT_ONLY)
+    await world.tick(8 * 60, apart_s=60)
+    tried = await bids(world)
+    assert len(tried) <= 10, f"{len(tried)} creates in eight hours: {tried}"
+    ladder = tried[: next((n for n, (a, b) in enumerate(zip(tried, tried[1:], strict=False), 1) if b <= a), len(tried))]
+    assert ladder[-1] > D("0.300"), "the ladder goes up to the ceiling before the machine is left alone"
+    assert world.ours() == []
+
+
+async def test_a_restart_forgets_no_bid_that_lost_on_a_machine(world: World) -> None:
+    machine = only_host(world, "0.120")
+    await world.running(SPOT_ONLY)
+    a_rival(world, machine, "0.900")
+    await world.until(lambda job: job.main is None, "the outbid machine is left")
+    highest = max(await bids(world))
+    lost = [lease for lease in await world.leases() if lease.is_over or lease.instance_id]
+    await world.restart()
+    await world.tick(4)
+    assert lost
+    assert min([*(await bids(world))[len(lost) :], D(9)]) > highest
+
+
+async def test_one_jobs_loss_teaches_the_others(world: World) -> None:
+    machine = only_host(world, "0.120")
+    a_rival(world, machine, "0.200")
+    await world.submit(SPOT_ONLY)
+    await world.until_running()
+    lost = set(await bids(world))
+    await world.submit(SPOT_ONLY.replace('name = "train"', 'name = "second"'))
+    await world.tick(20)
+    assert not lost & set(await bids(world))
+
+
+async def test_why_shows_the_lost_bid(world: World) -> None:
+    machine = only_host(world, "0.120")
+    a_rival(world, machine, "0.900")
+    await world.submit(SPOT_ONLY)
+    await world.tick(6)
+    async with world.store.snapshot() as uow:
+        decisions = await uow.decisions.list_by_job(world.job_id, limit=50)
+    notes = [dict(note.numbers) for decision in decisions for note in decision.notes if note.topic == "lost_bid"]
+    assert notes
+    assert {note["machine_id"] for note in notes} == {str(machine.spec.machine_id)}
+    assert min(note["bid"] for note in notes) == D("0.138")  # type: ignore[type-var]
