@@ -49,8 +49,7 @@ async def test_above_the_ceiling_the_machine_is_left_alone_for_longer_and_longer
     await world.tick(8 * 60, apart_s=60)
     tried = await bids(world)
     assert len(tried) <= 10, f"{len(tried)} creates in eight hours: {tried}"
-    ladder = tried[: next((n for n, (a, b) in enumerate(zip(tried, tried[1:], strict=False), 1) if b <= a), len(tried))]
-    assert ladder[-1] > D("0.300"), "the ladder goes up to the ceiling before the machine is left alone"
+    assert max(tried) > D("0.300"), "the ladder goes up to the ceiling before the machine is left alone"
     assert world.ours() == []
 
 
