@@ -16,6 +16,7 @@ from autopilot.providers import values
 from autopilot.providers.vastai import create, listing, mapping, outcomes, wire
 from autopilot.providers.vastai.client import READ_TRIES, VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
+from autopilot.providers.vastai.echoes import Echoes
 from autopilot.providers.vastai.pacing import Family
 from autopilot.providers.vastai.reply import Answer, NoReply
 from autopilot.providers.vastai.search import OfferSearch
@@ -38,8 +39,8 @@ class VastaiProvider:
     def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
         self._settings = settings
         self._client = client
-        self._search = OfferSearch(settings, client, clock)
-        self._held_machines: frozenset[str] = frozenset()
+        self._echoes = Echoes(clock)
+        self._search = OfferSearch(settings, client, clock, self._echoes)
         self._alive: set[str] = set()
         """Instances that must be in the next list unless a read of their own says that they are gone."""
         self._gpus: dict[str, int] = {}
@@ -48,11 +49,12 @@ class VastaiProvider:
 
     async def instances(self) -> tuple[Instance, ...]:
         expected = frozenset(self._alive)
-        listed = tuple(mapping.instance(row) for row in await listing.instance_rows(self._client))
+        rows = await listing.instance_rows(self._client)
+        listed = tuple(mapping.instance(row) for row in rows)
         found = {instance.instance_id for instance in listed}
         await self._confirm_lost(expected - found)
         self._alive = (self._alive - expected) | found
-        self._held_machines = frozenset(instance.machine_id for instance in listed)
+        self._echoes.observe(rows)
         self._gpus = {instance.instance_id: instance.num_gpus for instance in listed if instance.num_gpus}
         # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
         current_bid = {instance.instance_id: instance.bid for instance in listed}
@@ -90,9 +92,7 @@ class VastaiProvider:
         return mapping.instance(row)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
-        """Machines on which we hold an instance are left out: there the floor echoes our own bid."""
-        found = await self._search.offers(query)
-        return tuple(offer for offer in found if offer.machine_id not in self._held_machines)
+        return await self._search.offers(query)
 
     def offers_age_s(self, query: OfferQuery) -> float | None:
         """Market seconds since ``offers`` last asked the market about this query; None when it has not."""
@@ -134,7 +134,10 @@ class VastaiProvider:
         if not isinstance(outcome, Done):
             return outcome
         self._alive.add(outcome.value.instance_id)
-        self._held_machines |= {request.machine_id}
+        row = self._search.row(request.offer_id)
+        if row is not None:
+            self._echoes.note_rented(outcome.value.instance_id, row, bid)
+            self._search.drop(request.offer_id)
         return await self._read_back(outcome, request, bid)
 
     async def _read_back(

@@ -76,7 +76,7 @@ def offers(on_demand: Iterable[OfferRow], bid: Iterable[OfferRow]) -> tuple[Offe
     An on-demand row carries both prices. A row that only the bid search returned has a floor alone.
     """
     both = _cheapest(_offer(row, floor=row.min_bid, on_demand_price=row.price) for row in on_demand)
-    floors = _cheapest(_offer(row, floor=row.min_bid or row.price, on_demand_price=None) for row in bid)
+    floors = _cheapest(_offer(row, floor=row.min_bid, on_demand_price=None) for row in bid if row.min_bid)
     return tuple((floors | both).values())
 
 

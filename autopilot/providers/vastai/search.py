@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import structlog
@@ -16,6 +16,7 @@ from autopilot.providers.vastai import mapping, wire
 from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
+from autopilot.providers.vastai.echoes import Echoes
 from autopilot.providers.vastai.outcomes import SearchQuotaExceeded
 from autopilot.providers.vastai.pacing import Family
 
@@ -29,16 +30,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class _Found:
-    offers: tuple[Offer, ...]
+    on_demand: tuple[wire.OfferRow, ...]
+    bid: tuple[wire.OfferRow, ...]
     rows: int
     seen_at: float
     asked_at: float
 
 
 class OfferSearch:
-    def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
+    def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock, echoes: Echoes) -> None:
         self._settings = settings
         self._client = client
+        self._echoes = echoes
         self._clock = clock
         self._budget = RowBudget(settings.search_rows_per_day, clock.now())
         self._found: dict[OfferQuery, _Found] = {}
@@ -52,10 +55,19 @@ class OfferSearch:
     def drop(self, offer_id: str) -> None:
         """That offer proved to be gone; the others stay, for a search costs rows."""
         for held in self._found.values():
-            held.offers = tuple(offer for offer in held.offers if offer.offer_id != offer_id)
+            held.on_demand = tuple(row for row in held.on_demand if row.offer_id != offer_id)
+            held.bid = tuple(row for row in held.bid if row.offer_id != offer_id)
+
+    def row(self, offer_id: str) -> wire.OfferRow | None:
+        """What the market showed of that offer, as far as it is remembered."""
+        rows = (row for held in self._found.values() for row in (*held.on_demand, *held.bid))
+        return next((row for row in rows if row.offer_id == offer_id), None)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
-        """Raises ``MarketUnknown``; RATE_LIMITED when the day's rows are used up."""
+        """Without GPUs that we hold, and with floors that echo no bid of ours.
+
+        Raises ``MarketUnknown``; RATE_LIMITED when the day's rows are used up.
+        """
         async with self._searching:
             now = self._clock.monotonic()
             self._found = {key: held for key, held in self._found.items() if now - held.asked_at < FORGET_AFTER_S}
@@ -64,7 +76,8 @@ class OfferSearch:
                 self._found.pop(query, None)
                 held = self._found[query] = await self._search(query)
             held.asked_at = self._clock.monotonic()
-            return held.offers
+        found = mapping.offers(self._echoes.remove(held.on_demand), self._echoes.remove(held.bid))
+        return tuple(offer for offer in found if self._fits(offer, query))
 
     def _max_age_s(self) -> float:
         rows = sum(held.rows for held in self._found.values())
@@ -80,9 +93,10 @@ class OfferSearch:
                 found, returned = await self._ask(search_body(query, gpu, num_gpus, search_type, self._settings))
                 into.extend(found)
                 rows += returned
-        offers = tuple(offer for offer in mapping.offers(on_demand, bid) if self._fits(offer, query))
         now = self._clock.monotonic()
-        return _Found(offers, rows, seen_at=now, asked_at=now)
+        # A bid search's price is the floor, also in a row that does not name it.
+        floors = tuple(replace(row, min_bid=row.min_bid or row.price) for row in bid)
+        return _Found(tuple(on_demand), floors, rows, seen_at=now, asked_at=now)
 
     async def _ask(self, body: dict[str, Any]) -> tuple[tuple[wire.OfferRow, ...], int]:
         if not self._budget.allows(self._settings.search_limit, self._clock.now()):

@@ -25,6 +25,10 @@ class OfferRow:
     host_id: str
     gpu: str
     num_gpus: int
+    gpu_ids: frozenset[str]
+    """Which of the machine's GPUs; empty where the market does not say."""
+    machine_gpus: int | None
+    """How many the whole machine has; None where the market does not say."""
     gpu_ram_mb: Decimal
     min_bid: Decimal | None
     price: Decimal | None
@@ -95,6 +99,8 @@ def offer_row(raw: object) -> OfferRow | None:
         host_id=values.identifier(row.get("host_id")) or "",
         gpu=gpu,
         num_gpus=num_gpus,
+        gpu_ids=_gpu_ids(row.get("gpu_ids")),
+        machine_gpus=_machine_gpus(num_gpus, values.number(row.get("gpu_frac"))),
         gpu_ram_mb=gpu_ram_mb,
         min_bid=_positive(values.price(row.get("min_bid"))),
         price=_positive(values.price(row.get("dph_base"))),
@@ -109,6 +115,16 @@ def offer_row(raw: object) -> OfferRow | None:
         location=values.text(row.get("geolocation")).strip(", "),
         ends_at=values.instant(row.get("end_date")),
     )
+
+
+def _gpu_ids(raw: object) -> frozenset[str]:
+    ids = [values.identifier(each) for each in raw] if isinstance(raw, list) else []
+    return frozenset(each for each in ids if each is not None)
+
+
+def _machine_gpus(num_gpus: int, share: Decimal | None) -> int | None:
+    """``share``: of the machine's GPUs that the offer has."""
+    return None if share is None or not 0 < share <= 1 else max(round(num_gpus / share), num_gpus)
 
 
 def offer_rows(raw: Iterable[object]) -> tuple[tuple[OfferRow, ...], int]:

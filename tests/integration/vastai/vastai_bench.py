@@ -36,6 +36,7 @@ class Bench:
     http: aiohttp.ClientSession
     provider: VastaiProvider
     request_rate: Decimal = Decimal("0.5")
+    rented: int = 0
 
     def connect(self, **settings: Any) -> VastaiProvider:
         merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 5, "offers_max_age_s": 3600, **settings}
@@ -83,6 +84,14 @@ class Bench:
 
     async def rent(self, label: str = "ap1.test.one", **changes: Any) -> str:
         outcome = await self.provider.create(self.request(await self.cheapest(), label, **changes))
+        assert isinstance(outcome, Done), outcome
+        return outcome.value.instance_id
+
+    async def rent_offer(self, offer: Offer, *, provider: VastaiProvider | None = None, **changes: Any) -> str:
+        """The offer, under a label of its own."""
+        self.rented += 1
+        request = self.request(offer, f"ap1.test.{self.rented}", **changes)
+        outcome = await (provider or self.provider).create(request)
         assert isinstance(outcome, Done), outcome
         return outcome.value.instance_id
 
