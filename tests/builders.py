@@ -16,6 +16,7 @@ from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
@@ -247,7 +248,9 @@ def limits(**changes: Any) -> Limits:
 
 
 def exposure(*leases: Lease, **changes: Any) -> Exposure:
-    values: dict[str, Any] = {"spent_day": D(0), "spent_month": D(0), "launches_job_10min": 0, "launches_hour": 0}
+    nothing = LaunchCount()
+    values: dict[str, Any] = {"spent_day": D(0), "spent_month": D(0), "launches_job_10min": nothing}
+    values["launches_hour"] = nothing
     return Exposure(leases=leases, **(values | changes))
 
 

@@ -120,6 +120,7 @@ class LimitsSettings(_Section):
     max_hourly: Money = Decimal(10)
     max_instances: PositiveInt = 10
     max_launches_per_hour: PositiveInt = 20
+    max_launches_per_job: PositiveInt = 3
 
 
 class PermitSettings(_Section):

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     OVER_RATE_LIMIT = "over_rate_limit"
     TOO_MANY_INSTANCES = "too_many_instances"
     TOO_MANY_LAUNCHES = "too_many_launches"
+    TOO_MANY_REFUSALS = "too_many_refusals"
     SLOT_TAKEN = "slot_taken"
     BID_ABOVE_CEILING = "bid_above_ceiling"
     LOW_CREDIT = "low_credit"

@@ -22,6 +22,7 @@ from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Veto
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.lost_bids import raise_floors
 from autopilot.domain.market import Market, ProviderView
@@ -273,8 +274,8 @@ class Engine:
             leases=tuple(lease for lease in leases if not lease.is_over),
             spent_day=totals.day + unposted_all,
             spent_month=totals.month + unposted_all,
-            launches_job_10min=0,
-            launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values()),
+            launches_job_10min=LaunchCount(),
+            launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), LaunchCount()),
         )
 
     async def _decide(
@@ -283,13 +284,13 @@ class Engine:
         event_log: EventLog,
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
         exposure: Exposure,
-        recent: Mapping[str | None, int],
+        recent: Mapping[str | None, LaunchCount],
         outbox: _Outbox,
         now: datetime,
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
         job, params, limits = event_log.job, self.config.params, self.config.limits
-        exposure = replace(exposure, launches_job_10min=recent.get(job.id, 0))
+        exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
         # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
         taken = {
@@ -336,7 +337,7 @@ class Engine:
                     exposure = replace(
                         exposure,
                         leases=(*exposure.leases, lease),
-                        launches_hour=exposure.launches_hour + 1,
+                        launches_hour=exposure.launches_hour + LaunchCount(rented=1),
                     )
                 case ChangeBid(lease_id, bid, _):
                     bid_record = BidRecord(decision_id, lease_id, now, bid, "intended", decision_id)

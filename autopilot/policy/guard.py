@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, Veto
 from autopilot.domain.job import Job
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, Number
@@ -32,6 +33,15 @@ class Limits:
     max_instances: int
     launches_per_job_10min: int
     launches_per_hour: int
+    """Machines that were rented, or may have been."""
+    refused_per_job_10min: int = 20
+    refused_per_hour: int = 200
+    """Creates that a market refused. They cost nothing, so there may be many more."""
+
+    @property
+    def kept_back_per_hour(self) -> int:
+        """Of the launches of an hour: for jobs whose deadline presses."""
+        return self.launches_per_hour // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +53,8 @@ class Exposure:
     spent_day: Decimal
     spent_month: Decimal
     """Both with what has accrued and is not posted."""
-    launches_job_10min: int
-    launches_hour: int
+    launches_job_10min: LaunchCount
+    launches_hour: LaunchCount
 
 
 def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
@@ -166,10 +176,9 @@ def _acquire_refusal(
     live = sum(1 for lease in exposure.leases if not lease.is_over)
     if live >= limits.max_instances:
         return Reason.TOO_MANY_INSTANCES, (("live", live), ("limit", limits.max_instances))
-    if exposure.launches_job_10min >= limits.launches_per_job_10min:
-        return Reason.TOO_MANY_LAUNCHES, (("in_10_minutes", exposure.launches_job_10min),)
-    if exposure.launches_hour >= limits.launches_per_hour:
-        return Reason.TOO_MANY_LAUNCHES, (("in_1_hour", exposure.launches_hour),)
+    pace = _too_many_launches(action, exposure, limits)
+    if pace is not None:
+        return pace
     if action.capacity_type is CapacityType.SPOT:
         limit = ceiling(job.spec, action.offer.on_demand_price, params)
         if limit is None or action.bid > limit:
@@ -179,6 +188,21 @@ def _acquire_refusal(
     credit = market.providers[action.offer.provider].credit
     if credit is not None and credit < reserve:
         return Reason.LOW_CREDIT, (("credit", credit), ("reserve", reserve))
+    return None
+
+
+def _too_many_launches(action: Acquire, exposure: Exposure, limits: Limits) -> Refusal | None:
+    """A market that keeps failing is not paid again and again, nor asked for ever."""
+    kept_back = 0 if action.reason is Reason.DEADLINE else limits.kept_back_per_hour
+    job, all_jobs = exposure.launches_job_10min, exposure.launches_hour
+    for reason, name, count, limit in (
+        (Reason.TOO_MANY_LAUNCHES, "in_10_minutes", job.rented, limits.launches_per_job_10min),
+        (Reason.TOO_MANY_LAUNCHES, "in_1_hour", all_jobs.rented, limits.launches_per_hour - kept_back),
+        (Reason.TOO_MANY_REFUSALS, "in_10_minutes", job.refused, limits.refused_per_job_10min),
+        (Reason.TOO_MANY_REFUSALS, "in_1_hour", all_jobs.refused, limits.refused_per_hour),
+    ):
+        if count >= limit:
+            return reason, ((name, count), ("limit", limit))
     return None
 
 

@@ -59,7 +59,6 @@ from autopilot.store.leader import leading
 log = structlog.get_logger(__name__)
 
 SOCKET_GROUP = "autopilot"
-LAUNCHES_PER_JOB_10MIN = 3
 LISTENER_WITHIN_S = 15.0
 SOCKET_BACKLOG = 1024
 """Callers that may wait for the control socket at once; one more would be refused."""
@@ -174,7 +173,7 @@ def engine_config(settings: Settings, own_id: str) -> EngineConfig:
             month=limits.month,
             max_hourly=limits.max_hourly,
             max_instances=limits.max_instances,
-            launches_per_job_10min=LAUNCHES_PER_JOB_10MIN,
+            launches_per_job_10min=limits.max_launches_per_job,
             launches_per_hour=limits.max_launches_per_hour,
         ),
         params=Params(),

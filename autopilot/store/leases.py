@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import OVER, Lease, LeaseState, Span
 from autopilot.domain.offer import CapacityType
 from autopilot.store.rows import record_of, values_of
@@ -65,9 +66,11 @@ class SqlLeases(SqlRepository):
             leases.c.intended_at >= intended_since,
         )
 
-    async def count_launches(self, since: datetime) -> Mapping[str | None, int]:
-        count = select(leases.c.job_id, func.count()).where(leases.c.intended_at >= since).group_by(leases.c.job_id)
-        return {job_id: launches for job_id, launches in await self._sql.fetch_all(count)}
+    async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:
+        refused = and_(leases.c.state == LeaseState.ABANDONED, leases.c.instance_id.is_(None))
+        count = select(leases.c.job_id, func.count(), func.sum(case((refused, 1), else_=0)))
+        rows = await self._sql.fetch_all(count.where(leases.c.intended_at >= since).group_by(leases.c.job_id))
+        return {job_id: LaunchCount(intended - refused, refused) for job_id, intended, refused in rows}
 
     async def save_all(self, saved: Iterable[Lease]) -> None:
         # Those that give up their slot go first: the unique index looks at each row as it is written.

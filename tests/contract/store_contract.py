@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from autopilot.domain.actions import Note
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobStatus
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
 from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import from_nano
@@ -214,8 +215,11 @@ class WhatAStoreAnswers:
             await work.jobs.save(a_job())
             for number, at in enumerate((START - timedelta(microseconds=1), START, START + HOUR)):
                 await work.leases.save(a_lease(f"l{number}", state=LeaseState.GONE, intended_at=at))
+            await work.leases.save(a_lease("refused", state=LeaseState.ABANDONED, instance_id=None, intended_at=START))
+            await work.leases.save(a_lease("lost", state=LeaseState.GONE, instance_id="7", intended_at=START))
             await work.leases.save(a_lease("orphan", None))
-            assert await work.leases.count_launches(START) == {"job-000001": 2, None: 1}
+            counted = {"job-000001": LaunchCount(rented=3, refused=1), None: LaunchCount(rented=1)}
+            assert await work.leases.count_launches(START) == counted
             assert await work.leases.count_launches(START + 2 * HOUR) == {}
 
     async def test_the_newest_checkpoint_is_the_jobs(self, store: Store) -> None:

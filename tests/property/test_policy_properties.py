@@ -286,8 +286,8 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
     for launch in launches:
         assert market.knows(launch.offer.provider)
         assert len(account.leases) < caps.max_instances
-        assert account.launches_job_10min < caps.launches_per_job_10min
-        assert account.launches_hour < caps.launches_per_hour
+        assert account.launches_job_10min.rented < caps.launches_per_job_10min
+        assert account.launches_hour.rented < caps.launches_per_hour
         assert job.lease_in(launch.slot) is None
 
 

@@ -17,6 +17,7 @@ from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import NANO, ZERO
@@ -106,7 +107,7 @@ class Session:
     def decide(self, market: Market, now: datetime) -> tuple[Action, ...]:
         """The actions that the guard lets pass."""
         decision = decide(self.job, market, now, self.params)
-        exposure = Exposure(self.job.leases, ZERO, ZERO, 0, 0)
+        exposure = Exposure(self.job.leases, ZERO, ZERO, LaunchCount(), LaunchCount())
         return guard(self.job, decision, market, exposure, NO_LIMITS, now, self.params)[0]
 
     def rent(self, action: Acquire, now: datetime) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease
 
 
@@ -50,6 +51,6 @@ class Leases(Protocol):
         """Spot leases that were rented, intended since then."""
         ...
 
-    async def count_launches(self, since: datetime) -> Mapping[str | None, int]:
+    async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:
         """Leases intended since then, by job id."""
         ...

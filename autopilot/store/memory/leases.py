@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.tables import MemoryTables, hour_of
@@ -53,13 +54,16 @@ class MemoryLeases(MemoryRepository):
         found = (lease for lease in gather_leases(tables, tables.leases) if lease.is_spot)
         return tuple(lease for lease in found if lease.intended_at >= intended_since and lease.instance_id is not None)
 
-    async def count_launches(self, since: datetime) -> Mapping[str | None, int]:
+    async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:
         tables = self._access.read()
         first = hour_of(since)
         hours = [hour for hour in tables.launches if hour >= first]
         ids = (id for hour in hours for id in tables.launches.get(hour) or ())
-        launched = (require(tables.leases.get(id)) for id in ids)
-        return dict(Counter(lease.job_id for lease in launched if lease.intended_at >= since))
+        launched = [lease for id in ids if (lease := require(tables.leases.get(id))).intended_at >= since]
+        abandoned = (lease for lease in launched if lease.state is LeaseState.ABANDONED)
+        refused = Counter(lease.job_id for lease in abandoned if lease.instance_id is None)
+        intended = Counter(lease.job_id for lease in launched)
+        return {job_id: LaunchCount(intended[job_id] - refused[job_id], refused[job_id]) for job_id in intended}
 
     async def list_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
         found = [

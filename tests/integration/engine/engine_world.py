@@ -61,7 +61,12 @@ path = "ckpt"
 interval = "1m"
 """
 LIMITS = Limits(
-    day=D(50), month=D(500), max_hourly=D(10), max_instances=10, launches_per_job_10min=3, launches_per_hour=20
+    day=D(50),
+    month=D(500),
+    max_hourly=D(10),
+    max_instances=10,
+    launches_per_job_10min=3,
+    launches_per_hour=20,
 )
 
 WrapStore = Callable[[Store], Store]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from engine_world import D, World
 
@@ -65,6 +67,16 @@ async def test_a_create_lost_without_effect_is_given_up_after_the_settle_window_
     await world.until_over()
     assert len(await world.leases()) == 2
     assert world.creates() == 1
+
+
+async def test_refusals_that_cost_nothing_use_up_no_launch(world: World) -> None:
+    refusals = 5
+    await world.fault("create", "http_429", times=refusals)
+    await world.submit()
+    await world.until_running()
+    leases = await world.leases()
+    assert len(leases) == refusals + 1
+    assert leases[-1].intended_at - leases[0].intended_at < timedelta(minutes=5)
 
 
 async def test_a_refused_create_is_tried_elsewhere(world: World) -> None:

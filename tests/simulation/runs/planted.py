@@ -17,6 +17,7 @@ from autopilot.domain import events as e
 from autopilot.domain import evolve as evolution
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import JobStatus
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Role
 from autopilot.domain.ledger import LeaseBooks
 from autopilot.domain.money import ZERO
@@ -167,7 +168,7 @@ def _launch_storm() -> Patches:
     refusal = guard._acquire_refusal
 
     def unlimited(job: Any, action: Any, reserve: Any, market: Any, exposure: Any, limits: Any, params: Any) -> Any:
-        calm = replace(exposure, launches_job_10min=0, launches_hour=0)
+        calm = replace(exposure, launches_job_10min=LaunchCount(), launches_hour=LaunchCount())
         return refusal(job, action, reserve, market, calm, limits, params)
 
     return [(engine, "Avoid", Never), (guard, "_acquire_refusal", unlimited)]

@@ -128,6 +128,7 @@ def test_money_page_states_the_defaults() -> None:
     assert f"`[limits] max_hourly` | ${limits.max_hourly} |" in text
     assert f"`[limits] max_instances` | {limits.max_instances} |" in text
     assert f"`[limits] max_launches_per_hour` | {limits.max_launches_per_hour} |" in text
+    assert f"`[limits] max_launches_per_job` | {limits.max_launches_per_job} |" in text
     assert f"(detection {params.budget.detect_s:g} s + last checkpoint {params.budget.save_timeout_s:g} s" in text
     assert f"+ destroy {params.budget.destroy_s:g} s)" in text
     assert f"disk rate × {params.budget.tail_h:g} h" in text
@@ -138,6 +139,8 @@ def test_money_page_states_the_defaults() -> None:
         "max_instances",
         "launches_per_job_10min",
         "launches_per_hour",
+        "refused_per_job_10min",
+        "refused_per_hour",
     }
 
 

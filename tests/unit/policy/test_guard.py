@@ -18,6 +18,7 @@ from autopilot.domain.actions import (
     Veto,
 )
 from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
@@ -115,16 +116,28 @@ OPEN = 2 * stop_cost(D("0.300"), D("0.004"), P)
             id="instances",
         ),
         pytest.param(
-            {"account": exposure(launches_job_10min=2), "caps": limits(launches_per_job_10min=3)},
-            {"account": exposure(launches_job_10min=3), "caps": limits(launches_per_job_10min=3)},
+            {"account": exposure(launches_job_10min=LaunchCount(2, 9)), "caps": limits(launches_per_job_10min=3)},
+            {"account": exposure(launches_job_10min=LaunchCount(3)), "caps": limits(launches_per_job_10min=3)},
             Reason.TOO_MANY_LAUNCHES,
             id="launches of the job",
         ),
         pytest.param(
-            {"account": exposure(launches_hour=9), "caps": limits(launches_per_hour=10)},
-            {"account": exposure(launches_hour=10), "caps": limits(launches_per_hour=10)},
+            {"account": exposure(launches_hour=LaunchCount(8, 99)), "caps": limits(launches_per_hour=11)},
+            {"account": exposure(launches_hour=LaunchCount(9)), "caps": limits(launches_per_hour=11)},
             Reason.TOO_MANY_LAUNCHES,
             id="launches of the account",
+        ),
+        pytest.param(
+            {"account": exposure(launches_job_10min=LaunchCount(refused=19))},
+            {"account": exposure(launches_job_10min=LaunchCount(refused=20))},
+            Reason.TOO_MANY_REFUSALS,
+            id="refusals of the job",
+        ),
+        pytest.param(
+            {"account": exposure(launches_hour=LaunchCount(refused=199))},
+            {"account": exposure(launches_hour=LaunchCount(refused=200))},
+            Reason.TOO_MANY_REFUSALS,
+            id="refusals of the account",
         ),
         pytest.param(
             {"market": a_market(OFFER, credit=RESERVE)},
@@ -152,6 +165,14 @@ def test_a_launch_passes_at_each_limit_and_not_beyond(
 ) -> None:
     assert reason(SPOT, **within) is None
     assert reason(SPOT, **beyond) is veto
+
+
+def test_launches_are_kept_back_for_a_job_whose_deadline_presses() -> None:
+    used, caps = exposure(launches_hour=LaunchCount(15)), limits(launches_per_hour=20)
+    assert reason(SPOT, account=used, caps=caps) is Reason.TOO_MANY_LAUNCHES
+    assert reason(replace(SPOT, reason=Reason.DEADLINE), account=used, caps=caps) is None
+    full = exposure(launches_hour=LaunchCount(20))
+    assert reason(replace(SPOT, reason=Reason.DEADLINE), account=full, caps=caps) is Reason.TOO_MANY_LAUNCHES
 
 
 def test_a_market_that_is_not_ours_is_unknown() -> None:
