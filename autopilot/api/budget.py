@@ -9,7 +9,6 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.api.account_limits import AccountState
 from autopilot.domain.job import Job
-from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import LeaseBooks
 from autopilot.domain.money import ZERO, accrue
@@ -41,7 +40,7 @@ async def account(store: Store, limits: Limits, now: datetime, params: Params) -
     _, leases, beyond, totals = await _read(store, now, params)
     more = sum(beyond.values(), ZERO)
     live = tuple(lease for lease in leases if not lease.is_over)
-    exposure = Exposure(live, totals.day + more, totals.month + more, LaunchCount(), LaunchCount())
+    exposure = Exposure(live, totals.day + more, totals.month + more)
     return AccountState(limits, allowance(exposure, limits, params))
 
 

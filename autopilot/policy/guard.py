@@ -53,8 +53,8 @@ class Exposure:
     spent_day: Decimal
     spent_month: Decimal
     """Both with what has accrued and is not posted."""
-    launches_job_10min: LaunchCount
-    launches_hour: LaunchCount
+    launches_job_10min: LaunchCount = LaunchCount()
+    launches_hour: LaunchCount = LaunchCount()
 
 
 def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:

@@ -400,7 +400,7 @@ class Spending:
 
     def _decide(self, reading: Reading, spent: tuple[Decimal, Decimal]) -> Iterator[tuple[str, str, str, Decimal]]:
         live = tuple(lease for job in self.jobs.values() for lease in job.leases if not lease.is_over)
-        exposure = Exposure(live, *spent, 0, 0)
+        exposure = Exposure(live, *spent)
         offers = tuple(self._offers())
         for job in list(self.jobs.values()):
             views = {"vastai": ProviderView(capabilities(), reading.known, None)}

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, SetStatus
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job, JobSpec, JobStatus, SpotPolicy
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import from_nano
@@ -207,7 +208,7 @@ def test_a_decision_keeps_to_what_the_job_file_allows(job: Job, market: Market) 
 @given(jobs(), markets())
 def test_whatever_is_decided_can_be_applied(job: Job, market: Market) -> None:
     decision = decide(job, market, START, P)
-    account = Exposure(tuple(lease for lease in job.leases if not lease.is_over), D(0), D(0), 0, 0)
+    account = Exposure(tuple(lease for lease in job.leases if not lease.is_over), D(0), D(0))
     open_limits = Limits(None, None, None, 100, 100, 100)
     allowed, vetoes = guard(job, decision, market, account, open_limits, START, P)
     assert len(allowed) + len(vetoes) == len(decision.actions)
@@ -264,8 +265,8 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
         (*mine, *others),
         data.draw(st.integers(0, 10**10).map(from_nano)),
         data.draw(st.integers(0, 10**10).map(from_nano)),
-        data.draw(st.integers(0, 3)),
-        data.draw(st.integers(0, 10)),
+        LaunchCount(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 21))),
+        LaunchCount(data.draw(st.integers(0, 10)), data.draw(st.integers(0, 201))),
     )
     allowed, vetoes = guard(job, decision, market, account, caps, START, P)
     assert sorted(map(repr, [*allowed, *(veto.action for veto in vetoes)])) == sorted(map(repr, decision.actions))
@@ -288,6 +289,8 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
         assert len(account.leases) < caps.max_instances
         assert account.launches_job_10min.rented < caps.launches_per_job_10min
         assert account.launches_hour.rented < caps.launches_per_hour
+        assert account.launches_job_10min.refused < caps.refused_per_job_10min
+        assert account.launches_hour.refused < caps.refused_per_hour
         assert job.lease_in(launch.slot) is None
 
 

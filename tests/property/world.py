@@ -168,7 +168,7 @@ class World:
         market = self.market(known=known)
         decision = decide(self.job, market, self.now, params)
         live = tuple(lease for lease in self.job.leases if not lease.is_over)
-        allowed, _ = guard(self.job, decision, market, Exposure(live, ZERO, ZERO, 0, 0), LIMITS, self.now, params)
+        allowed, _ = guard(self.job, decision, market, Exposure(live, ZERO, ZERO), LIMITS, self.now, params)
         bids = {
             action.lease_id: lease_of(self.job, action.lease_id) for action in allowed if isinstance(action, ChangeBid)
         }

@@ -17,7 +17,6 @@ from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
-from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import NANO, ZERO
@@ -107,7 +106,7 @@ class Session:
     def decide(self, market: Market, now: datetime) -> tuple[Action, ...]:
         """The actions that the guard lets pass."""
         decision = decide(self.job, market, now, self.params)
-        exposure = Exposure(self.job.leases, ZERO, ZERO, LaunchCount(), LaunchCount())
+        exposure = Exposure(self.job.leases, ZERO, ZERO)
         return guard(self.job, decision, market, exposure, NO_LIMITS, now, self.params)[0]
 
     def rent(self, action: Acquire, now: datetime) -> None:
