@@ -14,3 +14,6 @@ class LaunchCount:
 
     def __add__(self, other: LaunchCount) -> LaunchCount:
         return LaunchCount(self.rented + other.rented, self.refused + other.refused)
+
+
+NO_LAUNCHES = LaunchCount()

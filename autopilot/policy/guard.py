@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, Veto
 from autopilot.domain.job import Job
-from autopilot.domain.launches import LaunchCount
+from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, Number
@@ -53,8 +53,8 @@ class Exposure:
     spent_day: Decimal
     spent_month: Decimal
     """Both with what has accrued and is not posted."""
-    launches_job_10min: LaunchCount = LaunchCount()
-    launches_hour: LaunchCount = LaunchCount()
+    launches_job_10min: LaunchCount = NO_LAUNCHES
+    launches_hour: LaunchCount = NO_LAUNCHES
 
 
 def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
