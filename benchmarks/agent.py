@@ -188,7 +188,7 @@ class _Bench:
         return await _json(self.arguments(lease, what, n, files, restore), {})
 
     def arguments(self, lease: str, what: str, n: int, files: Path, restore: CheckpointRef | None = None) -> list[str]:
-        beat = Heartbeat(1, 1, 1, 1, "restoring", next_ckpt_n=n, parts_wanted=256)
+        beat = Heartbeat(1, 1, 1, 1, "restoring", next_checkpoint=n, parts_wanted=256)
         orders = build_orders(
             self.store,
             job_id=JOB,

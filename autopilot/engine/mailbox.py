@@ -89,7 +89,7 @@ class Mailbox:
             if exit_record is not None and exit_record.run_epoch != lease.orders.run_epoch:
                 exit_record = None
             checkpoint = await self._newest(job, lease, heartbeat, exit_record is not None, now)
-            claimed = heartbeat.last_ckpt_n if heartbeat else None
+            claimed = heartbeat.last_checkpoint if heartbeat else None
             if self._probed.get(lease.id) != (claimed, True):
                 # The last checkpoint comes before the end of the run: the exit waits until none is left to verify.
                 exit_record = None
@@ -247,7 +247,7 @@ class Mailbox:
         self, job: Job, lease: Lease, heartbeat: Heartbeat | None, ended: bool, now: datetime
     ) -> Checkpoint | None:
         """The newest checkpoint that this run wrote since the last look, verified; None when there is none."""
-        claimed = heartbeat.last_ckpt_n if heartbeat else None
+        claimed = heartbeat.last_checkpoint if heartbeat else None
         if lease.id not in self._searches:
             if self._probed.get(lease.id) == (claimed, ended):
                 return None
@@ -325,7 +325,7 @@ def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
     """What in a heartbeat calls for other orders."""
     parts = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part, heartbeat.state
     measured = heartbeat.save_s, heartbeat.upload_s
-    return heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n, *parts, *measured
+    return heartbeat.boot, heartbeat.next_log, heartbeat.next_checkpoint, *parts, *measured
 
 
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
@@ -340,8 +340,8 @@ def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e
             agent_state=beat.state,
             step=beat.step,
             progress=None if beat.progress is None else Decimal(str(beat.progress)),
-            last_checkpoint_number=beat.last_ckpt_n,
-            log_count=beat.next_log_n,
+            last_checkpoint_number=beat.last_checkpoint,
+            log_count=beat.next_log,
             saved=beat.saved and stop_heard,
             at=now,
             sent_bytes=beat.bytes_sent,

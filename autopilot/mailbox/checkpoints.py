@@ -97,7 +97,7 @@ async def _is_restorable(
     try:
         await unpacker.check_checkpoint(own, lease_id, data or b"")
     except Unrestorable as problem:
-        log.warning("checkpoint.unrestorable", job=job_id, lease=lease_id, number=manifest.n, reason=str(problem))
+        log.warning("checkpoint.unrestorable", job=job_id, lease=lease_id, number=manifest.number, reason=str(problem))
         return False
     return await _is_whole(store, unpacker, job_id, lease_id, manifest, trusted)
 
@@ -148,7 +148,7 @@ async def _unpacks(store: BlobStore, unpacker: Unpacker, part: Part) -> bool:
 async def keep_verified(store: BlobStore, job_id: str, lease_id: str, manifest: Manifest) -> None:
     """Write the daemon's own copy, with keys that name their lease. Raises ``BlobUnavailable``."""
     own = _with_whole_keys(manifest, job_id, lease_id)
-    await store.put(verified_key(job_id, lease_id, manifest.n), own.to_json())
+    await store.put(verified_key(job_id, lease_id, manifest.number), own.to_json())
 
 
 def _with_whole_keys(manifest: Manifest, job_id: str, lease_id: str) -> Manifest:
@@ -174,4 +174,4 @@ async def _manifest(store: BlobStore, key: str, number: int) -> Manifest | None:
     if size is None or size > MAX_OBJECT_BYTES:
         return None
     manifest = parse_manifest(await store.get(key) or b"")
-    return manifest if manifest is not None and manifest.n == number else None
+    return manifest if manifest is not None and manifest.number == number else None

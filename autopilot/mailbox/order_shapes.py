@@ -45,7 +45,7 @@ class RestoreUrls:
     """Where the newest verified checkpoint can be read: its manifest, and its parts from ``first_part`` on."""
 
     lease: str
-    n: int
+    number: int
     manifest_url: str
     first_part: int
     part_urls: tuple[str, ...]
@@ -54,15 +54,15 @@ class RestoreUrls:
 @dataclass(frozen=True)
 class LogUrl:
     boot: int
-    n: int
+    number: int
     url: str
 
 
 @dataclass(frozen=True)
 class CheckpointUrls:
-    """Where checkpoint number ``n`` may be written: its manifest, and its parts from ``first_part`` on."""
+    """Where checkpoint ``number`` may be written: its manifest, and its parts from ``first_part`` on."""
 
-    n: int
+    number: int
     manifest_url: str
     first_part: int
     part_urls: tuple[str, ...]
@@ -75,7 +75,7 @@ class PutUrls:
     log: tuple[LogUrl, ...]
     ckpt: tuple[CheckpointUrls, ...]
     out: CheckpointUrls
-    """For the outputs of the current run; ``n`` is its epoch."""
+    """For the outputs of the current run; ``number`` is its epoch."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Go with every PUT."""
 

@@ -63,10 +63,10 @@ def build_orders(
     ``heartbeat`` is the agent's last: it says which URLs are needed next. Durations are market seconds.
     Raises ``ValueError`` for ids that make no blob key.
     """
-    boot, next_log_n, next_ckpt_n = 1, 0, 0
+    boot, next_log, next_checkpoint = 1, 0, 0
     next_part, parts_wanted, restore_part, restore_wanted = 0, 0, 0, PARTS_IN_WINDOW
     if heartbeat is not None:
-        boot, next_log_n, next_ckpt_n = heartbeat.boot, heartbeat.next_log_n, heartbeat.next_ckpt_n
+        boot, next_log, next_checkpoint = heartbeat.boot, heartbeat.next_log, heartbeat.next_checkpoint
         next_part, parts_wanted, restore_part = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part
         restore_wanted = 0 if heartbeat.state in RESTORED else PARTS_IN_WINDOW
 
@@ -77,10 +77,10 @@ def build_orders(
         return store.sign_put(key, URL_VALID_FOR, max_bytes)
 
     def checkpoint(number: int) -> CheckpointUrls:
-        first, wanted = (next_part, parts_wanted) if number == next_ckpt_n else (0, 0)
+        first, wanted = (next_part, parts_wanted) if number == next_checkpoint else (0, 0)
         window = range(first, first + min(max(wanted, PARTS_AT_ONCE), PARTS_IN_WINDOW))
         return CheckpointUrls(
-            n=number,
+            number=number,
             manifest_url=put(manifest_key(job_id, lease_id, number)),
             first_part=first,
             part_urls=tuple(put(part_key(job_id, lease_id, number, i), PART_MAX_BYTES) for i in window),
@@ -112,10 +112,10 @@ def build_orders(
             heartbeat=put(heartbeat_key(job_id, lease_id)),
             exit=put(exit_key(job_id, lease_id)),
             log=tuple(
-                LogUrl(boot, n, put(log_key(job_id, lease_id, boot, n), LOG_CHUNK_BYTES))
-                for n in range(next_log_n, next_log_n + LOG_CHUNKS_AHEAD)
+                LogUrl(boot, number, put(log_key(job_id, lease_id, boot, number), LOG_CHUNK_BYTES))
+                for number in range(next_log, next_log + LOG_CHUNKS_AHEAD)
             ),
-            ckpt=tuple(checkpoint(n) for n in range(next_ckpt_n, next_ckpt_n + CHECKPOINTS_AHEAD)),
+            ckpt=tuple(checkpoint(number) for number in range(next_checkpoint, next_checkpoint + CHECKPOINTS_AHEAD)),
             out=outputs(),
             headers=dict(store.put_headers),
         ),

@@ -64,15 +64,15 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         saved=saved,
         step=_whole_or_none(body.get("step")),
         progress=None if progress is None else _fraction(progress),
-        last_ckpt_n=_whole_or_none(body.get("last_ckpt_n")),
-        next_ckpt_n=_whole(body.get("next_ckpt_n", 0)),
+        last_checkpoint=_whole_or_none(body.get("last_ckpt_n")),
+        next_checkpoint=_whole(body.get("next_ckpt_n", 0)),
         save_s=_seconds_or_none(body.get("save_s")),
         upload_s=_seconds_or_none(body.get("upload_s")),
         next_part=_whole(body.get("next_part", 0), maximum=MAX_PART_NUMBER),
         parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
         restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
         restore_failed=failed,
-        next_log_n=_whole(body.get("next_log_n", 0)),
+        next_log=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         error=_text(body.get("error", "")),
     )
@@ -95,7 +95,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
         raise ValueError("no parts")
     return Manifest(
         run_epoch=_whole(body.get("run_epoch")),
-        n=_whole(body.get("n")),
+        number=_whole(body.get("n")),
         parts=tuple(_part(part) for part in parts),
         step=_whole_or_none(body.get("step")),
     )

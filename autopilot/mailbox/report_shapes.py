@@ -13,8 +13,8 @@ from autopilot.mailbox.wire import dump
 class Heartbeat:
     """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
 
-    ``last_ckpt_n`` is the newest checkpoint whose manifest this machine has written, ``next_ckpt_n`` and
-    ``next_log_n`` the numbers for which it needs URLs next: ``parts_wanted`` parts of that checkpoint from
+    ``last_checkpoint`` is the newest checkpoint whose manifest this machine has written, ``next_checkpoint`` and
+    ``next_log`` the numbers for which it needs URLs next: ``parts_wanted`` parts of that checkpoint from
     ``next_part`` on, and to restore one its parts from ``restore_part`` on. ``saved``: its work is stopped and
     nothing is left to upload (believe it only with ``orders_seq_seen`` at or after the orders that said
     ``save_and_stop``). ``save_s`` and ``upload_s`` are the market seconds that its last checkpoint took to be copied
@@ -29,8 +29,8 @@ class Heartbeat:
     saved: bool = False
     step: int | None = None
     progress: float | None = None
-    last_ckpt_n: int | None = None
-    next_ckpt_n: int = 0
+    last_checkpoint: int | None = None
+    next_checkpoint: int = 0
     next_part: int = 0
     parts_wanted: int = 0
     save_s: float | None = None
@@ -38,7 +38,7 @@ class Heartbeat:
     restore_part: int = 0
     restore_failed: bool = False
     """What it was to restore was not what its manifest says."""
-    next_log_n: int = 0
+    next_log: int = 0
     bytes_sent: int = 0
     error: str = ""
 
@@ -79,11 +79,11 @@ class Part:
 class Manifest:
     """A complete checkpoint: an index and the parts that it speaks of, which may be those of older checkpoints.
 
-    The newest is the one with the highest (``run_epoch``, ``n``).
+    The newest is the one with the highest (``run_epoch``, ``number``).
     """
 
     run_epoch: int
-    n: int
+    number: int
     parts: tuple[Part, ...]
     step: int | None = None
 
@@ -99,7 +99,7 @@ class Manifest:
 
     def part_keys(self, job_id: str, lease_id: str) -> tuple[str, ...]:
         """The blobs of its parts, in order, when it lies beneath that lease."""
-        own = f"{lease_prefix(job_id, lease_id)}/ckpt/{self.n}"
+        own = f"{lease_prefix(job_id, lease_id)}/ckpt/{self.number}"
         return tuple(f"jobs/{job_id}/{part.key}" if "/" in part.key else f"{own}/{part.key}" for part in self.parts)
 
     def to_json(self) -> bytes:

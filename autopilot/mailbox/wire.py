@@ -22,10 +22,22 @@ MAX_PART_NUMBER = 999_999
 MAX_TEXT = 500
 
 
+KEYS = {
+    "number": "n",
+    "last_checkpoint": "last_ckpt_n",
+    "next_checkpoint": "next_ckpt_n",
+    "next_log": "next_log_n",
+}
+"""Fields of the shapes that have another name in the JSON."""
+
+
 def dump(shape: object) -> bytes:
     """The JSON of one of the shapes, with its version."""
 
-    def plain(value: Any) -> dict[str, Any]:
-        return dict(value) if isinstance(value, Mapping) else vars(value)
+    def body(value: object) -> dict[str, Any]:
+        return {KEYS.get(name, name): each for name, each in vars(value).items()}
 
-    return json.dumps({"v": VERSION, **vars(shape)}, default=plain, allow_nan=False).encode()
+    def plain(value: Any) -> dict[str, Any]:
+        return dict(value) if isinstance(value, Mapping) else body(value)
+
+    return json.dumps({"v": VERSION, **body(shape)}, default=plain, allow_nan=False).encode()

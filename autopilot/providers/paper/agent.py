@@ -138,8 +138,8 @@ class _Turn:
             manifest = parse_manifest(await self._get(orders["restore"]["manifest_url"]))
             if manifest is None:
                 raise ValueError("the checkpoint to restore has no manifest that can be read")
-            if (manifest.run_epoch, manifest.n) > newest:
-                done_s, newest = float(manifest.step or 0), (manifest.run_epoch, manifest.n)
+            if (manifest.run_epoch, manifest.number) > newest:
+                done_s, newest = float(manifest.step or 0), (manifest.run_epoch, manifest.number)
         self._remember(
             run_epoch=orders["run_epoch"],
             is_at_work=True,
@@ -192,8 +192,8 @@ class _Turn:
             saved=orders["role"] == "save_and_stop" and not memory.is_at_work and not memory.is_dirty,
             step=int(memory.done_s) if has_worked else None,
             progress=min(memory.done_s / _estimate_s(orders), 1.0) if has_worked else None,
-            last_ckpt_n=memory.last_ckpt_n,
-            next_ckpt_n=memory.next_ckpt_n,
+            last_checkpoint=memory.last_ckpt_n,
+            next_checkpoint=memory.next_ckpt_n,
             bytes_sent=memory.bytes_sent,
         )
         await self._put(orders["put_urls"]["heartbeat"], beat.to_json())

@@ -235,5 +235,5 @@ async def verified(store: BlobStore, lease_id: str, n: int) -> CheckpointRef:
 
 async def unchecked(store: BlobStore, lease_id: str, manifest: Manifest) -> CheckpointRef:
     await keep_verified(store, JOB, lease_id, manifest)
-    key = verified_key(JOB, lease_id, manifest.n)
-    return CheckpointRef(lease_id, manifest.n, key, manifest.part_keys(JOB, lease_id))
+    key = verified_key(JOB, lease_id, manifest.number)
+    return CheckpointRef(lease_id, manifest.number, key, manifest.part_keys(JOB, lease_id))

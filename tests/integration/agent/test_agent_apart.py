@@ -55,7 +55,7 @@ async def test_the_command_is_another_user_and_sees_no_key(reachable: Path, worl
     lease = await world.lease("a", work)
     host = on_that_disk(world.host(lease), reachable)
     agent = host.start()
-    await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n is not None)
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint is not None)
     await eventually(lambda: "imported" in lease.log(), "the log")
     said = lease.log().splitlines()
     (uid,) = [int(line.split()[1]) for line in said if line.startswith("uid ")]
@@ -107,7 +107,7 @@ async def test_a_file_that_the_job_is_writing_is_seen_by_its_owner(reachable: Pa
     lease = await world.lease("a", Work(run=script, checkpoint_path="ckpt"), checkpoint_interval_s=20)
     host = on_that_disk(world.host(lease), reachable)
     host.start()
-    await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint == 0)
     assert (host.root / "workspace/closed").exists()
     parts = (world.store.root / "jobs" / JOB / "a" / "ckpt/0").glob("part-*")
     assert b"half\nwhole\n" in [part.read_bytes() for part in parts]

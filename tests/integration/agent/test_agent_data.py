@@ -101,7 +101,7 @@ async def test_a_job_that_saves_by_itself_is_saved_when_it_says_so(world: World)
     lease = await world.lease("a", work, checkpoint_interval_s=60)
     host = world.host(lease)
     host.start()
-    await lease.until("three checkpoints", lambda beat: (beat.last_ckpt_n or 0) >= 2, 60)
+    await lease.until("three checkpoints", lambda beat: (beat.last_checkpoint or 0) >= 2, 60)
     for path in (host.root / "var/lib/autopilot/snapshots").glob("[0-9]*/checkpoint"):
         assert path.read_text() == "x" + "y" * 999
     host.kill()
@@ -122,7 +122,7 @@ async def test_the_machine_sees_no_secret_but_those_that_it_is_given(world: Worl
     os.environ.update({f"HIDDEN_{i}": value for i, value in enumerate(SENTINELS)})
     try:
         host.start()
-        await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n is not None)
+        await lease.until("a checkpoint", lambda beat: beat.last_checkpoint is not None)
         environments = environments_of(host)
     finally:
         for i in range(len(SENTINELS)):

@@ -20,7 +20,7 @@ async def test_the_machine_that_the_orders_do_not_name_destroys_itself_and_touch
     assert await lease.heartbeat() is None
     assert f"for machine {INSTANCE}, and this is {OTHER}" in other.console.read_text()
     meant.start()
-    await lease.until("a checkpoint", lambda beat: beat.state == "running" and beat.last_ckpt_n == 0)
+    await lease.until("a checkpoint", lambda beat: beat.state == "running" and beat.last_checkpoint == 0)
     assert (meant.root / "workspace/state").exists()
     assert not (other.root / "workspace/state").exists()
     assert "agent started" in lease.log()

@@ -36,11 +36,11 @@ async def test_paused_for_hours_it_goes_on_where_it_was(world: World) -> None:
     lease = await world.lease("a", PRECIOUS)
     host = world.host(lease)
     host.start()
-    await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint == 0)
     host.kill()
     world.hours_passed.append(30)
     host.start()
-    await lease.until("another boot at work", lambda beat: beat.boot == 2 and beat.last_ckpt_n == 1)
+    await lease.until("another boot at work", lambda beat: beat.boot == 2 and beat.last_checkpoint == 1)
     await eventually(lambda: "more\n" in lease.log(), "what it had saved")
     manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 1)
     assert manifest is not None
@@ -53,7 +53,7 @@ async def test_frozen_past_its_permit_it_wakes_saves_apart_and_goes(world: World
     lease = await world.lease("a", PRECIOUS, permit_ttl_s=240)
     host = world.host(lease)
     host.start()
-    await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint == 0)
     restore = await verified(world.store, "a", 0)
     frozen = processes_beneath(host.root)
     for pid in frozen:
@@ -61,7 +61,7 @@ async def test_frozen_past_its_permit_it_wakes_saves_apart_and_goes(world: World
     lease.renewing = False
     heir = await world.lease("b", PRECIOUS, restore=restore, run_epoch=2)
     world.host(heir).start()
-    await heir.until("the heir's checkpoint", lambda beat: beat.last_ckpt_n is not None)
+    await heir.until("the heir's checkpoint", lambda beat: beat.last_checkpoint is not None)
     before = {key: await world.store.get(key) for key in await world.store.keys(f"jobs/{JOB}/b/ckpt")}
     await asyncio.sleep(4.5)  # more than the permit, in real seconds
     for pid in frozen:
@@ -119,9 +119,9 @@ async def test_a_full_disk_is_said_and_the_job_goes_on_once_there_is_room(small_
     host.env["AUTOPILOT_ROOT"] = str(host.root)
     host.start()
     beat = await lease.until("it says so", lambda beat: "No space left" in beat.error)
-    assert (beat.state, beat.last_ckpt_n) == ("running", None)
+    assert (beat.state, beat.last_checkpoint) == ("running", None)
     (host.root / "workspace/ballast").unlink()
-    await lease.until("the checkpoint, and no more trouble", lambda b: b.last_ckpt_n == 0 and not b.error, 40)
+    await lease.until("the checkpoint, and no more trouble", lambda b: b.last_checkpoint == 0 and not b.error, 40)
     assert await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0) is not None
     host.kill()
 
@@ -142,7 +142,7 @@ def write_orders(store: LocalBlobStore, n: int, restore: CheckpointRef | None, p
         checkpoint_interval_s=600,
         work=Work("train", checkpoint_path="ckpt"),
         restore=restore,
-        heartbeat=Heartbeat(1, 1, 1, 1, "restoring", next_ckpt_n=n),
+        heartbeat=Heartbeat(1, 1, 1, 1, "restoring", next_checkpoint=n),
     )
     path.write_bytes(built.to_json())
 
@@ -190,15 +190,15 @@ async def dying(world: World, tmp_path: Path, steps: range) -> int:
     for what in ("checkpoint", "restore"):
         for step in steps:
             restore = await unchecked(store, "a", manifest)
-            write_orders(store, manifest.n + 1, restore, orders)
+            write_orders(store, manifest.number + 1, restore, orders)
             if what == "checkpoint":
-                content = write(files, manifest.n + 1)
+                content = write(files, manifest.number + 1)
             else:
                 shutil.rmtree(home)
             code = await keeper(what, orders, home, files, step)
             assert code in (0, 9)
             deaths += code == 9
-            before, found = await taken(store, manifest.n, tmp_path / "found")
+            before, found = await taken(store, manifest.number, tmp_path / "found")
             assert before.to_json() == manifest.to_json(), "what was verified is as it was"
             assert await keeper(what, orders, home, files) == 0
             if what == "checkpoint":
@@ -229,7 +229,7 @@ async def test_killed_at_any_moment_as_a_whole_it_goes_on(world: World) -> None:
         await asyncio.sleep(moment)
         host.kill()
     host.start()
-    await lease.until("a fifth boot at work", lambda beat: beat.boot >= 2 and beat.last_ckpt_n is not None)
+    await lease.until("a fifth boot at work", lambda beat: beat.boot >= 2 and beat.last_checkpoint is not None)
     with contextlib.suppress(FileNotFoundError):
         assert json.loads((host.root / "var/lib/autopilot/memory.json").read_text())["orders_seq"] > 0
     assert await world.store.get(orders_key(JOB, "a")) is not None

@@ -116,7 +116,9 @@ async def test_evicted_and_resumed_it_goes_on_and_never_runs_a_finished_job_agai
 ) -> None:
     lease = await market.world.lease("a", TRAINING)
     pod_id = await market.rent(lease)
-    before = await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n is not None and beat.state == "running")
+    before = await lease.until(
+        "a checkpoint", lambda beat: beat.last_checkpoint is not None and beat.state == "running"
+    )
     await market.control("POST", "rival", pod_id=pod_id, bid="0.28")
     await market.reached(pod_id, InstanceStatus.STOPPED)
     await eventually(lambda: not (market.root(pod_id) / "opt/made").exists(), "the container's disk is gone")

@@ -31,9 +31,9 @@ async def test_runs_checkpoints_and_reports_the_exit(world: World, uninterrupted
     assert (exit_record.run_epoch, exit_record.exit_code, exit_record.reason) == (1, 0, "exited")
     beat = await lease.until("finished", lambda beat: beat.state == "finished")
     assert (beat.step, beat.progress) == (STEPS, 1.0)
-    assert beat.last_ckpt_n is not None
-    assert beat.last_ckpt_n >= 1
-    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", beat.last_ckpt_n)
+    assert beat.last_checkpoint is not None
+    assert beat.last_checkpoint >= 1
+    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", beat.last_checkpoint)
     assert manifest is not None
     assert manifest.step == STEPS
     assert model_digest(host.model) == uninterrupted(STEPS)
@@ -53,7 +53,7 @@ async def test_killed_with_its_whole_tree_it_goes_on_where_it_was(
     lease = await world.lease("a", training(STEPS, setup="echo set up >> setups"))
     host = world.host(lease)
     host.start()
-    await lease.until("a checkpoint of step 200", lambda beat: beat.last_ckpt_n is not None)
+    await lease.until("a checkpoint of step 200", lambda beat: beat.last_checkpoint is not None)
     host.kill()
     assert await lease.exit() is None
     host.start()
@@ -77,22 +77,22 @@ async def test_moves_to_another_machine_and_ends_with_the_same_model(
     old_host.start()
     new_host.start()
     await new.until("the new machine waits", lambda beat: beat.state == "waiting")
-    beat = await old.until("a checkpoint", lambda beat: beat.last_ckpt_n is not None)
-    assert beat.last_ckpt_n is not None
-    await new.order(restore=await verified(world.store, "old", beat.last_ckpt_n))
+    beat = await old.until("a checkpoint", lambda beat: beat.last_checkpoint is not None)
+    assert beat.last_checkpoint is not None
+    await new.order(restore=await verified(world.store, "old", beat.last_checkpoint))
     await eventually(lambda: list((new_host.root / "var/lib/autopilot/snapshots").glob("*.json")), "prefetch")
     assert not new_host.model.exists()
 
     seq = await old.order(role="save_and_stop")
     saved = await old.until("saved", lambda beat: beat.saved and beat.orders_seq_seen >= seq)
-    assert saved.last_ckpt_n is not None
-    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "old", saved.last_ckpt_n)
+    assert saved.last_checkpoint is not None
+    manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "old", saved.last_checkpoint)
     assert manifest is not None
     assert manifest.step is not None
     assert 0 < manifest.step < STEPS
 
     await old.order(role="leave", run_epoch=2)
-    await new.order(role="run", run_epoch=2, restore=await verified(world.store, "old", saved.last_ckpt_n))
+    await new.order(role="run", run_epoch=2, restore=await verified(world.store, "old", saved.last_checkpoint))
     exit_record = await eventually(new.exit, "exit record", 30)
     assert (exit_record.run_epoch, exit_record.exit_code) == (2, 0)
     assert f"training from step {manifest.step} " in new.log()
@@ -201,7 +201,7 @@ async def test_a_damaged_checkpoint_is_refused_and_an_older_local_one_serves(wor
     lease = await world.lease("a", work)
     host = world.host(lease)
     host.start()
-    await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint == 0)
     lease.renewing = False
     host.kill()
     manifest = await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0)
@@ -211,7 +211,7 @@ async def test_a_damaged_checkpoint_is_refused_and_an_older_local_one_serves(wor
         assert part is not None
         await world.store.put(part_key(JOB, "a", 9, i), part[:-1] + b"!")
     parts = tuple(dataclasses.replace(part, key=f"part-{i}") for i, part in enumerate(manifest.parts))
-    damaged = await unchecked(world.store, "a", dataclasses.replace(manifest, n=9, parts=parts))
+    damaged = await unchecked(world.store, "a", dataclasses.replace(manifest, number=9, parts=parts))
     await lease.order(restore=damaged, run_epoch=2, renewing=True)
 
     lonely = dataclasses.replace(lease, lease_id="b")

@@ -31,7 +31,7 @@ async def test_without_renewal_it_saves_and_destroys_its_own_machine(world: Worl
     lease.renewing = False
     await eventually(lambda: world.market_calls, "self-destroy")
     assert world.market_calls[0] == DESTROY
-    await lease.until("saved", lambda beat: beat.state == "expired" and beat.last_ckpt_n == 0)
+    await lease.until("saved", lambda beat: beat.state == "expired" and beat.last_checkpoint == 0)
     assert await verified_manifest(world.store, AgentUnpacker(), JOB, "a", 0) is not None
     await eventually(lambda: len(world.market_calls) > 1, "it asks again while it lives")
 

@@ -40,7 +40,7 @@ async def test_the_run_of_mlflow_goes_with_the_checkpoint(world: World) -> None:
     first = Work(run=f'python3 -c "{script}"; echo one > ckpt; sleep 1000', checkpoint_path="ckpt")
     lease = await world.lease("a", first)
     world.host(lease).start()
-    await lease.until("a checkpoint", lambda beat: beat.last_ckpt_n == 0)
+    await lease.until("a checkpoint", lambda beat: beat.last_checkpoint == 0)
     restore = await verified(world.store, "a", 0)
     await lease.order(role="leave")
     second = await world.lease(

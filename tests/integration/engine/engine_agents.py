@@ -109,8 +109,8 @@ class Agent:
             state=self.state,
             saved=self.saved,
             step=self.step,
-            last_ckpt_n=self.next_checkpoint - 1 if self.next_checkpoint else None,
-            next_ckpt_n=self.next_checkpoint,
+            last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint else None,
+            next_checkpoint=self.next_checkpoint,
         )
         await self.store.put(heartbeat_key(self.job_id, self.lease_id), beat.to_json())
 

@@ -68,7 +68,7 @@ async def test_a_part_lives_as_long_as_a_kept_checkpoint_names_it(world: World) 
             )
             assert manifest is not None, "a kept checkpoint has lost a part"
         numbers = {checkpoint.number for checkpoint in kept}
-        if number in numbers and base.n not in numbers:
+        if number in numbers and base.number not in numbers:
             seen_shared_kept = True
             assert shared <= await parts_in_store(world, job.id)
         if job.checkpoint.number > number + 2:
@@ -78,7 +78,7 @@ async def test_a_part_lives_as_long_as_a_kept_checkpoint_names_it(world: World) 
     assert not shared & left
     assert stale not in left
     assert abandoned in left
-    assert await kept_manifest(world.blobs, job.id, lease.id, base.n) is None
+    assert await kept_manifest(world.blobs, job.id, lease.id, base.number) is None
     await world.until_over()
 
 

@@ -66,7 +66,7 @@ class Machine:
         if self.newest is not None:
             lease, manifest = self.newest
             keys = manifest.part_keys(JOB, lease)
-            restore = CheckpointRef(lease, manifest.n, verified_key(JOB, lease, manifest.n), keys)
+            restore = CheckpointRef(lease, manifest.number, verified_key(JOB, lease, manifest.number), keys)
         built = build_orders(
             self.store,
             job_id=JOB,
@@ -121,7 +121,7 @@ class Machine:
         number = self.memory["last_ckpt_n"]
         trusted: frozenset[Part] = frozenset()
         if self.newest is not None:
-            kept = await kept_manifest(self.store, JOB, self.newest[0], self.newest[1].n)
+            kept = await kept_manifest(self.store, JOB, self.newest[0], self.newest[1].number)
             assert kept is not None
             trusted = contents(kept, JOB, self.newest[0])
         manifest = await verified_manifest(self.store, AgentUnpacker(), JOB, self.lease, number, trusted)

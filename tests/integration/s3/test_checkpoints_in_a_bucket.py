@@ -299,7 +299,7 @@ async def test_a_job_that_writes_into_its_saved_files_is_copied_from_then_on(s3:
     await machine.checkpoint()
     manifest = await machine.verify()
     assert manifest is not None
-    assert manifest.n == machine.memory["last_ckpt_n"]
+    assert manifest.number == machine.memory["last_ckpt_n"]
 
 
 async def test_a_disk_that_has_forgotten_writes_over_nothing_that_is_verified(

@@ -18,7 +18,7 @@ from autopilot.ports.blobs import check_key
 PARSERS = (parse_heartbeat, parse_exit, parse_manifest)
 HEARTBEAT = Heartbeat(boot=1, seq=2, run_epoch=3, orders_seq_seen=4, state="running", step=5, progress=0.5)
 EXIT = ExitRecord(run_epoch=1, exit_code=0, reason="exited", finished_at="2026-01-01T00:00:00Z")
-MANIFEST = Manifest(run_epoch=1, n=2, parts=(Part("part-0", 10, "a" * 64), Part("part-1", 3, "b" * 64)), step=7)
+MANIFEST = Manifest(run_epoch=1, number=2, parts=(Part("part-0", 10, "a" * 64), Part("part-1", 3, "b" * 64)), step=7)
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -36,7 +36,7 @@ def test_what_we_write_we_read() -> None:
 
 def test_a_manifest_may_name_parts_of_older_checkpoints() -> None:
     parts = (Part("part-3", 1, "a" * 64), Part("old/ckpt/7/part-0", 2, "b" * 64))
-    manifest = parse_manifest(Manifest(run_epoch=1, n=9, parts=parts).to_json())
+    manifest = parse_manifest(Manifest(run_epoch=1, number=9, parts=parts).to_json())
     assert manifest is not None
     assert manifest.part_keys("j", "l") == ("jobs/j/l/ckpt/9/part-3", "jobs/j/old/ckpt/7/part-0")
 
@@ -64,7 +64,7 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
     heartbeat, record, manifest = (parse(text) for parse in PARSERS)
     if heartbeat is not None:
         assert isinstance(heartbeat, Heartbeat)
-        numbers = [heartbeat.boot, heartbeat.seq, heartbeat.run_epoch, heartbeat.bytes_sent, heartbeat.next_ckpt_n]
+        numbers = [heartbeat.boot, heartbeat.seq, heartbeat.run_epoch, heartbeat.bytes_sent, heartbeat.next_checkpoint]
         assert all(type(number) is int and 0 <= number <= 2**53 for number in numbers)
         assert heartbeat.progress is None or 0 <= heartbeat.progress <= 1
         assert len(heartbeat.error) <= MAX_TEXT

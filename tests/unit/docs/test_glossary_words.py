@@ -66,10 +66,6 @@ ALLOWED = {
     ("api/prospects.py", "_ways_out"): "what fills that key",
     ("cli/setup.py", "force"): "the option --force",
     ("lab/backtest/suite_file.py", "on_demand_rate"): "a key of suite files",
-    ("mailbox/order_shapes.py", "n"): "a key of the mailbox, version 1",
-    ("mailbox/report_shapes.py", "n"): "a key of manifests",
-    ("mailbox/report_shapes.py", "last_ckpt_n"): "a key of heartbeats",
-    ("mailbox/report_shapes.py", "next_ckpt_n"): "a key of heartbeats",
     ("providers/paper/agent.py", "last_ckpt_n"): "a key of the paper market's file",
     ("providers/paper/agent.py", "next_ckpt_n"): "a key of the paper market's file",
 }

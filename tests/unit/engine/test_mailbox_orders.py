@@ -120,7 +120,7 @@ async def test_a_heartbeat_that_asks_for_parts_gets_a_window_of_them(
     mailbox: Mailbox, blobs: LocalBlobStore, next_part: int
 ) -> None:
     job = a_job(a_lease())
-    beat = replace(BEAT, next_ckpt_n=4, next_part=next_part, parts_wanted=1000)
+    beat = replace(BEAT, next_checkpoint=4, next_part=next_part, parts_wanted=1000)
     body = await orders(mailbox, blobs, job, beat)
     assert body is not None
     first, *others = body["put_urls"]["ckpt"]

@@ -79,5 +79,5 @@ class PaperMailbox:
         return await verified_manifest(self.store, AgentUnpacker(), JOB, self.lease, n)
 
     def ref(self, manifest: Manifest) -> CheckpointRef:
-        key = manifest_key(JOB, self.lease, manifest.n)
-        return CheckpointRef(self.lease, manifest.n, key, manifest.part_keys(JOB, self.lease))
+        key = manifest_key(JOB, self.lease, manifest.number)
+        return CheckpointRef(self.lease, manifest.number, key, manifest.part_keys(JOB, self.lease))

@@ -13,9 +13,9 @@ async def test_it_works_checkpoints_and_reports_its_end(mailbox: PaperMailbox) -
     await mailbox.order()
     first = await mailbox.turn(0)
     assert (first.state, first.progress, first.orders_seq_seen) == ("running", 0, 1)
-    assert (await mailbox.turn(59)).last_ckpt_n is None
+    assert (await mailbox.turn(59)).last_checkpoint is None
     beat = await mailbox.turn(60)
-    assert (beat.step, beat.progress, beat.last_ckpt_n, beat.next_ckpt_n) == (60, 0.1, 0, 1)
+    assert (beat.step, beat.progress, beat.last_checkpoint, beat.next_checkpoint) == (60, 0.1, 0, 1)
     manifest = await mailbox.checkpoint(0)
     assert manifest is not None
     assert (manifest.run_epoch, manifest.step) == (1, 60)
@@ -27,11 +27,11 @@ async def test_it_works_checkpoints_and_reports_its_end(mailbox: PaperMailbox) -
     record = await mailbox.exit()
     assert record is not None
     assert (record.run_epoch, record.exit_code) == (1, 0)
-    newest = await mailbox.checkpoint(last.last_ckpt_n or 0)
+    newest = await mailbox.checkpoint(last.last_checkpoint or 0)
     assert newest is not None
     assert newest.step == 600
-    sent = (await mailbox.turn(700)).last_ckpt_n
-    assert sent == last.last_ckpt_n
+    sent = (await mailbox.turn(700)).last_checkpoint
+    assert sent == last.last_checkpoint
 
 
 async def test_while_it_waits_it_does_no_work(mailbox: PaperMailbox) -> None:
