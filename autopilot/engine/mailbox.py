@@ -84,8 +84,8 @@ class Mailbox:
             heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
             exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
-                next_log_n = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log_n)
-                self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log_n=next_log_n)
+                next_log = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log)
+                self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log=next_log)
             if exit_record is not None and exit_record.run_epoch != lease.orders.run_epoch:
                 exit_record = None
             checkpoint = await self._newest(job, lease, heartbeat, exit_record is not None, now)

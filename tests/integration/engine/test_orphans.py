@@ -51,14 +51,14 @@ async def test_what_is_wanted_unwanted_unknown_and_not_ours_with_prices(world: W
     world.agents.total_steps = 100_000
     wanted = await world.running()
     empty = await census(settings, world.clock)
-    assert (empty.wanted, empty.found, empty.ours, empty.unreadable) == (1, [], False, {})
+    assert (empty.wanted, empty.findings, empty.ours, empty.unreadable) == (1, [], False, {})
 
     duplicate = await world.rent_by_hand(wanted.label)
     unknown = await world.rent_by_hand(a_label(world, timedelta(hours=1)))
     strange, own = await world.rent_by_hand(STRANGE), await world.rent_by_hand("my own training")
     world.clock.advance(300)
     world.sandbox.synchronise()
-    found = {each.instance.instance_id: each for each in (await census(settings, world.clock)).found}
+    found = {each.instance.instance_id: each for each in (await census(settings, world.clock)).findings}
     assert {key: each.kind for key, each in found.items()} == {
         str(duplicate.id): Kind.UNWANTED,
         str(unknown.id): Kind.UNKNOWN,
@@ -76,7 +76,7 @@ async def test_what_is_wanted_unwanted_unknown_and_not_ours_with_prices(world: W
     await world.tick(2)
     now = await census(settings, world.clock)
     assert now.wanted == 0
-    assert "asked" in next(each.why for each in now.found if each.instance.instance_id == wanted.instance_id)
+    assert "asked" in next(each.why for each in now.findings if each.instance.instance_id == wanted.instance_id)
     assert now.bills(Kind.UNWANTED) > now.bills(Kind.UNKNOWN) > 0
 
 
@@ -96,7 +96,7 @@ async def test_an_unreadable_market_is_named(world: World, settings: Settings, f
     await world.fault("list", "http_503", times=None)
     told = await census(settings, world.clock)
     assert list(told.unreadable) == ["vastai"]
-    assert not told.found
+    assert not told.findings
     swept = await sweep([far_away], world.clock, INSTALL_ID, kill=True, older_than=timedelta(0))
     assert (list(swept.unreadable), swept.seen, swept.gone) == (["vastai"], [], [])
     assert not world.sent("instance.destroyed")
