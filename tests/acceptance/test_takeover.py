@@ -39,8 +39,12 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "on_demand_rate": ("on_demand_price",),
     "way": ("option",),
     "standing": ("status", "current_bid"),
+    "lower": ("reduce_bid",),
+    "unseen_s": ("unobserved_s",),
 }
 """Words of the version before, as keys or values, and what this version may say in their place."""
+UNRECORDED = {"lower", "unseen_s"}
+"""Of decisions that the ledger kept from the version before does not hold (``tests/migration`` has them)."""
 RENAMED_BY = "0006"
 """The revision of the schema from which on the ledger holds none of them."""
 VIEWS = (
@@ -208,7 +212,7 @@ def test_its_ledger_comes_up_with_all_that_it_holds(
         counts = {table: read(f"SELECT count(*) FROM {table}") for table in TABLES}
         assert all(sums.values())
         assert [table for table, count in counts.items() if count == [(0,)]] == []
-        assert RENAMED.keys() <= words(read, database)
+        assert RENAMED.keys() - UNRECORDED <= words(read, database)
 
         assert asked(theatre, "db", "upgrade")["done"]
         assert [check for check in asked(theatre, "db", "check")["checks"] if check["ok"] is False] == []
