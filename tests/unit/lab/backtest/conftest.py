@@ -11,7 +11,7 @@ import pytest
 from autopilot.lab.backtest.suite import Suite
 from autopilot.lab.backtest.suite_file import read_suite
 
-BESIDE_THE_CHECKOUT = Path(__file__).parents[4] / "shared" / "traces"
+BESIDE_THE_CHECKOUT = Path(__file__).parents[5] / "shared" / "traces"
 TRACES = Path(os.environ.get("AUTOPILOT_TRACES", BESIDE_THE_CHECKOUT))
 
 
