@@ -1,8 +1,9 @@
 """The HTTP listener of a local blob store: what a rented machine speaks to, apart from the control API.
 
 It answers GET and PUT under ``/blobs/<key>`` with a signature made by ``LocalBlobStore`` and nothing else:
-400 a body that is not what its headers say · 403 not signed for this, or expired · 404 no such object ·
-413 larger than was signed for · 416 no such range · 507 disk (nearly) full.
+400 a body that is not what its headers say · 403 not signed for this, or expired, or its lease is over ·
+404 no such object · 413 larger than was signed for · 416 no such range · 429 too many requests of one lease at once ·
+507 disk (nearly) full.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from typing import BinaryIO
 
 from aiohttp import web
 
+from autopilot.blobs.admission import lease_of
 from autopilot.blobs.local import OLD_SCRATCH_S, URL_PREFIX, IncomingBlob, LocalBlobStore
 from autopilot.ports.blobs import check_key
 
 KEPT_FREE_BYTES = 64 << 20
 """Room on the disk that uploads never take: the ledger lies beside them and must always be able to record."""
+
+REQUESTS_OF_A_LEASE = 32
+"""At once; an agent moves four parts at a time."""
 
 _CHUNK_BYTES = 1 << 20
 _PIECE_BYTES = 256 << 10
@@ -37,9 +43,37 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 def blob_listener(store: LocalBlobStore) -> web.Application:
     """An application to run on an address of its own, one for each store; it holds no state besides the store."""
+    at_once: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def counted(key: str) -> Iterator[None]:
+        """A host with many signed URLs, each used slowly, leaves connections to the others."""
+        lease = lease_of(key)
+        if lease is None:
+            yield
+            return
+        if at_once[lease] >= REQUESTS_OF_A_LEASE:
+            raise web.HTTPTooManyRequests(headers={"Retry-After": "5"})
+        at_once[lease] += 1
+        try:
+            yield
+        finally:
+            at_once[lease] -= 1
+            if not at_once[lease]:
+                del at_once[lease]
 
     async def get(request: web.Request) -> web.StreamResponse:
-        path = store.path(_authorise(store, request)[0])
+        key, _ = _authorise(store, request)
+        with counted(key):
+            return await read(request, key)
+
+    async def put(request: web.Request) -> web.Response:
+        key, max_bytes = _authorise(store, request)
+        with counted(key):
+            return await write(request, key, max_bytes)
+
+    async def read(request: web.Request, key: str) -> web.StreamResponse:
+        path = store.path(key)
         try:
             file = await asyncio.to_thread(path.open, "rb")
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -47,8 +81,8 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
         with file:
             return await _send(request, file)
 
-    async def put(request: web.Request) -> web.Response:
-        key, max_bytes = _authorise(store, request)
+    async def write(request: web.Request, key: str, max_bytes: int) -> web.Response:
+        await _check_admitted(store, key)
         if request.content_length is not None and request.content_length > max_bytes:
             raise _too_large(max_bytes, request.content_length)
         _check_room(store, request.content_length or 0)
@@ -56,6 +90,8 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
             incoming = await asyncio.to_thread(store.incoming, key)
             try:
                 await _receive(request, incoming, max_bytes, store)
+                await _check_admitted(store, key)
+                await asyncio.to_thread(incoming.publish)
             finally:
                 incoming.discard()
         except OSError as error:
@@ -125,6 +161,11 @@ async def _tidy(store: LocalBlobStore) -> None:
         await asyncio.sleep(OLD_SCRATCH_S)
 
 
+async def _check_admitted(store: LocalBlobStore, key: str) -> None:
+    if not await asyncio.to_thread(store.is_admitted, key):
+        raise web.HTTPForbidden
+
+
 def _check_room(store: LocalBlobStore, size: int) -> None:
     if shutil.disk_usage(store.root.parent).free - size < KEPT_FREE_BYTES:
         raise web.HTTPInsufficientStorage
@@ -142,7 +183,6 @@ async def _receive(request: web.Request, incoming: IncomingBlob, max_bytes: int,
             raise _too_large(max_bytes, received)
         _check_room(store, len(chunk))  # others send at the same time, and not all say how much
         await asyncio.to_thread(incoming.write, chunk)
-    await asyncio.to_thread(incoming.publish)
 
 
 def _too_large(max_bytes: int, size: int) -> web.HTTPRequestEntityTooLarge:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlencode
 
-from autopilot.blobs.place import share
+from autopilot.blobs.admission import Admission
+from autopilot.blobs.place import MailboxPlace, share
 from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, check_key
 
 URL_PREFIX = "/blobs/"
@@ -71,6 +72,7 @@ class LocalBlobStore:
         self.base_url = base_url
         self._signing_key = signing_key
         self._unix_time = unix_time
+        self._admission = Admission(MailboxPlace(root.parent).leases_path)
 
     @property
     def put_headers(self) -> Mapping[str, str]:
@@ -132,6 +134,13 @@ class LocalBlobStore:
                 _none_if_absent(path.unlink)
 
         await _off_loop(remove)
+
+    async def admit(self, prefixes: Collection[str]) -> None:
+        await _off_loop(lambda: self._admission.write(prefixes))
+
+    def is_admitted(self, key: str) -> bool:
+        """Whether the lease that ``key`` belongs to may write."""
+        return self._admission.allows(key)
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> None:
         """Signed URLs are all that its listener knows."""

@@ -146,6 +146,7 @@ class Engine:
             await self.calls.settle_for(CALLS_WAIT_REAL_S)
             raise
         self._known_jobs = jobs
+        await self._mailbox.admit(jobs)
         await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
         for spec, lease in outbox.creates:
             self.calls.create(spec, lease)

@@ -19,7 +19,7 @@ from autopilot.domain.money import BYTES_PER_GB
 from autopilot.engine.checkpoint_retention import Doubt
 from autopilot.engine.log_intake import LogIntake
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
-from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, verified_key
+from autopilot.mailbox.keys import exit_key, heartbeat_key, lease_prefix, manifest_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import Orders, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
@@ -72,6 +72,7 @@ class Mailbox:
         self._outputs_read: set[tuple[str, int]] = set()
         self._probed: dict[str, tuple[int | None, bool]] = {}
         self._searches: dict[str, tuple[asyncio.Task[Checkpoint | None], tuple[int | None, bool]]] = {}
+        self._admitted: frozenset[str] | None = None
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
@@ -97,6 +98,20 @@ class Mailbox:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
         return Mail(heartbeat, exit_record, checkpoint)
+
+    async def admit(self, jobs: Sequence[Job]) -> None:
+        """Only leases that are not over may write. Failures are logged and tried again."""
+        open_leases = frozenset(
+            lease_prefix(job.id, lease.id) for job in jobs for lease in job.leases if not lease.is_over
+        )
+        if open_leases == self._admitted:
+            return
+        try:
+            await self._blobs.admit(open_leases)
+        except BlobUnavailable as problem:
+            log.warning("admission.unwritten", reason=str(problem))
+            return
+        self._admitted = open_leases
 
     async def write_orders(self, job: Job, lease: Lease) -> None:
         """Write the orders when they differ from the last that were written. Failures are logged and tried again."""

@@ -84,6 +84,10 @@ class BlobStore(Protocol):
         """Delete these objects; fine when some are not there."""
         ...
 
+    async def admit(self, prefixes: Collection[str]) -> None:
+        """From now on machines may write beneath these alone, however long URLs live, where the store can tell."""
+        ...
+
     async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
         """Keys to put and get objects under these prefixes, for an hour or less; None where the store gives none."""
         ...

@@ -14,11 +14,12 @@ import pytest
 
 from autopilot.blobs.place import MailboxPlace
 from autopilot.lab.demo.theatre import Theatre
-from autopilot.mailbox.keys import heartbeat_key
 from tests.acceptance.stage import a_theatre, until
 from tests.mailboxes import put
 
 IDLE_CONNECTIONS = 1100
+KEY = "probe/heartbeat"
+"""Beneath no lease, of which this daemon has none."""
 
 
 @pytest.fixture
@@ -86,8 +87,7 @@ def test_killed_it_is_started_anew_and_ticks_go_on(theatre: Theatre) -> None:
     (listener,) = children(daemon_pid(theatre))
     os.kill(listener, signal.SIGKILL)
     assert_ticks_go_on(theatre)
-    key = heartbeat_key("job", "lease")
-    until(lambda: put(place(theatre), key, b"{}") == 201, "a heartbeat", within_s=20)
+    until(lambda: put(place(theatre), KEY, b"{}") == 201, "a heartbeat", within_s=20)
     assert place(theatre).port() == port
     assert children(daemon_pid(theatre)) != [listener]
 
@@ -100,7 +100,7 @@ def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Thea
             asked_at = time.monotonic()
             theatre.client.get("/v1/jobs")
             assert time.monotonic() - asked_at < 5
-            assert put(place(theatre), heartbeat_key("job", "lease"), b"{}") == 201
+            assert put(place(theatre), KEY, b"{}") == 201
             assert_ticks_go_on(theatre)
     assert (theatre.root / "daemon.log").stat().st_size < 1 << 20
 
@@ -110,7 +110,7 @@ def test_it_ends_within_a_second_of_its_daemon(theatre: Theatre) -> None:
     theatre.kill_daemon()
     until(lambda: not is_alive(listener), "the end of the listener", within_s=1.0, every_s=0.02)
     theatre.start_daemon()
-    assert put(place(theatre), heartbeat_key("job", "lease"), b"{}") == 201
+    assert put(place(theatre), KEY, b"{}") == 201
 
 
 def is_alive(pid: int) -> bool:
@@ -121,9 +121,7 @@ def is_alive(pid: int) -> bool:
 
 
 def test_it_closes_its_port_once_another_daemon_leads(theatre: Theatre) -> None:
-    assert put(place(theatre), heartbeat_key("job", "lease"), b"{}") == 201
+    assert put(place(theatre), KEY, b"{}") == 201
     place(theatre).announce()
-    until(
-        lambda: put(place(theatre), heartbeat_key("job", "lease"), b"{}", 1.0) == 0, "the port is closed", within_s=10
-    )
+    until(lambda: put(place(theatre), KEY, b"{}", 1.0) == 0, "the port is closed", within_s=10)
     assert_ticks_go_on(theatre)

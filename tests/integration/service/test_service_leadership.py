@@ -20,7 +20,6 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError
 from autopilot.lab.demo.theatre import Theatre
-from autopilot.mailbox.keys import heartbeat_key
 from tests.acceptance.stage import a_theatre, is_settled, job_text, market_events, show, submit, until, without_settings
 from tests.mailboxes import put
 from tests.pg import PostgresServer
@@ -188,7 +187,7 @@ def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_lea
     daemons.append(first)
     until(first.leads, "the first daemon leads")
     until(first.client.socket_path.is_socket, "the control socket")
-    place, key = MailboxPlace(theatre.root / "daemon"), heartbeat_key("job", "lease")
+    place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
     assert put(place, key, b"{}") == 201
     second = ADaemon(theatre, "two", ledger, AUTOPILOT_API__SOCKET=str(theatre.root / "one"))
     daemons.append(second)

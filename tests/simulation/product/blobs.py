@@ -164,6 +164,9 @@ class SimulatedBlobs:
             kept.pop(key, None)
         self._ground.version += 1
 
+    async def admit(self, prefixes: Collection[str]) -> None:
+        """It asks for a valid URL alone, as buckets do."""
+
     async def grant(self, write: Collection[str], read: Collection[str]) -> None:
         """It gives no keys, as most stores."""
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from autopilot.blobs import listener
-from autopilot.blobs.listener import KEPT_FREE_BYTES, blob_listener
+from autopilot.blobs.listener import KEPT_FREE_BYTES, REQUESTS_OF_A_LEASE, blob_listener
 from autopilot.blobs.local import OLD_SCRATCH_S, IncomingBlob, LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
 from autopilot.domain.errors import UserError
@@ -226,6 +226,71 @@ async def test_a_cut_upload_leaves_nothing(store: LocalBlobStore) -> None:
         await asyncio.sleep(0.02)
     assert list(incoming.iterdir()) == []
     assert await store.get("a") == b"old"
+
+
+async def test_a_lease_that_is_over_writes_no_more_however_long_its_urls_live(
+    store: LocalBlobStore, http: aiohttp.ClientSession
+) -> None:
+    url, other = (store.sign_put(f"jobs/j/{lease}/heartbeat.json", HOUR, 100) for lease in ("one", "two"))
+    assert await status(http, "PUT", url, b"{}") == 201
+    await store.admit({"jobs/j/one", "jobs/j/two"})
+    assert [await status(http, "PUT", each, b"{}") for each in (url, other)] == [201, 201]
+    await store.admit({"jobs/j/two"})
+    assert [await status(http, "PUT", each, b"{}") for each in (url, other)] == [403, 201]
+    assert await status(http, "PUT", store.sign_put("jobs/j/twofold/x", HOUR, 100), b"{}") == 403
+    assert await status(http, "PUT", store.sign_put("probe/x", HOUR, 100), b"{}") == 201
+    await store.admit(())
+    assert await status(http, "PUT", other, b"{}") == 403
+    for junk in ("", "[]", '{"leases": "jobs/j/two"}'):
+        (store.root.parent / "mailbox-leases.json").write_text(junk)
+        assert await status(http, "PUT", other, b"{}") == 403
+
+
+async def incoming(store: LocalBlobStore, count: int) -> None:
+    """Until so many uploads are under way."""
+    for _ in range(500):
+        if len(list((store.root / ".incoming").glob("*"))) == count:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"not {count} uploads under way")
+
+
+async def test_what_is_on_its_way_when_its_lease_ends_is_not_kept(
+    store: LocalBlobStore, http: aiohttp.ClientSession
+) -> None:
+    await store.admit({"jobs/j/one"})
+    is_over = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"begin"
+        await is_over.wait()
+        yield b"end"
+
+    answer = asyncio.create_task(http.put(URL(store.sign_put("jobs/j/one/x", HOUR, 100), encoded=True), data=slow()))
+    await incoming(store, 1)
+    await store.admit(())
+    is_over.set()
+    assert (await answer).status == 403
+    assert await store.get("jobs/j/one/x") is None
+    assert list((store.root / ".incoming").iterdir()) == []
+
+
+async def test_one_lease_s_slow_requests_leave_room_for_others(
+    store: LocalBlobStore, http: aiohttp.ClientSession
+) -> None:
+    writers = []
+    for number in range(REQUESTS_OF_A_LEASE):
+        url = URL(store.sign_put(f"jobs/j/slow/log/0-{number}", HOUR, 100), encoded=True)
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(f"PUT {url.raw_path_qs} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx".encode())
+        writers.append(writer)
+    await incoming(store, REQUESTS_OF_A_LEASE)
+    assert await status(http, "PUT", store.sign_put("jobs/j/slow/x", HOUR, 100), b"x") == 429
+    assert await status(http, "PUT", store.sign_put("jobs/j/other/x", HOUR, 100), b"x") == 201
+    for writer in writers:
+        writer.close()
+    await incoming(store, 0)
+    assert await status(http, "PUT", store.sign_put("jobs/j/slow/x", HOUR, 100), b"x") == 201
 
 
 async def test_a_gzip_body_that_is_none_is_the_client_s_mistake(
