@@ -46,7 +46,7 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
     at_once: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def counted(key: str) -> Iterator[None]:
+    def count(key: str) -> Iterator[None]:
         """A host with many signed URLs, each used slowly, leaves connections to the others."""
         lease = lease_of(key)
         if lease is None:
@@ -64,12 +64,12 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
 
     async def get(request: web.Request) -> web.StreamResponse:
         key, _ = _authorise(store, request)
-        with counted(key):
+        with count(key):
             return await read(request, key)
 
     async def put(request: web.Request) -> web.Response:
         key, max_bytes = _authorise(store, request)
-        with counted(key):
+        with count(key):
             return await write(request, key, max_bytes)
 
     async def read(request: web.Request, key: str) -> web.StreamResponse:
