@@ -81,7 +81,7 @@ def show(theatre: Theatre, job_id: str) -> Json:
 
 
 def is_settled(theatre: Theatre, body: Json) -> bool:
-    """The job is over, its machines are gone and their bills are taken over."""
+    """The job is over, its machines are gone and their invoices are imported."""
     is_over = body["job"]["status"] in FINAL
     all_gone = all(lease["state"] in ("gone", "abandoned") for lease in body["leases"])
     return is_over and all_gone and theatre.client.get("/v1/status")["unsettled_leases"] == 0

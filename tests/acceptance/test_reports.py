@@ -34,7 +34,7 @@ def while_it_ran(theatre: Theatre) -> dict[str, Any]:
     job_id = submit(theatre, job_text(400))
     until(lambda: show(theatre, job_id)["job"]["step"] > 20, "the job runs", 90)
     seen = {"job_id": job_id, "budget": asked(theatre, "budget")}
-    until(lambda: is_settled(theatre, show(theatre, job_id)), "the bill is taken over", 120)
+    until(lambda: is_settled(theatre, show(theatre, job_id)), "the invoice is imported", 120)
     return seen
 
 
