@@ -8,18 +8,13 @@ from typing import Any, TypeVar
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.pacing import Lane
+from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
 from autopilot.providers.runpod import outcomes
 from autopilot.providers.runpod.pacing import INTERVAL_S, Family, lanes
-from autopilot.providers.runpod.reply import Answer, Fault, NoReply, understand
+from autopilot.providers.runpod.reply import Answer, Fault, understand
 from autopilot.providers.runpod.transport import Transport
 
 T = TypeVar("T")
-
-READ_TRIES = 3
-FIRST_BACKOFF_S = 1.0
-LONGEST_BACKOFF_S = 15.0
-LONGEST_HOLD_S = 60.0
-"""However long the market says to stay away, a destroy has to be tried again."""
 
 
 class RunpodClient:
@@ -67,27 +62,9 @@ class RunpodClient:
         return understand(await self.transport.send(method, f"/v2{path}", parameters=parameters, body=body))
 
     async def _read(self, family: Family, ask: Callable[[], Awaitable[Answer]], tries: int) -> Mapping[str, Any]:
-        backoff_s = FIRST_BACKOFF_S
-        for tries_left in reversed(range(tries)):
-            try:
-                async with self.lane(family):
-                    answer = await ask()
-                    self._obey(family, answer)
-            except NoReply as error:
-                if not tries_left or error.timed_out:
-                    raise MarketUnknown(str(error)) from error
-            else:
-                try:
-                    return outcomes.read(answer)
-                except MarketUnknown as error:
-                    if not tries_left or not _passes_soon(answer, error):
-                        raise
-                    backoff_s = max(backoff_s, answer.retry_after_s or 0)
-            await self._clock.sleep(backoff_s)
-            backoff_s *= 2
-        raise AssertionError("the last try returns or raises")
+        return await read_repeatedly(lambda: self.attempt(family, ask), outcomes.read, _pause_s, self._clock, tries)
 
-    async def change(self, family: Family, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def attempt(self, family: Family, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """One attempt, in its turn. Raises ``NoReply``."""
         async with self.lane(family):
             answer = await ask()
@@ -102,8 +79,9 @@ class RunpodClient:
         await self.transport.close()
 
 
-def _passes_soon(answer: Answer, error: MarketUnknown) -> bool:
-    """A gateway's hiccup, a torn body, or a limit that lifts within seconds."""
-    if error.code is RefusalCode.RATE_LIMITED:
-        return (answer.retry_after_s or 0) <= LONGEST_BACKOFF_S
-    return answer.fault is Fault.TRANSIENT
+def _pause_s(answer: Answer, error: MarketUnknown) -> float | None:
+    """After a gateway's hiccup, a torn body, or a limit that lifts within seconds."""
+    asked_s = answer.retry_after_s or 0
+    limited = error.code is RefusalCode.RATE_LIMITED
+    passes_soon = asked_s <= LONGEST_BACKOFF_S if limited else answer.fault is Fault.TRANSIENT
+    return asked_s if passes_soon else None

@@ -11,12 +11,13 @@ from typing import Any
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
+from autopilot.providers.reading import READ_TRIES, NoReply
 from autopilot.providers.runpod import create, mapping, outcomes, queries, wire
-from autopilot.providers.runpod.client import READ_TRIES, RunpodClient
+from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
 from autopilot.providers.runpod.pacing import Family
-from autopilot.providers.runpod.reply import Answer, NoReply
+from autopilot.providers.runpod.reply import Answer
 from autopilot.providers.runpod.sdk import SdkRefused
 
 
@@ -68,7 +69,7 @@ class GraphqlMarket:
 
     async def probe_spot(self) -> Answer:
         """Whether the market would understand a request for a spot pod; asks for none. Raises ``NoReply``."""
-        return await self._client.change(Family.GRAPHQL_READ, lambda: self._client.graphql(queries.SPOT_PROBE))
+        return await self._client.attempt(Family.GRAPHQL_READ, lambda: self._client.graphql(queries.SPOT_PROBE))
 
     async def rent_spot(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane."""
@@ -98,7 +99,9 @@ class GraphqlMarket:
 
     async def _change(self, document: str, variables: Mapping[str, Any], operation: str) -> Outcome:
         try:
-            answer = await self._client.change(Family.GRAPHQL_CHANGE, lambda: self._client.graphql(document, variables))
+            answer = await self._client.attempt(
+                Family.GRAPHQL_CHANGE, lambda: self._client.graphql(document, variables)
+            )
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.judge_change(answer, operation)

@@ -12,16 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from autopilot.providers import values
-
-MESSAGE_LENGTH = 200
-
-
-class NoReply(Exception):
-    """The request may or may not have reached the market. The message carries no key."""
-
-    def __init__(self, message: str, *, timed_out: bool = False) -> None:
-        super().__init__(message)
-        self.timed_out = timed_out
+from autopilot.providers.reading import MESSAGE_LENGTH, Reply
 
 
 class Fault(StrEnum):
@@ -82,15 +73,6 @@ _FAILURE_CODE = "INTERNAL_SERVER_ERROR"
 def fault_in_text(text: str) -> Fault | None:
     lowered = text.casefold()
     return next((fault for part, fault in _BY_TEXT.items() if part in lowered), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """``retry_after``: that header, as sent."""
-
-    status: int
-    text: str
-    retry_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

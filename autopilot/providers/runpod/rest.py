@@ -9,12 +9,12 @@ from typing import Any
 from autopilot.domain.time import start_of_day
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
+from autopilot.providers.reading import NoReply
 from autopilot.providers.runpod import create, outcomes, wire
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome
 from autopilot.providers.runpod.pacing import Family
-from autopilot.providers.runpod.reply import NoReply
 
 MORE_PAGES = ("nextCursor", "next_cursor", "next")
 """Names under which a list might say that it goes on. It is documented not to."""
@@ -76,7 +76,7 @@ class RestMarket:
     async def _act(self, pod_id: str, action: str) -> Outcome:
         body = {"action": action}
         try:
-            answer = await self._client.change(
+            answer = await self._client.attempt(
                 Family.REST_CHANGE, lambda: self._client.rest("POST", f"/pods/{pod_id}/action", body=body)
             )
         except NoReply as error:
@@ -85,7 +85,7 @@ class RestMarket:
 
     async def destroy(self, pod_id: str) -> Outcome:
         try:
-            answer = await self._client.change(
+            answer = await self._client.attempt(
                 Family.REST_CHANGE, lambda: self._client.rest("DELETE", f"/pods/{pod_id}")
             )
         except NoReply as error:

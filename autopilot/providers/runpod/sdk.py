@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from autopilot.providers import values
-from autopilot.providers.runpod.reply import Fault, NoReply, fault_in_text
+from autopilot.providers.reading import NoReply
+from autopilot.providers.runpod.reply import Fault, fault_in_text
 
 BASE_URL_VARIABLE = "RUNPOD_API_BASE_URL"
 LONGEST_WAIT_S = 30.0

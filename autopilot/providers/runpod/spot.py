@@ -7,9 +7,10 @@ from collections.abc import Callable
 import structlog
 
 from autopilot.ports.clock import Clock
+from autopilot.providers.reading import NoReply
 from autopilot.providers.runpod.graphql import GraphqlMarket
 from autopilot.providers.runpod.queries import SPOT_OPERATION
-from autopilot.providers.runpod.reply import Answer, Fault, NoReply
+from autopilot.providers.runpod.reply import Answer, Fault
 
 log = structlog.get_logger(__name__)
 

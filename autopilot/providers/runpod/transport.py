@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 import aiohttp
 
 from autopilot import __version__
+from autopilot.providers.reading import NoReply, Reply
 from autopilot.providers.runpod.config import RunpodSettings
-from autopilot.providers.runpod.reply import NoReply, Reply
 from autopilot.providers.runpod.sdk import Sdk
 
 T = TypeVar("T")

@@ -13,12 +13,13 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
+from autopilot.providers.reading import READ_TRIES, NoReply
 from autopilot.providers.vastai import create, listing, mapping, outcomes, wire
-from autopilot.providers.vastai.client import READ_TRIES, VastaiClient
+from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.echoes import Echoes
 from autopilot.providers.vastai.pacing import Family
-from autopilot.providers.vastai.reply import Answer, NoReply
+from autopilot.providers.vastai.reply import Answer
 from autopilot.providers.vastai.search import OfferSearch
 
 Outcome = Done[None] | Refused | Unknown

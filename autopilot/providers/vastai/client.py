@@ -8,16 +8,11 @@ from typing import Any
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.pacing import Lane
+from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
 from autopilot.providers.vastai import outcomes
 from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
-from autopilot.providers.vastai.reply import Answer, NoReply, understand
+from autopilot.providers.vastai.reply import Answer, understand
 from autopilot.providers.vastai.transport import Transport
-
-READ_TRIES = 3
-FIRST_BACKOFF_S = 1.0
-LONGEST_BACKOFF_S = 15.0
-LONGEST_HOLD_S = 60.0
-"""However long the market says to stay away, a destroy has to be tried again."""
 
 
 class VastaiClient:
@@ -43,26 +38,12 @@ class VastaiClient:
         Raises ``MarketUnknown``.
         """
         method = "GET" if body is None else "POST"
-        backoff_s = FIRST_BACKOFF_S
-        for tries_left in reversed(range(tries)):
-            try:
-                async with self.lane(family):
-                    answer = await self.send(family, method, path, query=query, body=body)
-            except NoReply as error:
-                if not tries_left or error.timed_out:
-                    raise MarketUnknown(str(error)) from error
-            else:
-                try:
-                    return outcomes.read(answer)
-                except outcomes.SearchQuotaExceeded:
-                    raise
-                except MarketUnknown as error:
-                    if not tries_left or not _passes_soon(answer, error):
-                        raise
-                    backoff_s = max(backoff_s, (answer.retry_after_s or 0) * MARGIN)
-            await self._clock.sleep(backoff_s)
-            backoff_s *= 2
-        raise AssertionError("the last try returns or raises")
+
+        async def ask() -> Answer:
+            async with self.lane(family):
+                return await self.send(family, method, path, query=query, body=body)
+
+        return await read_repeatedly(ask, outcomes.read, _pause_s, self._clock, tries)
 
     async def change(self, family: Family, method: str, path: str, body: Mapping[str, Any]) -> Answer:
         """One attempt. Raises ``NoReply``."""
@@ -89,8 +70,12 @@ class VastaiClient:
         self._transport.close()
 
 
-def _passes_soon(answer: Answer, error: MarketUnknown) -> bool:
-    """A gateway's hiccup, a torn body, or a limit that lifts within seconds."""
+def _pause_s(answer: Answer, error: MarketUnknown) -> float | None:
+    """After a gateway's hiccup, a torn body, or a limit that lifts within seconds; a day's quota does not."""
+    asked_s = answer.retry_after_s or 0
+    if isinstance(error, outcomes.SearchQuotaExceeded):
+        return None
     if error.code is RefusalCode.RATE_LIMITED:
-        return (answer.retry_after_s or 0) <= LONGEST_BACKOFF_S
-    return error.code is None and (answer.status >= 500 or (answer.status == 200 and answer.body is None))
+        return asked_s * MARGIN if asked_s <= LONGEST_BACKOFF_S else None
+    torn = answer.status >= 500 or (answer.status == 200 and answer.body is None)
+    return asked_s * MARGIN if error.code is None and torn else None

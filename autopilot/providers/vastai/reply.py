@@ -8,27 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from autopilot.providers import values
+from autopilot.providers.reading import MESSAGE_LENGTH, Reply
 
-MESSAGE_LENGTH = 200
 _THRESHOLD = re.compile(r"threshold\s*=\s*(\d+(?:\.\d+)?)")
 _NEW_CONTRACT = re.compile(r'"new_contract"\s*:\s*"?(\d{1,18})')
-
-
-class NoReply(Exception):
-    """The request may or may not have reached the market. The message carries no URL parameters and no key."""
-
-    def __init__(self, message: str, *, timed_out: bool = False) -> None:
-        super().__init__(message)
-        self.timed_out = timed_out
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """``retry_after``: that header, as sent."""
-
-    status: int
-    text: str
-    retry_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from vastai.api.client import VastClient, VastSession
 from vastai.api.instances import build_create_instance_payload
 
 from autopilot.providers import guarded_requests
-from autopilot.providers.vastai.reply import NoReply, Reply
+from autopilot.providers.reading import NoReply, Reply
 
 
 class OneShotClient(VastClient):  # type: ignore[misc]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol
 
+from autopilot.providers.reading import Reply
 from autopilot.providers.vastai.config import VastaiSettings
-from autopilot.providers.vastai.reply import Reply
 
 if TYPE_CHECKING:
     from autopilot.providers.vastai.sdk import Sdk

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from runpod_script import KEY, Http, Script, sample, serving
 
-from autopilot.providers.runpod.reply import Fault, NoReply
+from autopilot.providers.reading import NoReply
+from autopilot.providers.runpod.reply import Fault
 from autopilot.providers.runpod.sdk import Sdk, SdkRefused
 
 POD = "fkjbybgpwuvmhk"

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from vastai_samples import errors, text
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.providers.reading import Reply
 from autopilot.providers.vastai import outcomes
-from autopilot.providers.vastai.reply import Answer, Reply, understand
+from autopilot.providers.vastai.reply import Answer, understand
 
 Outcome = Done[Created] | Done[Decimal] | Done[None] | Refused | Unknown
 Reading = Callable[[Answer], Outcome]

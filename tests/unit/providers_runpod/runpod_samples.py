@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from autopilot.providers import values
-from autopilot.providers.runpod.reply import Answer, Reply, understand
+from autopilot.providers.reading import Reply
+from autopilot.providers.runpod.reply import Answer, understand
 
 ASSETS = Path(__file__).parents[2] / "assets" / "runpod"
 

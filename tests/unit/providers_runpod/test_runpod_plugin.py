@@ -32,7 +32,7 @@ print({"runpod", "requests"} & set(sys.modules))
 """
 IMPORTED_LATE = """
 import logging, os
-from autopilot.providers.runpod.reply import NoReply
+from autopilot.providers.reading import NoReply
 from autopilot.providers.runpod.sdk import Sdk
 try:
     Sdk("k", "http://127.0.0.1:9").gpu_types()
