@@ -247,6 +247,8 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "max_fruitless": ("loading", "max_fruitless"),
     "max_rebids": ("bids", "max_rebids"),
     "rebid_settle_s": ("bids", "rebid_settle_s"),
+    "lost_bid_first_h": ("lost_bids", "first_h"),
+    "lost_bid_most_h": ("lost_bids", "most_h"),
     "longest_pause_s": ("waiting", "longest_pause_s"),
     "idle_margin": ("waiting", "idle_margin"),
     "least_stay_s": ("moves", "least_stay_s"),
