@@ -1,13 +1,13 @@
-"""Which leases may write into a local store: a file that the daemon replaces and the listener reads at each PUT.
+"""Which leases may write into a local store, and how much: a file that the daemon replaces, read at each PUT.
 
-Byte quotas of a lease belong beside its prefix here; ``blobs.listener`` enforces what stands here, before a PUT is
-received and again before it is kept.
+``blobs.listener`` enforces what stands here, before a PUT is received and again before it is kept.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 
 from autopilot.blobs.place import read_json, replace_file
@@ -19,19 +19,19 @@ class Admission:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def write(self, prefixes: Collection[str]) -> None:
-        """These leases may write from now on, and no other. Raises ``OSError``."""
-        replace_file(self._path, json.dumps({"leases": sorted(prefixes)}), self._path.parent)
+    def write(self, prefixes: Mapping[str, int]) -> None:
+        """These leases may write from now on, each so many bytes, and no other. Raises ``OSError``."""
+        replace_file(self._path, json.dumps({"leases": dict(prefixes)}), self._path.parent)
 
-    def allows(self, key: str) -> bool:
-        """Whether its lease may write; all may until a daemon has said which."""
+    def most_bytes(self, key: str) -> float:
+        """How much may lie beneath the lease of ``key``: 0 once it is over, no bound until a daemon has said any."""
         prefix = lease_of(key)
         if prefix is None or not self._path.exists():
-            return True
+            return inf
         match read_json(self._path):
-            case {"leases": [*prefixes]}:
-                return prefix in prefixes
-        return False
+            case {"leases": dict(prefixes)}:
+                return float(prefixes.get(prefix, 0))
+        return 0
 
 
 def lease_of(key: str) -> str | None:

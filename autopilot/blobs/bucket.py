@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -118,8 +118,8 @@ class BucketBlobStore:
     async def delete_prefix(self, prefix: str) -> None:
         await self.delete(await self.keys(prefix))
 
-    async def admit(self, prefixes: Collection[str]) -> None:
-        """A bucket asks for a signature alone."""
+    async def admit(self, prefixes: Mapping[str, int]) -> None:
+        """A bucket asks for a signature alone: the URLs of a lease that is over end within the hour."""
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:
         bucket = self._bucket

@@ -21,6 +21,7 @@ from aiohttp import web
 
 from autopilot.blobs.admission import lease_of
 from autopilot.blobs.local import OLD_SCRATCH_S, URL_PREFIX, IncomingBlob, LocalBlobStore
+from autopilot.blobs.shares import ShareIsUsedUp, Shares, Upload, free_bytes
 from autopilot.ports.blobs import check_key
 
 KEPT_FREE_BYTES = 64 << 20
@@ -44,6 +45,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 def blob_listener(store: LocalBlobStore) -> web.Application:
     """An application to run on an address of its own, one for each store; it holds no state besides the store."""
     at_once: Counter[str] = Counter()
+    shares = Shares(store.root)
 
     @contextlib.contextmanager
     def count(key: str) -> Iterator[None]:
@@ -82,18 +84,21 @@ def blob_listener(store: LocalBlobStore) -> web.Application:
             return await _send(request, file)
 
     async def write(request: web.Request, key: str, max_bytes: int) -> web.Response:
-        await _check_admitted(store, key)
+        most = await _check_admitted(store, key)
         if request.content_length is not None and request.content_length > max_bytes:
             raise _too_large(max_bytes, request.content_length)
         _check_room(store, request.content_length or 0)
         try:
-            incoming = await asyncio.to_thread(store.incoming, key)
-            try:
-                await _receive(request, incoming, max_bytes, store)
-                await _check_admitted(store, key)
-                await asyncio.to_thread(incoming.publish)
-            finally:
-                incoming.discard()
+            with shares.upload(key, most, free_bytes(store.root)) as coming:
+                incoming = await asyncio.to_thread(store.incoming, key)
+                try:
+                    await _receive(request, incoming, max_bytes, coming, store)
+                    await _check_admitted(store, key)
+                    await asyncio.to_thread(incoming.publish)
+                finally:
+                    incoming.discard()
+        except ShareIsUsedUp:
+            raise web.HTTPInsufficientStorage(text="the lease or its job has its share of the store") from None
         except OSError as error:
             if error.errno in _FULL:
                 raise web.HTTPInsufficientStorage from error
@@ -161,9 +166,12 @@ async def _tidy(store: LocalBlobStore) -> None:
         await asyncio.sleep(OLD_SCRATCH_S)
 
 
-async def _check_admitted(store: LocalBlobStore, key: str) -> None:
-    if not await asyncio.to_thread(store.is_admitted, key):
+async def _check_admitted(store: LocalBlobStore, key: str) -> float:
+    """How much may lie beneath its lease; raises 403 once that is over."""
+    most = await asyncio.to_thread(store.most_bytes, key)
+    if not most:
         raise web.HTTPForbidden
+    return most
 
 
 def _check_room(store: LocalBlobStore, size: int) -> None:
@@ -171,7 +179,9 @@ def _check_room(store: LocalBlobStore, size: int) -> None:
         raise web.HTTPInsufficientStorage
 
 
-async def _receive(request: web.Request, incoming: IncomingBlob, max_bytes: int, store: LocalBlobStore) -> None:
+async def _receive(
+    request: web.Request, incoming: IncomingBlob, max_bytes: int, coming: Upload, store: LocalBlobStore
+) -> None:
     received = 0
     while True:
         async with asyncio.timeout(_IDLE_TIMEOUT_S):
@@ -181,6 +191,7 @@ async def _receive(request: web.Request, incoming: IncomingBlob, max_bytes: int,
         received += len(chunk)
         if received > max_bytes:
             raise _too_large(max_bytes, received)
+        coming.take(len(chunk))
         _check_room(store, len(chunk))  # others send at the same time, and not all say how much
         await asyncio.to_thread(incoming.write, chunk)
 

@@ -135,12 +135,12 @@ class LocalBlobStore:
 
         await _off_loop(remove)
 
-    async def admit(self, prefixes: Collection[str]) -> None:
+    async def admit(self, prefixes: Mapping[str, int]) -> None:
         await _off_loop(lambda: self._admission.write(prefixes))
 
-    def is_admitted(self, key: str) -> bool:
-        """Whether the lease that ``key`` belongs to may write."""
-        return self._admission.allows(key)
+    def most_bytes(self, key: str) -> float:
+        """How much may lie beneath the lease that ``key`` belongs to; 0 where it may not write."""
+        return self._admission.most_bytes(key)
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> None:
         """Signed URLs are all that its listener knows."""

@@ -43,6 +43,7 @@ from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events
+from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.policy.budget import burn, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
@@ -135,6 +136,8 @@ class Engine:
             async with self._store.snapshot() as uow:
                 self._known_jobs = await uow.jobs.list_open()
                 orphans = await uow.leases.list_orphans()
+                if self.last_tick_at is None:
+                    self._mailbox.withdraw(await self._list_ended(uow))
             leases = [lease for job in self._known_jobs for lease in job.leases] + list(orphans)
             readings = await self._read_markets(leases)
             mail = await self._read_mail(self._known_jobs)
@@ -184,6 +187,12 @@ class Engine:
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         found = await asyncio.gather(*(watch.offers(query) for watch in self.watches.values()))
         return tuple(offer for offers in found for offer in offers)
+
+    async def _list_ended(self, uow: UnitOfWork) -> list[Lease]:
+        """Leases whose orders an earlier daemon may not have deleted."""
+        since = self._clock.now() - ORDERS_URL_VALID_FOR
+        of_open_jobs = [lease for job in self._known_jobs for lease in await uow.leases.list_by_job(job.id)]
+        return [*of_open_jobs, *await uow.leases.list_to_reconcile(since), *await uow.leases.list_unresolved(since)]
 
     async def _read_markets(self, leases: Sequence[Lease]) -> dict[str, Reading]:
         readings = await asyncio.gather(*(watch.read(leases) for watch in self.watches.values()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -16,7 +16,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
-from autopilot.engine.checkpoint_retention import Doubt
+from autopilot.engine.checkpoint_retention import FEWEST_KEPT, Doubt
 from autopilot.engine.log_intake import LogIntake
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
 from autopilot.mailbox.keys import exit_key, heartbeat_key, lease_prefix, manifest_key, orders_key, verified_key
@@ -72,7 +72,9 @@ class Mailbox:
         self._outputs_read: set[tuple[str, int]] = set()
         self._probed: dict[str, tuple[int | None, bool]] = {}
         self._searches: dict[str, tuple[asyncio.Task[Checkpoint | None], tuple[int | None, bool]]] = {}
-        self._admitted: frozenset[str] | None = None
+        self._admitted: dict[str, int] | None = None
+        self._job_of: dict[str, str] = {}
+        self._withdrawn: set[tuple[str, str]] = set()
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
@@ -100,18 +102,30 @@ class Mailbox:
         return Mail(heartbeat, exit_record, checkpoint)
 
     async def admit(self, jobs: Sequence[Job]) -> None:
-        """Only leases that are not over may write. Failures are logged and tried again."""
-        open_leases = frozenset(
-            lease_prefix(job.id, lease.id) for job in jobs for lease in job.leases if not lease.is_over
-        )
-        if open_leases == self._admitted:
-            return
+        """Only leases that are not over may write, and only so much; the orders of the others are deleted.
+
+        Failures are logged and tried again.
+        """
+        open_leases = {
+            lease_prefix(job.id, lease.id): _most_bytes(lease) * (max(job.spec.checkpoints_kept, FEWEST_KEPT) + 2)
+            for job in jobs
+            for lease in job.leases
+            if not lease.is_over
+        }
+        self.withdraw(lease for job in jobs for lease in job.leases)
         try:
-            await self._blobs.admit(open_leases)
+            if open_leases != self._admitted:
+                await self._blobs.admit(open_leases)
+                self._admitted = open_leases
+            if self._withdrawn:
+                await self._blobs.delete([orders_key(*each) for each in self._withdrawn])
+                self._withdrawn.clear()
         except BlobUnavailable as problem:
             log.warning("admission.unwritten", reason=str(problem))
-            return
-        self._admitted = open_leases
+
+    def withdraw(self, leases: Iterable[Lease]) -> None:
+        """Of those that are over the orders, which hold secrets, are deleted soon."""
+        self._withdrawn |= {(lease.job_id, lease.id) for lease in leases if lease.is_over and lease.job_id}
 
     async def write_orders(self, job: Job, lease: Lease) -> None:
         """Write the orders when they differ from the last that were written. Failures are logged and tried again."""
@@ -138,6 +152,7 @@ class Mailbox:
             log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
             return
         self._written[lease.id] = face
+        self._job_of[lease.id] = job.id
 
     async def _grant(self, job: Job, lease: Lease, restore: CheckpointRef | None) -> Grant | None:
         """Where the store gives keys: to write this lease's checkpoints and to read those that are restored."""
@@ -170,7 +185,7 @@ class Mailbox:
             permit_ttl_s=lease.permit.ttl_s or self._permit_ttl_s,
             role="wait" if is_nameless else lease.orders.role.value,
             checkpoint_interval_s=max(1, round(interval.total_seconds())),
-            work=self._work(job),
+            work=self._work(job, lease.orders.role),
             restore=restore,
             heartbeat=heartbeat,
             grant=grant,
@@ -186,12 +201,15 @@ class Mailbox:
         is_bounded = spec.interval_is_fixed or spec.deadline is not None
         return min(wanted, spec.checkpoint_interval) if is_bounded else wanted
 
-    def _work(self, job: Job) -> Work:
+    def _work(self, job: Job, role: Role) -> Work:
         """Raises ``UserError`` when a secret is gone."""
         spec = job.spec
         # One run and one curve, however many machines it takes.
         env = {"WANDB_RUN_ID": job.id, "WANDB_RESUME": "allow", **dict(spec.env)}
-        env |= {variable: self._secret(name) for variable, name in spec.secrets}
+        if role is Role.LEAVE:
+            env = {}  # it starts nothing any more
+        else:
+            env |= {variable: self._secret(name) for variable, name in spec.secrets}
         return Work(
             run=spec.run,
             setup=spec.setup,
@@ -248,6 +266,8 @@ class Mailbox:
     def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
         """Drop what is kept for leases and jobs other than these."""
         self._logs.forget(lease_ids)
+        for lease_id in self._job_of.keys() - lease_ids:
+            self._withdrawn.add((self._job_of.pop(lease_id), lease_id))
         for job_id in self._manifests.keys() - job_ids:
             del self._manifests[job_id]
         for kept in (self._probed, self._written, self._heartbeats):

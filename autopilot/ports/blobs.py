@@ -84,8 +84,11 @@ class BlobStore(Protocol):
         """Delete these objects; fine when some are not there."""
         ...
 
-    async def admit(self, prefixes: Collection[str]) -> None:
-        """From now on machines may write beneath these alone, however long URLs live, where the store can tell."""
+    async def admit(self, prefixes: Mapping[str, int]) -> None:
+        """From now on machines may write beneath these alone, however long URLs live, where the store can tell.
+
+        ``prefixes``: ``jobs/job/lease`` → most bytes of parts and output that may lie beneath it.
+        """
         ...
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> Grant | None:

@@ -15,17 +15,21 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import structlog
+
 from autopilot.clock import ScaledClock, SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
+
+log = structlog.get_logger(__name__)
 
 _ALPHABET = "abcdefghjkmnpqrstvwxyz23456789"
 _LENGTH = 8
 
 
 def prepare_state_dir(path: Path) -> None:
-    """Raises ``UserError`` when the directory cannot be made or written."""
+    """Raises ``UserError`` when the directory cannot be made or written, or is open to others and not ours."""
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         probe = path / ".writable"
@@ -36,6 +40,21 @@ def prepare_state_dir(path: Path) -> None:
             f"the state directory {path} cannot be written: {problem.strerror}",
             hint="mend its owner, its mode or the disk, or set state_dir",
         ) from None
+    close_to_others(path)
+
+
+def close_to_others(path: Path, bits: int = 0o077) -> None:
+    """Take these rights to a directory of secrets away. Raises ``UserError`` where it is not ours to do so."""
+    if not path.exists() or not path.stat().st_mode & bits:
+        return
+    try:
+        path.chmod(path.stat().st_mode & 0o777 & ~bits)
+    except OSError as problem:
+        raise UserError(
+            f"other users can read {path}, which holds secrets: {problem.strerror}",
+            hint=f"as its owner: chmod {0o777 & ~bits:o} {path}",
+        ) from None
+    log.warning("directory.closed", path=str(path), reason="other users could read it")
 
 
 def install_id(state_dir: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -37,6 +38,7 @@ def serve(config: Path | None, accept_unproven: bool, paper: bool = False, recor
     ``paper``: with simulated instances, which need no consent and no address that machines can reach. ``record``: a new
     file for every decision with all that it saw.
     """
+    os.umask(0o077)  # whatever is made from here on holds secrets, or could
     settings = load_settings(config)
     if paper:
         settings = settings.on_paper()

@@ -44,7 +44,7 @@ from autopilot.ports.store import Store, StoreUnavailable
 from autopilot.providers import registry
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
-from autopilot.service.identity import install_id, open_clock, prepare_state_dir
+from autopilot.service.identity import close_to_others, install_id, open_clock, prepare_state_dir
 from autopilot.service.leadership import (
     CREATE_TIMEOUT_REAL_S,
     FencedProvider,
@@ -85,6 +85,7 @@ async def daemon(settings: Settings, record: Path | None = None) -> AsyncIterato
     every decision with all that it saw.
     """
     prepare_state_dir(settings.state_dir)
+    close_to_others(settings.mailbox_dir, 0o007)
     async with AsyncExitStack() as stack:
         try:
             joined = await _join(settings, record, stack)
@@ -281,7 +282,9 @@ def _check_silent(path: Path) -> None:
 
 def _make_room(path: Path) -> None:
     """Remove the socket of a daemon that is gone."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+    if not path.parent.exists():
+        path.parent.mkdir(parents=True)
+        path.parent.chmod(0o750)
     path.unlink(missing_ok=True)
 
 

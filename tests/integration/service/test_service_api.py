@@ -222,4 +222,4 @@ async def test_log_positions_that_make_no_sense_show_nothing_of_other_files(serv
     _, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
     for after in ("../../mailbox.key", "x" * 2000, "jobs/other/lease/log/1-0", "%00"):
         status, answer = await served.call("GET", f"/v1/jobs/train/logs?after={after}")
-        assert (status, answer) == (200, {"chunks": [], "finished": False})
+        assert (status, answer) == (200, {"chunks": [], "earlier": False, "finished": False})

@@ -164,7 +164,7 @@ class SimulatedBlobs:
             kept.pop(key, None)
         self._ground.version += 1
 
-    async def admit(self, prefixes: Collection[str]) -> None:
+    async def admit(self, prefixes: Mapping[str, int]) -> None:
         """It asks for a valid URL alone, as buckets do."""
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> None:

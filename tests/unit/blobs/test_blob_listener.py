@@ -22,6 +22,7 @@ from autopilot.blobs import listener
 from autopilot.blobs.listener import KEPT_FREE_BYTES, REQUESTS_OF_A_LEASE, blob_listener
 from autopilot.blobs.local import OLD_SCRATCH_S, IncomingBlob, LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
+from autopilot.blobs.shares import SMALL_ROOM_BYTES
 from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, check_key
 
@@ -233,13 +234,13 @@ async def test_a_lease_that_is_over_writes_no_more_however_long_its_urls_live(
 ) -> None:
     url, other = (store.sign_put(f"jobs/j/{lease}/heartbeat.json", HOUR, 100) for lease in ("one", "two"))
     assert await status(http, "PUT", url, b"{}") == 201
-    await store.admit({"jobs/j/one", "jobs/j/two"})
+    await store.admit(dict.fromkeys(("jobs/j/one", "jobs/j/two"), 10**9))
     assert [await status(http, "PUT", each, b"{}") for each in (url, other)] == [201, 201]
-    await store.admit({"jobs/j/two"})
+    await store.admit({"jobs/j/two": 10**9})
     assert [await status(http, "PUT", each, b"{}") for each in (url, other)] == [403, 201]
     assert await status(http, "PUT", store.sign_put("jobs/j/twofold/x", HOUR, 100), b"{}") == 403
     assert await status(http, "PUT", store.sign_put("probe/x", HOUR, 100), b"{}") == 201
-    await store.admit(())
+    await store.admit({})
     assert await status(http, "PUT", other, b"{}") == 403
     for junk in ("", "[]", '{"leases": "jobs/j/two"}'):
         (store.root.parent / "mailbox-leases.json").write_text(junk)
@@ -258,7 +259,7 @@ async def incoming(store: LocalBlobStore, count: int) -> None:
 async def test_what_is_on_its_way_when_its_lease_ends_is_not_kept(
     store: LocalBlobStore, http: aiohttp.ClientSession
 ) -> None:
-    await store.admit({"jobs/j/one"})
+    await store.admit({"jobs/j/one": 10**9})
     is_over = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -268,7 +269,7 @@ async def test_what_is_on_its_way_when_its_lease_ends_is_not_kept(
 
     answer = asyncio.create_task(http.put(URL(store.sign_put("jobs/j/one/x", HOUR, 100), encoded=True), data=slow()))
     await incoming(store, 1)
-    await store.admit(())
+    await store.admit({})
     is_over.set()
     assert (await answer).status == 403
     assert await store.get("jobs/j/one/x") is None
@@ -358,3 +359,68 @@ def test_the_signing_key_is_made_once_and_private(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a signing key"):
         place.read_or_make_key()
     assert [path.name for path in tmp_path.iterdir()] == ["mailbox.key"]
+
+
+async def put_of(store: LocalBlobStore, http: aiohttp.ClientSession, key: str, data: bytes) -> int:
+    async with http.put(store.sign_put(key, HOUR, 10**9), data=data) as response:
+        return response.status
+
+
+async def test_one_host_does_not_fill_the_store_for_all(
+    store: LocalBlobStore, http: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gets half of the room that there would be without it, its job three quarters; heartbeats have their own."""
+    disk = 1_000_000 + SMALL_ROOM_BYTES
+    root = store.root
+
+    def free(_: Path) -> int:
+        return disk - sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+
+    monkeypatch.setattr(listener, "free_bytes", free)
+    await store.admit(dict.fromkeys(("jobs/j/a", "jobs/j/b", "jobs/k/c"), 10**9))
+
+    async def fill(job: str, lease: str) -> int:
+        """Parts of 10 kB that are taken."""
+        for number in range(200):
+            if await put_of(store, http, f"jobs/{job}/{lease}/ckpt/0/part-{number}", b"x" * 10_000) != 201:
+                return number
+        return 200
+
+    assert await fill("j", "a") == 50
+    assert await fill("j", "b") == 25
+    assert await fill("k", "c") == 12
+    for lease in ("a", "b"):
+        assert await put_of(store, http, f"jobs/j/{lease}/heartbeat.json", b"x" * 10_000) == 201
+        assert await put_of(store, http, f"jobs/j/{lease}/log/1-0", b"x" * 300_000) == 507
+
+
+async def test_a_lease_takes_no_more_than_its_disk_could_hold(
+    store: LocalBlobStore, http: aiohttp.ClientSession
+) -> None:
+    await store.admit({"jobs/j/a": 1_000})
+    assert await put_of(store, http, "jobs/j/a/ckpt/0/part-0", b"x" * 900) == 201
+    assert await put_of(store, http, "jobs/j/a/ckpt/0/part-1", b"x" * 200) == 507
+    assert await put_of(store, http, "jobs/j/a/ckpt/0/manifest.json", b"x" * 200) == 201
+
+
+async def test_many_uploads_at_once_have_one_share_together(store: LocalBlobStore, http: aiohttp.ClientSession) -> None:
+    await store.admit({"jobs/j/a": 50_000})
+    go_on = asyncio.Event()
+
+    async def send(number: int) -> int:
+        async def body() -> AsyncIterator[bytes]:
+            yield b"x" * 5_000
+            await go_on.wait()
+            yield b"x" * 5_000
+
+        url = store.sign_put(f"jobs/j/a/ckpt/0/part-{number}", HOUR, 10**9)
+        async with http.put(url, data=body()) as response:
+            return response.status
+
+    sending = [asyncio.create_task(send(number)) for number in range(8)]
+    await asyncio.sleep(0)
+    go_on.set()
+    statuses = await asyncio.gather(*sending)
+    assert 201 in statuses
+    assert 10_000 * statuses.count(201) == sum([await store.size(key) or 0 for key in await store.keys("jobs/j")])
+    assert 10_000 * statuses.count(201) <= 50_000

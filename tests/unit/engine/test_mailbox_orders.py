@@ -20,6 +20,7 @@ from autopilot.engine.mailbox import MOST_REJECTED, Mailbox
 from autopilot.mailbox.checkpoints import keep_verified
 from autopilot.mailbox.keys import heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest, Part
+from autopilot.ports.blobs import BlobUnavailable
 from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec
 from tests.checkpoint_data import a_part, an_index
 
@@ -194,3 +195,44 @@ async def test_of_a_machine_whose_checkpoints_are_never_whole_no_more_are_read(
     blobs.sha256 = counted  # type: ignore[method-assign]
     await mailbox.read(job, lease, START)
     assert len(read) == MOST_REJECTED
+
+
+async def test_orders_are_deleted_as_soon_as_their_lease_is_over(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    """They hold the job's secrets."""
+    lease = a_lease()
+    spec = a_spec(secrets=(("HF_TOKEN", "hf"),))
+    assert await orders(mailbox, blobs, a_job(lease, spec=spec)) is not None
+    await mailbox.admit([a_job(replace(lease, state=LeaseState.GONE), spec=spec)])
+    assert await blobs.get(orders_key("job-1", lease.id)) is None
+
+
+async def test_so_are_those_of_a_lease_that_a_call_has_ended(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    """The next tick does not see it any more."""
+    lease = a_lease()
+    assert await orders(mailbox, blobs, a_job(lease)) is not None
+    mailbox.forget(frozenset(), frozenset())
+    await mailbox.admit([])
+    assert await blobs.get(orders_key("job-1", lease.id)) is None
+
+
+async def test_what_cannot_be_deleted_now_is_deleted_later(
+    mailbox: Mailbox, blobs: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = a_lease()
+    assert await orders(mailbox, blobs, a_job(lease)) is not None
+
+    async def fail(keys: object) -> None:
+        raise BlobUnavailable("503")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blobs, "delete", fail)
+        await mailbox.admit([a_job(replace(lease, state=LeaseState.GONE))])
+    await mailbox.admit([])
+    assert await blobs.get(orders_key("job-1", lease.id)) is None
+
+
+async def test_who_must_leave_gets_no_secrets(mailbox: Mailbox, blobs: LocalBlobStore) -> None:
+    job = a_job(a_lease(role=Role.LEAVE), spec=a_spec(secrets=(("HF_TOKEN", "hf"),), env=(("A", "b"),)))
+    body = await orders(mailbox, blobs, job)
+    assert body is not None
+    assert (body["role"], body["work"]["env"]) == ("leave", {})
