@@ -12,9 +12,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from autopilot.providers.runpod import reply as runpod_reply
+from autopilot.providers.reading import NoReply, Reply
+from autopilot.providers.runpod.reply import Fault, fault_in_text
 from autopilot.providers.runpod.sdk import SdkRefused
-from autopilot.providers.vastai import reply as vastai_reply
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.wire import UNAUTHORISED, Raw, Request, tear
 from tests.simulation.markets import runpod, vastai
@@ -175,12 +175,12 @@ class VastaiTransport:
 
     async def send(
         self, method: str, path: str, *, query: Mapping[str, Any] | None, body: Mapping[str, Any] | None
-    ) -> vastai_reply.Reply:
+    ) -> Reply:
         try:
             found = await self._connection.send(vastai.request(method, path, query, body))
         except Lost as lost:
-            raise vastai_reply.NoReply(str(lost), timed_out=lost.timed_out) from None
-        return vastai_reply.Reply(found.status, found.text)
+            raise NoReply(str(lost), timed_out=lost.timed_out) from None
+        return Reply(found.status, found.text)
 
     def close(self) -> None:
         pass
@@ -194,15 +194,15 @@ class RunpodTransport:
 
     async def send(
         self, method: str, path: str, *, parameters: Mapping[str, str] | None, body: Mapping[str, Any] | None
-    ) -> runpod_reply.Reply:
+    ) -> Reply:
         found = await self._sent(runpod.request(method, path, parameters, body))
-        return runpod_reply.Reply(found.status, found.text)
+        return Reply(found.status, found.text)
 
     async def _sent(self, asked: Request) -> Raw:
         try:
             return await self._connection.send(asked)
         except Lost as lost:
-            raise runpod_reply.NoReply(str(lost), timed_out=lost.timed_out) from None
+            raise NoReply(str(lost), timed_out=lost.timed_out) from None
 
     async def gpu_types(self) -> Any:
         return (await self._by_sdk("types"))["gpuTypes"]
@@ -217,18 +217,18 @@ class RunpodTransport:
     async def _by_sdk(self, kind: str, pod_id: str = "") -> dict[str, Any]:
         found = await self._sent(Request(kind, "POST", "/graphql", {}, None, pod_id))
         if found.status == 401:
-            raise SdkRefused("unauthorized", runpod_reply.Fault.NO_RIGHTS)
+            raise SdkRefused("unauthorized", Fault.NO_RIGHTS)
         try:
             body = json.loads(found.text)
         except (ValueError, RecursionError):
-            raise runpod_reply.NoReply("no answer that the SDK can read") from None
+            raise NoReply("no answer that the SDK can read") from None
         if isinstance(body, dict) and body.get("errors"):
             message = str(body["errors"][0]["message"])
-            raise SdkRefused(message, runpod_reply.fault_in_text(message) or runpod_reply.Fault.OTHER)
+            raise SdkRefused(message, fault_in_text(message) or Fault.OTHER)
         data = body.get("data") if isinstance(body, dict) else None
         if not isinstance(data, dict):
             if kind == "types":
-                raise runpod_reply.NoReply("no answer that the SDK can read")
+                raise NoReply("no answer that the SDK can read")
             return {}
         return data
 
