@@ -22,7 +22,9 @@ from typing import Any
 
 from figures import Figure
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
+from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import verified_key
 from autopilot.mailbox.order_shapes import Work
@@ -188,11 +190,12 @@ class _Bench:
         return await _json(self.arguments(lease, what, n, files, restore), {})
 
     def arguments(self, lease: str, what: str, n: int, files: Path, restore: CheckpointRef | None = None) -> list[str]:
-        beat = Heartbeat(1, 1, 1, 1, "restoring", next_checkpoint=n, parts_wanted=256)
+        beat = Heartbeat(1, 1, 1, 1, AgentState.RESTORING, next_checkpoint=n, parts_wanted=256)
         orders = build_orders(
             self.store,
             job_id=JOB,
             lease_id=lease,
+            instance_id=None,
             run_epoch=1,
             seq=1,
             permit_ttl_s=900,
@@ -214,7 +217,7 @@ class _Bench:
         return {"put": puts, "get": [self.store.sign_get(key, HOUR) for key in keys]}
 
     async def verified(self, lease: str, n: int) -> CheckpointRef:
-        manifest = await verified_manifest(self.store, JOB, lease, n)
+        manifest = await verified_manifest(self.store, AgentUnpacker(), JOB, lease, n)
         assert manifest is not None, "the checkpoint is not whole"
         await keep_verified(self.store, JOB, lease, manifest)
         return CheckpointRef(lease, n, verified_key(JOB, lease, n), manifest.part_keys(JOB, lease))

@@ -14,8 +14,10 @@ from pathlib import Path
 import fleet
 from figures import Figure
 
+from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_file import parse_job
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
@@ -113,7 +115,7 @@ class Bench:
                     seq=self.beats,
                     run_epoch=lease.orders.run_epoch,
                     orders_seq_seen=1,
-                    state="running",
+                    state=AgentState.RUNNING,
                     step=self.beats,
                 )
                 await self.blobs.put(heartbeat_key(job.id, lease.id), beat.to_json())
@@ -159,6 +161,7 @@ async def bench(root: Path) -> AsyncIterator[Bench]:
                 store,
                 blobs,
                 await AgentBootstrap.prepare(blobs),
+                AgentUnpacker(),
                 clock,
                 UlidIds(clock),
             )

@@ -22,6 +22,7 @@ from autopilot.domain.lease import Billing, Ending, Lease, LeaseState, Slot
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
+from autopilot.ports.store import Store
 from autopilot.store.database import open_store
 from tests.pg import PostgresServer
 
@@ -67,7 +68,7 @@ async def _measure(name: str, url: str) -> list[Figure]:
 
 
 @asynccontextmanager
-async def _filled(url: str) -> AsyncIterator[tuple[object, float]]:
+async def _filled(url: str) -> AsyncIterator[tuple[Store, float]]:
     """An open store, and the seconds that it took to post a million entries."""
     store = await open_store(url)
     try:

@@ -45,8 +45,8 @@ def with_arguments(page: str, program: App, commands: list[str]) -> str:
     for command in commands:
         if command not in sections:
             raise ValueError(f"docs/reference/cli.md has no section {command}: write it, with the head of its table")
-        table = arguments(program, command)
-        page = page.replace(sections[command], _TABLE.sub(lambda _, new=table: new, sections[command]))
+        table = arguments(program, command).replace("\\", r"\\")
+        page = page.replace(sections[command], _TABLE.sub(table, sections[command]))
     return page
 
 

@@ -120,8 +120,8 @@ def _create_retried() -> Patches:
 def _new_contract_ignored() -> Patches:
     created = outcomes.judge_create
 
-    def blind(answer: Any) -> Any:
-        outcome = created(answer)
+    def blind(answer: Any, *, is_bid: bool) -> Any:
+        outcome = created(answer, is_bid=is_bid)
         return replace(outcome, instance_id=None) if isinstance(outcome, Refused) else outcome
 
     return [(outcomes, "judge_create", blind)]
