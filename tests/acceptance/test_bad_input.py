@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from autopilot.blobs.listener import KEPT_FREE_BYTES
+from autopilot.blobs.shares import SMALL_ROOM_BYTES
 from autopilot.cli.client import Client
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import (
@@ -32,7 +33,7 @@ from tests.acceptance.stage import (
 
 GOOD = job_text(300)
 REAL = "https://console.vast.ai"
-ROOM_BYTES = 32 << 20
+ROOM_BYTES = SMALL_ROOM_BYTES + (32 << 20)
 """On the small disk, for ledger and checkpoints, beyond what the mailbox keeps free."""
 
 

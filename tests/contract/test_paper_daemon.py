@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -172,6 +172,16 @@ async def test_real_markets_need_no_consent_and_no_public_address_on_paper(tmp_p
         assert list(running.engine.watches) == ["paper-vastai"]
 
 
+@pytest.fixture
+def kept_umask() -> Iterator[None]:
+    """A daemon closes its files to others; the tests after it, in this process, need theirs open."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("kept_umask")
 def test_in_earnest_they_need_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CONFIGURATION_DIRECTORY", "XDG_CONFIG_HOME", "AUTOPILOT_STATE_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
