@@ -67,6 +67,7 @@ def assert_all_is_well(theatre: Theatre, body: Json, reference: Reference) -> No
     assert max(asked.values()) == max(made.values()) == 1, f"a create was sent twice: {asked}, {made}"
 
 
+@pytest.mark.slow
 def test_killed_during_the_create_the_re_bid_and_the_release(theatre: Theatre, reference: Reference) -> None:
     # The answers hang, so at each kill the daemon has sent its call and has not recorded the outcome.
     theatre.emu("fault", {"on": "create", "kind": "effect_then_timeout"})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
+
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import SPEED, a_theatre, is_settled, job_text, show, submit, until
 
@@ -20,6 +22,7 @@ def mend(theatre: Theatre) -> None:
     urlopen(Request(f"{theatre.market_url}/_emu/runpod/faults", method="DELETE"), timeout=10).close()
 
 
+@pytest.mark.slow
 def test_the_pod_that_is_one_too_many_destroys_itself_and_the_other_finishes_the_job() -> None:
     with a_theatre(markets=("runpod",)) as theatre:
         theatre.start_market()

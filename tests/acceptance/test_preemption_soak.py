@@ -210,6 +210,7 @@ async def run(steps: int, moments: list[int], training: Training = NUMPY) -> set
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slow
 async def test_preempted_three_times_it_ends_with_the_same_weights() -> None:
     assert await run(600, [90, 260, 430]) == {"vastai", "runpod"}
 

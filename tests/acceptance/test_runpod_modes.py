@@ -59,6 +59,7 @@ def test_a_job_finishes_whatever_became_of_spot(
 
 
 @pytest.mark.parametrize(("mode", "word"), [("normal", "spot"), ("mutation_removed", "no spot")])
+@pytest.mark.slow
 def test_doctor_says_what_it_found(theatre: Theatre, mode: str, word: str) -> None:
     theatre.emu("runpod/mode", {"spot": mode})
     done = command(theatre, "doctor", "--json", AUTOPILOT_CLOCK__SPEED="1")

@@ -45,6 +45,7 @@ async def test_renewal_keeps_it_alive_past_many_permits(world: World) -> None:
     assert world.market_calls == []
 
 
+@pytest.mark.slow
 async def test_when_the_last_upload_fails_it_stops_instead(world: World) -> None:
     lease = await world.lease("a", WORK, permit_ttl_s=240, checkpoint_interval_s=10_000)
     world.host(lease).start()

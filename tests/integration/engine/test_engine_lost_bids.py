@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pytest
 from engine_world import JOB, D, World
 
 from autopilot.lab.sandbox.market.machines import Machine
@@ -42,6 +43,7 @@ async def test_a_bid_that_lost_is_raised_until_it_wins(world: World) -> None:
     assert len(tried) <= 4
 
 
+@pytest.mark.slow
 async def test_above_the_ceiling_the_machine_is_left_alone_for_longer_and_longer(world: World) -> None:
     machine = only_host(world, "0.120")
     a_rival(world, machine, "0.900")

@@ -97,6 +97,7 @@ async def test_a_checkpoint_larger_than_one_window_of_urls(
     assert content(other.files) == content(machine.files)
 
 
+@pytest.mark.slow
 async def test_cut_connections_and_passing_refusals_are_overcome(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:
@@ -126,6 +127,7 @@ async def test_expired_urls_are_replaced_by_those_of_newer_orders(
     assert await machine.verify() is not None
 
 
+@pytest.mark.slow
 async def test_a_full_store_is_said_and_what_was_sent_is_not_sent_again(s3: S3Server, machine: Machine) -> None:
     machine.renew()
     s3.trouble.only, s3.trouble.refuse = "part-4", {507: 1000}
@@ -191,6 +193,7 @@ async def with_a_download_cut_off(s3: S3Server, machine: Machine, another: Calla
     return other
 
 
+@pytest.mark.slow
 async def test_a_download_goes_on_where_it_was_cut_off(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:
@@ -205,6 +208,7 @@ async def test_a_download_goes_on_where_it_was_cut_off(
     assert content(other.files) == content(machine.files)
 
 
+@pytest.mark.slow
 async def test_holes_that_a_crash_left_in_a_download_are_found(
     s3: S3Server, machine: Machine, another: Callable[[str], Machine]
 ) -> None:
@@ -280,6 +284,7 @@ async def test_a_manifest_written_over_after_its_verification_changes_nothing(
     assert content(other.files) == content(machine.files)
 
 
+@pytest.mark.slow
 async def test_a_job_that_writes_into_its_saved_files_is_copied_from_then_on(s3: S3Server, machine: Machine) -> None:
     """Large files are linked first, and what was linked changes with the file."""
     (machine.files / "optimizer").write_bytes(os.urandom(5 * PART))

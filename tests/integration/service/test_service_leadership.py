@@ -147,6 +147,7 @@ def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
     assert ledger.rows("SELECT renewed_at FROM leader") == [(None,)]
 
 
+@pytest.mark.slow
 def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:
@@ -179,6 +180,7 @@ def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     assert second.process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_standby_on_the_same_machine_takes_the_mailbox_and_the_socket_of_a_leader_that_hangs(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
 ) -> None:
