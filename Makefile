@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# One more than there are cores: many tests wait for a process of their own.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
+
 .PHONY: help demo test lint check pythons sim bench docs pictures release previous lock clean
 
 help:    ## show this
@@ -13,7 +16,7 @@ demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a lo
 	$(BIN)/autopilot demo $(ARGS)
 
 test: lint    ## lint, type-check and run the tests (a few minutes)
-	$(BIN)/pytest -n auto -m "not slow"
+	$(BIN)/pytest -n $(WORKERS) -m "not slow"
 
 check: lint    ## the long gates as well: coverage, random kills of the daemon, every supported Python
 	$(BIN)/pytest -n auto -m "not slow" --cov --cov-report=term
