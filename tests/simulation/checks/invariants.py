@@ -53,8 +53,10 @@ QUARANTINE_S = 1800.0
 """A ledger that has been put back is in doubt for so long, and what it does not know is left alone."""
 MOST_DESTROYS_IN_10_MINUTES = 10
 """By one daemon: after 5 s, twice as long each time, and no longer than 5 minutes."""
-MOST_CREATES_IN_10_MINUTES = 4
-"""Three intents, and one that was written before and waited for its turn."""
+MOST_RENTED_IN_10_MINUTES = 4
+"""For one job: three intents, and one that was written before and waited for its turn."""
+MOST_CREATES_IN_10_MINUTES = MOST_RENTED_IN_10_MINUTES + 20
+"""For one job, with those from which nothing came."""
 UNREADY_S = 12_600.0
 """Two hours, what a slow link takes to fill the disk, and an hour in which the daemon may not hear of it."""
 DESTROY_AGAIN_S = 1500.0
@@ -108,8 +110,8 @@ class Invariants:
         self._newest: dict[str, Checkpoint] = {}
         self._destroys: dict[str, list[tuple[float, int]]] = defaultdict(list)
         """By id: when, and by which of the daemon's lives."""
-        self._creates: dict[str, list[float]] = defaultdict(list)
-        """By job: when one was sent."""
+        self._creates: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        """By job: when one was sent, and its label."""
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -138,10 +140,14 @@ class Invariants:
             return
         # By when they were sent: a request that dawdles on its way may arrive minutes later, beside newer ones.
         now_s = self.ground.now_s
-        lately = self._creates[job_id] = [sent_s for sent_s in self._creates[job_id] if sent_s > now_s - 600]
-        lately.append(now_s)
+        lately = self._creates[job_id] = [sent for sent in self._creates[job_id] if sent[0] > now_s - 600]
+        lately.append((now_s, label))
         if len(lately) > MOST_CREATES_IN_10_MINUTES:
             self.add_violation("S12", f"{len(lately)} creates for job {job_id[-1]} in ten minutes")
+        landed = {box.label for box in self._boxes()}
+        rented = 1 + sum(1 for _, other in lately[:-1] if other in landed)
+        if rented > MOST_RENTED_IN_10_MINUTES:
+            self.add_violation("S12", f"{rented} machines for job {job_id[-1]} in ten minutes")
 
     def receive_request(self, provider: str, asked: Request, *, client: object, is_late: bool) -> None:
         """A request of ours takes effect now."""
