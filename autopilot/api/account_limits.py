@@ -13,7 +13,7 @@ from autopilot.domain.money import ZERO, accrue, show
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.time import split_by_day
-from autopilot.policy.budget import create_reserve, traffic_cost
+from autopilot.policy.budget import start_reserve
 from autopilot.policy.guard import Limits
 from autopilot.pricing.rule.cost import Candidate
 
@@ -174,5 +174,4 @@ def _lowest_rate(job: Job, candidates: Iterable[Candidate]) -> Decimal:
 
 
 def _reserve(job: Job, candidate: Candidate, params: Params) -> Decimal:
-    storage, traffic = candidate.offer.storage_rate(job.spec.disk_gb), traffic_cost(candidate.offer, job, params)
-    return create_reserve(candidate.bid, storage, params, traffic)
+    return start_reserve(job, candidate.offer, candidate.bid, params)

@@ -27,6 +27,7 @@ from autopilot.api.prospects import Unlikely
 from autopilot.api.spend import spend
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
+from autopilot.domain.lease import BillWait
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine
 from autopilot.ports.blobs import BlobUnavailable
@@ -72,11 +73,12 @@ class _Routes:
         self._engine = engine
         self._store = store
         self._clock = clock
+        self._params = engine.config.params
 
     async def status(self, request: web.Request) -> web.Response:
         async with self._store.snapshot() as uow:
             open_jobs = len(await uow.jobs.list_open())
-            unsettled = len(await uow.leases.list_unsettled())
+            unsettled = await uow.leases.list_unsettled()
         return web.json_response(
             {
                 "version": __version__,
@@ -86,7 +88,8 @@ class _Routes:
                 "install_id": self._engine.config.install_id,
                 "last_tick_at": render.plain(self._engine.last_tick_at),
                 "jobs_open": open_jobs,
-                "unsettled_leases": unsettled,
+                "unsettled_leases": len(unsettled),
+                "unbilled_leases": sum(lease.billing.waits_for is not BillWait.SECOND_LOOK for lease in unsettled),
                 "providers": self._markets(),
             }
         )
@@ -142,16 +145,18 @@ class _Routes:
         return web.json_response({"offers": rows, "markets": self._markets()})
 
     async def spend(self, request: web.Request) -> web.Response:
-        return web.json_response(await spend(self._store, request.query, self._clock.now()))
+        return web.json_response(await spend(self._store, request.query, self._clock.now(), self._params))
 
     async def budget(self, request: web.Request) -> web.Response:
         return web.json_response(await budget(self._engine, self._store, self._clock.now()))
 
     async def reconcile(self, request: web.Request) -> web.Response:
-        return web.json_response(await reconciliation(self._store, request.query, self._clock.now()))
+        return web.json_response(await reconciliation(self._store, request.query, self._clock.now(), self._params))
 
     async def instance(self, request: web.Request) -> web.Response:
-        return web.json_response(await instance(self._store, request.match_info["ref"], self._clock.now()))
+        return web.json_response(
+            await instance(self._store, request.match_info["ref"], self._clock.now(), self._params)
+        )
 
     async def prices(self, request: web.Request) -> web.Response:
         return web.json_response(await prices(self._store, request.query, self._clock.now()))

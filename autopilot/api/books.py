@@ -8,48 +8,88 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.jobs import JobNotFound
-from autopilot.domain.lease import Lease, time_running
+from autopilot.api.outstanding import Outstanding, money, read_outstanding
+from autopilot.domain.lease import BillWait, Lease, time_running
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.money import ZERO
+from autopilot.domain.params import Params
+from autopilot.domain.reconciliation import ReconciliationRow
 from autopilot.domain.time import utc_day
+from autopilot.engine.invoices import LOOKS_APART
 from autopilot.ports.store import Store, UnitOfWork
 
+COMPARED = ("estimate", "corrected", "posted", "invoiced", "not_billed", "accrued", "held")
 
-async def reconciliation(store: Store, query: Mapping[str, str], now: datetime) -> render.Json:
-    """Estimate, posted, invoiced and drift per instance in a UTC month. Raises ``UserError``."""
+
+async def reconciliation(store: Store, query: Mapping[str, str], now: datetime, params: Params) -> render.Json:
+    """Our figures beside the market's, instance by instance, in a UTC month. Raises ``UserError``."""
     month = query.get("month") or f"{utc_day(now):%Y-%m}"
     async with store.snapshot() as uow:
         rows = await uow.reports.reconcile(month)
-    invoiced = [row for row in rows if row.invoiced is not None]
-    sums = {
-        "estimate": sum((row.estimate for row in rows), ZERO),
-        "posted": sum((row.posted for row in rows), ZERO),
-        "invoiced": sum((row.invoiced or ZERO for row in invoiced), ZERO),
-        "drift": sum((row.drift or ZERO for row in invoiced), ZERO),
-    }
+        outstanding = await read_outstanding(uow, now, params)
+    is_now = month == f"{utc_day(now):%Y-%m}"
+    made = [_compared(row, outstanding.get(row.lease_id), month, is_now=is_now) for row in rows]
     return {
         "month": month,
         "rows": [
-            {
-                "provider": row.provider,
-                "instance_id": row.instance_id,
-                "lease_id": row.lease_id,
-                "job_id": row.job_id,
-                "gpu": row.gpu,
-                "estimate": render.plain(row.estimate),
-                "posted": render.plain(row.posted),
-                "invoiced": render.plain(row.invoiced),
-                "drift": render.plain(row.drift),
-            }
-            for row in rows
+            _facts(row, outstanding.get(row.lease_id)) | _plain(amounts)
+            for row, amounts in zip(rows, made, strict=True)
         ],
-        "total": {name: render.plain(amount) for name, amount in sums.items()},
-        "not_invoiced": len(rows) - len(invoiced),
+        "total": _plain({name: sum((amounts[name] or ZERO for amounts in made), ZERO) for name in COMPARED}),
+        "not_invoiced": sum(row.invoiced is None for row in rows),
         "currency": "USD",
     }
 
 
-async def instance(store: Store, reference: str, now: datetime) -> render.Json:
+def _compared(
+    row: ReconciliationRow, outstanding: Outstanding | None, month: str, *, is_now: bool
+) -> dict[str, Decimal | None]:
+    """Dollars: posted is estimate and corrections; what of it the market has not billed; and what is not yet posted."""
+    accrued, held = ZERO, ZERO
+    if outstanding is not None:
+        days = outstanding.accrued.items()
+        accrued = sum((amount for (_, day), amount in days if f"{day:%Y-%m}" == month), ZERO)
+        held = outstanding.held_total if is_now else ZERO
+    amounts = (
+        row.estimate,
+        row.posted - row.estimate,
+        row.posted,
+        row.invoiced,
+        row.posted - (row.invoiced or ZERO),
+        accrued,
+        held,
+    )
+    return dict(zip(COMPARED, amounts, strict=True))
+
+
+def _plain(amounts: Mapping[str, Decimal | None]) -> render.Json:
+    return {name: render.plain(amount) for name, amount in amounts.items()}
+
+
+def _facts(row: ReconciliationRow, outstanding: Outstanding | None) -> render.Json:
+    lease = None if outstanding is None else outstanding.lease
+    looked = None if lease is None else lease.billing.reconciled_at
+    waits_for = None if lease is None else _waits_for(lease)
+    again = looked + LOOKS_APART if looked is not None and waits_for is BillWait.SECOND_LOOK else None
+    return {
+        "provider": row.provider,
+        "instance_id": row.instance_id,
+        "lease_id": row.lease_id,
+        "job_id": row.job_id,
+        "gpu": row.gpu,
+        "waits_for": waits_for,
+        "second_look_at": render.plain(again),
+    }
+
+
+def _waits_for(lease: Lease) -> str:
+    """Why the bill of a machine that is not settled is not yet believed."""
+    if lease.ending.gone_at is None:
+        return "its_end"
+    return lease.billing.waits_for or "first_look"
+
+
+async def instance(store: Store, reference: str, now: datetime, params: Params) -> render.Json:
     """Every lease of that id, instance id or label, newest first, each with its whole life. Raises ``JobNotFound``."""
     async with store.snapshot() as uow:
         found = await uow.leases.search(reference)
@@ -57,16 +97,18 @@ async def instance(store: Store, reference: str, now: datetime) -> render.Json:
             raise JobNotFound(
                 f"no instance {reference!r}", hint="autopilot spend --by instance lists all that were paid"
             )
-        return {"instances": [await _life(uow, lease, now) for lease in found]}
+        outstanding = await read_outstanding(uow, now, params)
+        return {"instances": [await _life(uow, lease, outstanding.get(lease.id), now) for lease in found]}
 
 
-async def _life(uow: UnitOfWork, lease: Lease, now: datetime) -> render.Json:
+async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, now: datetime) -> render.Json:
     job = None if lease.job_id is None else await uow.jobs.find(lease.job_id)
     entries = await uow.ledger.list_entries(lease.id)
     lines = await uow.invoices.list_by_lease([lease.id])
     running = time_running(lease, now)
     return {
-        "lease": render.lease(lease, now)
+        "lease": render.lease(lease)
+        | render.amounts(money(_posted(entries), [] if outstanding is None else [outstanding]))
         | {
             "job_id": lease.job_id,
             "job": None if job is None else job.spec.name,
@@ -78,7 +120,7 @@ async def _life(uow: UnitOfWork, lease: Lease, now: datetime) -> render.Json:
             "destroy_requested_at": render.plain(lease.ending.requested_at),
             "destroy_sent_at": render.plain(lease.ending.sent_at),
             "running_s": render.plain(running),
-            "posted": render.plain(_sum_posted(entries)),
+            "waits_for": None if outstanding is None else _waits_for(lease),
         },
         "spans": [
             {

@@ -1,4 +1,4 @@
-"""Where the money stands: limits, what is spent and committed against them, and how long it lasts."""
+"""Where the money stands: limits; what is posted, accrued and held back against them; and how long it lasts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.account_limits import AccountState
+from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
-from autopilot.domain.ledger import LeaseBooks
+from autopilot.domain.market import Allowance
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
-from autopilot.engine.accrue import accruals
 from autopilot.engine.engine import Engine
-from autopilot.policy.budget import commitment, unobserved_cost
-from autopilot.policy.guard import Exposure, Limits, allowance
+from autopilot.policy.budget import burn
+from autopilot.policy.guard import Limits
 from autopilot.ports.store import Store, Totals
 
 LONGEST = timedelta(days=3650)
@@ -25,36 +25,32 @@ LONGEST = timedelta(days=3650)
 
 async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
     params, limits = engine.config.params, engine.config.limits
-    jobs, leases, beyond, totals = await _read(store, now, params)
+    jobs, outstanding, totals = await _read(store, now, params)
     credits = {name: watch.last.credit for name, watch in engine.watches.items()}
     return {
         "now": render.plain(now),
         "currency": "USD",
-        "account": _account(leases, beyond, totals, limits, credits, now, params),
-        "jobs": [_job(job, beyond, now, params) for job in jobs],
+        "account": _account(list(outstanding.values()), totals, limits, credits, now),
+        "jobs": [_job(job, select_of_job(job.id, outstanding)) for job in jobs],
     }
 
 
 async def account(store: Store, limits: Limits, now: datetime, params: Params) -> AccountState:
     """The account's limits, and what they still leave."""
-    _, leases, beyond, totals = await _read(store, now, params)
-    more = sum(beyond.values(), ZERO)
-    live = tuple(lease for lease in leases if not lease.is_over)
-    exposure = Exposure(live, totals.day + more, totals.month + more)
+    _, outstanding, totals = await _read(store, now, params)
+    more = sum((each.accrued_total for each in outstanding.values()), ZERO)
+    held = sum((each.held_total for each in outstanding.values() if each.lease.is_over), ZERO)
+    live = tuple(each.lease for each in outstanding.values() if not each.lease.is_over)
+    exposure = Exposure(live, totals.day + more, totals.month + more, held=held)
     return AccountState(limits, allowance(exposure, limits, params))
 
 
-async def _read(
-    store: Store, now: datetime, params: Params
-) -> tuple[tuple[Job, ...], list[Lease], dict[str, Decimal], Totals]:
-    """Open jobs; the leases of theirs and of none; what each of these costs beyond what is posted; what is posted."""
+async def _read(store: Store, now: datetime, params: Params) -> tuple[tuple[Job, ...], dict[str, Outstanding], Totals]:
+    """Open jobs; what each machine costs beyond what is posted; what is posted."""
     async with store.snapshot() as uow:
         jobs = await uow.jobs.list_open()
-        orphans = await uow.leases.list_orphans()
-        leases = [*(lease for job in jobs for lease in job.leases), *orphans]
-        books = await uow.ledger.sum_books([lease.id for lease in leases])
         totals = await uow.ledger.sum_totals(now.astimezone(UTC).date())
-    return jobs, leases, {lease.id: _beyond_posted(lease, books[lease.id], now, params) for lease in leases}, totals
+        return jobs, await read_outstanding(uow, now, params), totals
 
 
 def burning(leases: Iterable[Lease]) -> Decimal:
@@ -73,30 +69,24 @@ def lasts(left: Decimal | None, burn: Decimal) -> timedelta | None:
     return timedelta(hours=float(hours)) if hours < LONGEST // timedelta(hours=1) else None
 
 
-def _beyond_posted(lease: Lease, books: LeaseBooks, now: datetime, params: Params) -> Decimal:
-    """What has accrued and is not posted, and what the market may have billed since it last gave word."""
-    due, unposted = accruals(lease, books.accrued, now)
-    return unposted + sum((entry.amount for entry in due), ZERO) + unobserved_cost(lease, now, params)
-
-
 def _account(
-    leases: Sequence[Lease],
-    beyond: dict[str, Decimal],
+    outstanding: Sequence[Outstanding],
     totals: Totals,
     limits: Limits,
     credits: dict[str, Decimal | None],
     now: datetime,
-    params: Params,
 ) -> render.Json:
     day_end, month_end = _ends(now)
-    spent_day, spent_month = (posted + sum(beyond.values(), ZERO) for posted in (totals.day, totals.month))
-    committed = sum((commitment(lease, params) for lease in leases), ZERO)
+    leases = [each.lease for each in outstanding]
+    day, month = money(totals.day, outstanding), money(totals.month, outstanding)
     burn = burning(leases)
-    left_month = None if limits.month is None else limits.month - spent_month - committed
+    left_month = None if limits.month is None else limits.month - sum(month, ZERO)
+    spent_month = month.posted + month.accrued
     forecast = spent_month + accrue(burn, month_end - now)
     return {
-        "day": _against(limits.day, spent_day, committed, burn, day_end - now),
-        "month": _against(limits.month, spent_month, committed, burn, month_end - now),
+        "day": _against(limits.day, day, burn, day_end - now),
+        "month": _against(limits.month, month, burn, month_end - now),
+        "held_for": _purposes(outstanding),
         "max_hourly": render.plain(limits.max_hourly),
         "max_instances": limits.max_instances,
         "instances": sum(not lease.is_over for lease in leases),
@@ -120,35 +110,40 @@ def _account(
     }
 
 
-def _job(job: Job, beyond: dict[str, Decimal], now: datetime, params: Params) -> render.Json:
-    spent = job.spent + sum((beyond[lease.id] for lease in job.leases), ZERO)
-    committed = sum((commitment(lease, params) for lease in job.leases), ZERO)
+def _job(job: Job, outstanding: Sequence[Outstanding]) -> render.Json:
+    total = money(job.spent, outstanding)
     burn = burning(job.leases)
     remaining = job.remaining_work
-    forecast = None if remaining is None or not burn else spent + accrue(burn, remaining)
+    forecast = None if remaining is None or not burn else total.posted + total.accrued + accrue(burn, remaining)
     return {
         "id": job.id,
         "name": job.spec.name,
         "status": job.status,
-        **_against(job.spec.budget, spent, committed, burn, None),
+        **_against(job.spec.budget, total, burn, None),
+        "held_for": _purposes(outstanding),
         "max_rate": render.plain(job.spec.max_rate),
         "burn": render.plain(burn),
         "forecast": render.plain(forecast),
     }
 
 
-def _against(
-    limit: Decimal | None, spent: Decimal, committed: Decimal, burn: Decimal, ends_in: timedelta | None
-) -> render.Json:
+def _purposes(outstanding: Iterable[Outstanding]) -> render.Json:
+    """What is held back, by what for."""
+    sums: dict[str, Decimal] = {}
+    for held in (held for each in outstanding for held in each.held):
+        sums[held.purpose] = sums.get(held.purpose, ZERO) + held.amount
+    return {purpose: render.plain(amount) for purpose, amount in sorted(sums.items())}
+
+
+def _against(limit: Decimal | None, total: Money, burn: Decimal, ends_in: timedelta | None) -> render.Json:
     """``runway_s`` None: the limit is not reached at this burn (before its period ends)."""
-    left = None if limit is None else limit - spent - committed
+    left = None if limit is None else limit - sum(total, ZERO)
     runway = lasts(left, burn)
     if runway is not None and ends_in is not None and runway > ends_in:
         runway = None
     return {
         "limit": render.plain(limit),
-        "spent": render.plain(spent),
-        "committed": render.plain(committed),
+        **render.amounts(total),
         "left": render.plain(left),
         "runway_s": render.plain(runway),
     }

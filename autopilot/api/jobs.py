@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.budget import account
 from autopilot.api.key_hint import replace_keys
+from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
 from autopilot.api.prospects import Unlikely
 from autopilot.domain import events as e
@@ -18,7 +20,6 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.spend import COLUMNS, report
-from autopilot.engine.accrue import accruals
 from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
@@ -104,12 +105,13 @@ class JobService:
             await uow.jobs.save(job)
             await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
         self._wake()
-        return {"job": render.job(job, now, self._engine.config.params, ZERO), "plan": planned}
+        return {"job": render.job(job, now, config.params, Money()), "plan": planned}
 
     async def overview(self, *, include_finished: bool) -> list[render.Json]:
         async with self._store.snapshot() as uow:
             jobs = await uow.jobs.list_newest(limit=500) if include_finished else await uow.jobs.list_open()
-            return [await self._render(uow, job) for job in jobs if include_finished or not job.status.is_final]
+            outstanding = await self._outstanding(uow)
+            return [self._render(job, outstanding) for job in jobs if include_finished or not job.status.is_final]
 
     async def show(self, reference: str) -> render.Json:
         now = self._clock.now()
@@ -118,10 +120,11 @@ class JobService:
             leases = await uow.leases.list_by_job(job.id)
             rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
             spend = rows[0] if rows else None
-            shown = await self._render(uow, job)
+            outstanding = await self._outstanding(uow)
+            posted = await uow.ledger.sum_by_day([lease.id for lease in leases])
             return {
-                "job": shown,
-                "leases": [render.lease(lease, now) for lease in leases],
+                "job": self._render(job, outstanding),
+                "leases": [_rendered(lease, posted[lease.id].values(), outstanding.get(lease.id)) for lease in leases],
                 "checkpoints": [
                     {
                         "number": c.number,
@@ -135,7 +138,6 @@ class JobService:
                 "bids": [render.bid(record) for record in await uow.bids.list_by_job(job.id)],
                 "events": [render.event(record) for record in await uow.events.list_by_job(job.id)],
                 "spend": {
-                    "total": shown["spent"],
                     **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
                     "on_demand_equivalent": render.plain(render.on_demand_equivalent(leases, now)),
                 },
@@ -264,7 +266,7 @@ class JobService:
             event_log.apply(e.StatusSet(status, reason, self._clock.now()))
             await uow.jobs.save(event_log.job)
             await uow.events.add(event_log.records)
-            answer = await self._render(uow, event_log.job)
+            answer = self._render(event_log.job, await self._outstanding(uow))
         self._wake()
         return answer
 
@@ -274,15 +276,12 @@ class JobService:
             raise JobNotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
         return job
 
-    async def _render(self, uow: UnitOfWork, job: Job) -> render.Json:
-        """With what has accrued since the last posting."""
-        now = self._clock.now()
-        books = await uow.ledger.sum_books([lease.id for lease in job.leases])
-        spent = job.spent
-        for lease in job.leases:
-            due, unposted = accruals(lease, books[lease.id].accrued, now)
-            spent += unposted + sum((entry.amount for entry in due), ZERO)
-        answer = render.job(job, now, self._engine.config.params, spent)
+    async def _outstanding(self, uow: UnitOfWork) -> dict[str, Outstanding]:
+        return await read_outstanding(uow, self._clock.now(), self._engine.config.params)
+
+    def _render(self, job: Job, outstanding: Mapping[str, Outstanding]) -> render.Json:
+        total = money(job.spent, select_of_job(job.id, outstanding))
+        answer = render.job(job, self._clock.now(), self._engine.config.params, total)
         if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
             answer["reason"] = Reason.MARKET_UNKNOWN
         return answer
@@ -315,3 +314,9 @@ def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:
     raise UserError(
         f"{'two machines wrote' if found else 'there is no'} checkpoint {name}", hint=f"it can go back to: {names}"
     )
+
+
+def _rendered(lease: Lease, posted: Iterable[Decimal], outstanding: Outstanding | None) -> render.Json:
+    """A lease with what it has cost and what is held back for it."""
+    amounts = money(sum(posted, ZERO), [] if outstanding is None else [outstanding])
+    return render.lease(lease) | render.amounts(amounts)

@@ -15,7 +15,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
-from autopilot.policy.budget import create_reserve, traffic_cost
+from autopilot.policy.budget import start_reserve
 from autopilot.policy.eligibility import eligible
 from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 from autopilot.pricing.pressure import Verdict, measure_pressure
@@ -131,7 +131,7 @@ def ranked_offers(job: Job, market: Market, params: Params) -> list[render.Json]
 def _check_budget(job: Job, cheapest: Candidate, budget: Decimal, params: Params) -> None:
     storage = cheapest.offer.storage_rate(job.spec.disk_gb)
     hour = cheapest.bid + storage
-    reserve = create_reserve(cheapest.bid, storage, params, traffic_cost(cheapest.offer, job, params))
+    reserve = start_reserve(job, cheapest.offer, cheapest.bid, params)
     needed = max(hour, reserve)
     if budget < needed:
         raise OverBudget(

@@ -14,7 +14,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Shape
 from autopilot.domain.params import Params
 from autopilot.domain.time import show_duration
-from autopilot.policy.budget import create_reserve, traffic_cost
+from autopilot.policy.budget import start_reserve
 from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
 from autopilot.pricing.availability.played_markets import Rule
 from autopilot.pricing.availability.prior import PHASES
@@ -179,8 +179,7 @@ def _burn(job: Job, choice: Candidate) -> float:
 
 def _set_aside(job: Job, choice: Candidate, params: Params) -> Decimal:
     """What of a budget is never spent on work: stopping safely, and traffic."""
-    storage, traffic = choice.offer.storage_rate(job.spec.disk_gb), traffic_cost(choice.offer, job, params)
-    return create_reserve(choice.bid, storage, params, traffic)
+    return start_reserve(job, choice.offer, choice.bid, params)
 
 
 def _ways_out(job: Job, asked: _Question, unlimited: Forecast, least_probability: float) -> tuple[str, ...]:

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from autopilot.api.outstanding import Money
 from autopilot.domain.actions import Note
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease, cost_by_day, time_running
+from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -31,7 +32,7 @@ def plain(value: object) -> Any:
     return value
 
 
-def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
+def job(state: Job, now: datetime, params: Params, money: Money) -> Json:
     pressure = measure_pressure(state, now, params)
     judged = not state.status.is_final
     checkpoint = state.checkpoint
@@ -49,7 +50,7 @@ def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
         "step": state.step,
         "work_done_s": plain(state.work_done),
         "estimate_s": plain(state.spec.work_estimate),
-        "spent": plain(spent),
+        **amounts(money),
         "budget": plain(state.spec.budget),
         "run_epoch": state.run_epoch,
         "failures": state.failures,
@@ -62,12 +63,17 @@ def job(state: Job, now: datetime, params: Params, spent: Decimal) -> Json:
             "part_count": checkpoint.part_count,
             "verified_at": plain(checkpoint.verified_at),
         },
-        "main": lease(state.main, now) if state.main else None,
-        "next": lease(state.next, now) if state.next else None,
+        "main": lease(state.main) if state.main else None,
+        "next": lease(state.next) if state.next else None,
     }
 
 
-def lease(held: Lease, now: datetime) -> Json:
+def amounts(money: Money) -> Json:
+    """What limits count, in three parts."""
+    return {"posted": plain(money.posted), "accrued": plain(money.accrued), "held": plain(money.held)}
+
+
+def lease(held: Lease) -> Json:
     return {
         "id": held.id,
         "slot": held.slot,
@@ -90,15 +96,9 @@ def lease(held: Lease, now: datetime) -> Json:
         "gone_at": plain(held.ending.gone_at),
         "settled_at": plain(held.billing.settled_at),
         "agent_state": held.agent.state,
-        "cost": plain(cost_so_far(held, now)),
         "role": held.orders.role,
         "label": held.label,
     }
-
-
-def cost_so_far(held: Lease, now: datetime) -> Decimal:
-    """By our own clock; the ledger has the settled figure."""
-    return sum(cost_by_day(held, now).values(), ZERO)
 
 
 def on_demand_equivalent(leases: Iterable[Lease], now: datetime) -> Decimal | None:

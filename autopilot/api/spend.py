@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import get_args
 
 from autopilot.api import render
 from autopilot.api.list_prices import ListPrice, cloud_price, hyperscaler_price
+from autopilot.api.outstanding import Outstanding, read_outstanding
 from autopilot.api.periods import Period, period_of
 from autopilot.domain.errors import UserError
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO, accrue
-from autopilot.domain.spend import SpendKey, SpendPart, SpendRow, SpendSource, report, total_row
+from autopilot.domain.params import Params
+from autopilot.domain.spend import Cell, LeaseFacts, SpendKey, SpendPart, SpendRow, SpendSource, report, total_row
 from autopilot.domain.zones import window
-from autopilot.engine.accrue import accruals
 from autopilot.ports.store import Store, UnitOfWork
 
 SPEND_KEYS: tuple[SpendKey, ...] = get_args(SpendKey)
 
 
-async def spend(store: Store, query: Mapping[str, str], now: datetime) -> render.Json:
+async def spend(store: Store, query: Mapping[str, str], now: datetime, params: Params) -> render.Json:
     """Raises ``UserError`` for a key, month, day or zone that makes no sense."""
     by, period = _key_of(query), period_of(query)
     async with store.snapshot() as uow:
-        source = await spend_source(uow, by, period)
-        estimate = await open_estimate(uow, now)
+        posted = await spend_source(uow, by, period)
+        outstanding = await read_outstanding(uow, now, params)
+        jobs = {each.lease.job_id for each in outstanding.values()} - {None}
+        found = [await uow.jobs.find(job_id) for job_id in sorted(filter(None, jobs))]
+    source = _with_outstanding(posted, outstanding, {job.id: job.spec.name for job in found if job}, now, period)
     rows = report(source, by, now=now, zone=period.zone, first=period.first, after=period.after)
     total = total_row(rows)
     # Kinds have no hours of their own; the same spend by GPU has.
@@ -36,10 +43,8 @@ async def spend(store: Store, query: Mapping[str, str], now: datetime) -> render
         "until": render.plain(period.last and period.last.isoformat()),
         "zone": period.zone_name,
         "rows": [spend_row(row) for row in rows],
-        "total": render.plain(total.total),
         "total_row": spend_row(compared if by == "kind" else total),
         "comparisons": _comparisons(compared),
-        "open_estimate": render.plain(estimate),
         "currency": "USD",
     }
 
@@ -51,15 +56,41 @@ async def spend_source(uow: UnitOfWork, by: SpendKey, period: Period) -> SpendSo
     return await uow.reports.sum_spend(since, before, per=per, with_spans=in_zone)
 
 
-async def open_estimate(uow: UnitOfWork, now: datetime) -> Decimal:
-    """What the machines of open jobs have cost beyond what is posted."""
-    leases = [lease for job in await uow.jobs.list_open() for lease in job.leases]
-    books = await uow.ledger.sum_books([lease.id for lease in leases])
-    estimate = ZERO
-    for lease in leases:
-        due, unposted = accruals(lease, books[lease.id].accrued, now)
-        estimate += unposted + sum((entry.amount for entry in due), ZERO)
-    return estimate
+def _with_outstanding(
+    source: SpendSource,
+    outstanding: Mapping[str, Outstanding],
+    job_names: Mapping[str, str],
+    now: datetime,
+    period: Period,
+) -> SpendSource:
+    """With what is not posted yet, and what is held back today. A report of other days shows neither."""
+    leases = {id_: each.lease for id_, each in outstanding.items()}
+    facts = {id_: _facts(lease, job_names.get(lease.job_id or "")) for id_, lease in leases.items()}
+    ran = {
+        id_: [(span.started_at, span.ended_at) for span in lease.spans if span.status is InstanceStatus.RUNNING]
+        for id_, lease in leases.items()
+    }
+    today = now.astimezone(period.zone).date()
+    cells = [
+        Cell(id_, day, kind, amount)
+        for id_, each in outstanding.items()
+        for (kind, day), amount in each.accrued.items()
+    ]
+    held = [Cell(id_, today, part.kind, part.amount) for id_, each in outstanding.items() for part in each.held]
+    return replace(
+        source,
+        leases=facts | dict(source.leases),
+        ran=ran | dict(source.ran),
+        spans={id_: lease.spans for id_, lease in leases.items()} | dict(source.spans),
+        accrued=cells,
+        held=held,
+    )
+
+
+def _facts(lease: Lease, job_name: str | None) -> LeaseFacts:
+    price = lease.on_demand_price
+    named = (lease.id, lease.job_id, job_name, lease.provider, lease.instance_id)
+    return LeaseFacts(*named, lease.gpu, lease.num_gpus, price)
 
 
 def spend_row(row: SpendRow) -> render.Json:
@@ -70,7 +101,9 @@ def spend_row(row: SpendRow) -> render.Json:
         "storage": render.plain(row.storage),
         "bandwidth": render.plain(row.bandwidth),
         "fees": render.plain(row.fees),
-        "total": render.plain(row.total),
+        "posted": render.plain(row.posted),
+        "accrued": render.plain(row.accrued),
+        "held": render.plain(row.held),
         "instances": row.instances,
         "running_s": render.plain(row.running),
         "on_demand": render.plain(row.on_demand),

@@ -14,6 +14,25 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+MONEY = ("POSTED", "ACCRUED", "HELD BACK")
+"""In the ledger; cost since the last posting; and what limits count beside them."""
+PURPOSES = {
+    "start": "for a machine that is being rented",
+    "safe_stop": "to save and stop",
+    "disk": "for its disk, should the destroy be slow",
+    "traffic": "for traffic that only the bill shows",
+    "unobserved": "for time in which the market showed nothing",
+    "bill": "until bills are complete",
+}
+WAITS = {
+    "its_end": "machine is still here",
+    "first_look": "not looked at yet",
+    "no_bill": "no line yet",
+    "periods_missing": "does not cover its life yet",
+    "lines_missing": "lacks a line that is due",
+    "too_low": "lower than what it ran up",
+    "second_look": "second look due",
+}
 ENTRIES_SHOWN = 30
 """On a terminal; --json has them all."""
 COMPARED_WITH = {
@@ -35,20 +54,27 @@ def spend(body: Row, by: str) -> list[RenderableType]:
 
 
 def spend_table(body: Row, by: str) -> RenderableType:
-    money = ["compute", "storage", "bandwidth", "fees", "total"]
-    rows = [*body["rows"], body["total_row"] | {"key": "total", "name": None}]
+    kinds = ["compute", "storage", "bandwidth", "fees"]
+    rows = body["rows"]
     if not any(Decimal(row.get("fees") or 0) for row in rows):
-        money.remove("fees")
-    columns = (by.upper(), *(name.upper() for name in money), "HOURS", "SAVED", "MACHINES")
+        kinds.remove("fees")
+    amounts = text.Amounts(rows, (*kinds, "accrued", "held"))
+    shown = [
+        *amounts.sum_columns(kinds),
+        amounts.sum_columns(["accrued"])[0],
+        amounts.sum_columns(["held"])[0],
+    ]
+    columns = (by.upper(), *(name.upper() for name in kinds), *MONEY, "HOURS", "SAVED", "MACHINES")
+    facts_of = [*rows, body["total_row"] | {"key": "total", "name": None}]
     made = [
         (
             text.plain(row.get("name") or row["key"]),
-            *(text.money(row.get(name), 4) for name in money),
+            *cells,
             _hours(row.get("running_s")),
             text.money(row.get("saved")),
             text.plain(row.get("instances")),
         )
-        for row in rows
+        for row, cells in zip(facts_of, zip(*shown, strict=True), strict=True)
     ]
     return table(columns, made, right=columns[1:])
 
@@ -58,16 +84,11 @@ def _hours(seconds: float | None) -> str:
 
 
 def _comparisons(compared: list[Row]) -> RenderableType:
-    rows = [
-        (
-            COMPARED_WITH.get(each["name"], text.plain(each["name"])),
-            text.money(each["cost"]),
-            text.money(each["spent"]),
-            text.money(each["saved"]),
-            text.percent(each["saved_share"]),
-        )
-        for each in compared
-    ]
+    rows = []
+    for each in compared:
+        spent, saved, cost = text.Amounts([each], ("spent", "saved"), least=2).sum_columns(["spent", "saved"])
+        name = COMPARED_WITH.get(each["name"], text.plain(each["name"]))
+        rows.append((name, cost[0], spent[0], saved[0], text.percent(each["saved_share"])))
     return table(("", "WOULD COST", "COST", "SAVED", "SHARE"), rows, right=("WOULD COST", "COST", "SAVED", "SHARE"))
 
 
@@ -78,16 +99,13 @@ def _sources(compared: list[Row]) -> list[RenderableType]:
 
 def budget(body: Row) -> list[RenderableType]:
     account = body["account"]
-    columns = ("LIMIT OF", "LIMIT", "SPENT", "COMMITTED", "LEFT", "REACHED IN")
+    columns = ("LIMIT OF", "LIMIT", *MONEY, "LEFT", "REACHED IN")
     limits = [(name, account[period]) for name, period in (("day (UTC)", "day"), ("month (UTC)", "month"))]
     limits += [(f"job {job['name']}", job) for job in body["jobs"]]
     rows = [
         (
             text.plain(name),
-            "none" if limit["limit"] is None else text.money(limit["limit"]),
-            text.money(limit["spent"], 4),
-            text.money(limit["committed"], 4),
-            text.money(limit["left"]),
+            *_against(limit),
             text.span(limit["runway_s"]) if limit["runway_s"] is not None else "not at this burn",
         )
         for name, limit in limits
@@ -109,27 +127,70 @@ def budget(body: Row) -> list[RenderableType]:
             for market in account["markets"]
         ),
     ]
-    return [table(columns, rows, right=columns[1:]), "", facts(lines)]
+    return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *lines])]
+
+
+def _against(limit: Row) -> tuple[str, ...]:
+    """The limit, its parts, and what they leave of it."""
+    if limit["limit"] is None:
+        amounts = text.Amounts([limit], ("posted", "accrued", "held"))
+        return ("none", *(amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")), text.NONE)
+    names = ("posted", "accrued", "held", "left")
+    *parts, whole = text.Amounts([limit], names).sum_columns(names)
+    return (whole[0], *(part[0] for part in parts))
+
+
+def _held_lines(body: Row) -> list[tuple[str, str]]:
+    """What is held back and what for: for each job, and for the account where it is for no job."""
+    holders = [(f"held back, job {text.plain(job['name'])}", job["held_for"]) for job in body["jobs"]]
+    return [
+        (name, held_for(parts))
+        for name, parts in (*holders, ("held back in all", body["account"]["held_for"]))
+        if parts
+    ]
+
+
+def held_for(parts: Row) -> str:
+    """``$0.04 to save and stop, $0.06 for traffic``."""
+    return ", ".join(
+        f"{text.money(amount, 4)} {PURPOSES.get(name, text.plain(name))}" for name, amount in parts.items()
+    )
 
 
 def reconciliation(body: Row) -> list[RenderableType]:
     if not body["rows"]:
         return [f"nothing was spent in {text.plain(body['month'])}"]
-    columns = ("MARKET", "INSTANCE", "GPU", "ESTIMATE", "POSTED", "INVOICED", "DRIFT")
-    total = body["total"] | {"provider": "total", "instance_id": "", "gpu": ""}
-    rows = [
-        (
-            text.plain(row["provider"]),
-            text.plain(row["instance_id"] or row.get("lease_id")) if row is not total else "",
-            text.plain(row["gpu"]) if row is not total else "",
-            *(text.money(row[name], 4) for name in ("estimate", "posted", "invoiced", "drift")),
-        )
-        for row in [*body["rows"], total]
+    rows = body["rows"]
+    amounts = text.Amounts(rows, ("estimate", "corrected", "invoiced", "not_billed", "accrued", "held"))
+    estimate, corrected, posted = amounts.sum_columns(["estimate", "corrected"])
+    invoiced, not_billed, _ = amounts.sum_columns(["invoiced", "not_billed"])
+    accrued, held = amounts.sum_columns(["accrued"])[0], amounts.sum_columns(["held"])[0]
+    invoiced = [text.NONE if row["invoiced"] is None else cell for row, cell in zip(rows, invoiced, strict=False)] + [
+        invoiced[-1]
     ]
-    parts: list[RenderableType] = [table(columns, rows, right=columns[3:])]
+    numbers = zip(estimate, corrected, posted, invoiced, not_billed, accrued, held, strict=True)
+    names = [(row["provider"], row["instance_id"] or row.get("lease_id"), row["gpu"], _wait(row)) for row in rows]
+    made = [
+        (text.plain(market), text.plain(machine), text.plain(gpu), *cells, wait)
+        for (market, machine, gpu, wait), cells in zip([*names, ("total", "", "", "")], numbers, strict=True)
+    ]
+    columns = (
+        *("MARKET", "INSTANCE", "GPU", "ESTIMATE", "CORRECTED", "POSTED", "INVOICED", "NOT BILLED"),
+        *("ACCRUED", "HELD BACK", "BILL"),
+    )
+    parts: list[RenderableType] = [table(columns, made, right=columns[3:-1])]
     if body["not_invoiced"]:
         parts.append(f"{body['not_invoiced']} not billed by their markets yet")
     return parts
+
+
+def _wait(row: Row) -> str:
+    """Whether the bill is believed, and if not, why."""
+    code = row.get("waits_for")
+    if code is None:
+        return "complete"
+    said = WAITS.get(code, text.plain(code))
+    return f"{said} at {text.clock_time(row['second_look_at'])} UTC" if row.get("second_look_at") else said
 
 
 def instance(life: Row, now: datetime) -> list[RenderableType]:
@@ -150,7 +211,10 @@ def instance(life: Row, now: datetime) -> list[RenderableType]:
                 ("ran", text.span(lease["running_s"])),
                 ("gone", text.when(lease["gone_at"], now)),
                 ("settled", text.when(lease["settled_at"], now)),
-                ("cost", f"{text.money(lease['posted'], 4)} posted, {text.money(lease['cost'], 4)} by our own clock"),
+                ("posted", text.money(lease["posted"], 4)),
+                ("accrued", text.money(lease["accrued"], 4)),
+                ("held back", text.money(lease["held"], 4)),
+                ("bill", _wait(lease)),
             ]
         )
     ]

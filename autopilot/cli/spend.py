@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from autopilot.cli import money_views, periods, text
+from autopilot.cli import money_views, periods
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.output import console, print_json
@@ -21,8 +21,8 @@ from autopilot.domain.errors import UserError, install_hint
 Flag = Parameter(negative="")
 By = Literal["job", "label", "provider", "gpu", "kind", "day", "month", "instance"]
 
-MONEY = ("compute", "storage", "bandwidth", "fees", "total", "on_demand", "saved")
-COLUMNS = ("key", "name", *MONEY[:5], "instances", "running_s", *MONEY[5:])
+MONEY = ("compute", "storage", "bandwidth", "fees", "posted", "accrued", "held", "on_demand", "saved")
+COLUMNS = ("key", "name", *MONEY[:7], "instances", "running_s", *MONEY[7:])
 """Of a file; the last two are empty where no price on demand is known."""
 NANO_DIGITS = 9
 
@@ -38,7 +38,9 @@ def spend(
     csv: Annotated[bool, Flag] = False,
     parquet: Path | None = None,
 ) -> int:
-    """Show what was spent, to the cent and below, from the ledger, and what the same hours would have cost elsewhere.
+    """Show what was spent, to the cent and below, and what the same hours would have cost elsewhere.
+
+    Posted is what the ledger says, accrued what has cost money since, and held back what limits count beside them.
 
     Parameters
     ----------
@@ -84,8 +86,6 @@ def spend(
         out = console()
         for part in money_views.spend(body, by):
             out.print(part)
-        if body.get("open_estimate") is not None:
-            out.print(f"running now, not posted yet: about {text.money(body['open_estimate'], 4)}")
     return Exit.OK
 
 

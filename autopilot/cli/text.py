@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from autopilot.domain.money import show
+from autopilot.domain.money import ZERO, show
+from autopilot.domain.rounding import places_for, round_parts
 from autopilot.domain.time import show_duration
 
 NONE = "-"
@@ -38,6 +40,24 @@ def money(value: str | None, places: int = 2) -> str:
     while places < 6 and amount and abs(amount) < Decimal(1).scaleb(-places):
         places += 1
     return show(amount, places)
+
+
+class Amounts:
+    """Columns of money whose cells and totals add up as they are shown.
+
+    ``rows``: JSON with an amount for each name; what is missing counts as nothing. All cells have as many decimals.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], names: Sequence[str], least: int = 4) -> None:
+        self._amounts = [{name: Decimal(row.get(name) or 0) for name in names} for row in rows]
+        self._places = places_for((amount for row in self._amounts for amount in row.values()), least)
+
+    def sum_columns(self, names: Sequence[str]) -> list[list[str]]:
+        """A column for each name, then one for their sum; each ends with its total."""
+        rows = round_parts([[row[name] for name in names] for row in self._amounts], self._places)
+        rows = [[*row, sum(row, ZERO)] for row in rows]
+        columns = [[row[column] for row in rows] for column in range(len(names) + 1)]
+        return [[show(amount, self._places) for amount in (*column, sum(column, ZERO))] for column in columns]
 
 
 def per_hour(value: str | None) -> str:

@@ -23,9 +23,9 @@ ID_LENGTH = 10
 
 
 def job_list(jobs: list[Row], now: datetime) -> RenderableType:
-    columns = ("JOB", "NAME", "STATUS", "GPU", "BID", "SPENT", "DONE", "TIME LEFT")
+    columns = ("JOB", "NAME", "STATUS", "GPU", "BID", "POSTED", "ACCRUED", "HELD BACK", "DONE", "TIME LEFT")
     length = _distinct_length([job["id"] for job in jobs])
-    return table(columns, [_job_row(job, length, now) for job in jobs], right=("BID", "SPENT", "DONE"))
+    return table(columns, [_job_row(job, length, now) for job in jobs], right=columns[4:9])
 
 
 def _distinct_length(ids: list[str]) -> int:
@@ -42,7 +42,9 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
         text.plain(job["status"]),
         text.gpu(main) if main else text.NONE,
         text.per_hour(main["bid"]) if main else text.NONE,
-        text.money(job["spent"]),
+        text.money(job["posted"], 4),
+        text.money(job["accrued"], 4),
+        text.money(job["held"], 4),
         text.percent(job.get("progress")),
         _time_left(job, now),
     )
@@ -77,8 +79,9 @@ def job_detail(body: Row, now: datetime) -> list[RenderableType]:
                 ("deadline", _deadline_detail(job, now)),
                 ("checkpoint", _checkpoint(checkpoint, now)),
                 ("runs", f"epoch {job['run_epoch']}, {job['failures']} failed"),
-                ("spent", text.money(job["spent"], 4) + _budget(job) + _savings(spend)),
-                *([("of which", _kinds(spend))] if spend else []),
+                *_money_lines(job, spend),
+                ("budget", text.money(job.get("budget")) if job.get("budget") is not None else "none"),
+                *_savings(spend),
             ]
         )
     ]
@@ -114,25 +117,29 @@ def _checkpoint(checkpoint: Row | None, now: datetime) -> str:
     return f"number {checkpoint['number']} at step {checkpoint['step']}, {text.when(checkpoint['verified_at'], now)}"
 
 
-def _budget(job: Row) -> str:
-    return f" of {text.money(job['budget'])}" if job.get("budget") is not None else ", no budget"
+def _money_lines(job: Row, spend: Row) -> list[tuple[str, str]]:
+    """Posted, and what for; accrued; held back. What is shown adds up."""
+    kinds = [kind for kind in ("compute", "storage", "bandwidth", "fees") if kind in spend]
+    amounts = text.Amounts([job | spend], ("posted", "accrued", "held", *kinds))
+    shown = {name: amounts.sum_columns([name])[0][0] for name in ("posted", "accrued", "held")}
+    parts = zip(kinds, amounts.sum_columns(kinds), strict=False) if kinds else ()
+    listed = ", ".join(f"{kind} {cells[0]}" for kind, cells in parts)
+    return [
+        ("posted", f"{shown['posted']} ({listed})" if listed else shown["posted"]),
+        ("accrued", shown["accrued"]),
+        ("held back", shown["held"]),
+    ]
 
 
-def _savings(spend: Row) -> str:
+def _savings(spend: Row) -> list[tuple[str, str]]:
     equivalent = spend.get("on_demand_equivalent")
-    return f" (the same on demand: {text.money(equivalent, 4)})" if equivalent is not None else ""
-
-
-def _kinds(spend: Row) -> str:
-    return ", ".join(
-        f"{kind} {text.money(spend.get(kind), 4)}"
-        for kind in ("compute", "storage", "bandwidth", "fees")
-        if kind in spend
-    )
+    return [("on demand", f"the same hours: {text.money(equivalent, 4)}")] if equivalent is not None else []
 
 
 def lease_list(leases: list[Row], now: datetime) -> RenderableType:
-    columns = ("SLOT", "STATE", "MARKET", "GPU", "TYPE", "BID", "COST", "AGE")
+    columns = ("SLOT", "STATE", "MARKET", "GPU", "TYPE", "BID", "POSTED", "ACCRUED", "HELD BACK", "AGE")
+    names = ("posted", "accrued", "held")
+    amounts = text.Amounts(leases, names)
     rows = [
         (
             text.plain(lease["slot"]),
@@ -141,12 +148,14 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
             text.gpu(lease),
             _words(lease["capacity_type"]),
             text.per_hour(lease["bid"]),
-            text.money(lease.get("cost"), 4),
-            text.age(lease.get("intended_at"), now),
         )
         for lease in leases
     ]
-    return table(columns, rows, right=("BID", "COST", "AGE"))
+    rows.append(("total", "", "", "", "", ""))
+    money = zip(*(amounts.sum_columns([name])[0] for name in names), strict=True)
+    ages = [*(text.age(lease.get("intended_at"), now) for lease in leases), ""]
+    made = [(*row, *cells, age) for row, cells, age in zip(rows, money, ages, strict=True)]
+    return table(columns, made, right=columns[5:])
 
 
 def _state(lease: Row) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import PREPARING, AgentState
 from autopilot.domain.instance import Instance, InstanceStatus
-from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role
+from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role, Span
 from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
@@ -133,7 +133,7 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
         lease = _bill_unobserved(lease, observed_at, at)
         computes_at = instance.bid if status is InstanceStatus.RUNNING else ZERO
         # It may have begun right after the last observation: between two the dearer one counts.
-        lease = _bill_at_least(lease, observed_at, computes_at, ZERO)
+        lease = _bill_at_least(lease, observed_at, computes_at)
     observed = replace(
         lease.observed,
         status=status,
@@ -247,7 +247,7 @@ def _find_instance(lease: Lease, event: e.InstanceFound) -> Lease:
         instance_id=event.instance_id,
         acquired_at=lease.acquired_at or event.at,
         ending=Ending(requested_at=event.at),
-        billing=replace(lease.billing, settled_at=None),
+        billing=replace(lease.billing, settled_at=None, waits_for=None),
         observed=replace(lease.observed, absences=0),
         orders=replace(lease.orders, role=Role.LEAVE),
         reason=Reason.VANISHED if lease.reason is Reason.TAKEN_OVER else lease.reason,
@@ -337,26 +337,27 @@ def _count_traffic(lease: Lease, event: e.HeartbeatSeen) -> Lease:
 
 def _bill_unobserved(lease: Lease, since: datetime, at: datetime) -> Lease:
     """Not observed for long: until the invoice is in, it counts as computing throughout, at its highest price."""
-    if at - since <= UNOBSERVED_LASTS:
-        return lease
-    return _bill_at_least(lease, since, lease.bid, lease.storage_rate)
-
-
-def _bill_at_least(lease: Lease, since: datetime, billed_rate: Decimal, storage_rate: Decimal) -> Lease:
-    """From ``since`` on, as far as its open span goes back, it bills no less than this ($/h)."""
-    if not lease.spans or lease.spans[-1].ended_at is not None:
+    if at - since <= UNOBSERVED_LASTS or not lease.spans or lease.spans[-1].ended_at is not None:
         return lease
     last = lease.spans[-1]
-    if billed_rate <= last.billed_rate and storage_rate <= last.storage_rate:
+    rate, storage_rate = max(lease.bid, last.billed_rate), max(lease.storage_rate, last.storage_rate)
+    return _split(lease, replace(last, billed_rate=rate, storage_rate=storage_rate, is_observed=False), since)
+
+
+def _bill_at_least(lease: Lease, since: datetime, rate: Decimal) -> Lease:
+    """From ``since`` on, as far as its open span goes back, its compute bills no less than this ($/h)."""
+    if not lease.spans or lease.spans[-1].ended_at is not None or rate <= lease.spans[-1].billed_rate:
+        return lease
+    return _split(lease, replace(lease.spans[-1], billed_rate=rate, is_observed=False), since)
+
+
+def _split(lease: Lease, changed: Span, since: datetime) -> Lease:
+    """From ``since`` on the open span is as ``changed`` says."""
+    last = lease.spans[-1]
+    if changed == last:
         return lease
     since = max(since, last.started_at)
-    dearer = replace(
-        last,
-        billed_rate=max(billed_rate, last.billed_rate),
-        storage_rate=max(storage_rate, last.storage_rate),
-        started_at=since,
-    )
-    return replace(lease, spans=(*lease.spans[:-1], replace(last, ended_at=since), dearer))
+    return replace(lease, spans=(*lease.spans[:-1], replace(last, ended_at=since), replace(changed, started_at=since)))
 
 
 _CHANGES: Mapping[type[e.Event], Callable[[Lease, Any], Lease]] = {

@@ -92,3 +92,5 @@ class Charge:
     amount: Decimal
     label: str = field(default="", compare=False)
     """Of the instance, where the bill names it."""
+    periods: tuple[tuple[datetime, datetime], ...] = field(default=(), compare=False)
+    """From when to when, where the bill says so; empty: the whole UTC day."""

@@ -174,6 +174,8 @@ class Job:
     finished_at: datetime | None = None
     spent: Decimal = ZERO
     """Posted to the ledger so far."""
+    held: Decimal = ZERO
+    """Held back for machines that are gone and whose bills are not yet believed."""
     decisions: int = 0
     """Decisions recorded so far; the next one's id is made of it."""
     leases: tuple[Lease, ...] = field(default=())

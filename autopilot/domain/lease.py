@@ -14,7 +14,7 @@ market brings back, is destroyed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -27,7 +27,7 @@ from autopilot.domain.instance import CostKind, Instance, InstanceStatus
 from autopilot.domain.money import BYTES_PER_GB, ZERO, Number, accrue, ceil_nano
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
-from autopilot.domain.time import split_by_day, utc_day
+from autopilot.domain.time import split_by_day
 
 
 class LeaseState(StrEnum):
@@ -57,6 +57,20 @@ WANTED = frozenset({LeaseState.INTENT, LeaseState.ACTIVE, LeaseState.PAUSED})
 OVER = frozenset({LeaseState.GONE, LeaseState.ABANDONED})
 
 
+class BillWait(StrEnum):
+    """Why the market's bill for a machine that is gone is not yet believed."""
+
+    NO_BILL = "no_bill"
+    PERIODS_MISSING = "periods_missing"
+    """It does not reach over all of the time in which the machine was seen."""
+    LINES_MISSING = "lines_missing"
+    """A day of computing or of the disk has no line."""
+    TOO_LOW = "too_low"
+    """It is lower than what the machine was seen to run up."""
+    SECOND_LOOK = "second_look"
+    """It looks complete. Another look, an hour later, is to show the same."""
+
+
 class Slot(StrEnum):
     MAIN = "main"
     """Only the lease in this slot may run the user's command."""
@@ -83,6 +97,8 @@ class Span:
     storage_rate: Decimal
     started_at: datetime
     ended_at: datetime | None = None
+    is_observed: bool = True
+    """False: nobody saw it then. Its rates are the highest that the machine can have billed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +108,13 @@ class Billing:
     reserved: Decimal = ZERO
     """Dollars set aside with the intent: the most that it can cost before it is seen, and ending it safely."""
     settled_at: datetime | None = None
-    """When the market's bill was first imported."""
+    """When the market's bill was taken to be complete."""
     reconciled_at: datetime | None = None
     """When the market's bill was last compared, whatever came of it."""
+    waits_for: BillWait | None = None
+    """What its bill lacked when it was last compared; None: nothing, or it was not compared yet."""
+    tail: timedelta | None = None
+    """For so long the disk is paid from what is set aside, should the destroy be slow; None: as the parameters say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +321,7 @@ class Lease:
         new = Span(status, billed_rate if running else ZERO, storage_rate if stored else ZERO, at)
         if self.spans and self.spans[-1].ended_at is None:
             last = self.spans[-1]
-            if (last.status, last.billed_rate, last.storage_rate) == (new.status, new.billed_rate, new.storage_rate):
+            if replace(last, started_at=at) == new:
                 return self
             at = max(at, last.started_at)
             return replace(self, spans=(*self.spans[:-1], replace(last, ended_at=at), replace(new, started_at=at)))
@@ -319,13 +339,23 @@ def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Deci
     """What the lease has cost by our own clock up to ``now``, per kind and UTC day.
 
     Totals, not increments: each span is cut at midnight and accrues over its whole share of the day. Traffic is
-    what the agents reported to have sent, and what setting up is taken to have received.
+    what the agents reported to have sent; what nobody meters is no cost yet (``unmetered_traffic``).
     """
     totals = metered_by_day(lease.spans, now)
-    for day, amount in _traffic_by_day(lease):
+    for day, sent in lease.traffic.sent_by_day:
+        amount = ceil_nano(lease.traffic.upload_price * Decimal(str(sent)) / BYTES_PER_GB)
         if amount:
-            totals[CostKind.BANDWIDTH, day] = totals.get((CostKind.BANDWIDTH, day), ZERO) + amount
+            totals[CostKind.BANDWIDTH, date.fromisoformat(day)] = amount
     return totals
+
+
+def unmetered_traffic(lease: Lease) -> Decimal:
+    """Dollars for traffic that only the bill will show, at most: what setting up received, and what was sent last."""
+    traffic = lease.traffic
+    received = ceil_nano(traffic.download_price * traffic.download_gb) if lease.acquired_at is not None else ZERO
+    if lease.is_over and (lease.agent.seen_at is None or lease.agent.has_saved):
+        return received
+    return received + ceil_nano(traffic.upload_price * traffic.upload_gb * UPLOADS_UNREPORTED)
 
 
 def metered_by_day(spans: Iterable[Span], now: datetime) -> dict[tuple[CostKind, date], Decimal]:
@@ -339,19 +369,6 @@ def metered_by_day(spans: Iterable[Span], now: datetime) -> dict[tuple[CostKind,
                 if per_hour:
                     totals[kind, day] = totals.get((kind, day), ZERO) + accrue(per_hour, end - start)
     return totals
-
-
-def _traffic_by_day(lease: Lease) -> Iterator[tuple[date, Decimal]]:
-    if lease.acquired_at is not None:
-        yield utc_day(lease.acquired_at), ceil_nano(lease.traffic.download_price * lease.traffic.download_gb)
-    if lease.ending.gone_at is not None and lease.agent.seen_at is not None and not lease.agent.has_saved:
-        # What it sent after its last word nobody will report: the most that it can be, until the bill is in.
-        yield (
-            utc_day(lease.ending.gone_at),
-            ceil_nano(lease.traffic.upload_price * lease.traffic.upload_gb * UPLOADS_UNREPORTED),
-        )
-    for day, sent in lease.traffic.sent_by_day:
-        yield date.fromisoformat(day), ceil_nano(lease.traffic.upload_price * Decimal(str(sent)) / BYTES_PER_GB)
 
 
 def time_running(lease: Lease, now: datetime) -> timedelta:

@@ -8,7 +8,7 @@ corrections) goes with the hours that the machine ran. Shares add up to the sum 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -73,17 +73,26 @@ class SpendSource:
     """By lease: from when to when it ran; None: it still does."""
     spans: Mapping[str, Sequence[Span]] = field(default_factory=dict)
     """By lease, where the cells are to be shared out over a zone's days."""
+    accrued: Sequence[Cell] = ()
+    """What has cost money and is not posted yet, by UTC day."""
+    held: Sequence[Cell] = ()
+    """What is held back at this moment, on the day that it is in the report's zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpendRow:
-    """One line of a report. ``fees`` holds fees and credits; a credit is negative."""
+    """One line of a report: what is posted, by what it was for, and beside it what is accrued and held back.
+
+    ``fees`` holds fees and credits; a credit is negative.
+    """
 
     key: str
     compute: Decimal
     storage: Decimal
     bandwidth: Decimal
     fees: Decimal
+    accrued: Decimal = ZERO
+    held: Decimal = ZERO
     leases: frozenset[str] = frozenset()
     name: str | None = None
     """The job's, where lines are jobs."""
@@ -100,7 +109,7 @@ class SpendRow:
         return len(self.leases)
 
     @property
-    def total(self) -> Decimal:
+    def posted(self) -> Decimal:
         return self.compute + self.storage + self.bandwidth + self.fees
 
     @property
@@ -132,15 +141,36 @@ def report(
     sums: dict[str, _Sum] = defaultdict(_Sum)
     for cell in source.cells:
         lease = source.leases[cell.lease_id]
-        if zone is UTC or cell.day is None:
+        if zone is UTC:
             sums[_key(by, lease, cell.kind, cell.day)].add(lease, cell.kind, cell.amount)
             continue
-        for day, amount in _by_local_day(cell, cell.day, source.spans.get(cell.lease_id, ()), zone, now):
-            if (first is None or day >= first) and (after is None or day < after):
-                sums[_key(by, lease, cell.kind, day)].add(lease, cell.kind, amount)
+        for day, amount in _in_period(cell, source, now, zone, first, after):
+            sums[_key(by, lease, cell.kind, day)].add(lease, cell.kind, amount)
+    for cell in source.accrued:
+        lease = source.leases[cell.lease_id]
+        for day, amount in _in_period(cell, source, now, zone, first, after):
+            sums[_key(by, lease, cell.kind, day)].add_accrued(lease, amount)
+    for cell in source.held:
+        lease = source.leases[cell.lease_id]
+        if _is_within(cell.day, first, after):
+            sums[_key(by, lease, cell.kind, cell.day)].add_held(lease, cell.amount)
     if by != "kind":
         _add_hours(sums, source, by, now, zone, first, after)
     return tuple(sums[key].row(key, by) for key in sorted(sums))
+
+
+def _in_period(
+    cell: Cell, source: SpendSource, now: datetime, zone: tzinfo, first: date | None, after: date | None
+) -> Iterator[tuple[date | None, Decimal]]:
+    """What of the cell belongs to which of the zone's days, as far as the report is about them."""
+    days: Sequence[tuple[date | None, Decimal]] = [(cell.day, cell.amount)]
+    if zone is not UTC and cell.day is not None:
+        days = _by_local_day(cell, cell.day, source.spans.get(cell.lease_id, ()), zone, now)
+    return ((day, amount) for day, amount in days if _is_within(day, first, after))
+
+
+def _is_within(day: date | None, first: date | None, after: date | None) -> bool:
+    return day is None or ((first is None or day >= first) and (after is None or day < after))
 
 
 class _Sum:
@@ -148,6 +178,8 @@ class _Sum:
 
     def __init__(self) -> None:
         self.columns: dict[str, Decimal] = dict.fromkeys(COLUMNS, ZERO)
+        self.accrued = ZERO
+        self.held = ZERO
         self.leases: set[str] = set()
         self.name: str | None = None
         self.running = timedelta(0)
@@ -157,13 +189,24 @@ class _Sum:
 
     def add(self, lease: LeaseFacts, kind: CostKind, amount: Decimal) -> None:
         self.columns[_COLUMN_OF[kind]] += amount
-        self.leases.add(lease.id)
-        self.name = lease.label
+        self._count(lease)
         if kind in _SPENT_FOR_SPOT:
             hours, spent = self.gpu_hours.get(lease.gpu, (timedelta(0), ZERO))
             self.gpu_hours[lease.gpu] = hours, spent + amount
             if lease.on_demand_price is not None:
                 self.compared += amount
+
+    def add_accrued(self, lease: LeaseFacts, amount: Decimal) -> None:
+        self.accrued += amount
+        self._count(lease)
+
+    def add_held(self, lease: LeaseFacts, amount: Decimal) -> None:
+        self.held += amount
+        self._count(lease)
+
+    def _count(self, lease: LeaseFacts) -> None:
+        self.leases.add(lease.id)
+        self.name = lease.label
 
     def add_hours(self, lease: LeaseFacts, ran: timedelta) -> None:
         self.running += ran
@@ -175,6 +218,8 @@ class _Sum:
     def add_row(self, row: SpendRow) -> None:
         for column in self.columns:
             self.columns[column] += getattr(row, column)
+        self.accrued += row.accrued
+        self.held += row.held
         self.leases |= row.leases
         self.running += row.running
         self.compared += row.compared
@@ -188,6 +233,8 @@ class _Sum:
         return SpendRow(
             key=key,
             **self.columns,
+            accrued=self.accrued,
+            held=self.held,
             leases=frozenset(self.leases),
             name=self.name if by == "job" else None,
             running=self.running,
@@ -222,7 +269,7 @@ def _add_hours(
                 hours[first_day] += until - since
         for each, ran in hours.items():
             line = sums.get(_key(by, lease, CostKind.COMPUTE, each))
-            if line is not None:  # hours of which nothing is posted yet have no line to stand in
+            if line is not None:  # hours that have cost nothing yet have no line to stand in
                 line.add_hours(lease, ran)
 
 

@@ -22,16 +22,20 @@ def accruals(lease: Lease, accrued: Mapping[KindAndDay, Decimal], now: datetime)
     running total, so the same accrual is never posted twice.
     """
     entries: list[LedgerEntry] = []
-    unposted = ZERO
-    for (kind, day), total in cost_by_day(lease, now).items():
-        amount = total - accrued.get((kind, day), ZERO)
-        if amount <= ZERO:
-            continue
+    rest = ZERO
+    for (kind, day), amount in sum_unposted(lease, accrued, now).items():
         if amount >= CENT or lease.is_over or day < now.date():
+            total = accrued.get((kind, day), ZERO) + amount
             entries.append(entry(EntryType.ACCRUE, lease, kind, day, amount, now, mark=f"{to_nano(total)}"))
         else:
-            unposted += amount
-    return entries, unposted
+            rest += amount
+    return entries, rest
+
+
+def sum_unposted(lease: Lease, accrued: Mapping[KindAndDay, Decimal], now: datetime) -> dict[KindAndDay, Decimal]:
+    """What the lease has cost by our own clock beyond ``accrued``, in dollars."""
+    more = {key: total - accrued.get(key, ZERO) for key, total in cost_by_day(lease, now).items()}
+    return {key: amount for key, amount in more.items() if amount > ZERO}
 
 
 async def post_accruals(uow: UnitOfWork, leases: Sequence[Lease], now: datetime) -> dict[str, tuple[Decimal, Decimal]]:
@@ -47,12 +51,12 @@ async def post_accruals(uow: UnitOfWork, leases: Sequence[Lease], now: datetime)
     return accrued
 
 
-def reserve_change(lease: Lease, books: LeaseBooks, params: Params, now: datetime) -> LedgerEntry | None:
-    """What brings the open reserve to what the lease commits us to; None when nothing is worth a row.
+def reserve_change(lease: Lease, books: LeaseBooks, held: Decimal, now: datetime) -> LedgerEntry | None:
+    """What brings the open reserve to ``held``, what the lease commits us to; None when nothing is worth a row.
 
     More is set aside to the last nano-dollar and before anything is sent; less is given back from a cent on.
     """
-    change = commitment(lease, params) - books.reserved
+    change = held - books.reserved
     if change == ZERO or (-CENT < change < ZERO and not lease.is_over):
         return None
     number = books.reserve_rows + 1
@@ -74,7 +78,7 @@ async def hold_reserves(uow: UnitOfWork, leases: Iterable[Lease], params: Params
     """Post every change of what is set aside for these leases."""
     held = {lease.id: lease for lease in leases}
     books = await uow.ledger.sum_books(list(held))
-    changes = (reserve_change(lease, books[lease.id], params, now) for lease in held.values())
+    changes = (reserve_change(lease, books[lease.id], commitment(lease, params), now) for lease in held.values())
     await uow.ledger.post([change for change in changes if change is not None])
 
 

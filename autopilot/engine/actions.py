@@ -21,7 +21,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.labels import label_for
 from autopilot.domain.lease import Billing, Lease, LeaseOrders, LeaseState, Role, Slot, Traffic
 from autopilot.domain.params import Params
-from autopilot.policy.budget import create_reserve, traffic_cost
+from autopilot.policy.budget import disk_tail, start_reserve
 from autopilot.ports.ids import Ids
 from autopilot.pricing.traffic import largest_upload_gb, received_gb
 
@@ -62,7 +62,9 @@ def intended_lease(
         not_after=min(ends),
         reason=action.reason,
         decision_id=decision_id,
-        billing=Billing(create_reserve(action.bid, storage_rate, params, traffic_cost(offer, job, params))),
+        billing=Billing(
+            start_reserve(job, offer, action.bid, params), tail=disk_tail(job, action.bid + storage_rate, params)
+        ),
         orders=LeaseOrders(Role.WAIT if action.slot is Slot.NEXT else Role.RUN),
         traffic=Traffic(
             offer.upload_price, offer.download_price, received_gb(job, params), largest_upload_gb(job, params)

@@ -44,7 +44,7 @@ from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
-from autopilot.policy.budget import burn, left, permit_ttl_s, unobserved_cost
+from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.scene import Scene
@@ -226,6 +226,7 @@ class Engine:
             now = self._clock.now()
             await self._lost_bids.load(uow, now)
             event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
+            held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
                 with _contain(event_log):
                     self._evolve(event_log, readings, mail, now)
@@ -234,7 +235,7 @@ class Engine:
                     await uow.checkpoints.add(newest)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
             orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
-            exposure = await self._accrue(uow, event_logs, orphans, now)
+            exposure = await self._accrue(uow, event_logs, orphans, held, now)
             recent = await uow.leases.count_launches(now - timedelta(minutes=10))
             for event_log in event_logs:
                 if not event_log.is_broken:
@@ -267,9 +268,12 @@ class Engine:
             event_log.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))
 
     async def _accrue(
-        self, uow: UnitOfWork, event_logs: Sequence[EventLog], orphans: Sequence[Lease], now: datetime
+        self, uow: UnitOfWork, event_logs: Sequence[EventLog], orphans: Sequence[Lease], held: Decimal, now: datetime
     ) -> Exposure:
-        """Post what is due, give each job its spend to the moment, and sum up where the account stands."""
+        """Post what is due, give each job its spend to the moment, and sum up where the account stands.
+
+        ``held``: for machines that were gone before this tick; what is held back for those that go in it comes to that.
+        """
         params = self.config.params
         leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
         accrued = await post_accruals(uow, leases, now)
@@ -286,6 +290,7 @@ class Engine:
             spent_month=totals.month + unposted_all,
             launches_job_10min=LaunchCount(),
             launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), LaunchCount()),
+            held=held + sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO),
         )
 
     async def _decide(

@@ -6,28 +6,29 @@ The ledger's entry for it names the line, brings the sum of that kind and day to
 - ``settle`` while the whole instance differs by no more than rounding and the line is the first of its kind and day,
 - ``adjust`` otherwise. A drift beyond the tolerance is an alert as well: nothing is evened out in silence.
 
-Bills lag. One that lacks lines, or is well below what the machine must have cost, counts as unfinished for a day; where
-more than a cent is due, silence alone never takes anything back. Two of our own figures are upper bounds that a lower
-bill may replace at once: traffic, and what was accrued after the market surely still ran or had the machine.
+Bills lag and come in parts. A bill is complete when its periods cover the machine's life and two looks at least
+``LOOKS_APART`` apart show the same. Until then a line that is higher than our figure counts at once. A lower one counts
+only when the bill covers all that we saw, and limits still hold back the difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
+from itertools import zip_longest
 
 import structlog
 
 from autopilot.domain.instance import Charge, CostKind
-from autopilot.domain.lease import Lease, Span, metered_by_day
+from autopilot.domain.lease import BillWait, Lease, Span, metered_by_day, unmetered_traffic
 from autopilot.domain.ledger import SPEND_TYPES, EntryType, InvoiceLine, KindAndDay, LedgerEntry
-from autopilot.domain.money import CENT, ZERO, to_nano
+from autopilot.domain.money import CENT, ZERO, accrue, to_nano
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import drift_of, newest_revisions
 from autopilot.domain.time import start_of_day, utc_day
+from autopilot.engine.accrue import reserve_change
 from autopilot.engine.observe import VISIBLE_AFTER
 from autopilot.ports.store import EventRecord, UnitOfWork
 
@@ -35,9 +36,10 @@ log = structlog.get_logger(__name__)
 
 SHOWS_UP = Decimal("0.001")
 """No more than this per kind and day may round to nothing on the market's bill."""
+LOOKS_APART = timedelta(hours=1)
+"""Two looks at a bill so far apart that show the same are proof that it does not come in parts."""
 UNFINISHED_FOR = timedelta(hours=24)
-"""From the end of the instance, or of the day: a bill that lacks lines or is too low is waited for so long."""
-UNFINISHED_BELOW = Decimal("0.9")
+"""From the end of the instance, or of the day: a bill that does not cover its life is waited for so long."""
 GIVE_UP_AFTER = timedelta(hours=72)
 """A market that shows no line for so long will not; our own accrual stands."""
 LOOKS = (UNFINISHED_FOR, GIVE_UP_AFTER)
@@ -55,6 +57,10 @@ class Reconciled:
     entries: tuple[LedgerEntry, ...] = ()
     is_final: bool = False
     """The bill is complete, as far as it shows: the lease counts as settled."""
+    waits_for: BillWait | None = None
+    """Why it is not."""
+    held: Decimal = ZERO
+    """Dollars to hold back beyond what is posted, until it is: limits count the higher of estimate and bill."""
     drift: Decimal = ZERO
     """Market less estimate over what it has billed by now; counted only where something changed."""
     estimate: Decimal = ZERO
@@ -77,34 +83,36 @@ def reconcile(
     ``entries``, ``known``: all of the lease's entries and lines so far. ``charges``: of any instances, any days.
     """
     book = _Book(entries)
-    latest = {(kind, day): line for (_, kind, day), line in newest_revisions(known).items()}
-    billed = _sum_billed(lease, charges)
+    bill = _Bill(lease, known, charges, now)
     if lease.ending.gone_at is None:
-        billed = _certain(billed, book.estimate, now)
-        is_final = False
-    else:
-        waited = now - lease.ending.gone_at
-        if not _is_plausible(_certainly_due(lease, book.estimate, is_billed=bool(billed)), billed, waited):
-            return Reconciled(is_final=waited >= GIVE_UP_AFTER)
-        missing = {key: amount for key, amount in book.estimate.items() if key not in billed and key not in latest}
+        bill.keep_only(_certain(bill.billed, book.estimate, now))
+        bill.note()
+        return bill.answer(book, bill.latest.keys())
+    waited = now - lease.ending.gone_at
+    due = _certainly_due(lease, book.estimate, is_billed=bool(bill.billed))
+    wait = _why_unfinished(lease, bill, due)
+    bill.note()
+    covers = wait not in (BillWait.NO_BILL, BillWait.PERIODS_MISSING)
+    is_the_same = bill.is_the_same_as_before(lease.ending.gone_at)
+    is_complete = covers and is_the_same
+    if wait is None or is_complete:
+        bill.note_silence(book.estimate.keys())
+        shown: Collection[KindAndDay] = bill.latest.keys()
+    elif waited >= UNFINISHED_FOR and (bill.billed or sum(due.values(), ZERO) <= CENT):
+        missing = {key: amount for key, amount in book.estimate.items() if key not in bill.latest}
         silent = {key for key, amount in missing.items() if waited >= _patience(key[0], amount)}
-        billed |= dict.fromkeys(silent, ZERO)
-        is_final = silent == set(missing)
-    lines: list[InvoiceLine] = []
-    for (kind, day), amount in sorted(billed.items()):
-        before = latest.get((kind, day))
-        if before is None or before.amount != amount:
-            line = _line(lease, kind, day, amount, before.revision + 1 if before else 1, now)
-            latest[kind, day] = line
-            lines.append(line)
-    estimate = sum((book.estimate.get(key, ZERO) for key in latest), ZERO)
-    drift = sum((drift_of(key[0], line.amount - book.estimate.get(key, ZERO)) for key, line in latest.items()), ZERO)
-    within = abs(drift) <= tolerance(estimate)
-    corrections = (
-        book.correction(lease, line, within and line.revision == 1, now) for _, line in sorted(latest.items())
-    )
-    posted = tuple(correction for correction in corrections if correction is not None)
-    return Reconciled(tuple(lines), posted, is_final, drift, estimate)
+        bill.note_silence(silent)
+        is_complete = is_the_same and silent == set(missing)
+        shown = bill.latest.keys()
+    else:
+        shown = [key for key, line in bill.latest.items() if line.amount > book.sum_posted(key)]
+    is_final = is_complete or waited >= GIVE_UP_AFTER
+    found = bill.answer(book, shown)
+    if is_final:
+        return replace(found, is_final=True)
+    most = sum(book.estimate.values(), ZERO) + unmetered_traffic(lease)
+    posted = book.total + sum((entry.amount for entry in found.entries), ZERO)
+    return replace(found, waits_for=wait or BillWait.SECOND_LOOK, held=max(most - posted, ZERO))
 
 
 async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge], now: datetime) -> None:
@@ -122,10 +130,67 @@ async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge
         log.warning("invoice.drifted", lease=lease.id, **dict(numbers))
     if lease.ending.gone_at is None:
         return
-    if found.is_final and lease.billing.settled_at is None:
-        log.info("lease.settled", lease=lease.id, entries=len(found.entries))
-        lease = replace(lease, billing=replace(lease.billing, settled_at=now))
+    if lease.billing.settled_at is None:
+        books = await uow.ledger.sum_books([lease.id])
+        change = reserve_change(lease, books[lease.id], found.held, now)
+        await uow.ledger.post([change] if change is not None else [])
+        if found.is_final:
+            log.info("lease.settled", lease=lease.id, entries=len(found.entries))
+        settled_at = now if found.is_final else None
+        lease = replace(lease, billing=replace(lease.billing, settled_at=settled_at, waits_for=found.waits_for))
     await uow.leases.save(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
+
+
+class _Bill:
+    """What the market shows of one lease's bill now, beside what it showed before."""
+
+    def __init__(self, lease: Lease, known: Iterable[InvoiceLine], charges: Iterable[Charge], now: datetime) -> None:
+        self._lease = lease
+        self._now = now
+        ours = [charge for charge in charges if charge.instance_id == lease.instance_id]
+        self.charges = [charge for charge in ours if not _is_the_users(lease, charge)]
+        self.billed: dict[KindAndDay, Decimal] = {}
+        for charge in self.charges:
+            key = charge.kind.as_billed, charge.day
+            self.billed[key] = self.billed.get(key, ZERO) + charge.amount
+        self.latest = {(kind, day): line for (_, kind, day), line in newest_revisions(known).items()}
+        self._before = dict(self.latest)
+        self._lines: list[InvoiceLine] = []
+
+    def keep_only(self, billed: dict[KindAndDay, Decimal]) -> None:
+        self.billed = billed
+
+    def note(self) -> None:
+        """A line for each figure that is new."""
+        for (kind, day), amount in sorted(self.billed.items()):
+            before = self.latest.get((kind, day))
+            if before is None or before.amount != amount:
+                line = _line(self._lease, kind, day, amount, before.revision + 1 if before else 1, self._now)
+                self.latest[kind, day] = line
+                self._lines.append(line)
+
+    def note_silence(self, keys: Iterable[KindAndDay]) -> None:
+        """What the bill does not name was not billed."""
+        self.billed = {key: ZERO for key in keys if key not in self.latest}
+        self.note()
+
+    def is_the_same_as_before(self, gone_at: datetime) -> bool:
+        """Whether this look shows what was shown by one long enough ago, and nothing else."""
+        seen = max((line.seen_at for line in self._before.values()), default=gone_at)
+        is_missing = any(line.amount and key not in self.billed for key, line in self._before.items())
+        return not self._lines and not is_missing and self._now - seen >= LOOKS_APART
+
+    def answer(self, book: _Book, shown: Collection[KindAndDay]) -> Reconciled:
+        """``shown``: the lines that the ledger is brought to."""
+        lines = [line for key, line in sorted(self.latest.items()) if key in shown]
+        estimate = sum((book.estimate.get((line.kind, line.day), ZERO) for line in lines), ZERO)
+        drift = ZERO
+        for line in lines:
+            drift += drift_of(line.kind, line.amount - book.estimate.get((line.kind, line.day), ZERO))
+        within = abs(drift) <= tolerance(estimate)
+        corrections = (book.correction(self._lease, line, within and line.revision == 1, self._now) for line in lines)
+        posted = tuple(correction for correction in corrections if correction is not None)
+        return Reconciled(tuple(self._lines), posted, drift=drift, estimate=estimate)
 
 
 class _Book:
@@ -142,6 +207,14 @@ class _Book:
             if entry.type in SPEND_TYPES:
                 self._posted[key] = self._posted.get(key, ZERO) + entry.amount
                 self._last[key] = entry
+
+    @property
+    def total(self) -> Decimal:
+        """All that is posted, in dollars."""
+        return sum(self._posted.values(), ZERO)
+
+    def sum_posted(self, key: KindAndDay) -> Decimal:
+        return self._posted.get(key, ZERO)
 
     def correction(self, lease: Lease, line: InvoiceLine, is_settling: bool, now: datetime) -> LedgerEntry | None:
         """The entry that brings the ledger to ``line``.
@@ -168,15 +241,6 @@ class _Book:
         )
 
 
-def _sum_billed(lease: Lease, charges: Iterable[Charge]) -> dict[KindAndDay, Decimal]:
-    billed: dict[KindAndDay, Decimal] = {}
-    for charge in charges:
-        if charge.instance_id == lease.instance_id and not _is_the_users(lease, charge):
-            key = charge.kind.as_billed, charge.day
-            billed[key] = billed.get(key, ZERO) + charge.amount
-    return billed
-
-
 def _is_the_users(lease: Lease, charge: Charge) -> bool:
     """Of a machine that was seen to be taken over, the days after that. Of the day itself no bill tells whose hours
     are whose, and another label alone proves nothing: it stands on the bill of every day as it is now.
@@ -198,46 +262,74 @@ def _certain(
     return certain
 
 
+def _why_unfinished(lease: Lease, bill: _Bill, due: Mapping[KindAndDay, Decimal]) -> BillWait | None:
+    """What the bill of an instance that is gone lacks beside what is surely ``due``; None: nothing."""
+    ours = sum(due.values(), ZERO)
+    if not bill.billed:
+        return BillWait.NO_BILL if ours > SHOWS_UP else None
+    if _uncovered(lease, bill.charges) > SHOWS_UP:
+        return BillWait.PERIODS_MISSING
+    if any(amount > SHOWS_UP and key not in bill.billed for key, amount in due.items()):
+        return BillWait.LINES_MISSING
+    theirs = sum((amount for (kind, _), amount in bill.billed.items() if kind in _METERED), ZERO)
+    return BillWait.TOO_LOW if ours - theirs > tolerance(ours) else None
+
+
+_METERED = (CostKind.COMPUTE, CostKind.STORAGE_RUNNING)
+
+
 def _certainly_due(
     lease: Lease, estimate: Mapping[KindAndDay, Decimal], *, is_billed: bool
 ) -> dict[KindAndDay, Decimal]:
-    """Our estimate without its upper bounds: no traffic, and nothing after the machine surely ran, or was there.
-
-    A list may show a machine for a while after its end, as it may hide one after its beginning, and says late that one
-    has stopped or that its host is lost: our clock went on until it did. The latter excuses a bill that is low, and
-    none that has no line at all.
-    """
+    """Our estimate without its upper bounds: no traffic, and nothing of the time in which nobody saw what it did."""
     due = {key: amount for key, amount in estimate.items() if key[0] is not CostKind.BANDWIDTH}
-    if lease.observed.seen_at is not None and lease.ending.gone_at is not None:
-        doubtful = _doubtful(lease.spans, lease.observed.seen_at, is_billed=is_billed)
+    if lease.ending.gone_at is not None:
+        doubtful = (replace(span, started_at=since) for span, since in _doubts(lease, is_billed=is_billed))
         for (kind, day), amount in metered_by_day(doubtful, lease.ending.gone_at).items():
             key = kind.as_billed, day
             due[key] = max(due.get(key, ZERO) - amount, ZERO)
     return due
 
 
-def _doubtful(spans: Sequence[Span], last_seen_at: datetime, *, is_billed: bool) -> Iterator[Span]:
-    """The end of the last span after which less was billed, and all that lies after the last list that showed it.
+def _doubts(lease: Lease, *, is_billed: bool) -> Iterator[tuple[Span, datetime]]:
+    """Each span, and since when in it the machine may have billed less than our clock says.
 
-    Only of the last: a minute for each of many pauses would let a bill pass that lacks a whole stretch.
+    Nobody observed it; or it is after the last list that showed it; or in the minute before less was billed. A list may
+    show a machine for a while after its end, as it may hide one after its beginning, and says late that one has stopped
+    or that its host is lost. That minute excuses a bill that is low, and none that has no line at all.
     """
-    drops = [span for span, following in pairwise(spans) if following.billed_rate < span.billed_rate]
-    for span in spans:
-        since = last_seen_at - VISIBLE_AFTER
-        if is_billed and drops and span is drops[-1] and span.ended_at is not None:
-            since = min(since, span.ended_at - VISIBLE_AFTER)
-        yield replace(span, started_at=max(span.started_at, since))
+    seen_at = lease.observed.seen_at
+    for span, following in zip_longest(lease.spans, lease.spans[1:]):
+        end = span.ended_at or lease.ending.gone_at or span.started_at
+        since = end if seen_at is None else min(end, seen_at - VISIBLE_AFTER)
+        if is_billed and following is not None and following.billed_rate < span.billed_rate:
+            since = min(since, end - VISIBLE_AFTER)
+        yield span, max(since, span.started_at) if span.is_observed else span.started_at
 
 
-def _is_plausible(due: Mapping[KindAndDay, Decimal], billed: Mapping[KindAndDay, Decimal], waited: timedelta) -> bool:
-    """Whether the bill of an instance that is gone looks complete."""
-    ours, theirs = sum(due.values(), ZERO), sum(billed.values(), ZERO)
-    if not billed and ours > CENT:
-        return False
-    if waited >= UNFINISHED_FOR:
-        return True
-    lacks_lines = any(amount > SHOWS_UP and key not in billed for key, amount in due.items())
-    return not lacks_lines and (theirs >= ours * UNFINISHED_BELOW or ours <= CENT)
+def _uncovered(lease: Lease, charges: Iterable[Charge]) -> Decimal:
+    """Dollars that the machine cost by our own clock, where we saw it, in times that no line of the bill is about."""
+    periods = sorted(period for charge in charges for period in charge.periods or (_whole(charge.day),))
+    gaps = (
+        accrue(span.billed_rate + span.storage_rate, gap)
+        for span, until in _doubts(lease, is_billed=True)
+        for gap in _gaps(span.started_at, until, periods)
+    )
+    return sum(gaps, ZERO)
+
+
+def _gaps(since: datetime, until: datetime, periods: Iterable[tuple[datetime, datetime]]) -> Iterator[timedelta]:
+    """What the periods, in the order of their beginnings, leave out."""
+    for first, last in periods:
+        if since < min(first, until):
+            yield min(first, until) - since
+        since = max(since, last)
+    if since < until:
+        yield until - since
+
+
+def _whole(day: date) -> tuple[datetime, datetime]:
+    return start_of_day(day), start_of_day(day + timedelta(days=1))
 
 
 def _patience(kind: CostKind, amount: Decimal) -> timedelta:
@@ -271,11 +363,14 @@ def window(leases: Sequence[Lease], now: datetime) -> tuple[date, date]:
 
 
 def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
-    """Whether the end of the lease calls for a look at its bill: soon after, until it is settled, and at ``LOOKS``."""
+    """Whether the end of the lease calls for a look at its bill: soon after, until it is
+    settled, and at ``LOOKS``."""
     if lease.ending.gone_at is None:
         return False
     since = now - lease.ending.gone_at
     if lease.billing.settled_at is None:
-        return since >= delay
+        looked = lease.billing.reconciled_at
+        is_second = lease.billing.waits_for is BillWait.SECOND_LOOK and looked is not None
+        return since >= delay and (not is_second or looked is None or now - looked >= LOOKS_APART)
     looked = lease.billing.reconciled_at or lease.billing.settled_at
     return any(since >= look and looked < lease.ending.gone_at + look for look in LOOKS)

@@ -1,7 +1,8 @@
 """What may still be spent. A lease commits us to more than it has cost: stopping it safely takes time and money.
 
-    committed = spent + Σ stop cost of the live leases + Σ reserves of open intents        (docs/explanation/money.md)
-    stop cost = bid × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + last upload
+    committed = spent + held back: Σ stop cost of the live leases + Σ reserves of open intents
+                + Σ what the bills of machines that are gone may still bring          (docs/explanation/money.md)
+    stop cost = bid × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + traffic
 
 ``spent`` is what is posted, what has accrued beyond it, and ``unobserved_cost``: what a lease may have cost since it
 was last observed, at the most that it can bill an hour.
@@ -10,11 +11,13 @@ was last observed, at the most that it can bill an hour.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
-from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState
+from autopilot.domain.lease import UPLOADS_UNREPORTED, Lease, LeaseState, unmetered_traffic
 from autopilot.domain.money import ZERO, ceil_nano, worst_case
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -24,42 +27,90 @@ STALE_AFTER = timedelta(minutes=15)
 """A lease of which there was no word for so long: nothing new is spent for its job or on its market."""
 PERMIT_LEAST_S = 180
 """Shorter than this a permit would run out between two renewals of a daemon that is alive."""
+LEAST_TAIL = timedelta(hours=1)
 PERMIT_TAIL_S = 120
 """What a machine may need to save and destroy itself once its permit has run out."""
 
 
-def stop_cost(bid: Decimal, storage_rate: Decimal, params: Params) -> Decimal:
-    """Dollars to detect, save and destroy an instance that bills so much ($/h), rounded up."""
-    stopping = timedelta(seconds=params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s)
-    return worst_case(bid, stopping) + worst_case(storage_rate, timedelta(hours=params.budget.tail_h))
+def stop_cost(bid: Decimal, storage_rate: Decimal, params: Params, tail: timedelta | None = None) -> Decimal:
+    """Dollars to detect, save and destroy an instance that bills so much ($/h), rounded up.
+
+    ``tail``: how long its disk may bill after that; None: as the parameters say.
+    """
+    return worst_case(bid, _stopping(params)) + worst_case(storage_rate, _tail(tail, params))
 
 
-def create_reserve(bid: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO) -> Decimal:
+def _stopping(params: Params) -> timedelta:
+    return timedelta(seconds=params.budget.detect_s + params.budget.save_timeout_s + params.budget.destroy_s)
+
+
+def _tail(tail: timedelta | None, params: Params) -> timedelta:
+    return timedelta(hours=params.budget.tail_h) if tail is None else tail
+
+
+def create_reserve(
+    bid: Decimal, storage_rate: Decimal, params: Params, traffic: Decimal = ZERO, tail: timedelta | None = None
+) -> Decimal:
     """Set aside with an intent: the stop cost of the lease it may become, and what it may bill unobserved meanwhile.
 
-    ``traffic``: what it will send and receive in any case (``traffic_cost``).
+    ``traffic``: what it will send and receive in any case (``traffic_cost``); ``tail`` as in ``stop_cost``.
     """
     unobserved = timedelta(seconds=params.budget.settle_s)
-    return stop_cost(bid, storage_rate, params) + worst_case(bid + storage_rate, unobserved) + traffic
+    return stop_cost(bid, storage_rate, params, tail) + worst_case(bid + storage_rate, unobserved) + traffic
+
+
+def start_reserve(job: Job, offer: Offer, bid: Decimal, params: Params) -> Decimal:
+    """Dollars set aside when a machine is rented from ``offer`` for the job at that bid ($/h)."""
+    storage, traffic = offer.storage_rate(job.spec.disk_gb), traffic_cost(offer, job, params)
+    return create_reserve(bid, storage, params, traffic, disk_tail(job, bid + storage, params))
+
+
+def disk_tail(job: Job, burn_rate: Decimal, params: Params) -> timedelta:
+    """How long a slow destroy is provided for: as long as the job is, from an hour up to what the parameters say.
+
+    The job's length is what is left of its estimate; without one, for how long its budget lasts at ``burn_rate`` ($/h).
+    """
+    longest = timedelta(hours=params.budget.tail_h)
+    length = job.remaining_work
+    if length is None and job.spec.budget is not None and burn_rate > ZERO:
+        length = timedelta(hours=float(min(job.spec.budget / burn_rate, Decimal(params.budget.tail_h))))
+    return longest if length is None else min(longest, max(LEAST_TAIL, length))
 
 
 def traffic_cost(offer: Offer, job: Job, params: Params) -> Decimal:
     """Dollars for what a new machine receives while it is set up, and sends before we may know of it and at its end."""
-    received = offer.download_price * received_gb(job, params)
     sent = offer.upload_price * UPLOADS_UNREPORTED * largest_upload_gb(job, params)
-    return ceil_nano(received + sent)
+    return ceil_nano(offer.download_price * received_gb(job, params)) + ceil_nano(sent)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A part of what is held back for one lease, in dollars."""
+
+    purpose: str
+    kind: CostKind
+    amount: Decimal
+
+
+def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
+    """What the lease may cost beyond what it has, whatever is decided now, and what for."""
+    if lease.state is LeaseState.ABANDONED or lease.billing.settled_at is not None:
+        return ()
+    if lease.state is LeaseState.INTENT:
+        return (Holding("start", CostKind.COMPUTE, lease.billing.reserved),)
+    traffic = Holding("traffic", CostKind.BANDWIDTH, unmetered_traffic(lease))
+    if lease.is_over:
+        return (traffic,)
+    return (
+        Holding("safe_stop", CostKind.COMPUTE, worst_case(lease.bid, _stopping(params))),
+        Holding("disk", CostKind.STORAGE_RUNNING, worst_case(lease.storage_rate, _tail(lease.billing.tail, params))),
+        traffic,
+    )
 
 
 def commitment(lease: Lease, params: Params) -> Decimal:
-    """Dollars that the lease will cost beyond what it has, whatever is decided now."""
-    if lease.is_over:
-        return ZERO
-    if lease.state is LeaseState.INTENT:
-        return lease.billing.reserved
-    committed = stop_cost(lease.bid, lease.storage_rate, params)
-    if lease.traffic.upload_price:
-        committed += ceil_nano(lease.traffic.upload_price * lease.traffic.upload_gb * UPLOADS_UNREPORTED)
-    return committed
+    """Dollars that are held back for the lease."""
+    return sum((held.amount for held in holdings(lease, params)), ZERO)
 
 
 def unobserved_cost(lease: Lease, now: datetime, params: Params) -> Decimal:
@@ -87,7 +138,7 @@ def is_stale(lease: Lease, now: datetime) -> bool:
 
 
 def sum_committed(job: Job, params: Params) -> Decimal:
-    return job.spent + sum((commitment(lease, params) for lease in job.leases), ZERO)
+    return job.spent + job.held + sum((commitment(lease, params) for lease in job.leases), ZERO)
 
 
 def burn(leases: Iterable[Lease]) -> Decimal:

@@ -155,16 +155,14 @@ def _in_its_place(situation: Situation, action: Action) -> Action:
     job, room, params = situation.job, situation.market.allowance, situation.params
     main = job.main
     assert main is not None, "the next machine stands beside one"
-    storage = action.offer.storage_rate(job.spec.disk_gb)
-    more = action.bid + storage
+    more = action.bid + action.offer.storage_rate(job.spec.disk_gb)
     hourly_caps = _left_per_hour(job, room)
     fits_caps = all(more <= left for left in hourly_caps)
     may_rent_more = room.instances is None or room.instances > 0
     is_one_leaving = any(not lease.is_wanted and not lease.is_over for lease in job.leases)
     if (fits_caps and may_rent_more) or is_one_leaving:
         return action
-    traffic = budget.traffic_cost(action.offer, job, params)
-    needed = budget.create_reserve(action.bid, storage, params, traffic)
+    needed = budget.start_reserve(job, action.offer, action.bid, params)
     is_over_hourly = any(more > left + main.burn_upper for left in hourly_caps)
     is_over_caps = any(cap is not None and cap < needed for cap in (room.day, room.month))
     if is_over_hourly or is_over_caps:

@@ -55,11 +55,13 @@ class Exposure:
     """Both with what has accrued and is not posted."""
     launches_job_10min: LaunchCount = NO_LAUNCHES
     launches_hour: LaunchCount = NO_LAUNCHES
+    held: Decimal = ZERO
+    """Held back for machines that are gone and whose bills are not yet believed."""
 
 
 def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
     """What the caps leave beyond all that is spent or committed, that burns, and that is rented."""
-    committed = sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
+    committed = exposure.held + sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
     return Allowance(
         day=None if limits.day is None else limits.day - exposure.spent_day - committed,
         month=None if limits.month is None else limits.month - exposure.spent_month - committed,
@@ -97,9 +99,7 @@ def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]
     """Dollars that the action commits and $/h that it may burn, beyond what its lease already does."""
     match action:
         case Acquire(_, offer, _, bid):
-            storage = offer.storage_rate(job.spec.disk_gb)
-            traffic = budget.traffic_cost(offer, job, params)
-            return budget.create_reserve(bid, storage, params, traffic), bid + storage
+            return budget.start_reserve(job, offer, bid, params), bid + offer.storage_rate(job.spec.disk_gb)
         case ChangeBid(lease_id, bid):
             lease = _lease(job, lease_id)
             if lease is not None and bid > lease.bid:
@@ -226,7 +226,7 @@ def _over_caps(
         burn = budget.burn(job.leases) + more_per_hour
         if burn > job.spec.max_rate:
             return Reason.OVER_RATE_LIMIT, (("burn", burn), ("limit", job.spec.max_rate))
-    open_commitments = sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
+    open_commitments = exposure.held + sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
     for reason, spent, limit in (
         (Reason.OVER_DAY_LIMIT, exposure.spent_day, limits.day),
         (Reason.OVER_MONTH_LIMIT, exposure.spent_month, limits.month),

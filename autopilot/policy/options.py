@@ -161,9 +161,7 @@ def is_affordable(job: Job, choice: Candidate, params: Params) -> bool:
 
 
 def reserve(job: Job, choice: Candidate, params: Params) -> Decimal:
-    storage = choice.offer.storage_rate(job.spec.disk_gb)
-    traffic = budget.traffic_cost(choice.offer, job, params)
-    return budget.create_reserve(choice.bid, storage, params, traffic)
+    return budget.start_reserve(job, choice.offer, choice.bid, params)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import SPEND_TYPES
 from autopilot.domain.money import ZERO
 from autopilot.store.leases import LIVE, SqlLeases
+from autopilot.store.ledger import SqlLedger
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import checkpoints, jobs, leases, ledger_entries
 from autopilot.store.statements import SqlRepository, Statements
@@ -43,10 +44,11 @@ class SqlCheckpoints(SqlRepository):
 
 
 class SqlJobs(SqlRepository):
-    __slots__ = ("_checkpoints", "_leases")
+    __slots__ = ("_checkpoints", "_leases", "_ledger")
 
-    def __init__(self, sql: Statements, leases: SqlLeases, checkpoints: SqlCheckpoints) -> None:
+    def __init__(self, sql: Statements, leases: SqlLeases, checkpoints: SqlCheckpoints, ledger: SqlLedger) -> None:
         super().__init__(sql)
+        self._ledger = ledger
         self._leases = leases
         self._checkpoints = checkpoints
 
@@ -76,7 +78,7 @@ class SqlJobs(SqlRepository):
         return await self._select(select(jobs).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc()).limit(limit))
 
     async def _select(self, chosen: Any) -> tuple[Job, ...]:
-        """Five queries, however many jobs."""
+        """Six queries, however many jobs."""
         rows = await self._sql.fetch_all(chosen)
         if not rows:
             return ()
@@ -86,6 +88,7 @@ class SqlJobs(SqlRepository):
             held[lease.job_id].append(lease)
         newest = {checkpoint.job_id: checkpoint for checkpoint in await self._checkpoints.list_by_jobs(ids)}
         spent = await self._sum_spent(ids)
+        held_back = await self._ledger.sum_held()
         return tuple(
             record_of(
                 Job,
@@ -94,6 +97,7 @@ class SqlJobs(SqlRepository):
                 leases=tuple(held[row[0]]),
                 checkpoint=newest.get(row[0]),
                 spent=spent.get(row[0], ZERO),
+                held=held_back.get(row[0], ZERO),
             )
             for row in rows
         )

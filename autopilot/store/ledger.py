@@ -9,12 +9,13 @@ from decimal import Decimal
 from sqlalchemy import case, func, select
 
 from autopilot.domain.instance import CostKind
+from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import RESERVE_TYPES, SPEND_TYPES, EntryType, KindAndDay, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import Totals
 from autopilot.store.rollup import roll_up
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import ledger_entries
+from autopilot.store.schema import leases, ledger_entries
 from autopilot.store.statements import SqlRepository
 
 _entry = ledger_entries.c
@@ -50,6 +51,12 @@ class SqlLedger(SqlRepository):
         sums = select(func.coalesce(func.sum(on_day), ZERO, type_=_entry.amount.type), _total)
         (row,) = await self._sql.fetch_all(sums.where(_entry.day >= first, _entry.day < after, _is_spend))
         return Totals(day=row[0], month=row[1])
+
+    async def sum_held(self) -> Mapping[str | None, Decimal]:
+        unsettled = select(leases.c.id).where(leases.c.state == LeaseState.GONE, leases.c.settled_at.is_(None))
+        sums = select(_entry.job_id, func.sum(_entry.amount)).group_by(_entry.job_id)
+        held = sums.where(_entry.lease_id.in_(unsettled), _entry.type.in_(RESERVE_TYPES))
+        return {job_id: amount for job_id, amount in await self._sql.fetch_all(held)}
 
     async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
         accrued: dict[str, dict[KindAndDay, Decimal]] = {lease_id: {} for lease_id in lease_ids}

@@ -30,7 +30,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0006"
+REVISION = "0007"
 
 metadata = MetaData(
     naming_convention={
@@ -56,8 +56,8 @@ jobs = Table(
     "jobs",
     metadata,
     *columns_of(
-        Job, key=("id",), not_money=("progress",), leave_out=("checkpoint", "spent", "leases")
-    ),  # the last three are read from the tables that own them
+        Job, key=("id",), not_money=("progress",), leave_out=("checkpoint", "spent", "held", "leases")
+    ),  # the last four are read from the tables that own them
     Column("name", Text, nullable=False),
     Index(None, "status"),
     Index(None, "name"),
@@ -68,6 +68,8 @@ LEASE_PATHS = {
     "reserved": ("billing", "reserved"),
     "settled_at": ("billing", "settled_at"),
     "reconciled_at": ("billing", "reconciled_at"),
+    "bill_waits_for": ("billing", "waits_for"),
+    "disk_tail": ("billing", "tail"),
     "bid_changed_at": ("bidding", "changed_at"),
     "highest_bid": ("bidding", "highest"),
     "rebids": ("bidding", "raises"),

@@ -30,8 +30,8 @@ class SqlUnitOfWork:
     def __init__(self, sql: Statements) -> None:
         self.leases = SqlLeases(sql)
         self.checkpoints = SqlCheckpoints(sql)
-        self.jobs = SqlJobs(sql, self.leases, self.checkpoints)
         self.ledger = SqlLedger(sql)
+        self.jobs = SqlJobs(sql, self.leases, self.checkpoints, self.ledger)
         self.invoices = SqlInvoices(sql)
         self.reports = SqlReports(sql)
         self.bids = SqlBids(sql)

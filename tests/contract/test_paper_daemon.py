@@ -101,7 +101,7 @@ async def test_a_job_runs_to_its_end_on_paper(sandbox: Sandbox, tmp_path: Path) 
     async def is_over() -> bool:
         shown = await job()
         done = shown["job"]["status"] == "succeeded" and all(lease["state"] == "gone" for lease in shown["leases"])
-        return done and (await ask(settings, "GET", "status"))["unsettled_leases"] == 0
+        return done and (await ask(settings, "GET", "status"))["unbilled_leases"] == 0
 
     async with daemon(settings) as running:
         await ask(settings, "POST", "jobs", toml=JOB, source="job.toml", dry_run=False)

@@ -28,13 +28,17 @@ def rounded(numerator: int, denominator: int) -> int:
 
 @dataclass
 class Stretch:
-    """Microseconds since 1970, and nano-dollars an hour of computing and of the disk."""
+    """Microseconds since 1970, and nano-dollars an hour of computing and of the disk.
+
+    ``is_seen``: somebody saw it so; else these are upper bounds.
+    """
 
     start: int
     status: str
     compute: int
     disk: int
     end: int | None = None
+    is_seen: bool = True
 
 
 @dataclass
@@ -46,14 +50,14 @@ class Machine:
     """Nano-dollars that count from now on, whatever the clock says."""
     clock_at_bill: dict[Line, int] = field(default_factory=dict)
 
-    def change(self, at: int, status: str, compute: int, disk: int) -> None:
-        """Each stretch in one status at one price is rounded by itself."""
+    def change(self, at: int, status: str, compute: int, disk: int, *, is_seen: bool = True) -> None:
+        """Each stretch in one status at one price, seen or not, is rounded by itself."""
         if self.stretches and self.stretches[-1].end is None:
             last = self.stretches[-1]
-            if (last.status, last.compute, last.disk) == (status, compute, disk):
+            if (last.status, last.compute, last.disk, last.is_seen) == (status, compute, disk, is_seen):
                 return
             last.end = at
-        self.stretches.append(Stretch(at, status, compute, disk))
+        self.stretches.append(Stretch(at, status, compute, disk, is_seen=is_seen))
 
     def stop(self, at: int) -> None:
         if self.stretches and self.stretches[-1].end is None:
@@ -73,15 +77,21 @@ class Machine:
         return totals
 
     def surely(self, until: int) -> dict[Line, int]:
-        """By our own clock, had it stopped then; no traffic."""
-        ended = [min(until, until if s.end is None else s.end) for s in self.stretches]
-        stretches = [replace(s, end=end) for s, end in zip(self.stretches, ended, strict=True)]
+        """By our own clock, of what was seen until then; no traffic, and not the minute before less was billed."""
+        stretches: list[Stretch] = []
+        for number, stretch in enumerate(self.stretches):
+            end = until if stretch.end is None else min(until, stretch.end)
+            following = self.stretches[number + 1 : number + 2]
+            if following and following[0].compute < stretch.compute and stretch.end is not None:
+                end = min(end, stretch.end - 60_000_000)
+            if stretch.is_seen and end > stretch.start:
+                stretches.append(replace(stretch, end=end))
         return Machine(stretches).clock(until)
 
     def bill(self, lines: dict[Line, int], now: int) -> None:
         self.bills |= lines
         clock = self.clock(now)
-        for line in self.bills:
+        for line in lines:
             self.clock_at_bill[line] = clock.get(line, 0)
 
     def owed(self, now: int) -> dict[Line, int]:

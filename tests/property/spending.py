@@ -29,7 +29,7 @@ from autopilot.engine.actions import action_events, intended_lease
 from autopilot.engine.observe import VISIBLE_AFTER, Reading
 from autopilot.engine.reconcile import find_unaccounted, lease_events
 from autopilot.engine.sweep import Sweep
-from autopilot.policy.budget import PERMIT_TAIL_S, burn, create_reserve, left, permit_ttl_s, unobserved_cost
+from autopilot.policy.budget import PERMIT_TAIL_S, burn, commitment, create_reserve, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
@@ -315,6 +315,11 @@ class Spending:
             key = lease.job_id, day
             self.past_cost[key] = self.past_cost.get(key, ZERO) + amount
 
+    def _held(self, job_id: str | None = None) -> Decimal:
+        """For machines that are gone: no bill comes here."""
+        past = (lease for lease in self.past.values() if job_id in (None, lease.job_id))
+        return sum((commitment(lease, PARAMS) for lease in past), ZERO)
+
     def _reading(self) -> Reading:
         if self.dark_until is None and self._is(self.trouble.list_fails):
             self.dark_until = self.now + timedelta(seconds=self.rng.choice([30, 120, 900, 5400]))
@@ -395,12 +400,12 @@ class Spending:
                 spent += amount
                 today += amount if day == self.now.date() else ZERO
             whole += spent
-            self.jobs[job.id] = replace(job, spent=spent)
+            self.jobs[job.id] = replace(job, spent=spent, held=self._held(job.id))
         return today, whole
 
     def _decide(self, reading: Reading, spent: tuple[Decimal, Decimal]) -> Iterator[tuple[str, str, str, Decimal]]:
         live = tuple(lease for job in self.jobs.values() for lease in job.leases if not lease.is_over)
-        exposure = Exposure(live, *spent)
+        exposure = Exposure(live, *spent, held=self._held())
         offers = tuple(self._offers())
         for job in list(self.jobs.values()):
             views = {"vastai": ProviderView(capabilities(), reading.known, None)}

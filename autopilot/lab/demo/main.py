@@ -17,6 +17,8 @@ from autopilot.cli import money_views, text
 from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
 from autopilot.config.paths import packaged_config
+from autopilot.domain.money import ZERO
+from autopilot.domain.spend import COLUMNS
 from autopilot.lab.demo.script import Script, set_stage
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import DemoCheck, Reference, checks, two_markets
@@ -68,7 +70,10 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
 
 
 def _play(theatre: Theatre, view: View) -> tuple[Json, str | None]:
-    """Submit the job, play the acts, wait for the end and for the bill. Returns the job and what went unanswered."""
+    """Submit the job, play the acts, wait for the end and the first complete bills.
+
+    Returns the job and what went unanswered.
+    """
     job_file = packaged_config().parent / "jobs" / "demo.toml"
     wish = {"toml": job_file.read_text(), "source": job_file.name, "dry_run": False}
     submitted = theatre.client.post("/v1/jobs", wish)
@@ -88,7 +93,7 @@ def _play(theatre: Theatre, view: View) -> tuple[Json, str | None]:
         if begun is not None:
             act = begun
             view.say(f"           ⚡ {act.title}")
-        if body["job"]["status"] in FINAL and theatre.client.get("/v1/status")["unsettled_leases"] == 0:
+        if body["job"]["status"] in FINAL and theatre.client.get("/v1/status")["unbilled_leases"] == 0:
             open_leases = [lease for lease in body["leases"] if lease["state"] not in ("gone", "abandoned")]
             if not open_leases:
                 break
@@ -134,6 +139,7 @@ def _report(out: Console, theatre: Theatre, body: Json, results: list[DemoCheck]
     out.print(money_views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"))
     out.print(money_views.spend_table(theatre.client.get("/v1/spend", by="month"), "month"))
     out.print(_savings(body["spend"]))
+    out.print("the bills are complete; each is due a second look after an hour of market time (autopilot reconcile)")
     out.print(Rule("checks", align="left"))
     for check in results:
         out.print(f"{'✔' if check.holds else '✘'} {check.what}: {check.detail}")
@@ -141,7 +147,8 @@ def _report(out: Console, theatre: Theatre, body: Json, results: list[DemoCheck]
 
 
 def _savings(spend: Json) -> str:
-    paid, equivalent = Decimal(spend["total"]), spend["on_demand_equivalent"]
+    paid = sum((Decimal(spend[kind]) for kind in COLUMNS), ZERO)
+    equivalent = spend["on_demand_equivalent"]
     if equivalent is None or Decimal(equivalent) == 0:
         return "no on-demand price was seen to compare with"
     saved = 1 - paid / Decimal(equivalent)

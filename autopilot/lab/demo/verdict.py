@@ -103,7 +103,7 @@ def _nothing_left(theatre: Theatre) -> DemoCheck:
 
 
 def two_markets(leases: list[Json]) -> DemoCheck:
-    used = [lease["provider"] for lease in leases if Decimal(lease["cost"]) > CENT]
+    used = [lease["provider"] for lease in leases if Decimal(lease["posted"]) > CENT]
     detail = f"began on {used[0]}, ended on {used[-1]}" if used else "it ran nowhere"
     return DemoCheck("the job moved from one market to the other", len(set(used)) > 1, detail)
 
@@ -113,7 +113,7 @@ def _ledger(theatre: Theatre) -> DemoCheck:
     billed = {str(row["instance_id"]): Decimal(row["billed"]) for row in theatre.emu("books")["books"]}
     billed |= {row["pod_id"]: Decimal(row["billed"]) for row in theatre.emu("runpod/books")["books"]}
     spend = theatre.client.get("/v1/spend", by="instance")
-    posted = {row["key"]: Decimal(row["total"]) for row in spend["rows"]}
+    posted = {row["key"]: Decimal(row["posted"]) for row in spend["rows"]}
     keys = billed.keys() | posted.keys()
     apart = [key for key in keys if abs(billed.get(key, ZERO) - posted.get(key, ZERO)) >= CENT / 2]
     detail = f"${sum(posted.values()):.3f} posted, ${sum(billed.values()):.3f} billed, {len(billed)} instances"

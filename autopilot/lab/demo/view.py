@@ -84,8 +84,8 @@ def render_status(body: Json, winning_bid: Decimal | None) -> RenderableType:
         rows.append((kind, f"{text.per_hour(main['bid'])}{against}; on demand {on_demand}"))
     share = float(job["progress"] or 0) if job["status"] != "succeeded" else 1.0
     rows.append(("progress", f"{bar(share)} step {job['step']:,}, {text.percent(share)}"))
-    spent, budget = Decimal(job["spent"]), Decimal(job["budget"])
-    rows.append(("spend", f"{bar(float(spent / budget))} {text.money(job['spent'], 3)} of {text.money(job['budget'])}"))
+    spent, budget = Decimal(job["posted"]) + Decimal(job["accrued"]), Decimal(job["budget"])
+    rows.append(("spend", f"{bar(float(spent / budget))} {text.money(str(spent), 3)} of {text.money(job['budget'])}"))
     return facts(rows)
 
 

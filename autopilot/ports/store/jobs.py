@@ -8,7 +8,9 @@ from autopilot.domain.job import Checkpoint, Job
 
 
 class Jobs(Protocol):
-    """A job comes with its leases that are not over, their spans, its newest checkpoint and what it spent."""
+    """A job comes with its leases that are not over, their spans, its newest checkpoint, and what it spent and holds
+    back.
+    """
 
     async def save(self, job: Job) -> None:
         """Insert or update the job, its leases and their spans."""

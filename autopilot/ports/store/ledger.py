@@ -27,6 +27,10 @@ class Ledger(Protocol):
 
     async def sum_totals(self, day: date) -> Totals: ...
 
+    async def sum_held(self) -> Mapping[str | None, Decimal]:
+        """By job: the open reserves of machines that are gone and not yet settled."""
+        ...
+
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         """Spend posted so far by lease, kind and day (reserves left out).
 

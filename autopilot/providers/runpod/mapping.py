@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
 from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
@@ -164,10 +164,14 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
 def charges(rows: Iterable[BillRow], since: date, until: date) -> tuple[Charge, ...]:
     """One charge per pod, day and kind, in that order; nothing where nothing was billed."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
+    periods: dict[tuple[str, date], list[tuple[datetime, datetime]]] = {}
     for row in rows:
         if not since <= row.day <= until:
             continue
+        if row.period is not None:
+            periods.setdefault((row.pod_id, row.day), []).append(row.period)
         for kind, amount in ((CostKind.COMPUTE, row.compute), (CostKind.STORAGE_RUNNING, row.storage)):
             key = row.pod_id, row.day, kind
             totals[key] = totals.get(key, ZERO) + amount
-    return tuple(Charge(*key, amount) for key, amount in sorted(totals.items()) if amount)
+    billed = sorted((key, amount) for key, amount in totals.items() if amount)
+    return tuple(Charge(*key, amount, periods=tuple(periods.get(key[:2], ()))) for key, amount in billed)

@@ -97,6 +97,8 @@ class BillRow:
     day: date
     compute: Decimal
     storage: Decimal
+    period: tuple[datetime, datetime] | None = None
+    """From when to when, where the bill says so."""
 
 
 def check_pod_id(value: object) -> str | None:
@@ -239,4 +241,6 @@ def bill_row(raw: object) -> BillRow:
     total, disk = values.dollars(row.get("totalAmount")), values.dollars(row.get("diskAmount"))
     if found is None or start is None or total is None or disk is None:
         raise UnreadableRow(f"the bill of pod {found or '?'} lacks its podId, startTime or amounts")
-    return BillRow(found, utc_day(start), compute=total - disk, storage=disk)
+    end = values.timestamp(row.get("endTime"))
+    period = (start, end) if end is not None and end > start else None
+    return BillRow(found, utc_day(start), compute=total - disk, storage=disk, period=period)

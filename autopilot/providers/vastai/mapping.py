@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
+from datetime import date, datetime
 from decimal import ROUND_CEILING, Decimal
 
 from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
@@ -123,6 +123,7 @@ def charges(rows: Iterable[ChargeRow], since: date, until: date) -> tuple[Charge
     """One charge per instance, day and kind, in that order. A line of no known type is a fee; below 0, a credit."""
     totals: dict[tuple[str, date, CostKind], Decimal] = {}
     labels: dict[str, str] = {}
+    periods: dict[tuple[str, date, CostKind], list[tuple[datetime, datetime]]] = {}
     for row in rows:
         day = utc_day(row.start)
         if not since <= day <= until:
@@ -132,4 +133,8 @@ def charges(rows: Iterable[ChargeRow], since: date, until: date) -> tuple[Charge
             other = CostKind.CREDIT if amount < ZERO else CostKind.FEE
             key = row.instance_id, day, _KINDS.get(item_type, other)
             totals[key] = totals.get(key, ZERO) + amount
-    return tuple(Charge(*key, amount, labels[key[0]]) for key, amount in sorted(totals.items()))
+            if row.end is not None:
+                periods.setdefault(key, []).append((row.start, row.end))
+    return tuple(
+        Charge(*key, amount, labels[key[0]], tuple(periods.get(key, ()))) for key, amount in sorted(totals.items())
+    )

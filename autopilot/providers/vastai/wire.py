@@ -66,12 +66,16 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class ChargeRow:
-    """One instance on one UTC day. ``items``: (type, dollars); ``label``: empty when the bill does not name it."""
+    """One instance on one UTC day. ``items``: (type, dollars); ``label``: empty when the bill does not name it.
+
+    ``end``: of the time that it is about, where the bill says so.
+    """
 
     instance_id: str
     start: datetime
     items: tuple[tuple[str, Decimal], ...]
     label: str = ""
+    end: datetime | None = None
 
 
 def _positive(value: Decimal | None) -> Decimal | None:
@@ -178,7 +182,8 @@ def charge_row(raw: object) -> ChargeRow | None:
     if instance_id is None or start is None or not isinstance(row.get("items"), list):
         raise UnreadableRow(f"the charge of {source} cannot be read")
     label = values.label(values.mapping(row.get("metadata")).get("label"))
-    return ChargeRow(instance_id, start, tuple(_charge_item(source, item) for item in row["items"]), label)
+    items = tuple(_charge_item(source, item) for item in row["items"])
+    return ChargeRow(instance_id, start, items, label, values.instant(row.get("end")))
 
 
 def _charge_item(source: str, raw: object) -> tuple[str, Decimal]:

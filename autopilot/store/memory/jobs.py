@@ -9,6 +9,7 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.money import ZERO
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.leases import gather_leases, require
+from autopilot.store.memory.ledger import sum_held
 from autopilot.store.memory.tables import MemoryTables
 
 _MIN_PREFIX_LENGTH = 6
@@ -65,7 +66,7 @@ class MemoryCheckpoints(MemoryRepository):
 
 
 def _assemble(tables: MemoryTables, job: Job) -> Job:
-    """The job with the leases that are not over, its newest checkpoint and what it spent."""
+    """The job with the leases that are not over, its newest checkpoint, and what it spent and holds back."""
     held = (id for id in tables.leases_by_job.get(job.id) or () if tables.live_leases.get(id))
     checkpoints = _gather_checkpoints(tables, job.id)
     return replace(
@@ -73,6 +74,7 @@ def _assemble(tables: MemoryTables, job: Job) -> Job:
         leases=gather_leases(tables, held),
         checkpoint=checkpoints[-1] if checkpoints else None,
         spent=tables.spent_by_job.get(job.id) or ZERO,
+        held=sum_held(tables).get(job.id, ZERO),
     )
 
 

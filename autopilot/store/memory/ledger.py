@@ -11,6 +11,7 @@ from autopilot.domain.ledger import LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import Totals
 from autopilot.store.memory.access import MemoryRepository
+from autopilot.store.memory.tables import MemoryTables
 
 
 class MemoryLedger(MemoryRepository):
@@ -35,9 +36,22 @@ class MemoryLedger(MemoryRepository):
         month = sum((tables.spent_on.get(each) or ZERO for each in tables.spent_on if first <= each < after), ZERO)
         return Totals(day=tables.spent_on.get(day) or ZERO, month=month)
 
+    async def sum_held(self) -> Mapping[str | None, Decimal]:
+        return sum_held(self._access.read())
+
     async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
         tables = self._access.read()
         return {lease_id: tables.books.get(lease_id) or LeaseBooks() for lease_id in lease_ids}
+
+
+def sum_held(tables: MemoryTables) -> dict[str | None, Decimal]:
+    """By job: the open reserves of machines that are gone and not yet settled."""
+    held: dict[str | None, Decimal] = {}
+    for lease_id in tables.unsettled:
+        lease, books = tables.leases.get(lease_id), tables.books.get(lease_id)
+        if lease is not None and books is not None:
+            held[lease.job_id] = held.get(lease.job_id, ZERO) + books.reserved
+    return held
 
 
 def _month_of(day: date) -> tuple[date, date]:

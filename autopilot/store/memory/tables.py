@@ -65,7 +65,7 @@ class MemoryTables:
         return [rows for rows in vars(self).values() if isinstance(rows, Rows)]
 
     def put_job(self, job: Job) -> None:
-        self.jobs.put(job.id, replace(job, leases=(), checkpoint=None, spent=ZERO))
+        self.jobs.put(job.id, replace(job, leases=(), checkpoint=None, spent=ZERO, held=ZERO))
         if job.status.is_final:
             self.open_jobs.remove(job.id)
         else:

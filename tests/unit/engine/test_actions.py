@@ -23,7 +23,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
-from autopilot.policy.budget import create_reserve
+from autopilot.policy.budget import start_reserve
 from tests.builders import HOUR, START, D, a_job, a_lease, a_new_home, a_spec, an_offer, at, play
 
 OFFER = an_offer()
@@ -54,7 +54,8 @@ def test_an_intent_records_all_that_its_create_will_ask_for() -> None:
         Role.RUN,
     )
     assert (lease.bid, lease.disk_gb, lease.storage_rate) == (D("0.230"), D(20), OFFER.storage_rate(D(20)))
-    assert lease.billing.reserved == create_reserve(D("0.230"), OFFER.storage_rate(D(20)), Params())
+    assert lease.billing.reserved == start_reserve(a_job(), OFFER, D("0.230"), Params())
+    assert lease.billing.tail == a_job().spec.work_estimate
     assert (lease.offer_id, lease.machine_id, lease.on_demand_price) == (OFFER.offer_id, "machine-a", D("0.600"))
 
 

@@ -25,7 +25,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.policy.budget import create_reserve, stop_cost
+from autopilot.policy.budget import start_reserve, stop_cost
 from autopilot.policy.guard import Exposure, Limits, guard
 from tests.builders import (
     START,
@@ -45,8 +45,8 @@ from tests.builders import (
 P = Params()
 OFFER = an_offer(storage_price=D("0.720"))  # 20 GB: $0.02/h
 RATE, DISK = D("0.230"), D("0.020")
-RESERVE = create_reserve(RATE, DISK, P)
 NANO = D("0.000000001")
+RESERVE = start_reserve(a_job(), OFFER, RATE, P)
 SPOT = Acquire(Slot.MAIN, OFFER, CapacityType.SPOT, RATE, Reason.CHEAPEST)
 ON_DEMAND = Acquire(Slot.MAIN, OFFER, CapacityType.ON_DEMAND, D("0.600"), Reason.DEADLINE)
 RAISE = ChangeBid("lease-1", D("0.360"), Reason.OUTBID)

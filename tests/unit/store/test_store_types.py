@@ -79,7 +79,7 @@ def test_only_known_codes_are_written() -> None:
 @pytest.mark.parametrize(
     ("table", "record", "elsewhere"),
     [
-        (schema.jobs, Job, {"checkpoint", "spent", "leases"}),
+        (schema.jobs, Job, {"checkpoint", "spent", "held", "leases"}),
         (schema.leases, Lease, {"spans"}),
         (schema.lease_spans, Span, ()),
         (schema.checkpoints, Checkpoint, ()),
