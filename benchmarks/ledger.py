@@ -21,6 +21,7 @@ from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Billing, Ending, Lease, LeaseState, Slot
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.ports.store import Store
 from autopilot.store.database import open_store
@@ -59,7 +60,7 @@ async def _measure(name: str, url: str) -> list[Figure]:
             samples = []
             for _ in range(REPEATS + 1):
                 began = time.perf_counter()
-                body = await spend(store, {"by": by, "month": MONTH}, NOW)
+                body = await spend(store, {"by": by, "month": MONTH}, NOW, Params())
                 samples.append((time.perf_counter() - began) * 1000)
             assert body["rows"]
             what = f"a month's spend by {by} over {ENTRIES:,} entries on {name}, savings included"

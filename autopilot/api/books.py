@@ -139,7 +139,7 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
     }
 
 
-def _sum_posted(entries: tuple[LedgerEntry, ...]) -> Decimal:
+def _posted(entries: tuple[LedgerEntry, ...]) -> Decimal:
     return sum((entry.amount for entry in entries if entry.is_spend), ZERO)
 
 

@@ -11,13 +11,11 @@ from autopilot.api.account_limits import AccountState
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
-from autopilot.domain.market import Allowance
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.engine.engine import Engine
-from autopilot.policy.budget import burn
-from autopilot.policy.guard import Limits
+from autopilot.policy.guard import Exposure, Limits, allowance
 from autopilot.ports.store import Store, Totals
 
 LONGEST = timedelta(days=3650)
@@ -38,9 +36,9 @@ async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
 async def account(store: Store, limits: Limits, now: datetime, params: Params) -> AccountState:
     """The account's limits, and what they still leave."""
     _, outstanding, totals = await _read(store, now, params)
-    more = sum((each.accrued_total for each in outstanding.values()), ZERO)
-    held = sum((each.held_total for each in outstanding.values() if each.lease.is_over), ZERO)
     live = tuple(each.lease for each in outstanding.values() if not each.lease.is_over)
+    more = sum((each.accrued_total + each.unobserved for each in outstanding.values()), ZERO)
+    held = sum((each.held_total - each.unobserved for each in outstanding.values() if each.lease.is_over), ZERO)
     exposure = Exposure(live, totals.day + more, totals.month + more, held=held)
     return AccountState(limits, allowance(exposure, limits, params))
 

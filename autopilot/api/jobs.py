@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -252,7 +252,7 @@ class JobService:
             return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
         self._wake()
         async with self._store.snapshot() as uow:
-            return await self._render(uow, await self._find(uow, reference))
+            return self._render(await self._find(uow, reference), await self._outstanding(uow))
 
     async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
         async with self._store.transaction() as uow:

@@ -40,6 +40,11 @@ class Outstanding:
         return sum(self.accrued.values(), ZERO)
 
     @property
+    def unobserved(self) -> Decimal:
+        """Of what is held: for the time since the market last gave word."""
+        return sum((held.amount for held in self.held if held.purpose == "unobserved"), ZERO)
+
+    @property
     def held_total(self) -> Decimal:
         return sum((held.amount for held in self.held), ZERO)
 
