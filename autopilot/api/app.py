@@ -73,7 +73,6 @@ class _Routes:
         self._engine = engine
         self._store = store
         self._clock = clock
-        self._params = engine.config.params
 
     async def status(self, request: web.Request) -> web.Response:
         async with self._store.snapshot() as uow:
@@ -145,17 +144,19 @@ class _Routes:
         return web.json_response({"offers": rows, "markets": self._markets()})
 
     async def spend(self, request: web.Request) -> web.Response:
-        return web.json_response(await spend(self._store, request.query, self._clock.now(), self._params))
+        return web.json_response(await spend(self._store, request.query, self._clock.now(), self._engine.config.params))
 
     async def budget(self, request: web.Request) -> web.Response:
         return web.json_response(await budget(self._engine, self._store, self._clock.now()))
 
     async def reconcile(self, request: web.Request) -> web.Response:
-        return web.json_response(await reconciliation(self._store, request.query, self._clock.now(), self._params))
+        return web.json_response(
+            await reconciliation(self._store, request.query, self._clock.now(), self._engine.config.params)
+        )
 
     async def instance(self, request: web.Request) -> web.Response:
         return web.json_response(
-            await instance(self._store, request.match_info["ref"], self._clock.now(), self._params)
+            await instance(self._store, request.match_info["ref"], self._clock.now(), self._engine.config.params)
         )
 
     async def prices(self, request: web.Request) -> web.Response:

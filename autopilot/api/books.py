@@ -28,7 +28,7 @@ async def reconciliation(store: Store, query: Mapping[str, str], now: datetime, 
         rows = await uow.reports.reconcile(month)
         outstanding = await read_outstanding(uow, now, params)
     is_now = month == f"{utc_day(now):%Y-%m}"
-    made = [_compared(row, outstanding.get(row.lease_id), month, is_now=is_now) for row in rows]
+    made = [_compare(row, outstanding.get(row.lease_id), month, is_now=is_now) for row in rows]
     return {
         "month": month,
         "rows": [
@@ -41,7 +41,7 @@ async def reconciliation(store: Store, query: Mapping[str, str], now: datetime, 
     }
 
 
-def _compared(
+def _compare(
     row: ReconciliationRow, outstanding: Outstanding | None, month: str, *, is_now: bool
 ) -> dict[str, Decimal | None]:
     """Dollars: posted is estimate and corrections; what of it the market has not billed; and what is not yet posted."""
@@ -108,7 +108,7 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
     running = time_running(lease, now)
     return {
         "lease": render.lease(lease)
-        | render.amounts(money(_posted(entries), [] if outstanding is None else [outstanding]))
+        | render.amounts(money(_sum_posted(entries), [] if outstanding is None else [outstanding]))
         | {
             "job_id": lease.job_id,
             "job": None if job is None else job.spec.name,
@@ -139,7 +139,7 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
     }
 
 
-def _posted(entries: tuple[LedgerEntry, ...]) -> Decimal:
+def _sum_posted(entries: tuple[LedgerEntry, ...]) -> Decimal:
     return sum((entry.amount for entry in entries if entry.is_spend), ZERO)
 
 

@@ -124,7 +124,9 @@ class JobService:
             posted = await uow.ledger.sum_by_day([lease.id for lease in leases])
             return {
                 "job": self._render(job, outstanding),
-                "leases": [_rendered(lease, posted[lease.id].values(), outstanding.get(lease.id)) for lease in leases],
+                "leases": [
+                    _render_lease(lease, posted[lease.id].values(), outstanding.get(lease.id)) for lease in leases
+                ],
                 "checkpoints": [
                     {
                         "number": c.number,
@@ -316,7 +318,7 @@ def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:
     )
 
 
-def _rendered(lease: Lease, posted: Iterable[Decimal], outstanding: Outstanding | None) -> render.Json:
+def _render_lease(lease: Lease, posted: Iterable[Decimal], outstanding: Outstanding | None) -> render.Json:
     """A lease with what it has cost and what is held back for it."""
     amounts = money(sum(posted, ZERO), [] if outstanding is None else [outstanding])
     return render.lease(lease) | render.amounts(amounts)

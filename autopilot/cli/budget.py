@@ -13,7 +13,7 @@ from autopilot.cli.output import console, print_json
 
 
 def budget(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Show limits, what is spent and committed against them, what burns now, and how long it lasts.
+    """Show limits; what is posted, accrued and held back against them; what burns now, and how long it lasts.
 
     Parameters
     ----------

@@ -14,15 +14,13 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-MONEY = ("POSTED", "ACCRUED", "HELD BACK")
-"""In the ledger; cost since the last posting; and what limits count beside them."""
 PURPOSES = {
     "start": "for a machine that is being rented",
     "safe_stop": "to save and stop",
     "disk": "for its disk, should the destroy be slow",
     "traffic": "for traffic that only the bill shows",
     "unobserved": "for time in which the market showed nothing",
-    "bill": "until bills are complete",
+    "bill": "until the bill is complete",
 }
 WAITS = {
     "its_end": "machine is still here",
@@ -64,7 +62,7 @@ def spend_table(body: Row, by: str) -> RenderableType:
         amounts.sum_columns(["accrued"])[0],
         amounts.sum_columns(["held"])[0],
     ]
-    columns = (by.upper(), *(name.upper() for name in kinds), *MONEY, "HOURS", "SAVED", "MACHINES")
+    columns = (by.upper(), *(name.upper() for name in kinds), *text.MONEY, "HOURS", "SAVED", "MACHINES")
     facts_of = [*rows, body["total_row"] | {"key": "total", "name": None}]
     made = [
         (
@@ -99,7 +97,7 @@ def _sources(compared: list[Row]) -> list[RenderableType]:
 
 def budget(body: Row) -> list[RenderableType]:
     account = body["account"]
-    columns = ("LIMIT OF", "LIMIT", *MONEY, "LEFT", "REACHED IN")
+    columns = ("LIMIT OF", "LIMIT", *text.MONEY, "LEFT", "REACHED IN")
     limits = [(name, account[period]) for name, period in (("day (UTC)", "day"), ("month (UTC)", "month"))]
     limits += [(f"job {job['name']}", job) for job in body["jobs"]]
     rows = [
@@ -169,16 +167,13 @@ def reconciliation(body: Row) -> list[RenderableType]:
         invoiced[-1]
     ]
     numbers = zip(estimate, corrected, posted, invoiced, not_billed, accrued, held, strict=True)
-    names = [(row["provider"], row["instance_id"] or row.get("lease_id"), row["gpu"], _wait(row)) for row in rows]
+    names = [(f"{row['provider']} {row['instance_id'] or row.get('lease_id')}", _wait(row)) for row in rows]
     made = [
-        (text.plain(market), text.plain(machine), text.plain(gpu), *cells, wait)
-        for (market, machine, gpu, wait), cells in zip([*names, ("total", "", "", "")], numbers, strict=True)
+        (text.plain(machine), *cells, wait)
+        for (machine, wait), cells in zip([*names, ("total", "")], numbers, strict=True)
     ]
-    columns = (
-        *("MARKET", "INSTANCE", "GPU", "ESTIMATE", "CORRECTED", "POSTED", "INVOICED", "NOT BILLED"),
-        *("ACCRUED", "HELD BACK", "BILL"),
-    )
-    parts: list[RenderableType] = [table(columns, made, right=columns[3:-1])]
+    columns = ("INSTANCE", "ESTIMATE", "CORRECTED", "POSTED", "INVOICED", "UNBILLED", "ACCRUED", "HELD", "BILL")
+    parts: list[RenderableType] = [table(columns, made, right=columns[1:-1])]
     if body["not_invoiced"]:
         parts.append(f"{body['not_invoiced']} not billed by their markets yet")
     return parts
@@ -190,7 +185,7 @@ def _wait(row: Row) -> str:
     if code is None:
         return "complete"
     said = WAITS.get(code, text.plain(code))
-    return f"{said} at {text.clock_time(row['second_look_at'])} UTC" if row.get("second_look_at") else said
+    return f"{said} at {text.minute(row['second_look_at'])} UTC" if row.get("second_look_at") else said
 
 
 def instance(life: Row, now: datetime) -> list[RenderableType]:

@@ -27,15 +27,20 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> Table:
-    """A table without lines; columns named in ``right`` are aligned there. Cells are text, never markup."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = (), whole: Sequence[str] = ()
+) -> Table:
+    """A table without lines. Columns named in ``right`` are aligned there, and like those in ``whole`` never broken.
+
+    Cells are text, never markup.
+    """
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
     for column in columns:
-        is_number = column in right
-        made.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+        is_whole = column in right or column in whole
+        made.add_column(column, justify="right" if column in right else "left", no_wrap=is_whole, overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     return made

@@ -13,6 +13,8 @@ from autopilot.domain.rounding import places_for, round_parts
 from autopilot.domain.time import show_duration
 
 NONE = "-"
+MONEY = ("POSTED", "ACCRUED", "HELD")
+"""Columns: in the ledger; cost since the last posting; and what limits count beside them."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COLOUR_OR_CONTROL = re.compile(
@@ -94,6 +96,12 @@ def age(value: str | None, now: datetime) -> str:
 def clock_time(value: str | None) -> str:
     at = instant(value)
     return NONE if at is None else f"{at:%m-%d %H:%M:%S}"
+
+
+def minute(value: str | None) -> str:
+    """As ``clock_time``, without the seconds."""
+    at = instant(value)
+    return NONE if at is None else f"{at:%m-%d %H:%M}"
 
 
 def span(seconds: float | None) -> str:

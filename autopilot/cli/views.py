@@ -23,9 +23,9 @@ ID_LENGTH = 10
 
 
 def job_list(jobs: list[Row], now: datetime) -> RenderableType:
-    columns = ("JOB", "NAME", "STATUS", "GPU", "BID", "POSTED", "ACCRUED", "HELD BACK", "DONE", "TIME LEFT")
+    columns = ("JOB", "NAME", "STATUS", "GPU", "BID", *text.MONEY, "DONE", "TIME LEFT")
     length = _distinct_length([job["id"] for job in jobs])
-    return table(columns, [_job_row(job, length, now) for job in jobs], right=columns[4:9])
+    return table(columns, [_job_row(job, length, now) for job in jobs], right=columns[4:9], whole=columns[:1])
 
 
 def _distinct_length(ids: list[str]) -> int:
@@ -42,9 +42,9 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
         text.plain(job["status"]),
         text.gpu(main) if main else text.NONE,
         text.per_hour(main["bid"]) if main else text.NONE,
-        text.money(job["posted"], 4),
-        text.money(job["accrued"], 4),
-        text.money(job["held"], 4),
+        text.money(job["posted"]),
+        text.money(job["accrued"]),
+        text.money(job["held"]),
         text.percent(job.get("progress")),
         _time_left(job, now),
     )
@@ -137,7 +137,7 @@ def _savings(spend: Row) -> list[tuple[str, str]]:
 
 
 def lease_list(leases: list[Row], now: datetime) -> RenderableType:
-    columns = ("SLOT", "STATE", "MARKET", "GPU", "TYPE", "BID", "POSTED", "ACCRUED", "HELD BACK", "AGE")
+    columns = ("SLOT", "STATE", "MARKET", "GPU", "TYPE", "BID", *text.MONEY, "AGE")
     names = ("posted", "accrued", "held")
     amounts = text.Amounts(leases, names)
     rows = [

@@ -340,15 +340,15 @@ def _bill_unobserved(lease: Lease, since: datetime, at: datetime) -> Lease:
     if at - since <= UNOBSERVED_LASTS or not lease.spans or lease.spans[-1].ended_at is not None:
         return lease
     last = lease.spans[-1]
-    rate, storage_rate = max(lease.bid, last.billed_rate), max(lease.storage_rate, last.storage_rate)
-    return _split(lease, replace(last, billed_rate=rate, storage_rate=storage_rate, is_observed=False), since)
+    billed_rate, storage_rate = max(lease.bid, last.billed_rate), max(lease.storage_rate, last.storage_rate)
+    return _split(lease, replace(last, billed_rate=billed_rate, storage_rate=storage_rate, is_observed=False), since)
 
 
-def _bill_at_least(lease: Lease, since: datetime, rate: Decimal) -> Lease:
+def _bill_at_least(lease: Lease, since: datetime, billed_rate: Decimal) -> Lease:
     """From ``since`` on, as far as its open span goes back, its compute bills no less than this ($/h)."""
-    if not lease.spans or lease.spans[-1].ended_at is not None or rate <= lease.spans[-1].billed_rate:
+    if not lease.spans or lease.spans[-1].ended_at is not None or billed_rate <= lease.spans[-1].billed_rate:
         return lease
-    return _split(lease, replace(lease.spans[-1], billed_rate=rate, is_observed=False), since)
+    return _split(lease, replace(lease.spans[-1], billed_rate=billed_rate, is_observed=False), since)
 
 
 def _split(lease: Lease, changed: Span, since: datetime) -> Lease:

@@ -47,7 +47,7 @@ def _share(due: Decimal, wanted: Sequence[Decimal], unit: Decimal) -> list[Decim
     """``due``, in whole units, near to what is wanted: the largest remainders are rounded up."""
     cells = [part.quantize(unit, ROUND_FLOOR) for part in wanted]
     left = int((due - sum(cells, ZERO)) / unit)
-    by_remainder = sorted(range(len(cells)), key=lambda n: cells[n] - wanted[n])
+    by_remainder = sorted(range(len(cells)), key=lambda column: cells[column] - wanted[column])
     for rank, column in enumerate(by_remainder):
         more, extra = divmod(left, len(cells))
         cells[column] += unit * (more + (rank < extra))

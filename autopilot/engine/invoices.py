@@ -267,7 +267,7 @@ def _why_unfinished(lease: Lease, bill: _Bill, due: Mapping[KindAndDay, Decimal]
     ours = sum(due.values(), ZERO)
     if not bill.billed:
         return BillWait.NO_BILL if ours > SHOWS_UP else None
-    if _uncovered(lease, bill.charges) > SHOWS_UP:
+    if _cost_uncovered(lease, bill.charges) > SHOWS_UP:
         return BillWait.PERIODS_MISSING
     if any(amount > SHOWS_UP and key not in bill.billed for key, amount in due.items()):
         return BillWait.LINES_MISSING
@@ -307,7 +307,7 @@ def _doubts(lease: Lease, *, is_billed: bool) -> Iterator[tuple[Span, datetime]]
         yield span, max(since, span.started_at) if span.is_observed else span.started_at
 
 
-def _uncovered(lease: Lease, charges: Iterable[Charge]) -> Decimal:
+def _cost_uncovered(lease: Lease, charges: Iterable[Charge]) -> Decimal:
     """Dollars that the machine cost by our own clock, where we saw it, in times that no line of the bill is about."""
     periods = sorted(period for charge in charges for period in charge.periods or (_whole(charge.day),))
     gaps = (
@@ -363,14 +363,16 @@ def window(leases: Sequence[Lease], now: datetime) -> tuple[date, date]:
 
 
 def is_due(lease: Lease, delay: timedelta, now: datetime) -> bool:
-    """Whether the end of the lease calls for a look at its bill: soon after, until it is
-    settled, and at ``LOOKS``."""
+    """Whether the end of the lease calls for a look at its bill: soon after, until it is settled, and at ``LOOKS``.
+
+    The longer a bill is waited for, the longer the pauses between two looks.
+    """
     if lease.ending.gone_at is None:
         return False
     since = now - lease.ending.gone_at
     if lease.billing.settled_at is None:
         looked = lease.billing.reconciled_at
-        is_second = lease.billing.waits_for is BillWait.SECOND_LOOK and looked is not None
-        return since >= delay and (not is_second or looked is None or now - looked >= LOOKS_APART)
+        pause = LOOKS_APART if lease.billing.waits_for is BillWait.SECOND_LOOK else since / 8
+        return since >= delay and (looked is None or now - looked >= pause)
     looked = lease.billing.reconciled_at or lease.billing.settled_at
     return any(since >= look and looked < lease.ending.gone_at + look for look in LOOKS)

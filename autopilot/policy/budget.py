@@ -65,15 +65,15 @@ def start_reserve(job: Job, offer: Offer, bid: Decimal, params: Params) -> Decim
     return create_reserve(bid, storage, params, traffic, disk_tail(job, bid + storage, params))
 
 
-def disk_tail(job: Job, burn_rate: Decimal, params: Params) -> timedelta:
+def disk_tail(job: Job, burn: Decimal, params: Params) -> timedelta:
     """How long a slow destroy is provided for: as long as the job is, from an hour up to what the parameters say.
 
-    The job's length is what is left of its estimate; without one, for how long its budget lasts at ``burn_rate`` ($/h).
+    The job's length is what is left of its estimate; without one, for how long its budget lasts at ``burn`` ($/h).
     """
     longest = timedelta(hours=params.budget.tail_h)
     length = job.remaining_work
-    if length is None and job.spec.budget is not None and burn_rate > ZERO:
-        length = timedelta(hours=float(min(job.spec.budget / burn_rate, Decimal(params.budget.tail_h))))
+    if length is None and job.spec.budget is not None and burn > ZERO:
+        length = timedelta(hours=float(min(job.spec.budget / burn, Decimal(params.budget.tail_h))))
     return longest if length is None else min(longest, max(LEAST_TAIL, length))
 
 

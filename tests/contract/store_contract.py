@@ -18,7 +18,7 @@ from autopilot.domain.actions import Note
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.launches import LaunchCount
-from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
+from autopilot.domain.lease import OVER, Billing, Lease, LeaseState, Slot
 from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
@@ -43,7 +43,11 @@ def whole_jobs(draw: st.DrawFn) -> Job:
     ]
     ordered = tuple(sorted(leases, key=lambda lease: (lease.intended_at, lease.id)))
     checkpoint = draw(st.none() | records(Checkpoint, job_id=id, lease_id=ordered[0].id)) if ordered else None
-    return draw(records(Job, id=id, leases=ordered, checkpoint=checkpoint, spent=money if ordered else Decimal(0)))
+    return draw(
+        records(
+            Job, id=id, leases=ordered, checkpoint=checkpoint, spent=money if ordered else Decimal(0), held=Decimal(0)
+        )
+    )
 
 
 class WhatAStoreKeeps:
@@ -319,6 +323,26 @@ class HowAStoreCountsMoney:
             await work.jobs.save(a_job(leases=(a_lease(),)))
             await work.ledger.post([middle, late, early])
             assert await work.ledger.list_entries("lease-1") == (early, late, middle)
+
+    async def test_what_is_held_back_for_bills_that_are_not_in(self, store: Store) -> None:
+        gone = {"state": LeaseState.GONE, "instance_id": "1"}
+        live, waiting, other = a_lease("lease-1"), a_lease("lease-2", **gone), a_lease("lease-3", None, **gone)
+        settled = a_lease("lease-4", **gone, billing=Billing(settled_at=START))
+        async with store.transaction() as work:
+            await work.jobs.save(a_job(leases=(live,)))
+            for lease in (waiting, other, settled):
+                await work.leases.save(lease)
+            await work.ledger.post(
+                an_entry(f"r-{lease.id}", str(number), lease=lease, type="reserve")
+                for number, lease in enumerate((live, waiting, other, settled), 1)
+            )
+            await work.ledger.post(
+                [an_entry("v", "-0.5", lease=waiting, type="void"), an_entry("a", "9", lease=waiting)]
+            )
+        async with store.snapshot() as work:
+            assert await work.ledger.sum_held() == {"job-000001": Decimal("1.5"), None: Decimal(3)}
+            (job,) = await work.jobs.list_open()
+        assert job.held == Decimal("1.5")
 
     async def test_posted_by_lease_kind_and_day_and_in_total(self, store: Store) -> None:
         first, second = a_lease("lease-1"), a_lease("lease-2", slot=Slot.NEXT)

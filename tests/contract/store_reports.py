@@ -92,7 +92,7 @@ class WhatReportsRead:
             row("job-000002", "8", "0", "0.5"),
         ]
         assert [r.name for r in by_job] == [None, "train", "other"]
-        assert [(r.key, r.total) for r in report(source, "provider", now=NOW)] == [
+        assert [(r.key, r.posted) for r in report(source, "provider", now=NOW)] == [
             ("runpod", Decimal("8.5")),
             ("vastai", Decimal("23.249999999")),
         ]
@@ -161,7 +161,7 @@ class WhatReportsRead:
         assert everything.ran == source.ran
         assert len(everything.spans["lease-1"]) == 3
         total = total_row(rows.values())
-        assert (total.on_demand, total.compared, total.total) == (Decimal("2.30"), Decimal("1.20"), Decimal("1.80"))
+        assert (total.on_demand, total.compared, total.posted) == (Decimal("2.30"), Decimal("1.20"), Decimal("1.80"))
 
     async def test_the_life_of_one_lease(self, posted: Store) -> None:
         async with posted.transaction() as work:

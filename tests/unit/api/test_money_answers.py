@@ -50,8 +50,8 @@ async def store() -> MemoryStore:
 
 @pytest.mark.parametrize("by", ["job", "kind", "day", "instance"])
 async def test_comparisons_say_what_they_compare(store: MemoryStore, by: str) -> None:
-    body = await spend(store, {"by": by}, NOW)
-    assert body["total"] == "4"
+    body = await spend(store, {"by": by}, NOW, Params())
+    assert body["total_row"]["posted"] == "4"
     found = {each["name"]: each for each in body["comparisons"]}
     assert (found["on_demand"]["cost"], found["on_demand"]["spent"], found["on_demand"]["saved"]) == ("16", "3", "13")
     assert found["on_demand"]["saved_share"] == "0.8125"
@@ -63,8 +63,8 @@ async def test_comparisons_say_what_they_compare(store: MemoryStore, by: str) ->
 
 
 async def test_nothing_spent_compares_with_nothing() -> None:
-    body = await spend(MemoryStore(), {}, NOW)
-    assert (body["rows"], body["total"], body["comparisons"]) == ([], "0", [])
+    body = await spend(MemoryStore(), {}, NOW, Params())
+    assert (body["rows"], body["total_row"]["posted"], body["comparisons"]) == ([], "0", [])
 
 
 async def test_months_of_another_zone(store: MemoryStore) -> None:
@@ -74,9 +74,9 @@ async def test_months_of_another_zone(store: MemoryStore) -> None:
         lease = lease.bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), night).stop_billing(night + 2 * HOUR)
         await work.leases.save(lease)
         await work.ledger.post([an_entry("c", "2", day=night.date(), lease=lease)])
-    utc = await spend(store, {"month": "2026-12"}, NOW + timedelta(days=20))
-    berlin = await spend(store, {"month": "2026-12", "zone": "Europe/Berlin"}, NOW + timedelta(days=20))
-    assert (utc["total"], berlin["total"]) == ("0", "1")
+    utc = await spend(store, {"month": "2026-12"}, NOW + timedelta(days=20), Params())
+    berlin = await spend(store, {"month": "2026-12", "zone": "Europe/Berlin"}, NOW + timedelta(days=20), Params())
+    assert (utc["total_row"]["posted"], berlin["total_row"]["posted"]) == ("0", "1")
     assert (berlin["since"], berlin["until"]) == ("2026-12-01", "2026-12-31")
     assert berlin["total_row"]["running_s"] == 3600
 
@@ -154,13 +154,13 @@ async def test_a_forecast_ends_at_the_limit_and_is_never_below_what_is_spent(
 )
 async def test_days_at_the_calendar_s_ends_are_refused(store: MemoryStore, query: dict[str, str]) -> None:
     with pytest.raises(UserError, match=r"not a (day|month)"):
-        await spend(store, query, NOW)
+        await spend(store, query, NOW, Params())
 
 
 async def test_days_near_them_are_not(store: MemoryStore) -> None:
     for zone in ("Pacific/Kiritimati", "Pacific/Niue"):
-        body = await spend(store, {"since": "1970-01-01", "until": "8999-12-31", "zone": zone}, NOW)
-        assert body["total"] == "4"
+        body = await spend(store, {"since": "1970-01-01", "until": "8999-12-31", "zone": zone}, NOW, Params())
+        assert body["total_row"]["posted"] == "4"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def running(start: datetime, end: datetime | None, rate: str = "1", storage: str
 
 
 def by_day(source: SpendSource, zone: object, **period: date) -> dict[str, Decimal]:
-    return {row.key: row.total for row in report(source, "day", now=LATER, zone=zone, **period)}  # type: ignore[arg-type]
+    return {row.key: row.posted for row in report(source, "day", now=LATER, zone=zone, **period)}  # type: ignore[arg-type]
 
 
 def test_a_utc_day_is_shared_out_where_the_money_was_spent() -> None:
@@ -111,7 +111,7 @@ def test_whatever_the_zone_not_a_nano_dollar_is_lost_or_gained(
     months: dict[str, Decimal] = {}
     for day, amount in daily.items():
         months[day[:7]] = months.get(day[:7], ZERO) + amount
-    reported = {row.key: row.total for row in report(source, "month", now=LATER, zone=zone)}  # type: ignore[arg-type]
+    reported = {row.key: row.posted for row in report(source, "month", now=LATER, zone=zone)}  # type: ignore[arg-type]
     assert sum(daily.values(), ZERO) == exact
     assert reported == months
     # A month's own report, made of the cells of the UTC days that it touches, says the same.
@@ -125,7 +125,7 @@ def test_whatever_the_zone_not_a_nano_dollar_is_lost_or_gained(
             source.leases, [c for c in cells if c.day and since <= c.day < before], source.ran, source.spans
         )
         rows = report(some, "job", now=LATER, zone=zone, first=first, after=after)  # type: ignore[arg-type]
-        assert sum((row.total for row in rows), ZERO) == amount
+        assert sum((row.posted for row in rows), ZERO) == amount
 
 
 @given(
@@ -172,7 +172,7 @@ def test_columns() -> None:
     amounts = {kind: Decimal(number) for number, kind in enumerate(CostKind, 1)}
     source = a_source([Cell("l", None, kind, amount) for kind, amount in amounts.items()], [])
     (row,) = report(source, "label", now=LATER)
-    assert (row.key, row.total) == ("train", sum(amounts.values()))
+    assert (row.key, row.posted) == ("train", sum(amounts.values()))
     assert row.storage == amounts[CostKind.STORAGE_RUNNING] + amounts[CostKind.STORAGE_STOPPED]
     assert row.fees == amounts[CostKind.FEE] + amounts[CostKind.CREDIT]
     assert (row.on_demand, row.saved) == (None, None)
