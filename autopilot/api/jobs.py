@@ -140,6 +140,7 @@ class JobService:
                 "bids": [render.bid(record) for record in await uow.bids.list_by_job(job.id)],
                 "events": [render.event(record) for record in await uow.events.list_by_job(job.id)],
                 "spend": {
+                    "posted": render.plain(ZERO if spend is None else spend.posted),
                     **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
                     "on_demand_equivalent": render.plain(render.on_demand_equivalent(leases, now)),
                 },

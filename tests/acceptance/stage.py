@@ -84,7 +84,9 @@ def is_settled(theatre: Theatre, body: Json) -> bool:
     """The job is over, its machines are gone and their invoices are imported."""
     is_over = body["job"]["status"] in FINAL
     all_gone = all(lease["state"] in ("gone", "abandoned") for lease in body["leases"])
-    return is_over and all_gone and theatre.client.get("/v1/status")["unbilled_leases"] == 0
+    status = theatre.client.get("/v1/status")
+    # The version before has one word for both, and believes a bill at the first look.
+    return is_over and all_gone and status.get("unbilled_leases", status["unsettled_leases"]) == 0
 
 
 def market_events(theatre: Theatre, kind: str) -> list[Json]:

@@ -53,23 +53,23 @@ def told(theatre: Theatre, *words: str) -> str:
 def test_the_budget_of_a_running_job(while_it_ran: dict[str, Any]) -> None:
     account, (job,) = while_it_ran["budget"]["account"], while_it_ran["budget"]["jobs"]
     assert Decimal(job["limit"]) == 3
-    assert Decimal(job["spent"]) > 0 < Decimal(job["committed"])
-    assert Decimal(job["left"]) == 3 - Decimal(job["spent"]) - Decimal(job["committed"])
+    assert Decimal(job["posted"]) + Decimal(job["accrued"]) > 0 < Decimal(job["held"])
+    assert Decimal(job["left"]) == 3 - sum(Decimal(job[name]) for name in ("posted", "accrued", "held"))
     assert Decimal(account["burn"]) == Decimal(job["burn"]) > 0
-    assert Decimal(account["month"]["spent"]) >= Decimal(job["spent"])
+    assert Decimal(account["month"]["posted"]) >= Decimal(job["posted"])
     assert job["runway_s"] == pytest.approx(float(Decimal(job["left"]) / Decimal(job["burn"])) * 3600, rel=1e-6)
 
 
 def test_every_report_has_the_same_sum(theatre: Theatre, while_it_ran: dict[str, Any]) -> None:
-    total = Decimal(asked(theatre, "spend")["total"])
+    total = Decimal(asked(theatre, "spend")["total_row"]["posted"])
     assert total > 0
     for by in ("month", "day", "label", "provider", "gpu", "kind", "instance"):
         body = asked(theatre, "spend", "--by", by)
-        assert Decimal(body["total"]) == sum(Decimal(row["total"]) for row in body["rows"]) == total
+        assert Decimal(body["total_row"]["posted"]) == sum(Decimal(row["posted"]) for row in body["rows"]) == total
     in_zone = asked(theatre, "spend", "--by", "day", "--zone", "Asia/Kolkata", "--since", "3d")
-    assert Decimal(in_zone["total"]) == total
+    assert Decimal(in_zone["total_row"]["posted"]) == total
     (row,) = csv.DictReader(io.StringIO(command(theatre, "spend", "--csv").stdout))
-    assert (row["key"], Decimal(row["total"])) == (while_it_ran["job_id"], total)
+    assert (row["key"], Decimal(row["posted"])) == (while_it_ran["job_id"], total)
     reconciled = asked(theatre, "reconcile")
     assert Decimal(reconciled["total"]["posted"]) == total
     with closing(sqlite3.connect(f"file:{theatre.root / 'daemon' / 'ledger.db'}?mode=ro", uri=True)) as ledger:
@@ -116,6 +116,6 @@ def test_parquet_and_its_mistakes(theatre: Theatre, while_it_ran: dict[str, Any]
     file = tmp_path / "spend.parquet"
     assert "1 lines written" in command(theatre, "spend", "--parquet", str(file)).stdout
     (row,) = parquet.read_table(file).to_pylist()
-    assert row["total"] == Decimal(asked(theatre, "spend")["total"])
+    assert row["posted"] == Decimal(asked(theatre, "spend")["total_row"]["posted"])
     done = command(theatre, "spend", "--parquet", str(tmp_path / "no" / "where"))
     assert (done.returncode, "cannot write" in done.stderr) == (1, True)

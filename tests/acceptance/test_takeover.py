@@ -43,6 +43,10 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "unseen_s": ("unobserved_s",),
 }
 """Words of the version before, as keys or values, and what this version may say in their place."""
+SAID_NOW = {"spent": ("posted",), "total": ("posted",)}
+"""Likewise, of answers only."""
+UNSAID = {"cost", "drift"}
+"""What this version no longer says: a machine's cost by our clock alone; the drift, which is ``corrected`` now."""
 UNRECORDED = {"lower", "unseen_s"}
 """Of decisions that the ledger kept from the version before does not hold (``tests/migration`` has them)."""
 RENAMED_BY = "0006"
@@ -125,13 +129,19 @@ def at_work(theatre: Theatre, left: LeftBehind, name: str) -> bool:
 
 
 def ended(theatre: Theatre, job_id: str) -> Json | None:
-    """The job once it is over and its last machine is settled. The paused one may wait: see ``UNSETTLED``."""
+    """The job once it is over and its last machine's bill is in. The paused one may wait: see ``UNSETTLED``."""
     body = show(theatre, job_id)
     leases = body["leases"]
     if body["job"]["status"] not in FINAL or any(lease["state"] != "gone" for lease in leases):
         return None
     is_due = bool(leases) and body["job"]["name"] not in UNSETTLED
-    return body if not is_due or leases[-1]["settled_at"] else None
+    return body if not is_due or is_billed(theatre, leases[-1]["id"]) else None
+
+
+def is_billed(theatre: Theatre, lease_id: str) -> bool:
+    """Its bill lacks nothing; the second look may be due."""
+    rows = theatre.client.get("/v1/reconcile")["rows"]
+    return any(row["lease_id"] == lease_id and row["waits_for"] in (None, "second_look") for row in rows)
 
 
 def machines(body: Json) -> list[str]:
@@ -165,7 +175,7 @@ def assert_markets_and_ledger_agree(theatre: Theatre, bodies: dict[str, Json]) -
     billed |= {row["pod_id"]: Decimal(row["billed"]) for row in theatre.emu("runpod/books")["books"]}
     leases = [lease for body in bodies.values() for lease in body["leases"]]
     assert billed.keys() == {lease["instance_id"] for lease in leases}
-    posted = {row["key"]: Decimal(row["total"]) for row in theatre.client.get("/v1/spend", by="instance")["rows"]}
+    posted = {row["key"]: Decimal(row["posted"]) for row in theatre.client.get("/v1/spend", by="instance")["rows"]}
     assert posted.keys() == billed.keys()
     for lease in leases:
         over = posted[lease["instance_id"]] - billed[lease["instance_id"]]
@@ -261,6 +271,8 @@ def differences(before: Any, after: Any, where: str = "") -> list[str]:
     if isinstance(before, dict) and isinstance(after, dict):
         found = []
         for key, value in before.items():
+            if key in UNSAID:
+                continue
             told = [differences(value, after[name], f"{where}.{key}") for name in names(key) if name in after]
             found += min(told, key=len, default=[f"{where}.{key} is missing"])
         return found
@@ -273,4 +285,4 @@ def differences(before: Any, after: Any, where: str = "") -> list[str]:
 
 
 def names(word: str) -> tuple[str, ...]:
-    return (word, *RENAMED.get(word, ()))
+    return (word, *RENAMED.get(word, ()), *SAID_NOW.get(word, ()))

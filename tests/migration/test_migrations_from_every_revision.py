@@ -201,7 +201,8 @@ RENAMED = {
 def write(connection: Connection, table: Any, values: dict[str, Any]) -> None:
     """With the columns that there were then, under their names of then."""
     present = {column["name"] for column in inspect(connection).get_columns(table.name)}
-    of_then = {RENAMED.get((table.name, column.name), column.name): column for column in table.c}
+    older = {column.name: RENAMED.get((table.name, column.name), column.name) for column in table.c}
+    of_then = {older[column.name] if older[column.name] in present else column.name: column for column in table.c}
     written = {name: column for name, column in of_then.items() if name in present and column.key in values}
     then = Table(
         table.name, MetaData(), *(Column(name, column.type, key=column.key) for name, column in written.items())

@@ -17,8 +17,6 @@ from autopilot.cli import money_views, text
 from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
 from autopilot.config.paths import packaged_config
-from autopilot.domain.money import ZERO
-from autopilot.domain.spend import COLUMNS
 from autopilot.lab.demo.script import Script, set_stage
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import DemoCheck, Reference, checks, two_markets
@@ -147,7 +145,7 @@ def _report(out: Console, theatre: Theatre, body: Json, results: list[DemoCheck]
 
 
 def _savings(spend: Json) -> str:
-    paid = sum((Decimal(spend[kind]) for kind in COLUMNS), ZERO)
+    paid = Decimal(spend["posted"])
     equivalent = spend["on_demand_equivalent"]
     if equivalent is None or Decimal(equivalent) == 0:
         return "no on-demand price was seen to compare with"

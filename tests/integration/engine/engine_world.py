@@ -182,12 +182,16 @@ class World:
         return await self.job()
 
     async def until_settled(self) -> None:
+        """Until every machine is gone, and the second look at its bill, an hour later, has shown the same."""
         for _ in range(60):
             await self.tick()
             async with self.store.snapshot() as uow:
                 open_leases = [lease for job in await uow.jobs.list_open() for lease in job.leases]
-                if not (open_leases or await uow.leases.list_orphans() or await uow.leases.list_unsettled()):
+                is_all_gone = not open_leases and not await uow.leases.list_orphans()
+                if is_all_gone and not await uow.leases.list_unsettled():
                     break
+            if is_all_gone:
+                self.clock.advance(300)
         await self.check_books()
 
     # --- what happens
@@ -291,7 +295,7 @@ class World:
         """Posted, by instance."""
         async with self.store.snapshot() as uow:
             source = await uow.reports.sum_spend()
-        return {row.key: row.total for row in report(source, "instance", now=self.clock.now())}
+        return {row.key: row.posted for row in report(source, "instance", now=self.clock.now())}
 
     async def story(self) -> str:
         job = await self.job()

@@ -70,8 +70,10 @@ async def play(world: World, ride: Ride) -> int:
             world.rival(job.main, "1.05")
             is_outbid = True
         async with world.store.snapshot() as uow:
-            if job.status.is_final and not job.leases and not await uow.leases.list_unsettled():
-                break
+            if job.status.is_final and not job.leases:
+                if not await uow.leases.list_unsettled():
+                    break
+                world.clock.advance(300)
     assert (await world.job()).status is JobStatus.SUCCEEDED, await world.story()
     assert is_outbid
     created = [row["label"] for row in world.sent("instance.created")]
