@@ -39,6 +39,14 @@ class ChangeBid:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Start a machine that the market stopped, at the bid that it has."""
+
+    lease_id: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class SaveAndStop:
     """Tell the agent on this lease to save a last checkpoint and stop its run."""
 
@@ -70,7 +78,7 @@ class SetStatus:
     reason: Reason
 
 
-Action = Acquire | ChangeBid | SaveAndStop | Promote | Release | SetStatus
+Action = Acquire | ChangeBid | Start | SaveAndStop | Promote | Release | SetStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,10 +113,30 @@ class BidChanged:
 
 @dataclass(frozen=True, slots=True)
 class BidRefused:
-    """The market said no: ``bid`` is the one that still stands, and no rung was used up."""
+    """The market said no: ``bid`` is the one that still stands, and no rung was used up.
+
+    ``may_retry``: it said no to the moment, and the same bid may be sent again at once.
+    """
 
     lease_id: str
     bid: Decimal
+    at: datetime
+    may_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StartIntended:
+    """About to ask the market to start a machine again at the bid that it has."""
+
+    lease_id: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """The market did not take it, or nobody knows: it is to be asked again."""
+
+    lease_id: str
     at: datetime
 
 
@@ -233,6 +253,8 @@ Event = (
     | BidIntended
     | BidChanged
     | BidRefused
+    | StartIntended
+    | StartFailed
     | ReleaseRequested
     | InstanceFound
     | DestroySent

@@ -141,6 +141,7 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
         absences=0,
         absent_at=None,
         offline_since=(lease.observed.offline_since or at) if status is InstanceStatus.OFFLINE else None,
+        price_to_win=instance.price_to_win if status is InstanceStatus.STOPPED else None,
     )
     return replace(
         lease,
@@ -155,6 +156,8 @@ def _pause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) 
     if lease.state is LeaseState.PAUSED and not has_paid_in:
         return lease
     cause = _pause_cause(lease, instance, at, out_of_credit)
+    if has_paid_in and cause is not Reason.EXPIRING:
+        cause = Reason.PAID_IN
     observed = replace(lease.observed, paused_at=at, pause_cause=cause, running_since=None)
     return lease.move(LeaseState.PAUSED, observed=observed)
 
@@ -214,8 +217,26 @@ def _change_bid(lease: Lease, event: e.BidChanged) -> Lease:
 
 
 def _take_back_bid(lease: Lease, event: e.BidRefused) -> Lease:
-    lease = replace(lease, bidding=replace(lease.bidding, raises=max(lease.bidding.raises - 1, 0)))
+    changed_at = None if event.may_retry else lease.bidding.changed_at
+    raises = max(lease.bidding.raises - 1, 0)
+    lease = replace(lease, bidding=replace(lease.bidding, raises=raises, changed_at=changed_at))
     return _with_bid(lease, event.bid, event.at)
+
+
+def _intend_start(lease: Lease, event: e.StartIntended) -> Lease:
+    """From now on its pause is like any other, and the start has the time of a raise to bring it back."""
+    if lease.state is not LeaseState.PAUSED:
+        return lease
+    cause = Reason.OUTBID if lease.is_spot else Reason.UNKNOWN
+    observed = replace(lease.observed, pause_cause=cause)
+    return replace(lease, observed=observed, bidding=replace(lease.bidding, changed_at=event.at))
+
+
+def _fail_start(lease: Lease, event: e.StartFailed) -> Lease:
+    if lease.state is not LeaseState.PAUSED:
+        return lease
+    observed = replace(lease.observed, pause_cause=Reason.PAID_IN)
+    return replace(lease, observed=observed, bidding=replace(lease.bidding, changed_at=None))
 
 
 def _with_bid(lease: Lease, bid: Decimal, at: datetime) -> Lease:
@@ -372,6 +393,8 @@ _CHANGES: Mapping[type[e.Event], Callable[[Lease, Any], Lease]] = {
     e.BidIntended: _intend_bid,
     e.BidChanged: _change_bid,
     e.BidRefused: _take_back_bid,
+    e.StartIntended: _intend_start,
+    e.StartFailed: _fail_start,
     e.ReleaseRequested: _request_release,
     e.InstanceFound: _find_instance,
     e.DestroySent: _send_destroy,

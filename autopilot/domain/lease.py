@@ -143,6 +143,8 @@ class Observed:
     absent_at: datetime | None = None
     """When the last of these absences was counted."""
     lists_since_intent: int = 0
+    price_to_win: Decimal | None = None
+    """$/h: the least bid that brings a paused machine back, where the market says it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     DISPLACED = "displaced"
     HOST_LOST = "host_lost"
     OUT_OF_CREDIT = "out_of_credit"
+    PAID_IN = "paid_in"
     STUCK_LOADING = "stuck_loading"
     AGENT_SILENT = "agent_silent"
     INVALID = "invalid"

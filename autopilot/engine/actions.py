@@ -15,6 +15,7 @@ from autopilot.domain.actions import (
     Release,
     SaveAndStop,
     SetStatus,
+    Start,
     Veto,
 )
 from autopilot.domain.job import Job
@@ -81,6 +82,8 @@ def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Even
         match action:
             case ChangeBid(lease_id, bid, _):
                 yield e.BidIntended(lease_id, bid, now)
+            case Start(lease_id, _):
+                yield e.StartIntended(lease_id, now)
             case SaveAndStop(lease_id, reason):
                 yield e.StopOrdered(lease_id, reason, now)
             case Promote(lease_id, reason):
@@ -110,6 +113,8 @@ def action_note(action: Action) -> Note:
             )
         case ChangeBid(lease_id, bid, reason):
             return Note("change_bid", (("reason", reason), ("lease_id", lease_id), ("bid", bid)))
+        case Start(lease_id, reason):
+            return Note("start", (("reason", reason), ("lease_id", lease_id)))
         case SetStatus(status, reason):
             return Note("set_status", (("reason", reason), ("status", status)))
         case SaveAndStop(lease_id, reason):

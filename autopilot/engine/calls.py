@@ -67,6 +67,9 @@ class Calls:
         """``current_bid``: the bid before this one, which counts again if the market refuses."""
         self._begin(lease, self._change_bid(lease, record, current_bid))
 
+    def start(self, lease: Lease) -> None:
+        self._begin(lease, self._start(lease))
+
     def destroy(self, lease: Lease) -> None:
         """Ask again, unless the last request is too young: 5 s, then doubling up to 5 minutes, for ever."""
         now = self._clock.now()
@@ -158,12 +161,21 @@ class Calls:
                 if lease.state is LeaseState.PAUSED:
                     # A raise wakes a paused machine by itself; a start in case it was stopped by its host.
                     await provider.start(lease.instance_id)
-            case Refused(_, message):
+            case Refused(code, message):
                 log.warning("bid.refused", lease=lease.id, bid=record.bid, message=message)
-                await self._record(lease, e.BidRefused(lease.id, current_bid, now), bid=(record, "refused"))
+                refused = e.BidRefused(lease.id, current_bid, now, may_retry=code in _OF_THE_MOMENT)
+                await self._record(lease, refused, bid=(record, "refused"))
             case Unknown(message):
                 log.warning("bid.unknown", lease=lease.id, bid=record.bid, message=message)
                 await self._record(lease, bid=(record, "unknown"))
+
+    async def _start(self, lease: Lease) -> None:
+        assert lease.instance_id is not None, "only rented leases can be started"
+        outcome = await self._providers[lease.provider].start(lease.instance_id)
+        is_queued = isinstance(outcome, Refused) and outcome.code is RefusalCode.QUEUED
+        if not isinstance(outcome, Done) and not is_queued:
+            log.warning("lease.start_failed", lease=lease.id, outcome=repr(outcome))
+            await self._record(lease, e.StartFailed(lease.id, self._clock.now()))
 
     async def _destroy(self, lease: Lease) -> None:
         assert lease.instance_id is not None, "only rented leases can be destroyed"
@@ -224,6 +236,8 @@ class Avoid:
         return frozenset((provider, machine) for job, provider, machine in self._until if job == job_id)
 
 
+_OF_THE_MOMENT = (RefusalCode.RATE_LIMITED, RefusalCode.INVALID)
+"""A raise that was turned down so is sent again with the next tick. The second code is a bare ``success: false``."""
 _REFUSALS = {
     RefusalCode.WRONG_TERMS: Reason.WRONG_TERMS,
     RefusalCode.OUT_OF_CREDIT: Reason.OUT_OF_CREDIT,

@@ -19,7 +19,7 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain import events as e
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Veto
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Start, Veto
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.launches import LaunchCount
@@ -90,6 +90,7 @@ class _Outbox:
 
     creates: list[tuple[JobSpec, Lease]]
     bids: list[tuple[Lease, BidRecord, Decimal]]
+    starts: list[Lease]
 
 
 class Engine:
@@ -155,6 +156,8 @@ class Engine:
             self.calls.create(spec, lease)
         for lease, record, current_bid in outbox.bids:
             self.calls.change_bid(lease, record, current_bid)
+        for lease in outbox.starts:
+            self.calls.start(lease)
         self._destroy_due(jobs, orphans)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
         self._mailbox.forget(
@@ -221,7 +224,7 @@ class Engine:
         self, readings: Mapping[str, Reading], mail: Mapping[str, Mail], offers: Mapping[OfferQuery, tuple[Offer, ...]]
     ) -> tuple[tuple[Job, ...], _Outbox, tuple[Lease, ...]]:
         """The one transaction of a tick: from what was read to intents, all or nothing."""
-        outbox = _Outbox([], [])
+        outbox = _Outbox([], [], [])
         async with self._store.transaction() as uow:
             now = self._clock.now()
             await self._lost_bids.load(uow, now)
@@ -361,6 +364,8 @@ class Engine:
                     outbox.bids.append((lease, bid_record, before[lease_id].bid))
                     others = tuple(held for held in exposure.leases if held.id != lease_id)
                     exposure = replace(exposure, leases=(*others, lease))
+                case Start(lease_id, _):
+                    outbox.starts.append(before[lease_id])
                 case Release(lease_id, reason):
                     self._avoid.add(before[lease_id], now, AVOID_AFTER_RELEASE.get(reason, timedelta(0)))
                     if before[lease_id].observed.pause_cause is Reason.OUTBID:

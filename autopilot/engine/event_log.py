@@ -174,6 +174,8 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.BidIntended: lambda event, old, _: ("bid.intended", (("bid", event.bid), ("from", old.bid if old else None))),
     e.BidChanged: lambda event, *_: ("bid.changed", (("bid", event.bid),)),
     e.BidRefused: lambda event, *_: ("bid.refused", (("current_bid", event.bid),)),
+    e.StartIntended: lambda *_: ("lease.start_intended", ()),
+    e.StartFailed: lambda *_: ("lease.start_failed", ()),
     e.ReleaseRequested: lambda event, *_: ("lease.release_requested", (("reason", event.reason),)),
     e.InstanceFound: lambda event, *_: ("lease.instance_found", (("instance_id", event.instance_id),)),
     e.DestroySent: lambda event, *_: ("lease.destroy_sent", (("accepted", str(event.accepted).lower()),)),

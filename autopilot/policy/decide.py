@@ -98,7 +98,7 @@ def _while_paused(situation: Situation, main: Lease) -> Answer:
     """Where the floor of a held machine is not shown, a raise is tried by the rule."""
     view = situation.market.providers.get(main.provider)
     is_shown = view is not None and view.capabilities.shows_held_floors
-    may_resume = main.observed.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.EXPIRING)
+    may_resume = main.observed.pause_cause not in (Reason.OUT_OF_CREDIT, Reason.PAID_IN, Reason.EXPIRING)
     if is_shown and may_resume and is_auctioned(situation):
         return by_auction(situation)
     return decide_paused(situation, main)

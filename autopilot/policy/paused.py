@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
-from autopilot.domain.actions import ChangeBid, Note, Release
+from autopilot.domain.actions import ChangeBid, Note, Release, Start
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ceil_nano
 from autopilot.domain.offer import CapacityType
@@ -43,6 +43,7 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
         (
             ("cause", lease.observed.pause_cause),
             ("paused_s", round(paused_for.total_seconds())),
+            ("price_to_win", lease.observed.price_to_win),
             ("rebid", rung),
             ("cost_of_rebid", rebid),
             ("cost_of_leaving", other.cost if other else None),
@@ -54,6 +55,9 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
         return (), (note,)
     if lease.observed.pause_cause is Reason.EXPIRING:
         return (Release(lease.id, Reason.EXPIRING),), (note,)
+    if lease.observed.pause_cause is Reason.PAID_IN and not has_waited_out:
+        # Nobody has bid against it.
+        return (Start(lease.id, Reason.PAID_IN),), (note,)
     if able is not None and not able.pauses_when_outbid and lease.is_spot:
         # This market does not bring an outbid machine back: it is lost, and only its disk still bills.
         return (Release(lease.id, lease.observed.pause_cause or Reason.UNKNOWN),), (note,)

@@ -30,7 +30,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0007"
+REVISION = "0008"
 
 metadata = MetaData(
     naming_convention={
@@ -82,6 +82,7 @@ LEASE_PATHS = {
     "absences": ("observed", "absences"),
     "absent_at": ("observed", "absent_at"),
     "lists_since_intent": ("observed", "lists_since_intent"),
+    "price_to_win": ("observed", "price_to_win"),
     "role": ("orders", "role"),
     "stop_ordered_at": ("orders", "stop_ordered_at"),
     "run_epoch": ("orders", "run_epoch"),

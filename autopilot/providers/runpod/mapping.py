@@ -158,6 +158,7 @@ def instance(row: PodRow, silence: timedelta | None) -> Instance:
         ends_at=None,
         message=row.message,
         start_failed=start_failed(row),
+        price_to_win=None if row.bid_to_resume is None else row.bid_to_resume * max(row.num_gpus, 1),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 _POD = """id name podType desiredStatus lastStatusChange lastStartedAt createdAt gpuCount containerDiskInGb volumeInGb
-costPerHr machineId machine { gpuDisplayName gpuTypeId secureCloud } runtime { uptimeInSeconds }"""
+costPerHr lowestBidPriceToResume machineId machine { gpuDisplayName gpuTypeId secureCloud }
+runtime { uptimeInSeconds }"""
 _PRICES = "{ minimumBidPrice uninterruptablePrice stockStatus }"
 
 SWEEP = f"query Sweep {{ myself {{ clientBalance pods {{ {_POD} }} }} }}"

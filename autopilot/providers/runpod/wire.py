@@ -87,6 +87,8 @@ class PodRow:
     machine_id: str
     started_at: datetime | None
     message: str
+    bid_to_resume: Decimal | None = None
+    """$/h per GPU, of a stopped spot pod; None: not stated, or no bid gets its GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ def pod_row(raw: object) -> PodRow:
         machine_id=values.text(row.get("machineId")),
         started_at=started_at,
         message=values.text(row.get("lastStatusChange"))[:200],
+        bid_to_resume=_positive(values.price(row.get("lowestBidPriceToResume"))),
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
@@ -18,11 +19,17 @@ from autopilot.providers.vastai import create, listing, mapping, outcomes, wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.echoes import Echoes
+from autopilot.providers.vastai.inbox import Inbox
 from autopilot.providers.vastai.pacing import Family
 from autopilot.providers.vastai.reply import Answer
 from autopilot.providers.vastai.search import OfferSearch
 
 Outcome = Done[None] | Refused | Unknown
+
+
+def _is_out(instance: Instance) -> bool:
+    """A spot machine that is stopped."""
+    return instance.status is InstanceStatus.STOPPED and instance.capacity_type is CapacityType.SPOT
 
 
 class VastaiProvider:
@@ -41,6 +48,7 @@ class VastaiProvider:
         self._settings = settings
         self._client = client
         self._echoes = Echoes(clock)
+        self._inbox = Inbox(client, clock)
         self._search = OfferSearch(settings, client, clock, self._echoes)
         self._alive: set[str] = set()
         """Instances that must be in the next list unless a read of their own says that they are gone."""
@@ -60,7 +68,17 @@ class VastaiProvider:
         # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
         current_bid = {instance.instance_id: instance.bid for instance in listed}
         self._bids = {known: bid for known, bid in self._bids.items() if current_bid.get(known) == bid}
-        return listed
+        return await self._with_prices_to_win(listed)
+
+    async def _with_prices_to_win(self, listed: tuple[Instance, ...]) -> tuple[Instance, ...]:
+        out = {each.instance_id for each in listed if _is_out(each)}
+        known = await self._inbox.prices_to_win(is_anybody_out=bool(out))
+        return tuple(
+            replace(each, price_to_win=known[each.instance_id])
+            if each.instance_id in out and each.instance_id in known
+            else each
+            for each in listed
+        )
 
     async def _confirm_lost(self, missing: Iterable[str]) -> None:
         """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""

@@ -21,6 +21,7 @@ class Family(StrEnum):
     SEARCH = "search"
     CHARGES = "charges"
     USER = "user"
+    INBOX = "inbox"
 
 
 INTERVAL_S = {
@@ -33,8 +34,10 @@ INTERVAL_S = {
     Family.SEARCH: 0.25,
     Family.CHARGES: 1.0,
     Family.USER: 1.0,
+    Family.INBOX: 3.0,
 }
-"""Smallest distance between two requests that the market accepts. Search and user are observed, not documented."""
+"""Smallest distance between two requests that the market accepts. Search and user are observed, not documented; of
+the inbox nothing is known."""
 PENALTY_S = {Family.CREATE: 12.0}
 """Added by the market once a request came too early."""
 

@@ -78,6 +78,24 @@ class ChargeRow:
     end: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OutbidNotice:
+    instance_id: str
+    winning_bid: Decimal
+    at: datetime
+
+
+def outbid_notice(raw: object) -> OutbidNotice | None:
+    """None for a notice of anything else, and for one that cannot be read."""
+    row = values.mapping(raw)
+    about = values.mapping(row.get("associated_id"))
+    instance_id, winning_bid = values.identifier(about.get("instance_id")), values.price(about.get("new_min_bid"))
+    at = values.instant(row.get("created_at"))
+    if row.get("notif_type") != "outbid" or instance_id is None or not winning_bid or at is None:
+        return None
+    return OutbidNotice(instance_id, winning_bid, at)
+
+
 def _positive(value: Decimal | None) -> Decimal | None:
     return value if value else None
 

@@ -120,9 +120,51 @@ async def test_an_empty_account_is_not_read_as_outbid(world: World) -> None:
     assert world.creates() == 1
     world.market.set_credit(D(50))
     back = await world.until_running()
-    assert back.observed.pause_cause is None
+    assert (back.observed.pause_cause, back.bid) == (None, lease.bid)
+    assert world.sent("bid.changed") == [], "nobody bid against it"
     await world.until_over()
     assert (await world.lease(lease.id)).state is LeaseState.GONE
+
+
+async def test_a_start_after_paying_in_that_fails_is_sent_again(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.market.set_credit(D(0))
+    await world.until_at(JobStatus.PAUSED)
+    await world.fault("state", "http_429", times=2)
+    world.market.set_credit(D(50))
+    back = await world.until_running()
+    assert (back.id, back.bid) == (lease.id, lease.bid)
+    assert "lease.start_failed" in await world.events()
+    assert world.sent("bid.changed") == []
+    await world.until_over()
+
+
+async def test_the_bid_that_took_the_machine_is_beaten_by_the_least(world: World) -> None:
+    """A rival at 1.22 times our bid: two raises by a tenth would both lose."""
+    await world.running()
+    lease = await world.until_checkpoint()
+    world.rival(lease, "1.22")
+    await world.until_at(JobStatus.PAUSED)
+    back = await world.until_running()
+    rival = (lease.bid * D("1.22")).quantize(D("0.001"))
+    assert back.id == lease.id
+    assert rival < back.bid <= rival + D("0.002")
+    assert len(world.sent("bid.changed")) == 1
+    await world.until_over()
+
+
+async def test_a_raise_that_the_market_turns_down_is_sent_again_at_once(world: World) -> None:
+    await world.running()
+    lease = await world.until_checkpoint()
+    await world.fault("bid", "http_429")
+    world.rival(lease, "1.05")
+    await world.until_at(JobStatus.PAUSED)
+    paused_at = world.clock.now()
+    back = await world.until_running()
+    assert back.id == lease.id
+    assert (world.clock.now() - paused_at).total_seconds() < 90
+    await world.until_over()
 
 
 @pytest.mark.parametrize("kind", ["stuck_loading", "pull_failed"])

@@ -65,6 +65,8 @@ async def test_outbid_and_resumed_with_a_higher_bid(bench: Bench) -> None:
     rival = await bench.control("POST", "rival", pod_id=instance_id, bid="0.25")
     outbid = await bench.in_state(instance_id, InstanceStatus.STOPPED)
     assert outbid.message.startswith("Outbid: ")
+    assert outbid.price_to_win is not None
+    assert outbid.price_to_win > Decimal("0.25"), "the rival's"
     assert not outbid.intended_running
     assert outbid.storage_rate == Decimal("0.005555556")
     too_low = await bench.provider.change_bid(instance_id, Decimal("0.21"))

@@ -17,7 +17,7 @@ STALE_S = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """``kind``: create, list, show, offers, account, bid, start, stop, destroy, charges, probe, types."""
+    """``kind``: create, list, show, offers, account, inbox, bid, start, stop, destroy, charges, probe, types."""
 
     kind: str
     method: str

@@ -12,11 +12,18 @@ from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
 from tests.simulation.ground.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drift, raw
 from tests.simulation.markets.market import REUSED_AFTER_S, SimulatedMarket
+from tests.simulation.virtual.clock import at
 
 PAGE = 25
 _DRIFTING = ("id", "is_bid", "dph_base", "actual_status", "label")
 _NEEDED = ("id", "is_bid", "dph_base")
 _DRIFTING_OFFERS = ("id", "min_bid", "dph_base", "machine_id", "storage_cost", "gpu_ram")
+_READS = {
+    "/bundles/": "offers",
+    "/users/current": "account",
+    "/charges/": "charges",
+    "/notifications/inbox/": "inbox",
+}
 _ID = re.compile(r"/(\d+)/$")
 _NO_INSTANCE = {"success": False, "error": "no_such_instance", "msg": "Instance with that ID does not exist."}
 _GONE = {"success": False, "error": "no_such_ask", "msg": "error 410/3907: no_such_ask is no longer available."}
@@ -35,7 +42,7 @@ def request(method: str, path: str, query: Mapping[str, Any] | None, body: Mappi
         changes = {"DELETE": "destroy", "GET": "show"}
         kind = changes.get(method) or ("start" if (body or {}).get("state") == "running" else "stop")
     else:
-        kind = {"/bundles/": "offers", "/users/current": "account", "/charges/": "charges"}[path]
+        kind = _READS[path]
     return Request(kind, method, path, query or {}, body, id_)
 
 
@@ -95,6 +102,19 @@ class Vastai:
         if self.ground.faults.hits("B5"):
             row["actual_status"] = self.ground.faults.rng("B5").choice(("loading", "exited", "offline", None))
         return raw(200, {"instances": row})
+
+    def _inbox(self, asked: Request) -> Raw:
+        """Of each spot machine that is stopped: the floor that it lost to."""
+        rows = [
+            {
+                "notif_type": "outbid",
+                "created_at": at(self.ground.now_s).timestamp(),
+                "associated_id": {"instance_id": int(box.id), "new_min_bid": float(box.host.floor)},
+            }
+            for box in self.market.visible()
+            if box.is_spot and box.state is State.STOPPED
+        ]
+        return raw(200, {"success": True, "notifications": rows})
 
     def row(self, box: Box) -> Json:
         stopped = box.state is State.STOPPED

@@ -15,6 +15,7 @@ from autopilot.domain.actions import (
     Release,
     SaveAndStop,
     SetStatus,
+    Start,
     Veto,
 )
 from autopilot.domain.job import Job, JobStatus
@@ -105,6 +106,7 @@ def test_releases_come_first_so_that_no_slot_is_held_twice() -> None:
         (SPOT, []),
         (RELEASE, [e.ReleaseRequested("lease-1", Reason.MOVING, START)]),
         (ChangeBid("lease-1", D("0.36"), Reason.OUTBID), [e.BidIntended("lease-1", D("0.36"), START)]),
+        (Start("lease-1", Reason.PAID_IN), [e.StartIntended("lease-1", START)]),
         (SaveAndStop("lease-1", Reason.MOVING), [e.StopOrdered("lease-1", Reason.MOVING, START)]),
         (PROMOTE, [e.LeasePromoted("lease-2", Reason.PROMOTED, START)]),
         (

@@ -56,6 +56,8 @@ def logged(job: Job, *events: e.Event) -> list[str]:
         (a_job(PAUSED), e.BidIntended("lease-1", D("0.36"), at(0)), ["bid.intended"]),
         (a_job(PAUSED), e.BidChanged("lease-1", D("0.36"), at(0)), ["bid.changed"]),
         (a_job(PAUSED), e.BidRefused("lease-1", D("0.30"), at(0)), ["bid.refused"]),
+        (a_job(PAUSED), e.StartIntended("lease-1", at(0)), ["lease.start_intended"]),
+        (a_job(PAUSED), e.StartFailed("lease-1", at(0)), ["lease.start_failed"]),
         (
             a_job(LEASE),
             e.ReleaseRequested("lease-1", Reason.OUTBID, at(0)),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autopilot.domain import events as e
-from autopilot.domain.actions import Action, ChangeBid, Release
+from autopilot.domain.actions import Action, ChangeBid, Release, Start
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
@@ -120,12 +120,60 @@ def test_without_credit_nothing_helps_and_nothing_is_given_up() -> None:
         assert acts(job, a_market(ELSEWHERE), now) == ()
 
 
-def test_once_the_user_has_paid_in_the_machine_is_treated_as_outbid() -> None:
+def test_once_the_user_has_paid_in_the_machine_is_started_at_its_old_bid() -> None:
     lease = a_paused_lease(pause_cause=Reason.OUT_OF_CREDIT)
     job = play(a_job(lease), seen(lease, InstanceStatus.STOPPED, at(3600), out_of_credit=True))
     assert acts(job, now=3600) == ()
     job = play(job, seen(lease, InstanceStatus.STOPPED, at(7200)))
-    assert acts(job, now=7200) == (ChangeBid("lease-1", D("0.330"), Reason.OUTBID),)
+    assert acts(job, now=7200) == (Start("lease-1", Reason.PAID_IN),)
+    started = play(job, e.StartIntended("lease-1", at(7200)))
+    assert acts(started, now=7260) == (), "the start gets its time"
+    assert acts(started, now=7300) == (ChangeBid("lease-1", D("0.330"), Reason.OUTBID),), "somebody has bid since"
+    failed = play(started, e.StartFailed("lease-1", at(7201)))
+    assert acts(failed, now=7215) == (Start("lease-1", Reason.PAID_IN),)
+    assert acts(failed, now=7200 + 900) == (Release("lease-1", Reason.PAID_IN),)
+
+
+def test_a_machine_on_demand_is_started_again_as_well() -> None:
+    lease = a_paused_lease(pause_cause=Reason.OUT_OF_CREDIT, capacity_type=CapacityType.ON_DEMAND)
+    job = play(a_job(lease), seen(lease, InstanceStatus.STOPPED, at(7200)))
+    assert acts(job, a_market(ELSEWHERE), 7200) == (Start("lease-1", Reason.PAID_IN),)
+
+
+@pytest.mark.parametrize(
+    ("to_win", "bid"),
+    [
+        pytest.param("0.301", "0.301", id="a little more"),
+        pytest.param("0.4501", "0.451", id="far more, in whole steps"),
+        pytest.param("0.539", "0.539", id="at the ceiling"),
+        pytest.param("0.250", "0.330", id="less than our own bid says nothing"),
+    ],
+)
+def test_a_bid_that_is_known_to_win_is_made(to_win: str, bid: str) -> None:
+    job = play(a_job(a_lease()), seen(a_lease(), InstanceStatus.STOPPED, at(0), price_to_win=D(to_win)))
+    assert acts(job, now=0) == (ChangeBid("lease-1", D(bid), Reason.OUTBID),)
+
+
+def test_no_raise_where_what_wins_is_above_the_ceiling() -> None:
+    job = play(a_job(a_lease()), seen(a_lease(), InstanceStatus.STOPPED, at(0), price_to_win=D("0.55")))
+    assert acts(job, now=0) == ()
+    assert acts(job, a_market(ELSEWHERE)) == (Release("lease-1", Reason.OUTBID),)
+
+
+def test_what_wins_is_forgotten_when_the_market_says_it_no_longer() -> None:
+    lease = a_lease()
+    job = play(a_job(lease), seen(lease, InstanceStatus.STOPPED, at(0), price_to_win=D("0.301")))
+    job = play(job, seen(lease, InstanceStatus.STOPPED, at(15)))
+    assert job.leases[0].observed.price_to_win is None
+
+
+def test_a_raise_that_was_refused_for_the_moment_is_made_again_at_once() -> None:
+    for may_retry in (True, False):
+        job = play(a_job(a_paused_lease()), e.BidIntended("lease-1", D("0.330"), at(0)))
+        job = play(job, e.BidRefused("lease-1", D("0.300"), at(1), may_retry))
+        again = (ChangeBid("lease-1", D("0.330"), Reason.OUTBID),)
+        assert acts(job, now=15) == (again if may_retry else ())
+        assert acts(job, now=91) == again
 
 
 def test_an_expired_machine_is_given_back() -> None:
