@@ -113,14 +113,16 @@ class BidChanged:
 
 @dataclass(frozen=True, slots=True)
 class BidRefused:
-    """The market said no: ``bid`` is the one that still stands, and no rung was used up.
+    """The market said no: ``bid`` is the one that still stands.
 
-    ``may_retry``: it said no to the moment, and the same bid may be sent again at once.
+    ``is_rung_used``: another try would be answered alike. ``may_retry``: it said no to the moment, and the same bid may
+    be sent again at once.
     """
 
     lease_id: str
     bid: Decimal
     at: datetime
+    is_rung_used: bool = False
     may_retry: bool = False
 
 

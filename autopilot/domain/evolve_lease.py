@@ -218,7 +218,7 @@ def _change_bid(lease: Lease, event: e.BidChanged) -> Lease:
 
 def _take_back_bid(lease: Lease, event: e.BidRefused) -> Lease:
     changed_at = None if event.may_retry else lease.bidding.changed_at
-    raises = max(lease.bidding.raises - 1, 0)
+    raises = lease.bidding.raises if event.is_rung_used else max(lease.bidding.raises - 1, 0)
     lease = replace(lease, bidding=replace(lease.bidding, raises=raises, changed_at=changed_at))
     return _with_bid(lease, event.bid, event.at)
 

@@ -123,6 +123,7 @@ class Calls:
             disk_gb=lease.disk_gb,
             env={},
             onstart=self._bootstrap.onstart(lease.job_id, lease.id),
+            ends_by=lease.not_after + LIFETIME_GRACE,
         )
         outcome = await self._providers[lease.provider].create(request)
         now = self._clock.now()
@@ -163,7 +164,9 @@ class Calls:
                     await provider.start(lease.instance_id)
             case Refused(code, message):
                 log.warning("bid.refused", lease=lease.id, bid=record.bid, message=message)
-                refused = e.BidRefused(lease.id, current_bid, now, may_retry=code in _OF_THE_MOMENT)
+                refused = e.BidRefused(
+                    lease.id, current_bid, now, is_rung_used=code in _FOR_GOOD, may_retry=code in _OF_THE_MOMENT
+                )
                 await self._record(lease, refused, bid=(record, "refused"))
             case Unknown(message):
                 log.warning("bid.unknown", lease=lease.id, bid=record.bid, message=message)
@@ -238,6 +241,10 @@ class Avoid:
 
 _OF_THE_MOMENT = (RefusalCode.RATE_LIMITED, RefusalCode.INVALID)
 """A raise that was turned down so is sent again with the next tick. The second code is a bare ``success: false``."""
+_FOR_GOOD = (RefusalCode.OFFER_GONE, RefusalCode.INVALID)
+"""So often as raises may fail, and no more: the host is full, or the call does not exist any more."""
+LIFETIME_GRACE = timedelta(minutes=15)
+"""After the end of its absolute lifetime a machine that is still there is ended by its market, where that can."""
 _REFUSALS = {
     RefusalCode.WRONG_TERMS: Reason.WRONG_TERMS,
     RefusalCode.OUT_OF_CREDIT: Reason.OUT_OF_CREDIT,

@@ -34,7 +34,7 @@ NOTED_BIDS = 3
 def is_auctioned(situation: Situation) -> bool:
     """Whether this job's options can be priced as an auction now."""
     pressure = situation.pressure
-    has_table = situation.market.outlook.auction is not None
+    has_table = situation.market.outlook.auction is not None and situation.market.may_have_spot
     has_time = pressure.slack is not None and not pressure.is_past
     return has_table and has_time and situation.job.spec.fall_back
 

@@ -65,7 +65,17 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     situation = _with_payable(Situation(job, market, now, params, pressure, tuple(candidates)))
     actions, why = _for_main(situation)
     actions = tuple(_in_its_place(situation, action) for action in actions)
-    return Decision(actions, (status, *why, *_lost_bid_notes(market, now, params)))
+    return Decision(actions, (status, *why, *_no_spot_notes(market), *_lost_bid_notes(market, now, params)))
+
+
+def _no_spot_notes(market: Market) -> tuple[Note, ...]:
+    """Where no market has spot: what each of them says of it."""
+    if market.may_have_spot:
+        return ()
+    return tuple(
+        Note("no_spot", (("provider", name), ("found", view.capabilities.spot_note or None)))
+        for name, view in sorted(market.providers.items())
+    )
 
 
 def _for_main(situation: Situation) -> Answer:

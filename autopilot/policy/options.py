@@ -123,6 +123,8 @@ def _table_shape(situation: Situation) -> Shape | None:
     pressure, outlook = situation.pressure, situation.market.outlook
     if pressure.slack is None or pressure.is_past or not outlook.belief:
         return None
+    if not situation.market.may_have_spot:
+        return None  # Its tables price what waiting for spot brings, and there is none to wait for.
     return outlook.shape
 
 

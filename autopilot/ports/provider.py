@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
@@ -84,6 +84,8 @@ class CreateRequest:
     disk_gb: Decimal
     env: Mapping[str, str]
     onstart: str
+    ends_by: datetime | None = None
+    """When the market is to end it by itself, whatever becomes of us; only where it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,11 @@ class Provider(Protocol):
     """One market account. Reads raise ``MarketUnknown``; changes return an outcome whatever the market does."""
 
     name: str
-    capabilities: Capabilities
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """As known now. Spot may come and go: ask each time, and keep no copy."""
+        ...
 
     async def instances(self) -> tuple[Instance, ...]:
         """All instances of the account, ours and others': complete or ``MarketUnknown``."""

@@ -10,7 +10,7 @@ import structlog
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import Account, Charge, Instance
-from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, Provider, Refused, Unknown
 from autopilot.ports.store import LeadershipLost, Store, StoreUnavailable
 from autopilot.service.sd_notify import notify
@@ -70,10 +70,14 @@ class FencedProvider:
 
     def __init__(self, inner: Provider, store: Store, *, hold_creates_real_s: float) -> None:
         self.name = inner.name
-        self.capabilities = inner.capabilities
         self._inner = inner
         self._store = store
         self._creates_from = asyncio.get_running_loop().time() + hold_creates_real_s
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Asked anew each time: spot comes and goes."""
+        return self._inner.capabilities
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         if asyncio.get_running_loop().time() < self._creates_from:

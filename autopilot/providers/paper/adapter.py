@@ -15,7 +15,7 @@ import structlog
 
 from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
 from autopilot.domain.money import ZERO
-from autopilot.domain.offer import CapacityType, Offer, OfferQuery
+from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import (
     Created,
@@ -66,7 +66,6 @@ class PaperProvider:
     def __init__(self, name: str, inner: Provider, settings: PaperSettings, clock: Clock) -> None:
         """``name`` is not the real market's. ``inner`` is closed with this. Raises ``UserError``: unreadable state."""
         self.name = name
-        self.capabilities = inner.capabilities
         self._inner = inner
         self._settings = settings
         self._clock = clock
@@ -77,6 +76,11 @@ class PaperProvider:
         """As last read."""
         self._seen: dict[str, _Sighting] = {}
         self._looking = asyncio.Lock()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Asked anew each time: spot comes and goes."""
+        return self._inner.capabilities
 
     async def instances(self) -> tuple[Instance, ...]:
         """Looks at the floors anew and gives each agent its turn."""
@@ -101,7 +105,6 @@ class PaperProvider:
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         """The real ones, without the machines held here: to us they are taken."""
         found = await self._inner.offers(query)
-        self.capabilities = self._inner.capabilities
         now = self._clock.now()
         self._seen = {key: seen for key, seen in self._seen.items() if now - seen.at < OFFER_GOOD_FOR}
         self._seen |= {offer.offer_id: _Sighting(offer, query, now) for offer in found}

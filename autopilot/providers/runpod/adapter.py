@@ -17,7 +17,7 @@ from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.runpod.create import PodRequest, difference, pod_request
 from autopilot.providers.runpod.graphql import GraphqlMarket
-from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
+from autopilot.providers.runpod.outcomes import NO_POD, Outcome, Withdrawn
 from autopilot.providers.runpod.pacing import Family
 from autopilot.providers.runpod.queries import SPOT_OPERATION
 from autopilot.providers.runpod.rest import RestMarket
@@ -158,6 +158,8 @@ class RunpodProvider:
     async def _create(self, request: CreateRequest, wanted: PodRequest) -> Done[Created] | Refused | Unknown:
         rent = self._rent_on_demand if wanted.bid is None else self._rent_spot
         outcome = await rent(wanted)
+        if isinstance(outcome, Refused) and outcome.message == NO_POD:
+            outcome = await self._look_up(wanted.name, outcome)
         if not isinstance(outcome, Done):
             return outcome
         instance_id = outcome.value.instance_id
@@ -165,6 +167,15 @@ class RunpodProvider:
         if wanted.bid is not None:
             self._bids[instance_id] = wanted.bid
         return await self._read_back(outcome, request, wanted)
+
+    async def _look_up(self, name: str, refused: Refused) -> Done[Created] | Refused | Unknown:
+        """Whether the create took after all; else it stays refused."""
+        try:
+            swept = await self._either(self._graphql.sweep, self._rest.sweep)
+        except MarketUnknown as error:
+            return Unknown(f"{refused.message}, and the list cannot be read: {error}")
+        found = [pod.pod_id for pod in swept.pods if pod.name == name and pod.state != "TERMINATED"]
+        return Done(Created(found[0])) if found else refused
 
     async def _rent_spot(self, wanted: PodRequest) -> Done[Created] | Refused | Unknown:
         if not self._spot.available:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from typing import Any
 
@@ -36,6 +37,7 @@ class PodRequest:
     env: dict[str, str]
     container_gb: int
     volume_gb: int
+    ends_by: datetime | None = None
 
 
 def command(script: str) -> str:
@@ -77,6 +79,7 @@ def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
         env=env,
         container_gb=container_gb,
         volume_gb=volume_gb,
+        ends_by=request.ends_by,
     )
 
 
@@ -99,13 +102,15 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
         "startSsh": False,
         "supportPublicIp": False,
     }
+    if wanted.ends_by is not None:
+        found["terminateAfter"] = f"{wanted.ends_by:%Y-%m-%dT%H:%M:%SZ}"
     if wanted.bid is not None:
         found["bidPerGpu"] = float(mapping.bid_per_gpu(wanted.bid, wanted.pool.num_gpus))
     return found
 
 
 def rest_body(wanted: PodRequest) -> dict[str, Any]:
-    """REST rents on demand only."""
+    """REST rents on demand only, and cannot be told when to end a pod by itself."""
     return {
         "name": wanted.name,
         "image": wanted.image,

@@ -24,6 +24,10 @@ CODES = {
 """TRANSIENT and OTHER are missing: after them nobody knows what the market did. WITHDRAWN is ``Withdrawn``."""
 
 
+NO_POD = "the market gave no pod and no reason"
+"""Mostly for want of capacity. A create that took and whose answer was lost on the way looks the same."""
+
+
 class Withdrawn(MarketUnknown):
     """This interface is no more: nothing was done, and the other one has to be asked."""
 
@@ -59,7 +63,7 @@ def judge_rental(answer: Answer, operation: str) -> Done[Created] | Refused | Un
         return _no(answer, fault)
     data = (answer.body or {}).get("data")
     if isinstance(data, dict) and operation in data and data[operation] is None:
-        return Refused(RefusalCode.OFFER_GONE, "the market gave no pod and no reason")
+        return Refused(RefusalCode.OFFER_GONE, NO_POD)
     return Unknown(f"{operation}: {answer.summary}, but no pod in it")
 
 

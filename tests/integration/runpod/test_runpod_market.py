@@ -57,6 +57,30 @@ async def test_a_spot_pod_boots_and_runs(bench: Bench) -> None:
     assert running.storage_rate == Decimal("0.005555556")
 
 
+async def test_a_create_that_took_and_was_answered_by_nothing_is_found(bench: Bench) -> None:
+    await bench.control("POST", "fault", on="podRentInterruptable", kind="effect_then_null")
+    instance_id = await bench.rent()
+    assert [pod["pod_id"] for pod in await bench.pods()] == [instance_id]
+
+
+async def test_a_create_that_was_answered_by_nothing_and_did_not_take_is_refused(bench: Bench) -> None:
+    await bench.control("POST", "fault", on="podRentInterruptable", kind="null_result")
+    outcome = await bench.provider.create(bench.request(await bench.cheapest()))
+    assert isinstance(outcome, Refused)
+    assert outcome.code is RefusalCode.OFFER_GONE
+    assert await bench.pods() == []
+
+
+@pytest.mark.parametrize("capacity_type", [CapacityType.SPOT])
+async def test_the_market_itself_ends_a_pod_that_outlives_its_lease(bench: Bench, capacity_type: CapacityType) -> None:
+    """The one switch that works without us."""
+    await bench.rent(ends_by=bench.clock.now() + timedelta(hours=1), capacity_type=capacity_type)
+    await bench.clock.sleep(3000)
+    assert len(await bench.pods()) == 1
+    await bench.clock.sleep(700)
+    assert await bench.pods() == []
+
+
 async def test_outbid_and_resumed_with_a_higher_bid(bench: Bench) -> None:
     instance_id = await bench.rent()
     await bench.in_state(instance_id, InstanceStatus.RUNNING)

@@ -44,6 +44,18 @@ def test_it_waits_while_waiting_is_cheapest() -> None:
     assert bought == Acquire(Slot.MAIN, ON_DEMAND, CapacityType.ON_DEMAND, D(1), Reason.CHEAPEST)
 
 
+def test_spot_that_no_market_has_is_not_waited_for() -> None:
+    off = market(is_on=False)
+    view = off.providers["vastai"]
+    without = replace(view, capabilities=replace(view.capabilities, spot=False, spot_note="withdrawn"))
+    off = replace(off, providers={"vastai": without})
+    for due in range(WORK + 5, WORK + 36):
+        found = decision(job_due(due), off)
+        assert [action.capacity_type for action in found.actions if isinstance(action, Acquire)] == DEDICATED
+        (said,) = (note for note in found.notes if note.topic == "no_spot")
+        assert dict(said.numbers) == {"provider": "vastai", "found": "withdrawn"}
+
+
 @pytest.mark.parametrize(("due", "bought"), [(WORK + 8, []), (WORK + 7.99, DEDICATED), (WORK + 6, DEDICATED)])
 def test_the_guard_ends_a_wait_that_would_still_be_the_cheapest(due: float, bought: list[CapacityType]) -> None:
     """The estimate may be a quarter, six steps, too low."""

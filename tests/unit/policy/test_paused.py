@@ -167,10 +167,21 @@ def test_what_wins_is_forgotten_when_the_market_says_it_no_longer() -> None:
     assert job.leases[0].observed.price_to_win is None
 
 
+def test_a_raise_that_fails_for_good_uses_up_its_rung() -> None:
+    """The host is full: not ten vain tries in a quarter of an hour."""
+    job, tries = a_job(a_paused_lease()), []
+    for now in range(0, 900, 15):
+        for action in acts(job, now=now):
+            tries.append(now)
+            job = play(job, e.BidIntended("lease-1", action.bid, at(now)))
+            job = play(job, e.BidRefused("lease-1", D("0.300"), at(now + 1), is_rung_used=True))
+    assert tries == [0, 90]
+
+
 def test_a_raise_that_was_refused_for_the_moment_is_made_again_at_once() -> None:
     for may_retry in (True, False):
         job = play(a_job(a_paused_lease()), e.BidIntended("lease-1", D("0.330"), at(0)))
-        job = play(job, e.BidRefused("lease-1", D("0.300"), at(1), may_retry))
+        job = play(job, e.BidRefused("lease-1", D("0.300"), at(1), may_retry=may_retry))
         again = (ChangeBid("lease-1", D("0.330"), Reason.OUTBID),)
         assert acts(job, now=15) == (again if may_retry else ())
         assert acts(job, now=91) == again

@@ -140,7 +140,7 @@ class RunpodControl:
         kinds = (
             injected_faults.KINDS
             if wish.get("on") in injected_faults.GRAPHQL_FAMILIES
-            else injected_faults.KINDS - injected_faults.LOST_GRAPHQL
+            else injected_faults.KINDS - injected_faults.LOST_GRAPHQL - injected_faults.UNHEARD_GRAPHQL
         )
         self._faults.add(InjectedFault.parse(wish, injected_faults.FAMILIES, kinds))
         return {}

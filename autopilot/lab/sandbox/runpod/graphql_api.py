@@ -19,6 +19,7 @@ from autopilot.lab.sandbox.runpod.injected_faults import (
     LOST,
     LOST_GRAPHQL,
     UNHEARD,
+    UNHEARD_GRAPHQL,
     banned_by_cloudflare,
     disliked_by_cloudflare,
     leave_unheard,
@@ -83,7 +84,7 @@ class GraphqlApi:
             return web.json_response(_spoilt(fault))
         status, reply = self._execute(document, variables, operation_name, caller or Caller(), fault)
         await self._host.settle()
-        if fault is not None and fault.kind in UNHEARD and "errors" not in reply:
+        if fault is not None and fault.kind in UNHEARD | UNHEARD_GRAPHQL and "errors" not in reply:
             return await leave_unheard(request, fault, self._stopping)
         return web.json_response(reply, status=status)
 

@@ -22,8 +22,9 @@ LOST = frozenset(
 LOST_GRAPHQL = frozenset({"internal_error", "unauthorized_200", "null_result", "data_null", "no_resources"})
 """Wrong in ways that only a GraphQL answer can be."""
 UNHEARD = frozenset({"effect_then_500", "effect_then_timeout", "effect_then_reset", "html", "empty", "bad_json"})
+UNHEARD_GRAPHQL = frozenset({"effect_then_null"})
 TWISTED = frozenset({"null_runtime", "stale_list", "truncated_list", "no_runtime", "boot_failed", "rented_twice"})
-KINDS = LOST | LOST_GRAPHQL | UNHEARD | TWISTED
+KINDS = LOST | LOST_GRAPHQL | UNHEARD | UNHEARD_GRAPHQL | TWISTED
 
 GRAPHQL_FAMILIES = frozenset(
     {
@@ -103,6 +104,8 @@ async def leave_unheard(request: web.Request, fault: InjectedFault, stopping: as
         return await reset(request)
     if fault.kind == "effect_then_500":
         return _page(500)
+    if fault.kind == "effect_then_null":
+        return web.json_response({"data": {fault.on: None}})
     if fault.kind == "html":
         return _page(200)
     text = "" if fault.kind == "empty" else '{"data": {"pod'
