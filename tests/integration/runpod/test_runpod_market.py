@@ -58,14 +58,16 @@ async def test_a_spot_pod_boots_and_runs(bench: Bench) -> None:
 
 
 async def test_a_create_that_took_and_was_answered_by_nothing_is_found(bench: Bench) -> None:
+    await bench.cheapest()  # the probe for spot is over
     await bench.control("POST", "fault", on="podRentInterruptable", kind="effect_then_null")
     instance_id = await bench.rent()
-    assert [pod["pod_id"] for pod in await bench.pods()] == [instance_id]
+    assert [pod["id"] for pod in await bench.pods()] == [instance_id]
 
 
 async def test_a_create_that_was_answered_by_nothing_and_did_not_take_is_refused(bench: Bench) -> None:
+    offer = await bench.cheapest()
     await bench.control("POST", "fault", on="podRentInterruptable", kind="null_result")
-    outcome = await bench.provider.create(bench.request(await bench.cheapest()))
+    outcome = await bench.provider.create(bench.request(offer))
     assert isinstance(outcome, Refused)
     assert outcome.code is RefusalCode.OFFER_GONE
     assert await bench.pods() == []
