@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.job import Job, SpotPolicy
+from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import ZERO, accrue, show
 from autopilot.domain.offer import CapacityType
@@ -27,7 +28,9 @@ LEAST_LENGTH = timedelta(days=2)
 class AccountState:
     limits: Limits
     left: Allowance
-    """Of the day and month caps, at this moment."""
+    """Of the day and month caps, and of the machines at one time, at this moment."""
+    launches_hour: LaunchCount = NO_LAUNCHES
+    """By all jobs, in the last hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ def account_notes(
     if not candidates:
         return []
     return [
+        *_too_many(account),
         *_over_rate(job, candidates, account.limits),
         *_short_of_credit(job, candidates, market, params),
         *_over_caps(job, candidates, account, expected, now, params),
@@ -79,6 +83,29 @@ def paid_until(until: datetime, burn: Decimal, expected: Decimal, account: Accou
         if paid >= expected:
             break
     return Paid(paid, day_held, month_held)
+
+
+def _too_many(account: AccountState) -> list[str]:
+    """Limits on numbers: they only delay."""
+    limits, lately, notes = account.limits, account.launches_hour, []
+    if account.left.instances is not None and account.left.instances <= 0:
+        notes.append(
+            f"all {limits.max_instances} machines that the account may have are rented: the job waits until one is"
+            " given back; or raise [limits] max_instances"
+        )
+    free = limits.launches_per_hour - limits.kept_back_per_hour
+    if lately.rented >= free:
+        notes.append(
+            f"{lately.rented} machines were rented in the last hour, of {limits.launches_per_hour} that the account"
+            f" may rent ({limits.kept_back_per_hour} are kept for pressing deadlines): the job waits up to an hour; or"
+            " raise [limits] max_launches_per_hour"
+        )
+    if lately.refused >= limits.refused_per_hour:
+        notes.append(
+            f"the markets refused {lately.refused} machines in the last hour: nothing is asked for until fewer than"
+            f" {limits.refused_per_hour} were"
+        )
+    return notes
 
 
 def _over_rate(job: Job, candidates: list[Candidate], limits: Limits) -> list[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from autopilot.api import render
 from autopilot.api.account_limits import AccountState
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.domain.job import Job
+from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.params import Params
@@ -23,32 +25,71 @@ LONGEST = timedelta(days=3650)
 
 async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
     params, limits = engine.config.params, engine.config.limits
-    jobs, outstanding, totals = await _read(store, now, params)
+    jobs, outstanding, totals, launches = await _read(store, now, params)
     credits = {name: watch.last.credit for name, watch in engine.watches.items()}
     return {
         "now": render.plain(now),
         "currency": "USD",
-        "account": _account(list(outstanding.values()), totals, limits, credits, now),
-        "jobs": [_job(job, select_of_job(job.id, outstanding)) for job in jobs],
+        "account": _account(list(outstanding.values()), totals, limits, credits, now)
+        | {"launches": _launches(launches.hour, limits)},
+        "jobs": [
+            _job(job, select_of_job(job.id, outstanding))
+            | {"launches": _job_launches(launches.by_job.get(job.id, NO_LAUNCHES), limits)}
+            for job in jobs
+        ],
     }
 
 
 async def account(store: Store, limits: Limits, now: datetime, params: Params) -> AccountState:
     """The account's limits, and what they still leave."""
-    _, outstanding, totals = await _read(store, now, params)
+    _, outstanding, totals, launches = await _read(store, now, params)
     live = tuple(each.lease for each in outstanding.values() if not each.lease.is_over)
     more = sum((each.accrued_total + each.unobserved for each in outstanding.values()), ZERO)
     held = sum((each.held_total - each.unobserved for each in outstanding.values() if each.lease.is_over), ZERO)
     exposure = Exposure(live, totals.day + more, totals.month + more, held=held)
-    return AccountState(limits, allowance(exposure, limits, params))
+    return AccountState(limits, allowance(exposure, limits, params), launches.hour)
 
 
-async def _read(store: Store, now: datetime, params: Params) -> tuple[tuple[Job, ...], dict[str, Outstanding], Totals]:
-    """Open jobs; what each machine costs beyond what is posted; what is posted."""
+class _Launches(NamedTuple):
+    hour: LaunchCount
+    """Of all jobs."""
+    by_job: Mapping[str | None, LaunchCount]
+    """In ten minutes."""
+
+
+async def _read(
+    store: Store, now: datetime, params: Params
+) -> tuple[tuple[Job, ...], dict[str, Outstanding], Totals, _Launches]:
+    """Open jobs; what each machine costs beyond what is posted; what is posted; what was rented lately."""
     async with store.snapshot() as uow:
         jobs = await uow.jobs.list_open()
         totals = await uow.ledger.sum_totals(now.astimezone(UTC).date())
-        return jobs, await read_outstanding(uow, now, params), totals
+        hour = await uow.leases.count_launches(now - timedelta(hours=1))
+        launches = _Launches(
+            sum(hour.values(), NO_LAUNCHES), await uow.leases.count_launches(now - timedelta(minutes=10))
+        )
+        return jobs, await read_outstanding(uow, now, params), totals, launches
+
+
+def _launches(count: LaunchCount, limits: Limits) -> render.Json:
+    """In the last hour, against the account's limits."""
+    return {
+        "rented": count.rented,
+        "limit": limits.launches_per_hour,
+        "kept_back": limits.kept_back_per_hour,
+        "refused": count.refused,
+        "refused_limit": limits.refused_per_hour,
+    }
+
+
+def _job_launches(count: LaunchCount, limits: Limits) -> render.Json:
+    """In the last ten minutes, against the limits of a job."""
+    return {
+        "rented": count.rented,
+        "limit": limits.launches_per_job_10min,
+        "refused": count.refused,
+        "refused_limit": limits.refused_per_job_10min,
+    }
 
 
 def burning(leases: Iterable[Lease]) -> Decimal:

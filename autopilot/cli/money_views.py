@@ -113,6 +113,12 @@ def budget(body: Row) -> list[RenderableType]:
         ("burning now", f"{text.per_hour(account['burn'])}, at most {text.per_hour(account['burn_at_most'])}"),
         ("hourly limit", text.per_hour(account["max_hourly"]) if account["max_hourly"] is not None else "none"),
         ("machines", f"{account['instances']} of {account['max_instances']}"),
+        ("rented in an hour", _count_launches(account["launches"])),
+        *(
+            (f"rented in 10 min, job {text.plain(job['name'])}", _count_launches(job["launches"]))
+            for job in body["jobs"]
+            if job["launches"]["rented"] or job["launches"]["refused"]
+        ),
         ("the month's end", f"about {text.money(account['forecast_month'])} at this burn{reaches}"),
         *(
             (
@@ -126,6 +132,13 @@ def budget(body: Row) -> list[RenderableType]:
         ),
     ]
     return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *lines])]
+
+
+def _count_launches(launches: Row) -> str:
+    """``3 of 20 (5 kept for pressing deadlines), 12 of 200 refused``."""
+    kept = f" ({launches['kept_back']} kept for pressing deadlines)" if launches.get("kept_back") else ""
+    refused = f"{launches['refused']} of {launches['refused_limit']} refused"
+    return f"{launches['rented']} of {launches['limit']}{kept}, {refused}"
 
 
 def _against(limit: Row) -> tuple[str, ...]:

@@ -21,6 +21,9 @@ from autopilot.domain.reasons import Reason
 HEARTBEAT_LASTS = timedelta(minutes=3)
 """Without a new heartbeat for so long, a machine that the market calls running is not taken to work."""
 
+OBSERVATION_LASTS = timedelta(seconds=90)
+"""So long after a list that showed a machine the work done on it counts as known."""
+
 PACE_NEEDS = timedelta(minutes=5)
 """Progress over less work than this says nothing about pace."""
 PACE_UNIT = Decimal("0.000001")
@@ -56,7 +59,7 @@ def evolve(job: Job, event: e.Event) -> Job:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
             job = _judge_launches(_count_work(job, before, after, event), before, event)
-            job, after = _learn_pace(job, before, after, event)
+            job, after = _learn_pace(job, before, _forget_anchor(before, after, event), event)
             job = _with(job, after)
     return _restate(job, event)
 
@@ -102,7 +105,7 @@ def _count_work(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
         and before.agent.state is AgentState.RUNNING
         and before.observed.seen_at
     ):
-        if before.agent.seen_at is None or event.at - before.agent.seen_at > HEARTBEAT_LASTS:
+        if _is_silent(before, event):
             return job
         return replace(job, work_done=job.work_done + max(event.at - before.observed.seen_at, timedelta(0)))
     if isinstance(event, e.HeartbeatSeen) and after.orders.run_epoch == job.run_epoch:
@@ -111,9 +114,26 @@ def _count_work(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
     return job
 
 
+def _is_silent(lease: Lease, event: e.LeaseObserved) -> bool:
+    """The market shows it running, but whether it is at work nobody knows."""
+    return lease.agent.seen_at is None or event.at - lease.agent.seen_at > HEARTBEAT_LASTS
+
+
+def _forget_anchor(before: Lease, after: Lease, event: e.Event) -> Lease:
+    """After time that was not counted as work, progress is measured anew: it may have gone on meanwhile."""
+    if isinstance(event, e.LeaseObserved) and before.agent.state is AgentState.RUNNING and _is_silent(before, event):
+        return replace(after, anchor=replace(after.anchor, work=None))
+    return after
+
+
 def _learn_pace(job: Job, before: Lease, after: Lease, event: e.Event) -> tuple[Job, Lease]:
-    """How fast the job goes on these GPUs: progress gained over work done, since this boot's first word of it."""
+    """How fast the job goes on these GPUs: progress gained over work done, since this boot's first word of it.
+
+    Only while the market shows the machine: without that progress goes on, and the work that made it is not counted.
+    """
     if not isinstance(event, e.HeartbeatSeen) or event.agent_state is not AgentState.RUNNING or event.progress is None:
+        return job, after
+    if before.observed.seen_at is None or event.at - before.observed.seen_at > OBSERVATION_LASTS:
         return job, after
     if after.anchor.work is None or after.agent.boot != before.agent.boot:
         return job, replace(after, anchor=replace(after.anchor, work=job.work_done, progress=event.progress))

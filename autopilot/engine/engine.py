@@ -21,6 +21,7 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Start, Veto
 from autopilot.domain.errors import UserError
+from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
@@ -378,12 +379,14 @@ class Engine:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.
 
         One that was ordered to save and stop gets no more: if we are gone before it has, it stops itself soon. Nor does
-        one that no list has shown yet, beyond its first: nobody knows what the market bills for it.
+        one that no list has shown yet, beyond its first: nobody knows what the market bills for it. While the market
+        cannot be read, a machine whose agent speaks is in sight; it counts at its highest rate, within its money.
         """
         for lease in event_log.job.leases:
             watch = self.watches.get(lease.provider)
             is_observed = watch is not None and watch.known_at is not None and now - watch.known_at < OBSERVATION_LASTS
-            if not lease.is_wanted or not is_observed:
+            is_heard = lease.agent.seen_at is not None and now - lease.agent.seen_at < HEARTBEAT_LASTS
+            if not lease.is_wanted or not (is_observed or is_heard):
                 continue
             renewed = lease.permit.renewed_at
             stop_is_ordered = lease.orders.stop_ordered_at is not None and lease.orders.stop_seq == 0

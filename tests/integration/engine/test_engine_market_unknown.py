@@ -105,6 +105,22 @@ async def test_a_machine_that_no_list_has_shown_gets_no_second_permit(world: Wor
     assert (await world.lease(lease.id)).permit.seq > 1
 
 
+async def test_a_machine_that_is_heard_outlives_a_long_outage(world: World) -> None:
+    world.agents.total_steps = 10_000
+    await world.running()
+    lease = await world.until_checkpoint()
+    await world.fault("list", "http_503", times=None)
+    await world.tick(240)  # an hour
+    held = await world.lease(lease.id)
+    assert held.permit.renewed_at is not None
+    assert (world.clock.now() - held.permit.renewed_at).total_seconds() < 120
+    assert (held.state, world.creates()) == (LeaseState.ACTIVE, 1)
+    world.agents.total_steps = 60
+    await world.clear_faults()
+    await world.until_over()
+    assert world.creates() == 1
+
+
 async def test_an_unknown_market_does_not_keep_a_cancelled_job_from_its_destroy(world: World) -> None:
     lease = await world.running()
     await world.fault("list", "http_503", times=None)

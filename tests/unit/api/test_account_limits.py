@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from autopilot.api.account_limits import AccountState, account_notes, paid_until
 from autopilot.api.budget import account
 from autopilot.api.plan import plan
+from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.market import Allowance
 from autopilot.domain.offer import Offer
@@ -55,6 +57,17 @@ def test_without_limits_there_is_nothing_to_say() -> None:
     assert notes(an_account()) == ""
     assert notes(an_account("1000", "10000", max_hourly=D(20)), credit=D(100)) == ""
     assert account_notes(a_job(), [], a_market(), an_account("0"), None, START, PARAMS) == []
+
+
+def test_limits_on_numbers_that_make_the_job_wait() -> None:
+    full = replace(an_account(max_instances=2), left=Allowance(None, None, instances=0))
+    assert notes(full).startswith("all 2 machines that the account may have are rented")
+    assert notes(replace(full, left=Allowance(None, None, instances=1))) == ""
+    account = an_account(launches_per_hour=20)
+    assert notes(replace(account, launches_hour=LaunchCount(rented=14))) == ""
+    told = notes(replace(account, launches_hour=LaunchCount(rented=15)))
+    assert told.startswith("15 machines were rented in the last hour, of 20 that the account may rent (5 are kept")
+    assert "refused 200 machines" in notes(replace(account, launches_hour=LaunchCount(refused=200)))
 
 
 def test_a_rate_above_the_account_s_limit_rents_nothing() -> None:

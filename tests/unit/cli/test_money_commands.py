@@ -110,6 +110,8 @@ def test_budget(daemon: Daemon, capsys: Capture) -> None:
         "burning now $0.312/h, at most $0.35/h",
         "about $500.00 at this burn (held there by the limit)",
         "credit on vastai $7.80, lasts 1d 1h",
+        "machines 1 of 10 rented in an hour 3 of 20 (5 kept for pressing deadlines), 12 of 200 refused",
+        "rented in 10 min, job bert-qa 1 of 3, 0 of 20 refused",
     ):
         assert part in out, part
 

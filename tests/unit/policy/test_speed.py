@@ -10,14 +10,17 @@ import pytest
 
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, GpuChoice
+from autopilot.domain.lease import Lease
 from autopilot.domain.params import Params, Timing, TrafficSizes
 from autopilot.pricing.gpu_speeds import relative_speed, speed
 from autopilot.pricing.pressure import measure_pressure
 from autopilot.pricing.rule.cost import price_candidates
 from autopilot.pricing.speed import setup_time, work_left, work_left_anywhere
-from tests.builders import HOUR, START, a_job, a_lease, a_market, a_spec, an_offer, at, play
+from tests.builders import HOUR, START, a_job, a_lease, a_market, a_spec, an_offer, at, heartbeat, play, seen
 
+RUNNING = InstanceStatus.RUNNING
 BOTH = (GpuChoice("RTX 3090"), GpuChoice("RTX 4090"))
 
 
@@ -79,6 +82,37 @@ def test_the_pace_is_learned_from_progress_over_work_done() -> None:
     assert job.paces == (), "too little work to judge by"
     job = play(replace(job, work_done=2 * HOUR), beat(3, "0.30"))
     assert job.paces == (("RTX 4090:1", Decimal("0.200000")),)
+
+
+def progress_at(lease: Lease, minutes: float, progress: str) -> e.Event:
+    return heartbeat(lease, at(minutes * 60), progress=Decimal(progress))
+
+
+def test_no_pace_is_learned_while_the_market_shows_nothing() -> None:
+    """Progress is heard all through an outage in which the machine ends; the work that made it is never counted."""
+    lease = a_lease(agent_state="running", last_seen_at=START)
+    job = a_job(lease, spec=a_spec(work_estimate=10 * HOUR))
+    for minute in range(1, 11):
+        job = play(job, progress_at(lease, minute, str(minute / 120)), seen(lease, RUNNING, at(minute * 60 + 1)))
+    (learned,) = job.paces
+    assert learned[1] == pytest.approx(Decimal("0.5"), abs=Decimal("0.01"))
+    for minute in range(11, 56):
+        job = play(job, progress_at(lease, minute, str(minute / 120)))
+    assert job.paces[0][1] == pytest.approx(Decimal("0.5"), abs=Decimal("0.1"))
+    job = play(job, e.LeaseGone(lease.id, at(3400)))
+    assert job.paces[0][1] == pytest.approx(Decimal("0.5"), abs=Decimal("0.1"))
+
+
+def test_after_a_silence_that_was_not_counted_progress_is_measured_anew() -> None:
+    lease = a_lease(agent_state="running", last_seen_at=START)
+    job = a_job(lease, spec=a_spec(work_estimate=10 * HOUR))
+    for minute in range(1, 11):
+        job = play(job, progress_at(lease, minute, str(minute / 120)), seen(lease, RUNNING, at(minute * 60 + 1)))
+    for minute in range(11, 41):  # shown, and not heard
+        job = play(job, seen(lease, RUNNING, at(minute * 60 + 1)))
+    for minute in range(41, 51):
+        job = play(job, progress_at(lease, minute, str(minute / 120)), seen(lease, RUNNING, at(minute * 60 + 1)))
+    assert job.paces[0][1] == pytest.approx(Decimal("0.5"), abs=Decimal("0.05"))
 
 
 def test_set_up_takes_the_transfers_over_the_host_s_link() -> None:
