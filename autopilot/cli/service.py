@@ -20,6 +20,7 @@ def serve(
     paper: Annotated[bool, Flag] = False,
     i_accept_unproven: Annotated[bool, Flag] = False,
     record: Path | None = None,
+    new_ledger: Annotated[bool, Flag] = False,
 ) -> int:
     """Run the daemon until SIGTERM or Ctrl-C.
 
@@ -33,10 +34,12 @@ def serve(
         Rent on real markets, although this version has not been proven with real money.
     record
         Write every decision with all that it saw into this new file, for autopilot backtest --replay.
+    new_ledger
+        Begin a new ledger where the old one is missing or empty; this month's spend is forgotten.
     """
     from autopilot.service.main import serve as run
 
-    return run(config, i_accept_unproven, paper, record)
+    return run(config, i_accept_unproven, paper, record, new_ledger=new_ledger)
 
 
 def listen(*, config: Path | None = None) -> int:

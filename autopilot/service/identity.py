@@ -21,6 +21,7 @@ from autopilot.clock import ScaledClock, SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
+from autopilot.store.urls import database_path, postgres_url
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +84,23 @@ def known_install_id(state_dir: Path) -> str | None:
         return (state_dir / "install-id").read_text().strip() or None
     except OSError:
         return None
+
+
+def check_ledger_kept(settings: Settings) -> None:
+    """Raises ``UserError`` where a daemon has run, and the file that its ledger was in is missing or empty.
+
+    A new one would know neither what was spent this month nor what is rented.
+    """
+    if postgres_url(settings.ledger_url) is not None or known_install_id(settings.state_dir) is None:
+        return
+    path = database_path(settings.ledger_url)
+    if path.exists() and path.stat().st_size:
+        return
+    raise UserError(
+        f"the ledger {path} is {'empty' if path.exists() else 'missing'}, and a daemon has run here before:"
+        " with a new one this month's spend is forgotten, and rented machines are doubted for half an hour",
+        hint="restore it from a backup (autopilot db backup makes them), or begin anew: autopilot serve --new-ledger",
+    )
 
 
 def _check_machine(bound: Path, path: Path) -> None:

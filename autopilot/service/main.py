@@ -19,6 +19,7 @@ from autopilot.blobs.place import MailboxPlace
 from autopilot.config.settings import Settings, load_settings
 from autopilot.listener.process import ListenerConfig, run_listener
 from autopilot.ports.store import StoreUnavailable
+from autopilot.service.identity import check_ledger_kept
 from autopilot.service.sd_notify import notify
 from autopilot.service.wiring import Daemon, daemon
 from autopilot.store.urls import mask_password
@@ -32,11 +33,18 @@ CREATE_GRACE_REAL_S = 90.0
 """How long a stop waits for calls on their way: a create that is cut off would cost a settle window."""
 
 
-def serve(config: Path | None, accept_unproven: bool, paper: bool = False, record: Path | None = None) -> int:
+def serve(
+    config: Path | None,
+    accept_unproven: bool,
+    paper: bool = False,
+    record: Path | None = None,
+    *,
+    new_ledger: bool = False,
+) -> int:
     """Run the daemon; returns the exit code. Raises ``UserError`` for what the user must mend before a start.
 
     ``paper``: with simulated instances, which need no consent and no address that machines can reach. ``record``: a new
-    file for every decision with all that it saw.
+    file for every decision with all that it saw. ``new_ledger``: begin one where the old one is missing or empty.
     """
     os.umask(0o077)  # whatever is made from here on holds secrets, or could
     settings = load_settings(config)
@@ -46,6 +54,8 @@ def serve(config: Path | None, accept_unproven: bool, paper: bool = False, recor
     if not paper:
         settings.check_unproven(accept_unproven)
         settings.check_mailbox()
+    if not new_ledger:
+        check_ledger_kept(settings)
     return asyncio.run(_serve(settings, record))
 
 

@@ -63,9 +63,10 @@ class Theatre:
         """Start it, for the first time or after a kill, and wait until it answers."""
         self._await("the daemon", self.launch_daemon(), self._answers)
 
-    def launch_daemon(self) -> subprocess.Popen[bytes]:
+    def launch_daemon(self, *options: str) -> subprocess.Popen[bytes]:
         """Start it and do not wait."""
-        self._daemon = self._start("daemon", ["-m", "autopilot.cli.main", "serve"], self.daemon_environment())
+        words = ["-m", "autopilot.cli.main", "serve", *options]
+        self._daemon = self._start("daemon", words, self.daemon_environment())
         return self._daemon
 
     def daemon_environment(self) -> dict[str, str]:

@@ -57,6 +57,30 @@ def test_sigterm_lets_a_create_on_its_way_finish_and_the_job_goes_on_after_a_res
     assert followed.stdout == shown.stdout
 
 
+@pytest.mark.parametrize("what_is_left", ["nothing", "an empty file"])
+def test_a_ledger_that_is_gone_is_not_begun_anew_unasked(market: Theatre, what_is_left: str) -> None:
+    daemon = market.launch_daemon()
+    first_tick(market)
+    daemon.send_signal(signal.SIGTERM)
+    assert daemon.wait(30) == 0
+    for file in (market.root / "daemon").glob("ledger.db*"):
+        file.unlink()
+    if what_is_left != "nothing":
+        (market.root / "daemon" / "ledger.db").touch(mode=0o600)
+    refused = command(market, "serve")
+    assert refused.returncode == 2
+    assert "ledger.db is " + ("missing" if what_is_left == "nothing" else "empty") in refused.stderr
+    assert "--new-ledger" in refused.stderr
+    market.client.socket_path.unlink(missing_ok=True)
+    begun = market.launch_daemon("--new-ledger")
+    first_tick(market)
+    begun.send_signal(signal.SIGTERM)
+    assert begun.wait(30) == 0
+    market.client.socket_path.unlink(missing_ok=True)
+    market.launch_daemon()
+    first_tick(market)
+
+
 def events_in_ledger(theatre: Theatre) -> list[str]:
     with sqlite3.connect(f"file:{theatre.root / 'daemon' / 'ledger.db'}?mode=ro", uri=True) as ledger:
         return [row[0] for row in ledger.execute("select name from events order by seq")]
