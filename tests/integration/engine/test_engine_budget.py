@@ -8,6 +8,7 @@ from engine_world import JOB, D, World
 
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
+from autopilot.engine.event_log import EventLog
 
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
 
@@ -101,3 +102,35 @@ async def test_an_agent_that_never_saves_does_not_outlive_the_budget(world: Worl
     await until_parked(world)
     await world.until_settled()
     assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")
+
+
+async def test_a_machine_that_was_told_to_save_and_stop_gets_no_new_permit(world: World) -> None:
+    """If the daemon dies before it has saved, it stops itself soon."""
+    world.agents.total_steps = 10_800
+    lease = await world.running(with_budget("$0.50"))
+    await world.until_checkpoint()
+    while (await world.job()).spent < D("0.22"):
+        await world.tick(apart_s=300)
+    for _ in range(900):
+        await world.tick(apart_s=20)
+        if (await world.lease(lease.id)).orders.stop_ordered_at is not None:
+            break
+    world.agents.deaf.add(lease.id)
+    renewed_at = []
+    while (told := await world.lease(lease.id)).is_wanted:
+        renewed_at.append(told.permit.renewed_at)
+        await world.tick(apart_s=20)
+    assert len(renewed_at) > 5
+    assert len(set(renewed_at)) == 1, "with the order itself, and never again"
+
+
+async def test_what_is_not_posted_yet_counts_against_the_account(world: World) -> None:
+    lease = await world.running(LONG_JOB)
+    world.clock.advance(20)
+    async with world.store.transaction() as uow:
+        event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
+        exposure = await world.engine._accrue(uow, event_logs, (), D(0), world.clock.now())
+        posted = await uow.ledger.sum_totals(world.clock.now().date())
+    more = exposure.spent_day - posted.day
+    assert more == exposure.spent_month - posted.month
+    assert D(0) < more < lease.burn_upper, "less than a cent is not posted, and counts"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from engine_world import D, World
+from engine_world import JOB, D, World
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Lease, LeaseState
@@ -168,3 +169,13 @@ async def test_jobs_of_one_tick_do_not_ask_for_the_same_machine(world: World) ->
     asked = [event["offer_id"] for event in world.sent("create.requested")]
     assert len(asked) == 3
     assert len(set(asked)) == 3, "two jobs raced for one offer"
+
+
+async def test_what_one_tick_rents_counts_for_the_next_job_of_that_tick(world: World) -> None:
+    config = world.engine.config
+    world.engine.config = replace(config, limits=replace(config.limits, launches_per_hour=1))
+    await world.tick()
+    await world.submit()
+    await world.submit(JOB.replace('name = "train"', 'name = "other"'))
+    await world.tick(3)
+    assert world.creates() == 1

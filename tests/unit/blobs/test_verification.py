@@ -42,6 +42,13 @@ def index_of(entries: list[Any], slices: list[Any]) -> bytes:
     return json.dumps({"v": 1, "root": "checkpoint", "entries": entries, "slices": slices}).encode()
 
 
+async def test_a_part_of_other_bytes_under_the_right_key_is_not_taken(blobs: LocalBlobStore) -> None:
+    datas = [an_index("", len(DATA)), DATA]
+    harmed = [datas[0], DATA[::-1]]
+    assert len(harmed[1]) == len(DATA)
+    assert await verify(blobs, [a_part(0, datas[0]), a_part(1, DATA)], harmed) is None
+
+
 FILE = ["checkpoint", "file", 0o644, 0, len(DATA), ""]
 WHOLE = [[[0, 0, len(DATA)]]]
 

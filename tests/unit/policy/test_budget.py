@@ -31,6 +31,7 @@ from tests.builders import (
     play,
     seen,
 )
+from tests.leases import change_lease
 
 P = Params()
 
@@ -105,3 +106,18 @@ def test_money_that_comes_late_does_not_leave_a_stopped_run_idle() -> None:
     actions, job = decided(a_job(told, spec=a_spec(budget=D(100))), a_market(), at(60))
     assert [type(action).__name__ for action in actions] == ["Release"]
     assert job.main is None
+
+
+@pytest.mark.parametrize(
+    ("status", "per_hour"),
+    [
+        pytest.param(InstanceStatus.RUNNING, "0", id="running: all that it can bill is counted"),
+        pytest.param(InstanceStatus.STOPPED, "0.3", id="stopped: its disk is counted, and it may have woken up"),
+        pytest.param(InstanceStatus.OFFLINE, "0.31", id="offline: nothing is counted, and its host may be back"),
+    ],
+)
+def test_unobserved_time_costs_the_most_that_is_not_counted(status: InstanceStatus, per_hour: str) -> None:
+    lease = change_lease(a_lease(bid=D("0.3"), storage_rate=D("0.01")), last_seen_at=START)
+    stored = D(0) if status is InstanceStatus.OFFLINE else D("0.01")
+    lease = replace(lease, spans=()).bill_as(status, D("0.3"), stored, START)
+    assert budget.unobserved_cost(lease, START + HOUR, P) == D(per_hour)
