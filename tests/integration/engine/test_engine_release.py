@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
 from engine_world import INSTALL_ID, D, World
 
 from autopilot.domain.job import JobStatus
-from autopilot.domain.lease import LeaseState
+from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import start_of_day, utc_day
+from autopilot.engine.observe import Reading
 from autopilot.lab.sandbox.market.machines import HostState
 
 
@@ -181,3 +183,21 @@ async def test_a_machine_whose_label_is_not_shown_is_kept(world: World) -> None:
     await world.tick(20)
     assert world.instance(lease).destroyed_at is not None
     assert world.creates() == 1
+
+
+async def test_what_is_changed_while_the_markets_are_read_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.running()
+    read = world.engine._read_markets
+
+    async def read_while_the_user_cancels(leases: Sequence[Lease]) -> Mapping[str, Reading]:
+        found = await read(leases)
+        await world.jobs.cancel("train")
+        return found
+
+    monkeypatch.setattr(world.engine, "_read_markets", read_while_the_user_cancels)
+    await world.tick()
+    monkeypatch.undo()
+    assert (await world.job()).status in (JobStatus.CANCELLING, JobStatus.CANCELLED)
+    await world.until_over(JobStatus.CANCELLED)
