@@ -27,6 +27,8 @@ FINE_FROM = 0.95
 """A job less likely than this to be done in time is tight, whatever its slack."""
 SAID_FROM = 0.01
 """A smaller share of markets in which the budget runs out is not spoken of."""
+SHOWN_AS_NONE = 0.005
+"""A smaller share of markets reads 0 %."""
 INFEASIBLE = "infeasible"
 LATER = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Deadlines that are tried as a way out, as multiples of the time that is left."""
@@ -40,7 +42,7 @@ class Unlikely(UserError):
 class Prospects:
     forecast: Forecast | None
     verdict: str | None
-    """``fine``, ``tight``, ``infeasible``; None without a deadline."""
+    """``fine``, ``tight``, ``infeasible``; None where nothing speaks against a job without a deadline."""
     refusal: str | None = None
     ways_out: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -87,9 +89,7 @@ def prospects(
         return Prospects(None, verdict, notes=notes)
     likely = asked.answer()
     if job.spec.deadline is None:
-        if job.spec.budget is not None:
-            notes += (f"the budget suffices in {likely.finished:.0%} of the markets that were played through",)
-        return Prospects(likely, None, notes=notes)
+        return _without_deadline(job, asked, likely, notes, least_probability)
     limit = None if job.spec.budget is None else float(job.spec.budget)
     unlimited = likely if asked.budget is None else replace(asked, budget=None).answer()
     refused = refusal(likely, unlimited, limit, least_probability)
@@ -99,6 +99,24 @@ def prospects(
         notes += (f"in {likely.parked:.0%} of the markets the money is out first, and the job is parked",)
     is_fine = verdict is Verdict.FINE and likely.on_time >= FINE_FROM
     return Prospects(likely, Verdict.FINE if is_fine else Verdict.TIGHT, notes=notes)
+
+
+def _without_deadline(
+    job: Job, asked: _Question, likely: Forecast, notes: tuple[str, ...], least_probability: float
+) -> Prospects:
+    """It may take its time, so only its money can be too little. A least probability of 0 accepts any."""
+    if asked.budget is None or job.spec.budget is None:
+        return Prospects(likely, None, notes=notes)
+    if likely.finished >= SHOWN_AS_NONE or not least_probability:
+        notes += (f"the budget suffices in {likely.finished:.0%} of the markets that were played through",)
+        return Prospects(likely, None, notes=notes)
+    unlimited = replace(asked, budget=None).answer()
+    refused = (
+        f"the budget of {show(job.spec.budget)} suffices in none of the markets that were played through:"
+        f" {show(job.spec.budget - Decimal(asked.budget))} of it is held back for a safe start and stop,"
+        f" and the work costs about {show(Decimal(unlimited.p50))}"
+    )
+    return Prospects(likely, INFEASIBLE, refused, _ways_out(job, asked, unlimited, least_probability), notes)
 
 
 def _unknowns(job: Job, candidates: list[Candidate], market: Market) -> tuple[str, ...]:
@@ -185,18 +203,20 @@ def _set_aside(job: Job, choice: Candidate, params: Params) -> Decimal:
 def _ways_out(job: Job, asked: _Question, unlimited: Forecast, least_probability: float) -> tuple[str, ...]:
     """More money, more time, or cheaper hours, each with a number that would do."""
     ways: list[str] = []
+    has_deadline = job.spec.deadline is not None
     if job.spec.budget is not None and asked.budget is not None:
         needed = job.spec.budget + Decimal(unlimited.p90 - asked.budget)
-        if unlimited.on_time >= least_probability and needed > job.spec.budget:
+        enough = (unlimited.on_time if has_deadline else unlimited.finished) >= least_probability
+        if enough and needed > job.spec.budget:
             ways.append(f"more budget: {show(needed)} is enough in 9 markets of 10")
-    if asked.is_on:
+    if asked.is_on and has_deadline:
         ways += _later(asked, least_probability)
     if asked.budget is not None and unlimited.p90 > asked.budget:
         ways.append(
             f"a cheaper GPU, or less work: the budget pays for {asked.budget / unlimited.p90:.0%} of it"
             f" at ${asked.spot_burn:.3f}/h on spot and ${asked.on_demand_burn:.3f}/h on demand"
         )
-    if asked.rule == "spot":
+    if asked.rule == "spot" and has_deadline:
         ways.append(
             'spot and on demand: [spot] policy = "auto" without fallback = "never", '
             "on an offer that is there on demand as well"

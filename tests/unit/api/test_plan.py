@@ -49,6 +49,19 @@ def test_too_little_money_is_refused_with_numbers_and_ways_out() -> None:
     assert planned(0.0, work_estimate=10 * HOUR, deadline=START + 14 * HOUR, budget=D("2.30"))["refusal"] is None
 
 
+def test_a_budget_that_suffices_nowhere_is_refused_without_a_deadline_too() -> None:
+    body = planned(work_estimate=10 * HOUR, budget=D("0.60"))
+    assert body["verdict"] == "infeasible"
+    assert "the budget of $0.60 suffices in none of the markets" in body["refusal"]
+    assert "is held back for a safe start and stop" in body["refusal"]
+    assert not any("deadline" in way for way in body["ways_out"]), "it has none"
+    money = next(way for way in body["ways_out"] if way.startswith("more budget: $"))
+    enough = D(money.removeprefix("more budget: $").split(" ")[0])
+    richer = planned(work_estimate=10 * HOUR, budget=enough)
+    assert (richer["verdict"], richer["refusal"]) == (None, None)
+    assert planned(0.0, work_estimate=10 * HOUR, budget=D("0.60"))["refusal"] is None, "so the user asked"
+
+
 def test_a_budget_that_probably_suffices_is_tight_and_the_risk_is_named() -> None:
     asked: dict[str, Any] = {"work_estimate": 10 * HOUR, "deadline": START + 14 * HOUR}
     median = D(planned(**asked)["forecast"]["p50"])
