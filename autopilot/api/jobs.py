@@ -79,7 +79,7 @@ class JobService:
         """Accept a job file; with ``dry_run`` only say what would happen.
 
         Raises ``UserError``; ``Unlikely`` where a job with a deadline would be done in time and within its budget with
-        less than that probability.
+        less than that probability, or where the budget of one without suffices in no market; 0 accepts any.
         """
         now = self._clock.now()
         job = Job(self._ids.new(), self._parse(text, source, now), JobStatus.PENDING, Reason.SUBMITTED, now)

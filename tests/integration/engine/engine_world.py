@@ -37,6 +37,7 @@ from autopilot.policy.guard import Limits
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import Store
+from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
@@ -196,15 +197,17 @@ class World:
 
     # --- what happens
 
-    async def submit(self, text: str = JOB) -> Job:
-        body = await self.jobs.submit(text, "job.toml", dry_run=False)
+    async def submit(self, text: str = JOB, *, accept_any: bool = False) -> Job:
+        """``accept_any``: also a job whose money or time will not do, as its owner may ask."""
+        least = 0.0 if accept_any else LEAST_PROBABILITY
+        body = await self.jobs.submit(text, "job.toml", dry_run=False, least_probability=least)
         self.job_id = body["job"]["id"]
         self.plan = body["plan"]
         return await self.job()
 
-    async def running(self, text: str = JOB) -> Lease:
+    async def running(self, text: str = JOB, *, accept_any: bool = False) -> Lease:
         await self.tick()
-        await self.submit(text)
+        await self.submit(text, accept_any=accept_any)
         return await self.until_running()
 
     async def emu(self, method: str, name: str, **wish: Any) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
+import pytest
 from engine_world import JOB, D, World
 
+from autopilot.api.prospects import Unlikely
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
@@ -26,7 +29,7 @@ async def until_parked(world: World) -> Job:
 
 async def test_a_budget_that_runs_out_saves_stops_and_parks(world: World) -> None:
     world.agents.total_steps = 10_800
-    await world.running(with_budget("$0.50"))
+    await world.running(with_budget("$0.50"), accept_any=True)
     job = await until_parked(world)
     assert job.reason is Reason.BUDGET_EXHAUSTED
     (lease,) = await world.leases()
@@ -45,7 +48,7 @@ async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world:
     world.agents.total_steps = 10_800
     for machine in world.market.machines.values():
         world.market.set_floor(machine.spec.machine_id, machine.spec.on_demand * D("0.75"))
-    await world.running(with_budget("$0.50"))
+    await world.running(with_budget("$0.50"), accept_any=True)
     job = await until_parked(world)
     assert job.checkpoint is not None
     done = job.checkpoint.step
@@ -65,7 +68,7 @@ async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world:
 
 async def test_a_resume_without_money_parks_again_and_rents_nothing(world: World) -> None:
     world.agents.total_steps = 10_800
-    await world.running(with_budget("$0.50"))
+    await world.running(with_budget("$0.50"), accept_any=True)
     await until_parked(world)
     for machine in world.market.machines.values():
         world.market.set_floor(machine.spec.machine_id, machine.spec.on_demand * D("0.95"))
@@ -78,7 +81,7 @@ async def test_a_resume_without_money_parks_again_and_rents_nothing(world: World
 
 async def test_on_exhausted_cancel_ends_the_job(world: World) -> None:
     world.agents.total_steps = 10_800
-    await world.running(with_budget("$0.50", 'on_exhausted = "cancel"'))
+    await world.running(with_budget("$0.50", 'on_exhausted = "cancel"'), accept_any=True)
     job = await until_parked(world)
     assert (job.status, job.reason) == (JobStatus.CANCELLING, Reason.BUDGET_EXHAUSTED)
     job = await world.until_over(JobStatus.CANCELLED)
@@ -87,7 +90,7 @@ async def test_on_exhausted_cancel_ends_the_job(world: World) -> None:
 
 async def test_a_parked_job_can_be_cancelled(world: World) -> None:
     world.agents.total_steps = 10_800
-    await world.running(with_budget("$0.50"))
+    await world.running(with_budget("$0.50"), accept_any=True)
     await until_parked(world)
     await world.jobs.cancel("train")
     await world.until_over(JobStatus.CANCELLED)
@@ -96,7 +99,7 @@ async def test_a_parked_job_can_be_cancelled(world: World) -> None:
 
 async def test_an_agent_that_never_saves_does_not_outlive_the_budget(world: World) -> None:
     world.agents.total_steps = 10_800
-    lease = await world.running(with_budget("$0.50"))
+    lease = await world.running(with_budget("$0.50"), accept_any=True)
     await world.until_checkpoint()
     world.agents.deaf.add(lease.id)
     await until_parked(world)
@@ -107,7 +110,7 @@ async def test_an_agent_that_never_saves_does_not_outlive_the_budget(world: Worl
 async def test_a_machine_that_was_told_to_save_and_stop_gets_no_new_permit(world: World) -> None:
     """If the daemon dies before it has saved, it stops itself soon."""
     world.agents.total_steps = 10_800
-    lease = await world.running(with_budget("$0.50"))
+    lease = await world.running(with_budget("$0.50"), accept_any=True)
     await world.until_checkpoint()
     while (await world.job()).spent < D("0.22"):
         await world.tick(apart_s=300)
@@ -134,3 +137,12 @@ async def test_what_is_not_posted_yet_counts_against_the_account(world: World) -
     more = exposure.spent_day - posted.day
     assert more == exposure.spent_month - posted.month
     assert D(0) < more < lease.burn_upper, "less than a cent is not posted, and counts"
+
+
+async def test_a_budget_that_will_not_do_is_refused_with_one_that_will(world: World) -> None:
+    await world.tick()
+    with pytest.raises(Unlikely, match=r"\$0\.50 suffices in none of the markets") as refused:
+        await world.submit(with_budget("$0.50"))
+    enough = re.search(r"more budget: (\$[0-9.]+) is enough", str(refused.value))
+    assert enough is not None
+    await world.submit(with_budget(enough[1]))
