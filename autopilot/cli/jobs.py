@@ -108,13 +108,15 @@ def _watch(render: Any) -> None:
             return
 
 
-def show(job: str, /, *, json: Annotated[bool, Flag] = False) -> int:
+def show(job: str, /, *, events: Annotated[bool, Flag] = False, json: Annotated[bool, Flag] = False) -> int:
     """Show one job: where it stands, its machines, its events and what it has cost. Or the whole life of one machine.
 
     Parameters
     ----------
     job
         The job's id or name; or a machine by its lease's id, the market's id of it, or its label.
+    events
+        Print events as names and fields, not as sentences.
     json
         Print the answer as JSON.
     """
@@ -122,17 +124,17 @@ def show(job: str, /, *, json: Annotated[bool, Flag] = False) -> int:
     try:
         body = client.get(job_path(job))
     except NotFound:
-        return _show_instance(client, job, json)
+        return _show_instance(client, job, events, json)
     if json:
         print_json(body)
         return Exit.OK
     out = console()
-    for part in views.job_detail(body, client.market_now()):
+    for part in views.job_detail(body, client.market_now(), with_fields=events):
         out.print(part)
     return Exit.OK
 
 
-def _show_instance(client: Client, ref: str, json: bool) -> int:
+def _show_instance(client: Client, ref: str, events: bool, json: bool) -> int:
     try:
         body = client.get(instance_path(ref))
     except NotFound:
@@ -149,7 +151,7 @@ def _show_instance(client: Client, ref: str, json: bool) -> int:
     for number, life in enumerate(body["instances"]):
         if number:
             out.print("")
-        for part in money_views.instance(life, now):
+        for part in money_views.instance(life, now, with_fields=events):
             out.print(part)
     return Exit.OK
 
@@ -219,13 +221,18 @@ def why(job: str, /, *, limit: int = 20, json: Annotated[bool, Flag] = False) ->
     """
     if limit < 1:
         raise UserError(f"--limit must be at least 1, not {limit}")
-    body = Client().get(job_path(job, "why"), limit=limit)
+    client = Client()
+    body = client.get(job_path(job, "why"), limit=limit)
     if json:
         print_json(body)
         return Exit.OK
     out = console()
     if not body["decisions"]:
-        out.print("nothing has been decided yet")
+        stands = client.get(job_path(job))["job"]
+        reason = text.words(stands["reason"])
+        out.print(
+            f"no machine was rented, changed or given up yet; the job is {text.plain(stands['status'])}: {reason}"
+        )
     for line in views.decision_lines(body["decisions"]):
         out.print(line)
     return Exit.OK

@@ -201,7 +201,7 @@ def _wait(row: Row) -> str:
     return f"{said} at {text.minute(row['second_look_at'])} UTC" if row.get("second_look_at") else said
 
 
-def instance(life: Row, now: datetime) -> list[RenderableType]:
+def instance(life: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
     lease = life["lease"]
     job = f"{text.plain(lease['job'])} ({text.plain(lease['job_id'])})" if lease["job"] else "none of ours"
     parts: list[RenderableType] = [
@@ -231,7 +231,7 @@ def instance(life: Row, now: datetime) -> list[RenderableType]:
         ("Bids", _bids(life["bids"])),
         ("Ledger", _entries(life["entries"])),
         ("Billed by the market", _lines(life["invoice_lines"])),
-        ("Events", views.event_list(life["events"]) if life["events"] else None),
+        ("Events", views.event_list(life["events"], with_fields=with_fields) if life["events"] else None),
     ):
         if made is not None:
             parts += [f"\n{title}", made]

@@ -112,9 +112,60 @@ def percent(value: str | float | None) -> str:
     return NONE if value is None else f"{Decimal(str(value)):.0%}"
 
 
-def numbers(fields: dict[str, Any]) -> str:
-    """``bid=0.31 floor=0.29``."""
-    return " ".join(f"{plain(key)}={plain(value)}" for key, value in fields.items())
+def words(code: object) -> str:
+    """``will_miss`` → ``will miss``."""
+    return plain(code).replace("_", " ")
+
+
+def size(count: int | None) -> str:
+    """``1.5 GB``; empty for None."""
+    if count is None:
+        return ""
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.3g} {unit}"
+
+
+def fields(values: Mapping[str, Any]) -> str:
+    """``bid=0.31 floor=0.29``: exactly as they were recorded."""
+    return " ".join(f"{plain(key)}={plain(value)}" for key, value in values.items())
+
+
+def numbers(values: Mapping[str, Any]) -> str:
+    """``slack 2h 39m, bid $0.31/h``: each with its unit, rounded; what is not known is left out."""
+    return ", ".join(_number(key, value) for key, value in values.items() if value is not None)
+
+
+_HOURLY = ("bid", "floor", "price", "price_to_win", "ceiling", "burn", "rebid", "from")
+_DOLLARS = ("left", "reserve", "reserved", "committed", "cost", "would_be", "budget", "credit")
+_DOLLARS_BEGIN = ("cost_of_",)
+_LONG = re.compile(r"-?\d+\.\d{4,}(?:E-?\d+)?")
+
+
+def _number(key: str, value: object) -> str:
+    """The unit follows from the name; an id is never a number."""
+    shown = plain(value)
+    if key.endswith("_id") or not _is_number(shown):
+        return f"{words(key)} {shown if key.endswith('_id') else words(value)}"
+    if key.endswith("_s"):
+        return f"{words(key[:-2])} {span(float(shown))}"
+    if key.endswith("_per_h"):
+        return f"{words(key[:-6])} {per_hour(shown)}"
+    if key in _HOURLY or key.endswith(("_bid", "_price")):
+        return f"{words(key)} {per_hour(shown)}"
+    if key in _DOLLARS or key.endswith("_left") or key.startswith(_DOLLARS_BEGIN):
+        return f"{words(key)} {money(shown)}"
+    return f"{words(key)} {float(shown):.3g}" if _LONG.fullmatch(shown) else f"{words(key)} {shown}"
+
+
+def _is_number(shown: str) -> bool:
+    try:
+        return Decimal(shown).is_finite()
+    except ArithmeticError:
+        return False
 
 
 def gpu(row: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import text
+from autopilot.cli import story, text
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import OPTION, options_weighed
 from autopilot.domain.time import show_duration
@@ -17,6 +17,9 @@ Row = dict[str, Any]
 
 EVENTS_SHOWN = 30
 """On a terminal; --json has them all."""
+
+RUN_OR_DONE = ("running", "succeeded", "cancelled")
+"""Statuses that need no reason beside them."""
 
 ID_LENGTH = 10
 """An id begins with the time of its making, to the millisecond, in ten characters."""
@@ -39,7 +42,7 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
     return (
         text.plain(job["id"][:id_length]),
         text.plain(job["name"]),
-        text.plain(job["status"]),
+        _status(job),
         text.gpu(main) if main else text.NONE,
         text.per_hour(main["bid"]) if main else text.NONE,
         text.money(job["posted"]),
@@ -50,20 +53,22 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
     )
 
 
+def _status(job: Row) -> str:
+    """With the reason where it does not run."""
+    status = text.plain(job["status"])
+    return status if status in RUN_OR_DONE or not job.get("reason") else f"{status}: {text.words(job['reason'])}"
+
+
 def _time_left(job: Row, now: datetime) -> str:
     """``4h 00m fine``; negative once the deadline has passed."""
     deadline = text.instant(job.get("deadline"))
     if deadline is None:
         return text.NONE
-    return f"{show_duration(deadline - now)} {_words(job.get('verdict') or '')}".rstrip(" -")
+    return f"{show_duration(deadline - now)} {text.words(job.get('verdict') or '')}".rstrip(" -")
 
 
-def _words(code: object) -> str:
-    """``will_miss`` → ``will miss``."""
-    return text.plain(code).replace("_", " ")
-
-
-def job_detail(body: Row, now: datetime) -> list[RenderableType]:
+def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
+    """``with_fields``: events as names and fields, not as sentences."""
     job = body["job"]
     checkpoint = job.get("checkpoint")
     spend = body.get("spend") or {}
@@ -71,7 +76,7 @@ def job_detail(body: Row, now: datetime) -> list[RenderableType]:
         facts(
             [
                 ("job", f"{text.plain(job['name'])} ({text.plain(job['id'])})"),
-                ("status", f"{text.plain(job['status'])}: {_words(job['reason'])}"),
+                ("status", f"{text.plain(job['status'])}: {text.words(job['reason'])}"),
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
                 *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
@@ -93,7 +98,7 @@ def job_detail(body: Row, now: datetime) -> list[RenderableType]:
         parts += ["\nCheckpoints", generic(checkpoints)]
     if events := body.get("events"):
         earlier = f" (the last {EVENTS_SHOWN} of {len(events)})" if len(events) > EVENTS_SHOWN else ""
-        parts += [f"\nEvents{earlier}", event_list(events[-EVENTS_SHOWN:])]
+        parts += [f"\nEvents{earlier}", event_list(events[-EVENTS_SHOWN:], with_fields=with_fields)]
     return parts
 
 
@@ -107,7 +112,7 @@ def _deadline_detail(job: Row, now: datetime) -> str:
     if not job.get("deadline"):
         return "none"
     slack = f", slack {text.span(job['slack_s'])}" if job.get("slack_s") is not None else ""
-    verdict = f", {_words(job['verdict'])}" if job.get("verdict") else ""
+    verdict = f", {text.words(job['verdict'])}" if job.get("verdict") else ""
     return text.when(job["deadline"], now) + verdict + slack
 
 
@@ -146,7 +151,7 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
             _state(lease),
             f"{text.plain(lease['provider'])} {text.plain(lease.get('instance_id'))}",
             text.gpu(lease),
-            _words(lease["capacity_type"]),
+            text.words(lease["capacity_type"]),
             text.per_hour(lease["bid"]),
         )
         for lease in leases
@@ -161,17 +166,17 @@ def lease_list(leases: list[Row], now: datetime) -> RenderableType:
 def _state(lease: Row) -> str:
     """With why it was paused; of a machine whose agent is not at the work itself, what it does."""
     if lease["state"] == "active" and lease.get("agent_state") != "running":
-        return _words(lease.get("agent_state") or "loading")
+        return text.words(lease.get("agent_state") or "loading")
     cause = lease.get("pause_cause")
-    return text.plain(lease["state"]) + (f" ({_words(cause)})" if cause else "")
+    return text.plain(lease["state"]) + (f" ({text.words(cause)})" if cause else "")
 
 
-def event_list(events: list[Row]) -> RenderableType:
-    rows = [
-        (text.clock_time(event["at"]), text.plain(event["name"]), text.numbers(event.get("fields") or {}))
-        for event in events
-    ]
-    return table(("AT (UTC)", "EVENT", "WHAT"), rows)
+def event_list(events: list[Row], *, with_fields: bool = False) -> RenderableType:
+    at = [text.clock_time(event["at"]) for event in events]
+    if with_fields:
+        recorded = [(text.plain(event["name"]), text.fields(event.get("fields") or {})) for event in events]
+        return table(("AT (UTC)", "EVENT", "FIELDS"), [(when, *row) for when, row in zip(at, recorded, strict=True)])
+    return table(("AT (UTC)", "WHAT"), list(zip(at, map(story.tell, events), strict=True)))
 
 
 def decision_lines(decisions: list[Row]) -> list[RenderableType]:
@@ -196,7 +201,8 @@ def _topic(item: object) -> str:
     if not isinstance(item, dict):
         return text.plain(item)
     named = next((str(item[key]) for key in ("topic", "action", "reason") if item.get(key)), "")
-    return f"{_words(named)} {text.numbers(item.get('numbers') or {})}".rstrip()
+    numbers = text.numbers(item.get("numbers") or {})
+    return f"{text.words(named)}: {numbers}" if numbers else text.words(named)
 
 
 def offer_list(offers: list[Row]) -> RenderableType:
@@ -210,7 +216,7 @@ def offer_list(offers: list[Row]) -> RenderableType:
             text.per_hour(offer.get("on_demand_price")),
             text.money(offer.get("cost_per_work_h"), 3),
             text.percent(offer.get("reliability")),
-            text.plain(offer.get("location")) if offer["eligible"] else f"no: {_words(offer.get('why_not'))}",
+            text.plain(offer.get("location")) if offer["eligible"] else f"no: {text.words(offer.get('why_not'))}",
         )
         for offer in offers
     ]

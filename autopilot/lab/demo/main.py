@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autopilot.cli import money_views, text
+from autopilot.cli import money_views, story, text
 from autopilot.cli.client import Json, job_path
 from autopilot.cli.output import console
 from autopilot.config.paths import packaged_config
@@ -105,8 +105,7 @@ def _play(theatre: Theatre, view: View) -> tuple[Json, str | None]:
 
 def _line(event: Json, began: datetime) -> str:
     since = datetime.fromisoformat(event["at"]) - began
-    fields = {name: value for name, value in event["fields"].items() if value not in (None, "")}
-    return f"{_show_elapsed(since.total_seconds())}  {event['name']:<24} {text.numbers(fields)}".rstrip()
+    return f"{_show_elapsed(since.total_seconds())}  {story.tell(event)}"
 
 
 def _show_elapsed(seconds: float) -> str:

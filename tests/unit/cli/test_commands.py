@@ -78,8 +78,7 @@ def test_show(daemon: Daemon, capsys: Capture) -> None:
         "budget $2.00 on demand the same hours: $0.5120",
         "spot $0.28/h $0.0933 $0.0000 $0.0000 1h 02m",
         "total $0.2937 $0.0012 $0.1071",
-        "lease.paused",
-        "cause=outbid floor=0.33",
+        "outbid at",
         "number 7 at step 410",
     ):
         assert part in " ".join(out.split()), part
@@ -170,9 +169,9 @@ def test_logs_print_the_newest_output_and_say_that_there_is_more(daemon: Daemon,
 def test_why_shows_numbers(daemon: Daemon, capsys: Capture) -> None:
     out = printed(capsys, "why", "bert-qa", "--limit", "3")
     assert daemon.requests[0][1] == "limit=3"
-    assert "did     change bid bid=0.336" in out
-    assert "refused over day limit limit=50 would_be=50.2" in out
-    assert "saw     re bid against waiting floor=0.33 ceiling=0.468" in out
+    assert "did     change bid: bid $0.336/h" in out
+    assert "refused over day limit: limit 50, would be $50.20" in out
+    assert "saw     re bid against waiting: floor $0.33/h, ceiling $0.468/h" in out
     assert "--limit must be at least 1" in printed(capsys, "why", "bert-qa", "--limit", "0", code=2)
 
 
