@@ -54,6 +54,10 @@ def _tell_bid(fields: Fields) -> str:
     return f"{verb} the bid from {text.per_hour(old)} to {text.per_hour(new)}"
 
 
+def _tell_ordered(fields: Fields) -> str:
+    return f"orders run {text.plain(fields.get('run_epoch'))} on the same machine{_because(fields)}"
+
+
 def _tell_destroy(fields: Fields) -> str:
     sent = "asked the market to destroy the machine"
     return sent if fields.get("accepted") == "true" else f"{sent}; it did not say yes"
@@ -98,6 +102,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "bid.changed": lambda fields: f"the bid is {text.per_hour(fields.get('bid'))}",
     "bid.refused": lambda fields: f"the market refused the bid; it stays {text.per_hour(fields.get('current_bid'))}",
     "run.stop_ordered": lambda fields: f"tells the machine to save and stop{_because(fields)}",
+    "run.ordered": _tell_ordered,
     "run.exited": lambda fields: f"the command ended with exit code {text.plain(fields.get('exit_code'))}",
     "agent.reported": lambda fields: f"the agent is {text.words(fields.get('state'))}",
     "checkpoint.verified": _checkpoint_that("is safe"),

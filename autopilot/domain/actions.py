@@ -63,6 +63,14 @@ class Promote:
 
 
 @dataclass(frozen=True, slots=True)
+class RunAgain:
+    """Have the lease whose run has ended run the command once more, under a new run epoch."""
+
+    lease_id: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Destroy the lease's instance, confirmed."""
 
@@ -78,7 +86,7 @@ class SetStatus:
     reason: Reason
 
 
-Action = Acquire | ChangeBid | Start | SaveAndStop | Promote | Release | SetStatus
+Action = Acquire | ChangeBid | Start | SaveAndStop | Promote | RunAgain | Release | SetStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,15 @@ class LeasePromoted:
 
 
 @dataclass(frozen=True, slots=True)
+class RunOrdered:
+    """A machine whose run has ended is to run the command once more, under a new run epoch."""
+
+    lease_id: str
+    reason: Reason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatSeen:
     lease_id: str
     boot: int
@@ -197,6 +206,7 @@ class HeartbeatSeen:
     at: datetime
     sent_bytes: int = 0
     """By this boot of the agent so far."""
+    can_run_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +223,8 @@ class RunExited:
     run_epoch: int
     exit_code: int
     at: datetime
+    is_of_host: bool = False
+    """It failed by the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +274,7 @@ Event = (
     | DestroySent
     | StopOrdered
     | LeasePromoted
+    | RunOrdered
     | HeartbeatSeen
     | CheckpointVerified
     | RunExited

@@ -7,14 +7,14 @@ its status anew.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.job import Job, JobStatus, pace_key
-from autopilot.domain.lease import Lease, LeaseState, Role, Slot
+from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.domain.reasons import Reason
 
@@ -38,6 +38,8 @@ def evolve(job: Job, event: e.Event) -> Job:
                 job = _promote(job, lease)
         case e.LeasePromoted(lease_id):
             job = _promote(job, _lease(job, lease_id))
+        case e.RunOrdered(lease_id):
+            job = _run_again(job, _lease(job, lease_id), event.at)
         case e.CheckpointVerified(checkpoint):
             if job.checkpoint is None or checkpoint.order > job.checkpoint.order:
                 job = replace(job, checkpoint=checkpoint)
@@ -72,13 +74,38 @@ def _promote(job: Job, lease: Lease) -> Job:
     )
 
 
+def _run_again(job: Job, lease: Lease, at: datetime) -> Job:
+    """What the run before did beyond its checkpoint is not counted: the files are there, what they hold is not known.
+
+    Until its agent speaks of the new run it prepares for it.
+    """
+    agent = replace(
+        lease.agent,
+        state=AgentState.WAITING,
+        preparing_since=at,
+        has_saved=False,
+        exit_code=None,
+        failed_by_host=False,
+    )
+    return _promote(_fall_back(job), replace(lease, agent=agent, anchor=PaceAnchor()))
+
+
+def _fall_back(job: Job) -> Job:
+    """To the work that the newest checkpoint holds."""
+    return replace(job, work_done=job.checkpoint.work_done if job.checkpoint else timedelta(0), progress=None)
+
+
 def _exit(job: Job, event: e.RunExited) -> Job:
     lease = _lease(job, event.lease_id)
     if not event.run_epoch == lease.orders.run_epoch == job.run_epoch or lease.agent.exit_code is not None:
         return job
-    job = _with(
-        replace(job, exit_code=event.exit_code), replace(lease, agent=replace(lease.agent, exit_code=event.exit_code))
+    agent = replace(
+        lease.agent,
+        exit_code=event.exit_code,
+        failed_by_host=event.is_of_host,
+        failures=lease.agent.failures + (event.exit_code != 0),
     )
+    job = _with(replace(job, exit_code=event.exit_code), replace(lease, agent=agent))
     if job.status.is_final or job.status in (JobStatus.CANCELLING, JobStatus.PARKED):
         return job
     if event.exit_code == 0:
@@ -97,8 +124,7 @@ def _count_work(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
     if was_at_work and (not after.is_wanted or after.observed.running_since is None):
         if not job.status.wants_capacity:
             return job
-        kept = job.checkpoint.work_done if job.checkpoint else timedelta(0)
-        return replace(job, work_done=kept, progress=None)
+        return _fall_back(job)
     if (
         isinstance(event, e.LeaseObserved)
         and was_at_work
@@ -186,7 +212,7 @@ def _status_of_leases(job: Job) -> tuple[JobStatus, Reason]:
     if main.state is LeaseState.INTENT:
         return JobStatus.STARTING, Reason.LAUNCHING
     if main.observed.running_since is None or main.agent.state not in AT_WORK:
-        return JobStatus.STARTING, Reason.PULLING
+        return JobStatus.STARTING, Reason.RETRY if main.agent.failures else Reason.PULLING
     return JobStatus.RUNNING, Reason.WORKING
 
 

@@ -305,7 +305,8 @@ def _renew_permit(lease: Lease, event: e.PermitRenewed) -> Lease:
 def _hear(lease: Lease, event: e.HeartbeatSeen) -> Lease:
     if (event.boot, event.seq) <= (lease.agent.boot, lease.agent.seq):
         return lease
-    agent = AgentReport(
+    agent = replace(
+        lease.agent,
         boot=event.boot,
         seq=event.seq,
         state=event.agent_state,
@@ -315,7 +316,7 @@ def _hear(lease: Lease, event: e.HeartbeatSeen) -> Lease:
         last_checkpoint=event.last_checkpoint_number,
         log_count=event.log_count,
         sent_bytes=max(event.sent_bytes, _counted_before(lease.agent, event)),
-        exit_code=lease.agent.exit_code,
+        can_run_again=event.can_run_again,
     )
     return replace(_count_traffic(lease, event), agent=agent)
 

@@ -188,7 +188,13 @@ class AgentReport:
     sent_bytes: int = 0
     """Of the newest heartbeat, within its boot."""
     exit_code: int | None = None
-    """Of the user's command, once it ended on this lease."""
+    """Of the user's command, once its present run ended on this lease."""
+    failed_by_host: bool = False
+    """That run failed by the machine rather than by itself."""
+    failures: int = 0
+    """Runs that failed on this lease."""
+    can_run_again: bool = False
+    """It takes orders with a new run epoch after an exit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from autopilot.domain.actions import (
     Note,
     Promote,
     Release,
+    RunAgain,
     SaveAndStop,
     SetStatus,
     Start,
@@ -88,6 +89,8 @@ def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Even
                 yield e.StopOrdered(lease_id, reason, now)
             case Promote(lease_id, reason):
                 yield e.LeasePromoted(lease_id, reason, now)
+            case RunAgain(lease_id, reason):
+                yield e.RunOrdered(lease_id, reason, now)
             case SetStatus(status, reason):
                 yield e.StatusSet(status, reason, now)
             case _:
@@ -121,6 +124,8 @@ def action_note(action: Action) -> Note:
             return Note("save_and_stop", (("reason", reason), ("lease_id", lease_id)))
         case Promote(lease_id, reason):
             return Note("promote", (("reason", reason), ("lease_id", lease_id)))
+        case RunAgain(lease_id, reason):
+            return Note("run_again", (("reason", reason), ("lease_id", lease_id)))
         case Release(lease_id, reason):
             return Note("release", (("reason", reason), ("lease_id", lease_id)))
 

@@ -132,6 +132,11 @@ def _describe_promoted(event: e.LeasePromoted, _: Lease | None, new: Lease | Non
     return "lease.promoted", (("reason", event.reason), ("run_epoch", epoch))
 
 
+def _describe_ordered(event: e.RunOrdered, _: Lease | None, new: Lease | None) -> Words:
+    epoch = new.orders.run_epoch if new else None
+    return "run.ordered", (("reason", event.reason), ("run_epoch", epoch))
+
+
 def _describe_verified(event: e.CheckpointVerified, *_: Lease | None) -> Words:
     checkpoint = event.checkpoint
     return "checkpoint.verified", (
@@ -181,6 +186,7 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.DestroySent: lambda event, *_: ("lease.destroy_sent", (("accepted", str(event.accepted).lower()),)),
     e.StopOrdered: lambda event, *_: ("run.stop_ordered", (("reason", event.reason),)),
     e.LeasePromoted: _describe_promoted,
+    e.RunOrdered: _describe_ordered,
     e.CheckpointVerified: _describe_verified,
     e.RunExited: lambda event, *_: ("run.exited", (("exit_code", event.exit_code), ("run_epoch", event.run_epoch))),
     e.LeaseSettled: lambda *_: ("lease.settled", ()),

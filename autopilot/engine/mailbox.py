@@ -11,7 +11,7 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain import events as e
-from autopilot.domain.agent_state import AT_WORK
+from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
@@ -24,6 +24,7 @@ from autopilot.mailbox.order_shapes import Orders, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
+from autopilot.mailbox.wire import RUN_AGAIN
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
 from autopilot.ports.unpacking import Unpacker
@@ -40,6 +41,10 @@ SEQS_AT_ONCE = 1_000_000
 """A claim to have seen orders so far beyond the newest is not believed: they are two years of permits."""
 BOOTS_AT_ONCE = 100
 """A claim of more restarts than this since the last heartbeat is not believed."""
+
+
+Probe = tuple[int | None, int | None]
+"""When a look for checkpoints began: the newest that was claimed, and the run epoch whose exit was there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,8 @@ class Mailbox:
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
         self._outputs_read: set[tuple[str, int]] = set()
-        self._probed: dict[str, tuple[int | None, bool]] = {}
-        self._searches: dict[str, tuple[asyncio.Task[Checkpoint | None], tuple[int | None, bool]]] = {}
+        self._probed: dict[str, Probe] = {}
+        self._searches: dict[str, tuple[asyncio.Task[Checkpoint | None], Probe]] = {}
         self._admitted: dict[str, int] | None = None
         self._job_of: dict[str, str] = {}
         self._withdrawn: set[tuple[str, str]] = set()
@@ -91,9 +96,10 @@ class Mailbox:
                 self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log=next_log)
             if exit_record is not None and exit_record.run_epoch != lease.orders.run_epoch:
                 exit_record = None
-            checkpoint = await self._newest(job, lease, heartbeat, exit_record is not None, now)
+            ended = exit_record.run_epoch if exit_record else None
+            checkpoint = await self._newest(job, lease, heartbeat, ended, now)
             claimed = heartbeat.last_checkpoint if heartbeat else None
-            if self._probed.get(lease.id) != (claimed, True):
+            if self._probed.get(lease.id) != (claimed, ended):
                 # The last checkpoint comes before the end of the run: the exit waits until none is left to verify.
                 exit_record = None
         except BlobUnavailable as problem:
@@ -279,14 +285,17 @@ class Mailbox:
             self._searches.pop(lease_id)[0].cancel()
 
     async def _newest(
-        self, job: Job, lease: Lease, heartbeat: Heartbeat | None, ended: bool, now: datetime
+        self, job: Job, lease: Lease, heartbeat: Heartbeat | None, ended: int | None, now: datetime
     ) -> Checkpoint | None:
-        """The newest checkpoint that this run wrote since the last look, verified; None when there is none."""
+        """The newest checkpoint that this run wrote since the last look, verified; None when there is none.
+
+        ``ended``: its run epoch, once it has.
+        """
         claimed = heartbeat.last_checkpoint if heartbeat else None
         if lease.id not in self._searches:
             if self._probed.get(lease.id) == (claimed, ended):
                 return None
-            task = asyncio.create_task(self._search(job, lease, claimed or 0, ended, now))
+            task = asyncio.create_task(self._search(job, lease, claimed or 0, ended is not None, now))
             self._searches[lease.id] = task, (claimed, ended)
         # Hashing a large checkpoint takes longer than a tick may: a later tick picks up what this one began.
         search, claim = self._searches[lease.id]
@@ -366,7 +375,7 @@ def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
 def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
     """The events that an agent's mail stands for, in the order in which they must be applied."""
     if mail.heartbeat is not None and mail.heartbeat.boot <= lease.agent.boot + BOOTS_AT_ONCE:
-        beat = mail.heartbeat
+        beat = _of_present_run(mail.heartbeat, lease)
         stop_heard = lease.orders.role is Role.SAVE_AND_STOP and 0 < lease.orders.stop_seq <= beat.orders_seq_seen
         yield e.HeartbeatSeen(
             lease.id,
@@ -380,8 +389,16 @@ def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e
             saved=beat.saved and stop_heard,
             at=now,
             sent_bytes=beat.bytes_sent,
+            can_run_again=RUN_AGAIN in beat.can,
         )
     if mail.checkpoint is not None:
         yield e.CheckpointVerified(mail.checkpoint, now)
     if mail.exit is not None and lease.agent.exit_code is None:
-        yield e.RunExited(lease.id, mail.exit.run_epoch, mail.exit.exit_code, now)
+        yield e.RunExited(lease.id, mail.exit.run_epoch, mail.exit.exit_code, now, mail.exit.is_of_host)
+
+
+def _of_present_run(beat: Heartbeat, lease: Lease) -> Heartbeat:
+    """What a machine says of the run before is no word about the one that it is to begin."""
+    if beat.run_epoch >= lease.orders.run_epoch or beat.state not in AT_WORK:
+        return beat
+    return replace(beat, state=AgentState.WAITING, step=None, progress=None)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
-from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, VERSION
+from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, RUN_AGAIN, VERSION
 
 _MAX_SECONDS = 10 * 366 * 86_400
 
@@ -74,8 +74,14 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         restore_failed=failed,
         next_log=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
+        can=_abilities(body.get("can")),
         error=_text(body.get("error", "")),
     )
+
+
+def _abilities(body: object) -> tuple[str, ...]:
+    """Those that are known here: older agents say nothing, newer ones may say more."""
+    return (RUN_AGAIN,) if isinstance(body, list) and RUN_AGAIN in body else ()
 
 
 def _exit_record(body: Mapping[str, Any]) -> ExitRecord:

@@ -8,6 +8,10 @@ from autopilot.domain.agent_state import AgentState
 from autopilot.mailbox.keys import lease_prefix
 from autopilot.mailbox.wire import dump
 
+TAKEN_BY_HOST = frozenset({9, 15})
+"""SIGKILL and SIGTERM, when the agent sent none: the host was short of memory, or ended what runs there."""
+NOT_FETCHED = frozenset({"inputs_failed", "restore_failed"})
+
 
 @dataclass(frozen=True)
 class Heartbeat:
@@ -40,6 +44,8 @@ class Heartbeat:
     """What it was to restore was not what its manifest says."""
     next_log: int = 0
     bytes_sent: int = 0
+    can: tuple[str, ...] = ()
+    """What agents of older versions cannot do, such as ``wire.RUN_AGAIN``."""
     error: str = ""
 
     def to_json(self) -> bytes:
@@ -55,6 +61,12 @@ class ExitRecord:
     signal: int | None = None
     reason: str = ""
     finished_at: str = ""
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether it failed by its machine: the same command may do well on another one."""
+        was_killed = self.signal in TAKEN_BY_HOST and self.reason != "stalled"
+        return was_killed or self.reason in NOT_FETCHED
 
     def to_json(self) -> bytes:
         return dump(self)

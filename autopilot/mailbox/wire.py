@@ -21,6 +21,9 @@ MAX_PART_NUMBER = 999_999
 
 MAX_TEXT = 500
 
+RUN_AGAIN = "run_again"
+"""An agent that says so in its heartbeats takes orders with a new run epoch after an exit."""
+
 
 KEYS = {
     "number": "n",

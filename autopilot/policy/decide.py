@@ -2,9 +2,10 @@
 
 1. Does the job still want capacity? If not, everything is released.
 2. Is there money for more than a safe stop? If not: save, stop, park.
-3. Is a move under way? Then its next step (``migration``).
-4. No machine → the cheapest option to finish, or on-demand when the deadline asks for it.
-5. A machine that loads, works, is offline or paused → hold, give up, move, wait, re-bid or leave.
+3. Has the command failed on a machine that is still good? Then it runs again there.
+4. Is a move under way? Then its next step (``migration``).
+5. No machine → the cheapest option to finish, or on-demand when the deadline asks for it.
+6. A machine that loads, works, is offline or paused → hold, give up, move, wait, re-bid or leave.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from math import inf
 
-from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, SaveAndStop, SetStatus
+from autopilot.domain.actions import Acquire, Action, Decision, Note, Release, RunAgain, SaveAndStop, SetStatus
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
@@ -33,6 +34,8 @@ from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, price_candidates
 
+RUNS_PER_MACHINE = 2
+"""A command that has failed so often on a machine is tried on another one."""
 MOST_LOST_NOTED = 3
 """So many machines with lost bids stand in a decision's record."""
 
@@ -59,6 +62,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
         parked = SetStatus(JobStatus.PARKED, over)
         return Decision(_park(job, parked, now, params), (status, Note("limits", allowance)))
+    if job.main is not None and _may_run_again(job.main, now, params):
+        return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:
         return Decision(continue_move(job, now, params), (status,))
     candidates = price_candidates(job, market, eligible(job, market, now, params), params)
@@ -123,6 +128,16 @@ def _why_over(main: Lease, now: datetime, params: Params) -> Reason | None:
     offline_since = main.observed.offline_since
     grace = timedelta(seconds=params.loading.offline_grace_s)
     return Reason.HOST_LOST if offline_since is not None and now - offline_since >= grace else None
+
+
+def _may_run_again(main: Lease, now: datetime, params: Params) -> bool:
+    """Whether its run has failed, and another may do better there: not if the host failed, or the command did twice."""
+    agent = main.agent
+    if agent.exit_code is None or agent.failed_by_host or not agent.can_run_again:
+        return False
+    is_held = main.state is LeaseState.ACTIVE and main.observed.offline_since is None and main.orders.role is Role.RUN
+    is_well = is_held and now < last_save(main, params) and not is_given_up(main, now, params)
+    return is_well and agent.failures < RUNS_PER_MACHINE
 
 
 def _is_loading(main: Lease) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, Veto
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, RunAgain, Veto
 from autopilot.domain.job import Job
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, Slot
@@ -130,6 +130,10 @@ def _refusal(
                 return None
             limit = ceiling(job.spec, lease.on_demand_price, params)
             return None if limit is not None and bid <= limit else _above_ceiling(bid, limit)
+        case RunAgain(lease_id):
+            held = job.main
+            has_ended = held is not None and held.id == lease_id and held.agent.exit_code is not None
+            return None if has_ended else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
         case Promote():
             freed = _is_free(job, Slot.MAIN, allowed)
             return None if freed else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))

@@ -30,7 +30,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0008"
+REVISION = "0009"
 
 metadata = MetaData(
     naming_convention={
@@ -100,6 +100,9 @@ LEASE_PATHS = {
     "log_count": ("agent", "log_count"),
     "agent_sent_bytes": ("agent", "sent_bytes"),
     "exit_code": ("agent", "exit_code"),
+    "failed_by_host": ("agent", "failed_by_host"),
+    "agent_failures": ("agent", "failures"),
+    "can_run_again": ("agent", "can_run_again"),
     "anchor_work": ("anchor", "work"),
     "anchor_progress": ("anchor", "progress"),
     "upload_price": ("traffic", "upload_price"),

@@ -25,6 +25,7 @@ from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
 from .room import Room
+from .states import ABILITIES
 from .transfer import Abandoned, step_aside
 from .web import Web
 
@@ -143,7 +144,10 @@ class Agent:
 
     def take_in(self, event: tuple[Any, ...]) -> None:
         now = self.now()
+        has_ended = self.machine.exit is not None
         if event[0] == "orders" and self.machine.take_orders(event[1], now):
+            if has_ended and self.machine.exit is None:
+                self.progress.forget()
             url = event[1]["next_orders_url"]
             self.web.put_headers = event[1]["put_urls"]["headers"]
             self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
@@ -343,6 +347,7 @@ class Agent:
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
             **{"last_ckpt_n": memory["last_ckpt_n"], "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
             **self.keeper.cost,
+            "can": ABILITIES,
             "error": self.log.error(),
         }
         self.web.put(machine.orders["put_urls"]["heartbeat"], json.dumps(body).encode())

@@ -68,6 +68,7 @@ class Machine:
         self.upload = Upload()
         self.exit = Exit(**memory["exit"]) if memory["exit"] else None
         self.result = ENDED if self.exit else NONE
+        self.has_left_files = False  # the run that ended, since this boot
         self.epoch = int(memory["run_epoch"])
         self.prepared = frozenset({"setup"} if memory["setup_done"] else ())  # of ``inputs`` and ``setup``
         self.prefetched = ""
@@ -92,7 +93,7 @@ class Machine:
 
     def take_orders(self, orders: dict[str, Any], now: float) -> bool:
         """Go by them unless they are older than what is known; only a higher ``seq`` renews the permit."""
-        if orders["seq"] < self.seq:
+        if (orders["seq"], orders["run_epoch"]) < (self.seq, self.orders["run_epoch"] if self.orders else 0):
             return False
         if orders["seq"] > self.seq:
             self.seq = orders["seq"]
@@ -100,6 +101,8 @@ class Machine:
         before, self.orders, self.has_heard = self.restore_name(), orders, True
         if self.restore_name() != before:
             self.tries["restore"] = replace(self._tries("restore"), in_vain=0)
+        if self.exit is not None and self._role() == "run" and self.exit.run_epoch < orders["run_epoch"]:
+            self._start_over()
         if self.is_surplus():
             self.life = self.life.move("expire", now)
         return True
@@ -352,9 +355,16 @@ class Machine:
             return "kill"
         return None
 
+    def _start_over(self) -> None:
+        """Another run is ordered after an exit: what was prepared still is, and the files stay as they lie."""
+        self.exit, self.result = None, move(RESULT, self.result, "start")
+        if self.has_left_files:
+            self.disk = move(DISK, self.disk, "again")
+
     def _end_run(self, epoch: int, code: int, reason: str, finished_at: str) -> None:
         killer = -code if code < 0 else code - 128 if 128 < code <= 192 else None
         self.exit = Exit(epoch, code, killer, reason, finished_at)
+        self.has_left_files = reason in ("exited", "stalled")
         self.result = move(RESULT, self.result, "end")
 
     def _succeed(self, task: str, about: str, now: float) -> None:

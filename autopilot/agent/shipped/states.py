@@ -10,7 +10,7 @@ does not list changes nothing. ``moved`` is the only way along a table:
                ▲─────────────┴─────end────┴───────────────┘
 
     disk      EMPTY ─restore─► RESTORED ─start─► IN_USE ─end──► UNSAVED   the job's files
-               ▲                                   ▲───restore───┤
+               ▲ └────again─────▲                  ▲───restore───┤
                └───────────────────────────────────save──────────┘
 
     upload    NONE ─begin─► SENDING ─abandon─► ABANDONED                a checkpoint on its way
@@ -28,6 +28,9 @@ from typing import Any
 
 AGENT_STATES = ("waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left")
 """All that a heartbeat may say of its agent. The daemon knows the same words."""
+
+ABILITIES = ("run_again",)
+"""What older agents cannot do. ``run_again``: take orders with a new run epoch after an exit."""
 
 SERVING, EXPIRED, QUITTING, QUITTING_EXPIRED = "serving", "expired", "quitting", "quitting_expired"
 LIFE: dict[str, dict[str, str]] = {
@@ -48,7 +51,7 @@ PROCESS: dict[str, dict[str, str]] = {
 
 EMPTY, RESTORED, IN_USE, UNSAVED = "empty", "restored", "in_use", "unsaved"
 DISK: dict[str, dict[str, str]] = {
-    EMPTY: {"restore": RESTORED, "start": IN_USE},
+    EMPTY: {"restore": RESTORED, "again": RESTORED, "start": IN_USE},  # for another attempt they stay as they lie
     RESTORED: {"start": IN_USE},
     IN_USE: {"end": UNSAVED, "save": RESTORED},
     UNSAVED: {"restore": IN_USE, "save": EMPTY},  # ordered to run before it had saved: it starts over
