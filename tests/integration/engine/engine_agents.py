@@ -16,6 +16,7 @@ from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
+from autopilot.mailbox.wire import RUN_AGAIN
 from tests.checkpoint_data import a_part, an_index
 
 _ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
@@ -44,7 +45,7 @@ class Agent:
     def is_at_work(self) -> bool:
         return self.state == "running"
 
-    async def act(self, boot: int, total_steps: int, exit_code: int, now: datetime) -> None:
+    async def act(self, boot: int, agents: Agents, now: datetime) -> None:
         """Read the orders, do what they say since the last time, and report."""
         data = await self.store.get(orders_key(self.job_id, self.lease_id))
         if data is None:
@@ -52,17 +53,23 @@ class Agent:
         orders = json.loads(data)
         if boot != self.boot:  # whatever ran was killed with the machine; its disk is still there
             self.boot, self.seq, self.state, self.saved, self.step = boot, 0, "waiting", False, self.saved_step
-        await self._obey(orders, total_steps, exit_code, now)
+        await self._obey(orders, agents, now)
         self.acted_at = now
         self.seq += 1
-        await self._report(orders["seq"])
+        await self._report(orders, agents)
 
-    async def _obey(self, orders: dict[str, Any], total_steps: int, exit_code: int, now: datetime) -> None:
-        role = orders["role"]
+    async def _obey(self, orders: dict[str, Any], agents: Agents, now: datetime) -> None:
+        role, total_steps = orders["role"], agents.total_steps
         if self.is_at_work and self.acted_at is not None:
             self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
         if role == "run" and self.state == "waiting":
             self.step = max(self.saved_step, await self._restored_step(orders))
+            self.run_epoch, self.state, self.saved_at = orders["run_epoch"], "running", now
+        elif (
+            role == "run" and self.state == "finished" and agents.can_run_again and self.run_epoch < orders["run_epoch"]
+        ):
+            # Its files are those of the end: the command begins with the last half of the work.
+            self.step = total_steps // 2
             self.run_epoch, self.state, self.saved_at = orders["run_epoch"], "running", now
         elif role == "save_and_stop" and not self.saved:
             if self.is_at_work:
@@ -74,7 +81,7 @@ class Agent:
             return
         if self.step >= total_steps:
             await self._checkpoint(now)
-            record = ExitRecord(self.run_epoch, exit_code)
+            record = ExitRecord(self.run_epoch, agents.exit_code_of(self.run_epoch))
             await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
             self.state = "finished"
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
@@ -100,31 +107,40 @@ class Agent:
         self.next_checkpoint += 1
         self.saved_step, self.saved_at = self.step, now
 
-    async def _report(self, orders_seq: int) -> None:
+    async def _report(self, orders: dict[str, Any], agents: Agents) -> None:
         beat = Heartbeat(
             boot=self.boot,
             seq=self.seq,
-            run_epoch=self.run_epoch,
-            orders_seq_seen=orders_seq,
+            run_epoch=orders["run_epoch"],
+            orders_seq_seen=orders["seq"],
             state=self.state,
             saved=self.saved,
             step=self.step,
             last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint else None,
             next_checkpoint=self.next_checkpoint,
+            can=(RUN_AGAIN,) if agents.can_run_again else (),
         )
         await self.store.put(heartbeat_key(self.job_id, self.lease_id), beat.to_json())
 
 
 class Agents:
-    """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders."""
+    """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders.
+
+    Those of runs from ``ends_well_from`` on end well. Agents of the version before cannot run again on one machine.
+    """
 
     def __init__(self, store: LocalBlobStore, market: SandboxMarket) -> None:
         self.total_steps = 200
         self.exit_code = 0
+        self.ends_well_from: int | None = None
+        self.can_run_again = True
         self.deaf: set[str] = set()
         self._store = store
         self._market = market
         self._by_instance: dict[int, Agent] = {}
+
+    def exit_code_of(self, run_epoch: int) -> int:
+        return 0 if self.ends_well_from is not None and run_epoch >= self.ends_well_from else self.exit_code
 
     def of(self, instance_id: str | None) -> Agent:
         return self._by_instance[int(instance_id or 0)]
@@ -135,7 +151,7 @@ class Agents:
             if instance.container is not Container.RUNNING or told is None or told["lease_id"] in self.deaf:
                 continue
             agent = self._by_instance.setdefault(instance.id, Agent(self._store, **told.groupdict()))
-            await agent.act(instance.boots, self.total_steps, self.exit_code, now)
+            await agent.act(instance.boots, self, now)
         self._check_one_at_work()
 
     def _check_one_at_work(self) -> None:

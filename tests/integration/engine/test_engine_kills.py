@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from interrupted_store import InterruptedStore, Killed, Moment
 from test_engine_migration import moving
 
 from autopilot.domain.job import JobStatus
+from autopilot.mailbox.keys import exit_key, orders_key
 from autopilot.ports.store import Store, StoreUnavailable
 
 
@@ -50,8 +52,16 @@ async def a_move(world: World) -> None:
     await moving(world)
 
 
+async def a_second_attempt(world: World) -> None:
+    """The command fails, and ends well on the same machine."""
+    world.agents.total_steps = 60
+    world.agents.exit_code, world.agents.ends_well_from = 3, 2
+    await world.submit()
+
+
 BUMPY = Ride(a_bumpy_ride, instances=1, outbid=True)
 MOVE = Ride(a_move, instances=2, outbid=False)
+RETRY = Ride(a_second_attempt, instances=1, outbid=False)
 
 
 async def play(world: World, ride: Ride) -> int:
@@ -122,6 +132,38 @@ async def test_a_kill_while_it_moves(tmp_path: Path, number: int) -> None:
     await killed_at(tmp_path, MOVE, number, "before" if number % 2 else "after")
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_kill_between_an_exit_and_the_next_attempt(tmp_path: Path, moment: Moment) -> None:
+    """At the commit of the tick that sees the exit: with it, and the new run epoch, in the ledger or not."""
+    async with underway(tmp_path, RETRY) as (world, store):
+        await until_exit(world)
+        await world.engine.tick()  # which takes the last checkpoint
+        store.kill_at, store.moment = store.transactions + 1, moment
+        with pytest.raises(Killed):
+            await world.engine.tick()
+        job = await world.job()
+        assert job.main is not None
+        orders = json.loads(await world.blobs.get(orders_key(job.id, job.main.id)) or b"")
+        assert (job.failures, job.run_epoch) == ((0, 1) if moment == "before" else (1, 2))
+        assert orders["run_epoch"] == 1, "nobody can know of the second run"
+        await world.restart()
+        assert await play(world, RETRY) == 0
+        job, events = await world.job(), await world.events()
+        assert (job.failures, job.run_epoch, job.launches) == (1, 2, 1)
+        assert (events.count("run.exited"), events.count("run.ordered")) == (2, 1)
+
+
+async def until_exit(world: World) -> None:
+    """Until the command's first end is in the mailbox, and nobody has looked."""
+    while True:
+        world.sandbox.synchronise()
+        await world.agents.act(world.clock.now())
+        main = (await world.job()).main
+        if main is not None and await world.blobs.get(exit_key(main.job_id or "", main.id)) is not None:
+            return
+        await world.tick()
+
+
 @pytest.mark.parametrize("number", RENTING)
 async def test_a_disk_that_fails_once(tmp_path: Path, number: int) -> None:
     async with underway(tmp_path, BUMPY) as (world, store):
@@ -132,7 +174,9 @@ async def test_a_disk_that_fails_once(tmp_path: Path, number: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("ride", [pytest.param(BUMPY, id="ride"), pytest.param(MOVE, id="move")])
+@pytest.mark.parametrize(
+    "ride", [pytest.param(BUMPY, id="ride"), pytest.param(MOVE, id="move"), pytest.param(RETRY, id="retry")]
+)
 async def test_a_kill_at_each_commit(tmp_path: Path, ride: Ride, moment: Moment) -> None:
     total = await transactions_of(tmp_path / "whole", ride)
     assert total > 20

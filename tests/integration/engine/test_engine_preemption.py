@@ -185,4 +185,40 @@ async def test_a_command_that_fails_is_tried_again_and_then_given_up(world: Worl
     await world.submit()
     job = await world.until_over(JobStatus.FAILED)
     assert (job.failures, job.exit_code, job.reason) == (3, 3, Reason.COMMAND_FAILED)
-    assert len(await world.leases()) == 3
+    assert [lease.agent.failures for lease in await world.leases()] == [2, 1], "twice on the first machine"
+    assert world.creates() == 2
+
+
+async def test_an_agent_that_cannot_run_again_is_replaced(world: World) -> None:
+    """One of the version before: its heartbeats do not say that it can."""
+    world.agents.exit_code, world.agents.ends_well_from = 3, 2
+    world.agents.total_steps, world.agents.can_run_again = 30, False
+    await world.submit()
+    job = await world.until_over()
+    assert (job.failures, job.exit_code) == (1, 0)
+    assert [lease.reason for lease in await world.leases()] == [Reason.RETRY, Reason.COMPLETED]
+    assert "run.ordered" not in await world.events()
+
+
+async def test_a_command_that_fails_once_ends_well_on_its_machine(world: World) -> None:
+    world.agents.exit_code, world.agents.ends_well_from = 3, 2
+    await world.submit()
+    job = await world.until(lambda job: job.failures == 1, "a failure")
+    assert (job.run_epoch, job.reason) == (2, Reason.RETRY), "ordered in the tick that saw the exit"
+    assert job.checkpoint is not None
+    assert job.work_done <= job.checkpoint.work_done
+    job = await world.until_over()
+    assert (job.failures, job.exit_code, job.run_epoch, job.launches) == (1, 0, 2, 1)
+    assert (await world.events()).count("run.ordered") == 1
+    assert world.creates() == 1
+    assert job.checkpoint is not None
+    assert job.checkpoint.run_epoch == 2
+
+
+async def test_cancel_between_two_attempts_lets_the_machine_go(world: World) -> None:
+    world.agents.exit_code, world.agents.total_steps = 3, 60
+    await world.submit()
+    await world.until(lambda job: job.failures == 1, "a failure")
+    await world.jobs.cancel("train")
+    job = await world.until_over(JobStatus.CANCELLED)
+    assert (job.failures, world.creates()) == (1, 1)

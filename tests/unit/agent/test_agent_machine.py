@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from autopilot.agent.shipped.machine import Machine
 from autopilot.agent.shipped.orders import parse_orders
+from autopilot.agent.shipped.states import ENDED
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
@@ -277,6 +278,101 @@ def test_a_finished_job_is_not_run_again_in_its_epoch() -> None:
     assert m.decide(1) is None
     m.take_orders(orders(seq=2, run_epoch=3), 2)
     assert m.decide(2) == "restore"
+
+
+def failed(run_epoch: int = 1, code: int = 1) -> Machine:
+    """A machine that was set up, and whose command has failed and was reported."""
+    m = machine()
+    m.take_orders(orders(setup="make", run_epoch=run_epoch, restore=3), 0)
+    assert m.decide(0) == "setup"
+    m.begin_process("setup", 0)
+    m.end_process(0, 5, "")
+    assert m.decide(5) == "restore"
+    m.finish_task("restore", True, 6)
+    assert m.decide(6) == "run"
+    m.begin_process("run", 6)
+    m.end_process(code, 10, "then")
+    for task in ("checkpoint", "report"):
+        assert m.decide(10) == task
+        m.finish_task(task, True, 10)
+    assert (m.decide(11), m.state()) == (None, "finished")
+    return m
+
+
+def test_with_a_new_run_epoch_it_starts_over_without_setup_and_with_the_files_that_are_there() -> None:
+    m = failed()
+    m.take_orders(orders(seq=2, setup="make", restore=4), 20)
+    assert m.decide(20) is None, "the epoch is the old one"
+    assert m.take_orders(orders(seq=2, run_epoch=2, setup="make", restore=4), 30)
+    assert (m.exit, m.state(), m.to_remember()["exit"]) == (None, "waiting", None)
+    assert m.decide(30) == "run"
+    m.begin_process("run", 30)
+    assert (m.epoch, m.state()) == (2, "running")
+    m.end_process(0, 40, "later")
+    assert m.decide(40) == "checkpoint", "the second run has a last checkpoint, too"
+    assert m.exit is not None
+    assert (m.exit.run_epoch, m.exit.exit_code) == (2, 0)
+    m.finish_task("checkpoint", True, 41)
+    assert m.decide(41) == "report"
+
+
+def test_orders_of_the_run_before_that_come_late_do_not_end_the_new_one() -> None:
+    m = failed()
+    m.take_orders(orders(seq=2, run_epoch=2, setup="make"), 20)
+    assert m.decide(20) == "run"
+    m.begin_process("run", 20)
+    assert not m.take_orders(orders(seq=2, run_epoch=1, setup="make"), 30)
+    assert m.decide(30) is None
+    assert m.take_orders(orders(seq=3, run_epoch=1), 30), "an older ledger has been restored"
+
+
+def test_a_report_that_is_on_its_way_keeps_the_new_run_from_beginning_and_says_nothing_of_it() -> None:
+    m = failed()
+    m.result = ENDED
+    assert m.decide(20) == "report", "its answer was lost"
+    m.take_orders(orders(seq=2, run_epoch=2, setup="make"), 21)
+    assert m.decide(21) is None
+    m.finish_task("report", True, 22)
+    assert m.decide(22) == "run"
+    m.begin_process("run", 22)
+    m.end_process(1, 30, "")
+    m.finish_task(str(m.decide(30)), True, 31)
+    assert m.decide(31) == "report"
+
+
+def test_a_setup_that_failed_is_run_again_and_what_was_never_restored_is() -> None:
+    m = machine()
+    m.take_orders(orders(setup="make", restore=3), 0)
+    assert m.decide(0) == "setup"
+    m.begin_process("setup", 0)
+    m.end_process(2, 5, "then")
+    assert m.exit is not None
+    assert (m.exit.run_epoch, m.exit.reason) == (1, "setup_failed")
+    assert m.decide(5) == "report"
+    m.finish_task("report", True, 6)
+    m.take_orders(orders(seq=2, run_epoch=2, setup="make", restore=3), 10)
+    assert m.decide(10) == "setup"
+    m.begin_process("setup", 10)
+    assert m.state() == "setting_up"
+    m.end_process(0, 15, "")
+    assert m.decide(15) == "restore"
+
+
+@pytest.mark.parametrize("dirty", [False, True], ids=["saved", "unsaved"])
+def test_after_a_restart_the_next_attempt_begins_at_the_newest_checkpoint(dirty: bool) -> None:
+    m = machine(**{**failed().to_remember(), "dirty": dirty})
+    m.take_orders(orders(seq=2, run_epoch=2, setup="make", restore=4), 20)
+    assert m.decide(20) == "restore"
+    m.finish_task("restore", True, 21)
+    assert m.decide(21) == "run"
+
+
+@pytest.mark.parametrize("role", ["wait", "save_and_stop", "leave"])
+def test_only_orders_to_run_start_it_over(role: str) -> None:
+    m = failed()
+    m.take_orders(orders(role, seq=2, run_epoch=2, setup="make", restore=4), 20)
+    assert m.decide(20) not in ("run", "restore")
+    assert m.exit is not None
 
 
 def test_told_to_terminate_it_saves_if_it_can_and_quits_in_time() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from autopilot.agent.shipped import states
 from autopilot.agent.shipped.states import DISK, LIFE, PROCESS, RESULT, UPLOAD, Life, move
 from autopilot.domain.agent_state import AgentState
+from autopilot.mailbox.wire import RUN_AGAIN
 
 FIRST = [(LIFE, states.SERVING), (PROCESS, states.NONE), (DISK, states.EMPTY), (UPLOAD, states.NONE)]
 FIRST += [(RESULT, states.NONE)]
@@ -35,7 +36,7 @@ def test_a_machine_that_is_on_its_way_out_is_never_served_again(events: list[str
     assert life.since == (events.index("quit") if "quit" in events else 0) + 1
 
 
-@given(st.lists(st.sampled_from(["restore", "start", "end", "save"]), max_size=12))
+@given(st.lists(st.sampled_from(["restore", "again", "start", "end", "save"]), max_size=12))
 def test_what_the_job_has_done_is_unsaved_until_a_save(events: list[str]) -> None:
     state, is_dirty = states.EMPTY, False
     for event in events:
@@ -51,5 +52,6 @@ def test_an_event_without_an_arrow_changes_nothing() -> None:
     assert move(PROCESS, states.KILLED, "term") == states.KILLED
 
 
-def test_the_agent_and_the_daemon_know_the_same_states() -> None:
+def test_the_agent_and_the_daemon_know_the_same_states_and_abilities() -> None:
+    assert states.ABILITIES == (RUN_AGAIN,)
     assert set(states.AGENT_STATES) == set(AgentState) - {AgentState.UNHEARD}

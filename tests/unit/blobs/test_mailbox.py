@@ -139,6 +139,42 @@ def test_oversized_deep_and_broken_objects_are_refused(data: bytes) -> None:
     assert [parse(data) for parse in PARSERS] == [None, None, None]
 
 
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [(["run_again", "fly", 3, None], ("run_again",)), (["fly"], ()), ([], ()), (None, ()), ("run_again", ()), (7, ())],
+)
+def test_what_an_agent_can_do_is_read_as_far_as_it_is_known(said: Any, known: tuple[str, ...]) -> None:
+    """Older agents say nothing of it, newer ones may say more: neither makes a heartbeat one that cannot be read."""
+    body = {**json.loads(HEARTBEAT.to_json()), "can": said}
+    beat = parse_heartbeat(json.dumps(body).encode())
+    assert beat is not None
+    assert beat.can == known
+    del body["can"]
+    assert parse_heartbeat(json.dumps(body).encode()) == HEARTBEAT
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "reason", "is_of_host"),
+    [
+        (1, None, "exited", False),
+        (127, None, "exited", False),
+        (-11, 11, "exited", False),
+        (-9, 9, "exited", True),
+        (137, 9, "exited", True),
+        (-15, 15, "exited", True),
+        (-9, 9, "stalled", False),
+        (-15, 15, "stalled", False),
+        (2, None, "setup_failed", False),
+        (-9, 9, "setup_failed", True),
+        (1, None, "inputs_failed", True),
+        (1, None, "restore_failed", True),
+        (1, None, "a word of another version", False),
+    ],
+)
+def test_whose_failure_an_exit_is(code: int, signal: int | None, reason: str, is_of_host: bool) -> None:
+    assert ExitRecord(1, code, signal, reason).is_of_host is is_of_host
+
+
 def test_texts_cannot_carry_terminal_control() -> None:
     body = {**json.loads(EXIT.to_json()), "reason": "\x1b[2Jgone\n\ud800" + "x" * 2000}
     record = parse_exit(json.dumps(body).encode())

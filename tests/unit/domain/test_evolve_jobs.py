@@ -56,6 +56,37 @@ def test_a_failing_command_is_tried_again_elsewhere_and_at_last_fails_the_job() 
     assert (job.reason, job.finished_at) == (Reason.COMMAND_FAILED, at(60))
 
 
+def test_another_run_on_the_same_machine_has_an_epoch_of_its_own_and_counts_from_the_checkpoint() -> None:
+    lease = a_lease(can_run_again=True)
+    job = play(
+        a_job(lease, work_done=timedelta(hours=3), progress=D("0.3")),
+        e.CheckpointVerified(a_checkpoint(lease, 4, work_done=timedelta(hours=2)), at(50)),
+        e.RunExited(lease.id, 1, 1, at(60)),
+        e.RunOrdered(lease.id, Reason.RETRY, at(60)),
+    )
+    held = lease_of(job)
+    assert (job.run_epoch, held.orders.run_epoch, held.orders.role) == (2, 2, Role.RUN)
+    assert (job.failures, held.agent.failures, held.agent.exit_code) == (1, 1, None)
+    assert (job.work_done, job.progress) == (timedelta(hours=2), None)
+    assert (job.status, job.reason) == (JobStatus.STARTING, Reason.RETRY)
+    assert (job.launches, held.agent.preparing_since) == (1, at(60))
+
+    assert play(job, e.RunExited(lease.id, 1, 0, at(70))) == job, "the old exit is still in the mailbox"
+    job = play(job, seen(held, RUNNING, at(75)), heartbeat(held, at(80), seq=90), seen(held, RUNNING, at(90)))
+    assert (job.status, job.reason) == (JobStatus.RUNNING, Reason.WORKING)
+    job = play(job, seen(lease_of(job), RUNNING, at(105)))
+    assert job.work_done == timedelta(hours=2, seconds=30), "counted from the look before its agent spoke"
+    job = play(job, e.RunExited(lease.id, 2, 1, at(110), is_of_host=True))
+    assert (job.failures, lease_of(job).agent.failures, lease_of(job).agent.failed_by_host) == (2, 2, True)
+
+
+def test_without_a_checkpoint_another_run_counts_from_nothing() -> None:
+    lease = a_lease()
+    job = play(a_job(lease, work_done=HOUR), e.RunExited(lease.id, 1, 1, at(60)))
+    assert job.work_done == HOUR
+    assert play(job, e.RunOrdered(lease.id, Reason.RETRY, at(60))).work_done == timedelta(0)
+
+
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_an_exit_of_an_older_run_is_ignored(exit_code: int) -> None:
     job = a_job(a_lease("lease-2", run_epoch=2), run_epoch=2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from autopilot.domain import events as e
-from autopilot.domain.actions import Acquire, Action, Release, SaveAndStop
+from autopilot.domain.actions import Acquire, Action, Release, RunAgain, SaveAndStop
 from autopilot.domain.instance import InstanceStatus
-from autopilot.domain.job import Job
+from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType, Offer
@@ -25,12 +26,14 @@ from tests.builders import (
     a_job,
     a_lease,
     a_market,
+    a_new_home,
     a_paused_lease,
     a_spec,
     an_intent,
     an_offer,
     at,
     heartbeat,
+    lease_of,
     play,
     seen,
 )
@@ -44,8 +47,74 @@ def acts(job: Job, market: Market = MARKET, now: float = 0) -> tuple[Action, ...
     return decide(job, market, at(now), P).actions
 
 
-def test_a_failed_run_gives_its_machine_back_before_the_next_attempt() -> None:
-    assert acts(a_job(a_lease(exit_code=1))) == (Release("lease-1", Reason.RETRY),)
+def a_failed_lease(**changes: Any) -> Lease:
+    """Its command has failed for the first time there, and its agent can run it again."""
+    values: dict[str, Any] = {"exit_code": 1, "agent_failures": 1, "can_run_again": True, "agent_state": "finished"}
+    return a_lease(**(values | changes))
+
+
+AGAIN, ELSEWHERE = RunAgain("lease-1", Reason.RETRY), Release("lease-1", Reason.RETRY)
+
+
+def test_a_failed_run_is_tried_again_on_its_machine() -> None:
+    assert acts(a_job(a_failed_lease())) == (AGAIN,)
+
+
+SOON = 600 - P.budget.save_timeout_s - P.timing.tick_lag_s
+
+
+@pytest.mark.parametrize(
+    ("changes", "now"),
+    [
+        ({"can_run_again": False}, 0),
+        ({"agent_failures": 2}, 0),
+        ({"failed_by_host": True}, 0),
+        ({"role": Role.SAVE_AND_STOP, "stop_ordered_at": at(0)}, 0),
+        ({"state": LeaseState.PAUSED, "running_since": None, "pause_cause": Reason.OUTBID}, 0),
+        ({"offline_since": at(0)}, 0),
+        ({"agent_state": "expired"}, 0),
+        ({}, P.loading.silence_s),
+        ({"not_after": at(600)}, SOON),
+    ],
+    ids=["old agent", "second failure", "host", "told to stop", "paused", "offline", "gave up", "silent", "expires"],
+)
+def test_where_that_cannot_help_the_machine_is_given_back_before_the_next_attempt(
+    changes: dict[str, Any], now: float
+) -> None:
+    assert acts(a_job(a_failed_lease(**changes)), now=now) == (ELSEWHERE,)
+
+
+def test_another_attempt_is_made_right_up_to_those_limits() -> None:
+    assert acts(a_job(a_failed_lease()), now=P.loading.silence_s - 1) == (AGAIN,)
+    assert acts(a_job(a_failed_lease(not_after=at(600))), now=SOON - 1) == (AGAIN,)
+
+
+def test_a_failed_run_is_tried_again_while_a_new_home_gets_ready() -> None:
+    assert acts(a_job(a_failed_lease(), a_new_home())) == (AGAIN,)
+
+
+def test_a_job_without_money_or_that_is_cancelled_is_not_tried_again() -> None:
+    poor = a_job(a_failed_lease(), spec=a_spec(budget=D(1)), spent=D(1))
+    assert AGAIN not in acts(poor)
+    assert acts(poor) == (SaveAndStop("lease-1", Reason.BUDGET_EXHAUSTED),)
+    used_up = replace(MARKET, allowance=Allowance(day=D(0)))
+    assert acts(a_job(a_failed_lease()), used_up) == (SaveAndStop("lease-1", Reason.OVER_DAY_LIMIT),)
+    cancelled = a_job(a_failed_lease(), status=JobStatus.CANCELLING, reason=Reason.USER_CANCELLED)
+    assert acts(cancelled) == (Release("lease-1", Reason.USER_CANCELLED),)
+
+
+def test_a_machine_that_does_not_begin_the_new_run_is_given_up() -> None:
+    job = play(a_job(a_failed_lease()), e.RunOrdered("lease-1", Reason.RETRY, at(0)))
+    fill_s = float(lease_of(job).disk_gb) * 8000 / P.loading.preparing_mbps
+    longest = P.loading.preparing_least_s + fill_s
+
+    def heard(now: float) -> Job:
+        return play(
+            job, seen(lease_of(job), InstanceStatus.RUNNING, at(now)), heartbeat(lease_of(job), at(now), "waiting")
+        )
+
+    assert acts(heard(longest - 1), now=longest - 1) == ()
+    assert acts(heard(longest), now=longest) == (Release("lease-1", Reason.STUCK_LOADING),)
 
 
 def test_a_machine_is_given_back_at_the_end_of_its_life() -> None:

@@ -14,6 +14,7 @@ from autopilot.domain.actions import (
     Decision,
     Promote,
     Release,
+    RunAgain,
     SaveAndStop,
     SetStatus,
     Veto,
@@ -279,6 +280,22 @@ def test_a_promotion_needs_the_old_home_released(before: list[Action], passes: b
     promote = Promote("lease-2", Reason.PROMOTED)
     _, vetoes = read(*before, promote, job=a_job(a_lease(), a_new_home()))
     assert [(veto.action, veto.reason) for veto in vetoes] == ([] if passes else [(promote, Reason.SLOT_TAKEN)])
+
+
+@pytest.mark.parametrize(
+    ("holder", "passes"),
+    [
+        (a_lease(exit_code=1), True),
+        (a_lease(), False),
+        (a_lease(exit_code=1, state=LeaseState.DESTROY_REQUESTED), False),
+        (a_lease("lease-2", exit_code=1), False),
+        (a_new_home("lease-1", exit_code=1), False),
+    ],
+    ids=["ended", "still runs", "leaving", "another", "not the main one"],
+)
+def test_a_machine_runs_again_only_once_its_run_has_ended(holder: Lease, passes: bool) -> None:
+    veto = None if passes else Reason.SLOT_TAKEN
+    assert reason(RunAgain("lease-1", Reason.RETRY), job=a_job(holder)) is veto
 
 
 def test_a_promotion_into_a_free_slot_passes() -> None:
