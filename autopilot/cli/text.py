@@ -75,13 +75,13 @@ def instant(value: str | None) -> datetime | None:
 
 
 def when(value: str | None, now: datetime) -> str:
-    """``5m 02s ago (2026-01-01 12:00:00 UTC)``."""
+    """``5 min 2 s ago (2026-01-01 12:00:00 UTC)``."""
     at = instant(value)
     return NONE if at is None else f"{relative(value, now)} ({at:%Y-%m-%d %H:%M:%S} UTC)"
 
 
 def relative(value: str | None, now: datetime) -> str:
-    """``5m 02s ago``, ``in 2h 00m``."""
+    """``5 min 2 s ago``, ``in 2 h``."""
     at = instant(value)
     if at is None:
         return NONE
@@ -135,7 +135,7 @@ def fields(values: Mapping[str, Any]) -> str:
 
 
 def numbers(values: Mapping[str, Any]) -> str:
-    """``slack 2h 39m, bid $0.31/h``: each with its unit, rounded; what is not known is left out."""
+    """``slack 2 h 39 min, bid $0.31/h``: each with its unit, rounded; what is not known is left out."""
     return ", ".join(_number(key, value) for key, value in values.items() if value is not None)
 
 

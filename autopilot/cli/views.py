@@ -60,7 +60,7 @@ def _status(job: Row) -> str:
 
 
 def _time_left(job: Row, now: datetime) -> str:
-    """``4h 00m fine``; negative once the deadline has passed."""
+    """``4 h fine``; negative once the deadline has passed."""
     deadline = text.instant(job.get("deadline"))
     if deadline is None:
         return text.NONE

@@ -20,6 +20,8 @@ class ProviderView:
     capabilities: Capabilities
     known: bool
     credit: Decimal | None
+    search_problem: str = ""
+    """Why its offers could not be searched, in its own words; empty when they could."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from typing import TypeVar
 
 from autopilot.domain.errors import UserError
@@ -13,6 +14,7 @@ MICROSECOND = timedelta(microseconds=1)
 Day = TypeVar("Day", bound=date)
 
 _UNIT_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "min": 60, "s": 1}
+_SHOWN = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(min|[wdhms])", re.IGNORECASE)
 
 
@@ -42,19 +44,14 @@ def parse_duration(text: object) -> timedelta:
 
 
 def show_duration(span: timedelta) -> str:
-    """``2d 3h``, ``1h 05m``, ``42s``: the two leading units, for people."""
+    """``2 d 3 h``, ``2 h 40 min``, ``1 h``, ``42 s``: the leading unit and the next one if any is left, for people."""
     seconds = int(abs(span).total_seconds())
-    sign = "-" if span < timedelta(0) else ""
-    days, rest = divmod(seconds, 86_400)
-    hours, rest = divmod(rest, 3_600)
-    minutes, secs = divmod(rest, 60)
-    if days:
-        return f"{sign}{days}d {hours}h"
-    if hours:
-        return f"{sign}{hours}h {minutes:02d}m"
-    if minutes:
-        return f"{sign}{minutes}m {secs:02d}s"
-    return f"{sign}{secs}s"
+    sign = "-" if span < timedelta(0) and seconds else ""
+    for (unit, size), (smaller, part) in pairwise(_SHOWN):
+        if seconds >= size:
+            rest = seconds % size // part
+            return f"{sign}{seconds // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{sign}{seconds} s"
 
 
 def utc_day(instant: datetime) -> date:

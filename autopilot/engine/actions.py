@@ -133,8 +133,3 @@ def action_note(action: Action) -> Note:
 def veto_note(veto: Veto) -> Note:
     asked = action_note(veto.action)
     return Note("veto", (("action", asked.topic), ("because", veto.reason), *veto.numbers))
-
-
-def is_worth_recording(allowed: tuple[Action, ...], vetoes: tuple[Veto, ...], last_vetoes: tuple[Veto, ...]) -> bool:
-    """Each decision that acts is recorded; one that only waits or is vetoed anew in the same way is not."""
-    return bool(allowed) or tuple(v.reason for v in vetoes) != tuple(v.reason for v in last_vetoes)

@@ -19,7 +19,7 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain import events as e
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Start, Veto
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Start
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import Job, JobSpec
@@ -32,7 +32,7 @@ from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves, post_accruals
-from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
+from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.event_log import EventLog
@@ -44,6 +44,7 @@ from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events
+from autopilot.engine.waits import Waits
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
@@ -126,7 +127,7 @@ class Engine:
         self.outlooks = Outlooks(store, PHASES, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self._orphans = Orphans(config.install_id, ids)
-        self._vetoes: dict[str, tuple[Veto, ...]] = {}
+        self.waits = Waits()
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._history = History(store, clock, config.retention)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
@@ -171,6 +172,7 @@ class Engine:
         await self._history.tidy()
         await self.outlooks.refresh(self._clock.now())
         self.outlooks.forget(job.id for job in jobs)
+        self.waits.forget(job.id for job in jobs)
         self.last_tick_at = self._clock.now()
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
@@ -180,6 +182,7 @@ class Engine:
                 watch.provider.capabilities,
                 known=watch.last.known and not self._orphans.is_quarantined(name, now),
                 credit=watch.last.credit,
+                search_problem=watch.search_problem,
             )
             for name, watch in self.watches.items()
         }
@@ -331,7 +334,7 @@ class Engine:
         if event_log.is_broken:
             return exposure
         decision_id = f"{job.id}-{job.decisions + 1}"
-        if is_worth_recording(allowed, vetoes, self._vetoes.get(job.id, ())):
+        if self.waits.is_news(job, allowed, vetoes, decision.notes, now):
             record = DecisionRecord(
                 decision_id,
                 job.id,
@@ -342,7 +345,6 @@ class Engine:
             )
             event_log.job = replace(event_log.job, decisions=job.decisions + 1)
             await uow.decisions.add(record)
-        self._vetoes[job.id] = vetoes
         before = {lease.id: lease for lease in job.leases}
         for action in allowed:
             match action:

@@ -75,6 +75,8 @@ class Watch:
         """When the market was last read in full."""
         self.no_rights = False
         """The market refused our key at the last read: only the user can mend that."""
+        self.search_problem = ""
+        """Why the newest search for offers brought none; empty when it had an answer."""
 
     async def read(self, leases: Sequence[Lease]) -> Reading:
         begun_at = self._clock.now()
@@ -127,15 +129,20 @@ class Watch:
         return self.last
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
-        """Empty when the market cannot be searched now; the reason is logged."""
+        """Empty when the market cannot be searched now; the reason is logged, and kept in ``search_problem``."""
         try:
             async with asyncio.timeout(OFFERS_WAIT_REAL_S):
-                return await self.provider.offers(query)
+                found = await self.provider.offers(query)
         except (MarketUnknown, TimeoutError) as problem:
-            log.warning("offers.unavailable", provider=self.provider.name, reason=str(problem) or "no answer in time")
-        except Exception:
+            self.search_problem = str(problem) or "no answer in time"
+            log.warning("offers.unavailable", provider=self.provider.name, reason=self.search_problem)
+            return ()
+        except Exception as problem:
+            self.search_problem = repr(problem)
             log.exception("offers.failed", provider=self.provider.name)
-        return ()
+            return ()
+        self.search_problem = ""
+        return found
 
     def _make_unknown(self, begun_at: datetime, reason: str) -> Reading:
         if self.last.known or self.last.reason != reason:

@@ -31,6 +31,7 @@ from autopilot.policy.migration import continue_move, is_given_up, last_save, wa
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused
 from autopilot.policy.situation import Answer, Situation
+from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, price_candidates
 
@@ -70,6 +71,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     situation = _with_payable(Situation(job, market, now, params, pressure, tuple(candidates)))
     actions, why = _for_main(situation)
     actions = tuple(_in_its_place(situation, action) for action in actions)
+    if job.main is None and not actions:
+        why = (*why, *wait_notes(job, market, now, params))
     return Decision(actions, (status, *why, *_no_spot_notes(market), *_lost_bid_notes(market, now, params)))
 
 
@@ -249,7 +252,7 @@ def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
 def _acquire(situation: Situation) -> Answer:
     job, candidates, params = situation.job, situation.candidates, situation.params
     if not candidates:
-        return (), (Note("acquire", (("eligible_offers", 0),)),)
+        return (), ()
     possible = price_options(situation)
     chosen, reason = _cheapest(possible, params)
     if chosen is not None and chosen.choice is not None:

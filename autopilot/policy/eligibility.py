@@ -1,30 +1,58 @@
-"""Which offers will do for a job, and, for people, why the others will not."""
+"""Which offers will do for a job, and why the others will not."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
+from autopilot.domain.money import Number
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.pricing.speed import setup_time, work_left
 
 
-def why_not(spec: JobSpec, offer: Offer) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """The first condition that an offer does not meet."""
+
+    condition: str
+    """A key of ``condition`` in docs/reference/api.md."""
+    has: Number = None
+    """What the offer has, and what the job wants, where the condition is a matter of degree."""
+    wanted: Number = None
+
+
+def misfit(spec: JobSpec, offer: Offer) -> Unfit | None:
     """None when the offer fits the job file; else the first thing that does not."""
     wanted = {(gpu.name.casefold(), gpu.count) for gpu in spec.gpus}
     if (offer.gpu.casefold(), offer.num_gpus) not in wanted:
-        return "another GPU"
+        return Unfit("gpu")
     if offer.vram_gb < spec.min_vram_gb:
-        return f"{offer.vram_gb} GB of VRAM"
+        return Unfit("vram_gb", offer.vram_gb, spec.min_vram_gb)
     if offer.disk_gb < spec.disk_gb:
-        return f"{offer.disk_gb} GB of disk"
+        return Unfit("disk_gb", offer.disk_gb, spec.disk_gb)
     if spec.trust is not Trust.ANY and not offer.verified:
-        return "host not verified"
+        return Unfit("verified")
     if spec.trust is Trust.SECURE and not offer.datacenter:
-        return "not a datacenter"
+        return Unfit("datacenter")
     return None
+
+
+def why_not(spec: JobSpec, offer: Offer) -> str | None:
+    """The same in words, for a list of offers."""
+    unfit = misfit(spec, offer)
+    if unfit is None:
+        return None
+    return {
+        "gpu": "another GPU",
+        "vram_gb": f"{unfit.has} GB of VRAM",
+        "disk_gb": f"{unfit.has} GB of disk",
+        "verified": "host not verified",
+        "datacenter": "not a datacenter",
+    }[unfit.condition]
 
 
 def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:
@@ -33,17 +61,32 @@ def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[O
     A machine that the job holds, or is giving back, is not rented once more; of a pool there are others (``candidates``
     leaves out what would be the same again).
     """
+    return tuple(offer for offer, unfit in judge(job, market, now, params) if unfit is None)
+
+
+def judge(job: Job, market: Market, now: datetime, params: Params) -> Iterator[tuple[Offer, Unfit | None]]:
+    """Each offer, and None or why it is not eligible."""
     pools = {name for name, view in market.providers.items() if view.capabilities.is_pooled}
     held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
-    return tuple(
-        offer
-        for offer in market.offers
-        if market.knows(offer.provider)
-        and (offer.provider, offer.machine_id) not in market.avoid
-        and (offer.provider, offer.machine_id) not in held
-        and why_not(job.spec, offer) is None
-        and (offer.ends_at is None or offer.ends_at >= now + _time_needed(job, offer, params))
-    )
+    for offer in market.offers:
+        machine = offer.provider, offer.machine_id
+        if not market.knows(offer.provider):
+            yield offer, Unfit("market_unknown")
+        elif machine in market.avoid:
+            yield offer, Unfit("avoided")
+        elif machine in held:
+            yield offer, Unfit("held")
+        else:
+            yield offer, misfit(job.spec, offer) or _ends_too_soon(job, offer, now, params)
+
+
+def _ends_too_soon(job: Job, offer: Offer, now: datetime, params: Params) -> Unfit | None:
+    if offer.ends_at is None:
+        return None
+    lasts, needed = offer.ends_at - now, _time_needed(job, offer, params)
+    if lasts >= needed:
+        return None
+    return Unfit("lasts_s", round(lasts.total_seconds()), round(needed.total_seconds()))
 
 
 def _time_needed(job: Job, offer: Offer, params: Params) -> timedelta:

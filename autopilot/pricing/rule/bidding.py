@@ -14,15 +14,19 @@ from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 
 
-def ceiling(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> Decimal | None:
-    """The highest bid that makes sense ($/h), or None when nothing bounds it (then no bid is made)."""
-    bounds = [limit for limit in (spec.max_bid, spec.max_hourly) if limit is not None]
+def bounds(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> dict[str, Decimal]:
+    """What bounds a bid, by the key of the job file or ``on_demand_share``; $/h, in steps of bids."""
+    limits = {"max_price": spec.max_bid, "max_hourly": spec.max_hourly}
     if on_demand_price is not None:
         # Below that share, not at it.
-        bounds.append((on_demand_price * params.bids.ceiling_of_on_demand).next_minus())
-    if not bounds:
-        return None
-    return min(bounds).quantize(params.bids.unit, ROUND_FLOOR)
+        limits["on_demand_share"] = (on_demand_price * params.bids.ceiling_of_on_demand).next_minus()
+    unit = params.bids.unit
+    return {name: limit.quantize(unit, ROUND_FLOOR) for name, limit in limits.items() if limit is not None}
+
+
+def ceiling(spec: JobSpec, on_demand_price: Decimal | None, params: Params) -> Decimal | None:
+    """The highest bid that makes sense ($/h), or None when nothing bounds it (then no bid is made)."""
+    return min(bounds(spec, on_demand_price, params).values(), default=None)
 
 
 def first_bid(spec: JobSpec, offer: Offer, params: Params) -> Decimal | None:

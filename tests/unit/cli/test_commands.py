@@ -71,12 +71,12 @@ def test_show(daemon: Daemon, capsys: Capture) -> None:
     out = printed(capsys, "show", "bert-qa")
     for part in (
         "running: working",
-        "1h 02m ago (2026-01-01 10:57:12 UTC)",
-        "25m 12s of 1h 00m, 42%, step 420",
-        "fine, slack 2h 15m",
+        "1 h 2 min ago (2026-01-01 10:57:12 UTC)",
+        "25 min 12 s of 1 h, 42%, step 420",
+        "fine, slack 2 h 15 min",
         "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000) accrued $0.0012 held back $0.1071",
         "budget $2.00 on demand the same hours: $0.5120",
-        "spot $0.28/h $0.0933 $0.0000 $0.0000 1h 02m",
+        "spot $0.28/h $0.0933 $0.0000 $0.0000 1 h 2 min",
         "total $0.2937 $0.0012 $0.1071",
         "outbid at",
         "number 7 at step 410",

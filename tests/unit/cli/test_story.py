@@ -66,20 +66,20 @@ def test_the_story_of_an_outbid() -> None:
     assert tell("bid.intended", bid="0.306", **{"from": "0.278"}) == "raises the bid from $0.278/h to $0.306/h"
     assert tell("bid.intended", bid="0.25", **{"from": "0.278"}) == "lowers the bid from $0.278/h to $0.25/h"
     assert tell("lease.resumed", bid="0.306") == "the machine is back at $0.306/h"
-    assert tell("work.lost", seconds=15) == "15s of work lost"
+    assert tell("work.lost", seconds=15) == "15 s of work lost"
     assert tell("lease.paused", cause="out_of_credit", bid="0.3") == "the market stopped the machine: out of credit"
     assert tell("lease.refused", reason="refused", message="no \x1b[2Jsuch ask").endswith("no [2Jsuch ask")
     assert tell("job.parked", reason="budget_exhausted") == "the job is parked: budget exhausted"
 
 
 def test_what_a_later_version_logs_is_shown_as_it_is() -> None:
-    assert tell("lease.polished", shine_s=90) == "lease.polished shine 1m 30s"
+    assert tell("lease.polished", shine_s=90) == "lease.polished shine 1 min 30 s"
 
 
 @pytest.mark.parametrize(
     ("fields", "shown"),
     [
-        ({"slack_s": 9597}, "slack 2h 39m"),
+        ({"slack_s": 9597}, "slack 2 h 39 min"),
         ({"left": "-0.000111908"}, "left -$0.0001"),
         ({"bid": "0.278", "floor": "0.25"}, "bid $0.278/h, floor $0.25/h"),
         ({"cost_of_waiting_per_h": "0.004148149"}, "cost of waiting $0.004/h"),

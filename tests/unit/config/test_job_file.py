@@ -268,7 +268,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("env", 'HF = "x"\n[secrets]\nHF = "hf"'), "job.toml:10: HF is in [env] as well (keep one of them)"),
         # deadlines
         (with_line("deadline", 'within = "3h"'), "a deadline needs an estimate of the work"),
-        (WORK + "at = 2026-01-01T11:00:00Z", "job.toml:9: the deadline was 1h 00m ago"),
+        (WORK + "at = 2026-01-01T11:00:00Z", "job.toml:9: the deadline was 1 h ago"),
         (WORK + "at = 2026-01-02T11:00:00", "deadline.at: needs a time zone"),
         (WORK + "at = 2026-01-02", "deadline.at: not a date and time"),
         (WORK + 'at = "soon"', "deadline.at: not a date and time"),

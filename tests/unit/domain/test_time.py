@@ -40,12 +40,15 @@ def test_what_is_not_a_duration_is_the_users_error(text: object) -> None:
 @pytest.mark.parametrize(
     ("span", "text"),
     [
-        (timedelta(seconds=42), "42s"),
-        (timedelta(minutes=3, seconds=7), "3m 07s"),
-        (timedelta(hours=1, minutes=5), "1h 05m"),
-        (timedelta(days=2, hours=3, minutes=59), "2d 3h"),
-        (timedelta(hours=-2), "-2h 00m"),
-        (timedelta(0), "0s"),
+        (timedelta(seconds=42), "42 s"),
+        (timedelta(minutes=3, seconds=7), "3 min 7 s"),
+        (timedelta(hours=1, minutes=5), "1 h 5 min"),
+        (timedelta(hours=2, minutes=40, seconds=59), "2 h 40 min"),
+        (timedelta(days=2, hours=3, minutes=59), "2 d 3 h"),
+        (timedelta(days=1, minutes=59), "1 d"),
+        (timedelta(hours=-2), "-2 h"),
+        (timedelta(0), "0 s"),
+        (timedelta(milliseconds=-1), "0 s"),
     ],
 )
 def test_durations_for_people(span: timedelta, text: str) -> None:

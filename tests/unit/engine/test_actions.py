@@ -23,7 +23,7 @@ from autopilot.domain.lease import Lease, LeaseState, Role, Slot
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.engine.actions import action_events, action_note, intended_lease, is_worth_recording, veto_note
+from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.policy.budget import start_reserve
 from tests.builders import HOUR, START, D, a_job, a_lease, a_new_home, a_spec, an_offer, at, play
 
@@ -121,13 +121,3 @@ def test_each_action_has_its_event_and_its_note(action: Action, events: list[e.E
     assert dict(note.numbers)["reason"] == action.reason
     veto = veto_note(Veto(action, Reason.OVER_BUDGET, (("budget", D(5)),)))
     assert dict(veto.numbers) == {"action": note.topic, "because": Reason.OVER_BUDGET, "budget": D(5)}
-
-
-def test_a_decision_that_acts_is_recorded_and_one_vetoed_as_before_is_not() -> None:
-    broke, dear = Veto(SPOT, Reason.OVER_BUDGET), Veto(SPOT, Reason.BID_ABOVE_CEILING)
-    assert is_worth_recording((RELEASE,), (broke,), (broke,)), "the release went on"
-    assert is_worth_recording((), (broke,), ())
-    assert not is_worth_recording((), (broke,), (broke,))
-    assert is_worth_recording((), (dear,), (broke,))
-    assert is_worth_recording((), (), (broke,)), "the veto is lifted"
-    assert not is_worth_recording((), (), ())

@@ -1,0 +1,91 @@
+"""What each job that nothing is done for waits for, and which decisions are worth a row of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from autopilot.domain.actions import Action, Note, Veto
+from autopilot.domain.job import Job
+from autopilot.domain.lease import LeaseState
+from autopilot.domain.money import Number
+from autopilot.domain.reasons import Reason
+from autopilot.engine.actions import veto_note
+from autopilot.policy.wait import REMOVED, SEARCH, UNSEARCHED
+
+RECORDED_EVERY = timedelta(minutes=10)
+"""A wait whose causes come and go is recorded no more often than this."""
+
+_CAUSE_OF = {SEARCH: "gpus", REMOVED: "condition", UNSEARCHED: "provider", "no_spot": "provider", "paused": "cause"}
+"""Topic of a note → which of its numbers tells one wait from another."""
+
+_Causes = frozenset[tuple[str, Number]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The newest decision of a job for which nothing could be done, with the numbers of that moment."""
+
+    at: datetime
+    vetoes: tuple[Note, ...]
+    notes: tuple[Note, ...]
+
+
+class Waits:
+    """One per engine. Keeps nothing that matters: the next decision says it anew."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, Wait] = {}
+        self._vetoed: dict[str, tuple[Reason, ...]] = {}
+        self._recorded: dict[str, tuple[_Causes, datetime]] = {}
+
+    def of(self, job: Job) -> Wait | None:
+        """None for a job that wants no machine, or whose machine works or is being made ready."""
+        return self._now.get(job.id) if _is_without_machine(job) else None
+
+    def is_news(
+        self, job: Job, allowed: tuple[Action, ...], vetoes: tuple[Veto, ...], notes: tuple[Note, ...], now: datetime
+    ) -> bool:
+        """Whether the decision is to be recorded: it acts, is vetoed in another way, or waits for something else."""
+        refused = tuple(veto.reason for veto in vetoes)
+        is_vetoed_anew = refused != self._vetoed.get(job.id, ())
+        self._vetoed[job.id] = refused
+        if allowed or not _is_without_machine(job):
+            self._now.pop(job.id, None)
+            self._recorded.pop(job.id, None)
+            return bool(allowed) or is_vetoed_anew
+        self._now[job.id] = Wait(now, tuple(map(veto_note, vetoes)), notes)
+        causes = _causes(notes)
+        last = self._recorded.get(job.id)
+        waits_anew = last is None or (causes != last[0] and now - last[1] >= RECORDED_EVERY)
+        if is_vetoed_anew or waits_anew:
+            self._recorded[job.id] = causes, now
+            return True
+        return False
+
+    def forget(self, open_jobs: Iterable[str]) -> None:
+        """Keep nothing of jobs that are over."""
+        kept = frozenset(open_jobs)
+        for job_id in (self._now.keys() | self._vetoed.keys() | self._recorded.keys()) - kept:
+            self._now.pop(job_id, None)
+            self._vetoed.pop(job_id, None)
+            self._recorded.pop(job_id, None)
+
+
+def _is_without_machine(job: Job) -> bool:
+    if not job.status.wants_capacity:
+        return False
+    return job.main is None or job.main.state is LeaseState.PAUSED
+
+
+def _causes(notes: Iterable[Note]) -> _Causes:
+    """What a decision waits for, without its numbers: of equal ones only the first is worth a record."""
+    found: set[tuple[str, Number]] = set()
+    for note in notes:
+        numbers = dict(note.numbers)
+        if numbers.get("chosen"):
+            found.add((note.topic, numbers["option"]))
+        elif note.topic in _CAUSE_OF:
+            found.add((note.topic, numbers[_CAUSE_OF[note.topic]]))
+    return frozenset(found)
