@@ -119,7 +119,7 @@ class _Routes:
 
     async def why(self, request: web.Request) -> web.Response:
         limit = _whole(request.query.get("limit", "20"), "limit")
-        return web.json_response({"decisions": await self._jobs.why(request.match_info["ref"], limit=limit)})
+        return web.json_response(await self._jobs.why(request.match_info["ref"], limit=limit))
 
     async def cancel(self, request: web.Request) -> web.Response:
         return web.json_response({"job": await self._jobs.cancel(request.match_info["ref"])})

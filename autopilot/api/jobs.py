@@ -39,6 +39,9 @@ ParseJob = Callable[[str, str, datetime], JobSpec]
 MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatus.RECOVERING)
 """No machine works on what the newest checkpoint holds."""
 
+ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unknown", "lease.abandoned")
+"""Events that tell what became of a create."""
+
 LOG_CHUNKS_PER_ANSWER = 200
 LOG_BYTES_PER_ANSWER = 1 << 20
 DECISIONS_PER_ANSWER = 1000
@@ -146,11 +149,27 @@ class JobService:
                 },
             }
 
-    async def why(self, reference: str, *, limit: int) -> list[render.Json]:
+    async def why(self, reference: str, *, limit: int) -> render.Json:
+        """Where the job stands, and its newest decisions, each with what the market answered."""
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
-            limit = min(limit, DECISIONS_PER_ANSWER)
-            return [render.decision(record) for record in await uow.decisions.list_by_job(job.id, limit=limit)]
+            decisions = await uow.decisions.list_by_job(job.id, limit=min(limit, DECISIONS_PER_ANSWER))
+            decided_by = {lease.id: lease.decision_id for lease in await uow.leases.list_by_job(job.id)}
+            answers = [each for each in await uow.events.list_by_job(job.id) if each.name in ANSWERS]
+            bids = await uow.bids.list_by_job(job.id)
+            return {
+                "job": self._render(job, await self._outstanding(uow)),
+                "decisions": [
+                    render.decision(record)
+                    | {
+                        "answers": [
+                            render.event(each) for each in answers if decided_by.get(each.lease_id or "") == record.id
+                        ],
+                        "bids": [render.bid(each) for each in bids if each.decision_id == record.id],
+                    }
+                    for record in decisions
+                ],
+            }
 
     async def logs(self, reference: str, after: str, *, tail: bool = False) -> render.Json:
         """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``.
@@ -284,7 +303,8 @@ class JobService:
 
     def _render(self, job: Job, outstanding: Mapping[str, Outstanding]) -> render.Json:
         total = money(job.spent, select_of_job(job.id, outstanding))
-        answer = render.job(job, self._clock.now(), self._engine.config.params, total)
+        wait = self._engine.waits.of(job)
+        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait)
         if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
             answer["reason"] = Reason.MARKET_UNKNOWN
         return answer

@@ -14,6 +14,7 @@ from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.engine.waits import Wait
 from autopilot.policy.eligibility import why_not
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.pricing.pressure import measure_pressure
@@ -32,7 +33,7 @@ def plain(value: object) -> Any:
     return value
 
 
-def job(state: Job, now: datetime, params: Params, money: Money) -> Json:
+def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | None = None) -> Json:
     pressure = measure_pressure(state, now, params)
     judged = not state.status.is_final
     checkpoint = state.checkpoint
@@ -65,6 +66,7 @@ def job(state: Job, now: datetime, params: Params, money: Money) -> Json:
         },
         "main": lease(state.main) if state.main else None,
         "next": lease(state.next) if state.next else None,
+        "waiting": waits and wait(waits),
     }
 
 
@@ -142,6 +144,14 @@ def decision(record: DecisionRecord) -> Json:
         "actions": [_note(n) for n in record.actions],
         "vetoes": [_note(n) for n in record.vetoes],
         "notes": [_note(n) for n in record.notes],
+    }
+
+
+def wait(found: Wait) -> Json:
+    return {
+        "at": plain(found.at),
+        "vetoes": [_note(n) for n in found.vetoes],
+        "notes": [_note(n) for n in found.notes],
     }
 
 

@@ -227,14 +227,10 @@ def why(job: str, /, *, limit: int = 20, json: Annotated[bool, Flag] = False) ->
         print_json(body)
         return Exit.OK
     out = console()
-    if not body["decisions"]:
-        stands = client.get(job_path(job))["job"]
-        reason = text.words(stands["reason"])
-        out.print(
-            f"no machine was rented, changed or given up yet; the job is {text.plain(stands['status'])}: {reason}"
-        )
-    for line in views.decision_lines(body["decisions"]):
+    for line in [*views.standing(body["job"]), *views.decision_lines(body["decisions"])]:
         out.print(line)
+    if not body["decisions"] and not body["job"]["waiting"]:
+        out.print("  nothing was decided yet; the daemon decides every few seconds")
     return Exit.OK
 
 

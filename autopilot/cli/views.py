@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import story, text
+from autopilot.cli import reasons, story, text
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import OPTION, options_weighed
 from autopilot.domain.time import show_duration
@@ -26,9 +27,15 @@ ID_LENGTH = 10
 
 
 def job_list(jobs: list[Row], now: datetime) -> RenderableType:
+    """A row for each; below it why nothing runs for those that wait."""
+    from rich.console import Group
+    from rich.text import Text
+
     columns = ("JOB", "NAME", "STATUS", "GPU", "BID", *text.MONEY, "DONE", "TIME LEFT")
     length = _distinct_length([job["id"] for job in jobs])
-    return table(columns, [_job_row(job, length, now) for job in jobs], right=columns[4:9], whole=columns[:1])
+    rows = [_job_row(job, length, now) for job in jobs]
+    waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := reasons.brief(job))]
+    return Group(table(columns, rows, right=columns[4:9], whole=columns[:1]), *map(Text, waits))
 
 
 def _distinct_length(ids: list[str]) -> int:
@@ -77,6 +84,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
             [
                 ("job", f"{text.plain(job['name'])} ({text.plain(job['id'])})"),
                 ("status", f"{text.plain(job['status'])}: {text.words(job['reason'])}"),
+                *[("waits", line) for line in reasons.tell_wait(job)],
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
                 *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
@@ -179,30 +187,44 @@ def event_list(events: list[Row], *, with_fields: bool = False) -> RenderableTyp
     return table(("AT (UTC)", "WHAT"), list(zip(at, map(story.tell, events), strict=True)))
 
 
+def standing(job: Row) -> list[RenderableType]:
+    """Where the job stands now, and what it waits for."""
+    from rich.text import Text
+
+    waiting = job.get("waiting")
+    as_of = f" (at {text.clock_time(waiting['at'])} UTC)" if waiting else ""
+    status = Text(f"now {text.plain(job['status'])}: {text.words(job['reason'])}{as_of}", style="bold")
+    lines = [Text(f"  {line}") for line in reasons.tell_wait(job)]
+    return [status, *lines, *_weighed(waiting["notes"] if waiting else [])]
+
+
 def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     from rich.text import Text
 
     lines: list[RenderableType] = []
     for decision in decisions:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
-        notes = decision.get("notes") or []
-        weighed = [note for note in notes if isinstance(note, dict) and note.get("topic") == OPTION]
-        rest = decision | {"notes": [note for note in notes if note not in weighed]}
-        for kind in ("actions", "vetoes", "notes"):
-            for item in rest.get(kind) or []:
-                label = {"actions": "did", "vetoes": "refused", "notes": "saw"}[kind]
-                lines.append(Text(f"  {label:<8}{_topic(item)}"))
-        if weighed:
-            lines.append(options_weighed(weighed))
+        lines += [Text(f"  {label:<8}{told}") for label, told in _decided(decision)]
+        lines += _weighed(decision.get("notes"))
     return lines
 
 
-def _topic(item: object) -> str:
-    if not isinstance(item, dict):
-        return text.plain(item)
-    named = next((str(item[key]) for key in ("topic", "action", "reason") if item.get(key)), "")
-    numbers = text.numbers(item.get("numbers") or {})
-    return f"{text.words(named)}: {numbers}" if numbers else text.words(named)
+def _decided(decision: Row) -> Iterator[tuple[str, str]]:
+    """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
+    actions = decision.get("actions") or []
+    bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
+    yield from (("did", reasons.tell(action)) for action in actions)
+    for answer in decision.get("answers") or []:
+        yield "answer", f"{text.clock_time(answer['at'])} {reasons.tell_answer(answer, bid)}"
+    for tried in decision.get("bids") or []:
+        yield "answer", f"the bid of {text.per_hour(tried['bid'])}: {text.words(tried['outcome'])}"
+    yield from (("vetoed", reasons.tell_veto(veto)) for veto in decision.get("vetoes") or [])
+    yield from (("saw", reasons.tell(note)) for note in decision.get("notes") or [] if note["topic"] != OPTION)
+
+
+def _weighed(notes: list[Row] | None) -> list[RenderableType]:
+    weighed = [note for note in notes or [] if note["topic"] == OPTION]
+    return [options_weighed(weighed)] if weighed else []
 
 
 def offer_list(offers: list[Row]) -> RenderableType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 import sys
 from pathlib import Path
@@ -166,13 +167,76 @@ def test_logs_print_the_newest_output_and_say_that_there_is_more(daemon: Daemon,
     assert "tail" not in daemon.requests[-2][1]
 
 
-def test_why_shows_numbers(daemon: Daemon, capsys: Capture) -> None:
-    out = printed(capsys, "why", "bert-qa", "--limit", "3")
+def test_why_tells_each_decision_with_what_the_market_said(daemon: Daemon, capsys: Capture) -> None:
+    out = " ".join(printed(capsys, "why", "bert-qa", "--limit", "3").split())
     assert daemon.requests[0][1] == "limit=3"
-    assert "did     change bid: bid $0.336/h" in out
-    assert "refused over day limit: limit 50, would be $50.20" in out
-    assert "saw     re bid against waiting: floor $0.33/h, ceiling $0.468/h" in out
+    for part in (
+        "now running: working",
+        "did bid $0.336/h: outbid answer the bid of $0.336/h: done",
+        "vetoed acquire: over day limit (committed $50.20, the limit is $50.00)",
+        "saw slack 2 h 39 min (fine), one more loss costs 17 min, $0.40 of $2.00 spent or committed",
+        "saw outbid for 40 s: $0.306/h would win, the next bid is $0.336/h, bidding on costs $0.29 to the end, "
+        "leaving costs $0.41 to the end, its disk costs $0.004/h",
+        "saw re bid against waiting: floor $0.33/h, ceiling $0.468/h",
+        "did rent vastai machine 911, spot at $0.138/h (floor $0.12/h, on demand $0.52/h): cheapest",
+        "answer 01-01 10:57:31 the market refused $0.138/h: a higher bid holds the machine (outbid)",
+    ):
+        assert part in out, part
+    assert not re.search(r"=|\d\.\d{4}", out)
     assert "--limit must be at least 1" in printed(capsys, "why", "bert-qa", "--limit", "0", code=2)
+
+
+WAITING = {
+    "at": "2026-01-01T11:59:58+00:00",
+    "vetoes": [],
+    "notes": [
+        {"topic": "status", "numbers": {"slack_s": None, "one_more_loss_s": 1020, "committed": "0", "budget": None}},
+        {
+            "topic": "search",
+            "numbers": {
+                "gpus": "1×RTX 4090 or 2×A100 PCIE",
+                "min_vram_gb": "24",
+                "disk_gb": "20",
+                "trust": "verified",
+                "policy": "spot",
+                "offers": 9,
+                "fitting": 0,
+                "only_on_demand": None,
+            },
+        },
+        {"topic": "removed", "numbers": {"condition": "max_price", "offers": 7, "has": "0.95", "wanted": "0.3"}},
+        {"topic": "removed", "numbers": {"condition": "avoided", "offers": 2, "has": None, "wanted": None}},
+    ],
+}
+
+
+def test_a_wait_says_what_was_looked_for_and_what_came_nearest(daemon: Daemon, capsys: Capture) -> None:
+    body, listed = sample("why"), sample("jobs")
+    body["job"] |= {"status": "pending", "reason": "waiting_for_offer", "waiting": WAITING}
+    daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body | {"decisions": []})
+    assert printed(capsys, "why", "bert-qa").splitlines() == [
+        "now pending: waiting for offer (at 01-01 11:59:58 UTC)",
+        "  looked for 1×RTX 4090 or 2×A100 PCIE, 24 GB of GPU memory, 20 GB of disk, ",
+        "verified hosts, spot only: 9 offers, none fits",
+        "  7 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h",
+        "  2 avoided after a failure or a refusal",
+    ]
+    nearest = "9 offers, none fits; 7 above your max_price: cheapest floor $0.95/h, your max_price $0.30/h"
+    listed["jobs"][0] |= {"status": "pending", "reason": "waiting_for_offer", "waiting": WAITING}
+    daemon.answers["GET /v1/jobs"] = (200, listed)
+    assert f"bert-qa: {nearest}" in " ".join(printed(capsys, "ps").split())
+    daemon.answers["GET /v1/jobs/bert-qa"] = (200, sample("job") | {"job": body["job"]})
+    assert "7 above your max_price" in printed(capsys, "show", "bert-qa")
+
+
+def test_why_of_a_job_that_no_tick_has_seen(daemon: Daemon, capsys: Capture) -> None:
+    body = sample("why") | {"decisions": []}
+    body["job"] |= {"status": "pending", "reason": "submitted"}
+    daemon.answers["GET /v1/jobs/bert-qa/why"] = (200, body)
+    assert printed(capsys, "why", "bert-qa").splitlines() == [
+        "now pending: submitted",
+        "  nothing was decided yet; the daemon decides every few seconds",
+    ]
 
 
 def test_cancel_and_resume(daemon: Daemon, capsys: Capture) -> None:

@@ -1,0 +1,235 @@
+"""Why a job stands where it stands: decisions, vetoes and waits in sentences, from the notes of the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autopilot.cli import story, text
+from autopilot.cli.plan_views import OPTION
+
+Row = Mapping[str, Any]
+Numbers = Mapping[str, Any]
+"""Of one note, as the API answers them."""
+
+
+def brief(job: Row) -> str:
+    """Why nothing runs for the job now, in one line; empty where something does."""
+    waiting = job.get("waiting")
+    if not waiting:
+        return ""
+    if waiting["vetoes"]:
+        return tell_veto(waiting["vetoes"][0])
+    notes = [(note["topic"], note["numbers"]) for note in waiting["notes"]]
+    searched = [numbers for topic, numbers in notes if topic == "search" and not int(numbers["fitting"])]
+    nearest = [_removed(numbers) for topic, numbers in notes if topic == "removed"] if searched else []
+    chosen = [_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
+    others = [tell(note) for note in waiting["notes"] if note["topic"] in ("paused", "no_spot", "unsearched")]
+    return "; ".join([*map(_found, searched), *nearest[:1], *chosen, *others])
+
+
+def tell_wait(job: Row) -> list[str]:
+    """The same in full, a line for each thing."""
+    waiting = job.get("waiting") or {"vetoes": [], "notes": []}
+    notes = [tell(note) for note in waiting["notes"] if note["topic"] not in (OPTION, "status")]
+    return [*map(tell_veto, waiting["vetoes"]), *notes]
+
+
+def tell(note: Row) -> str:
+    """One note, or one action, of a decision."""
+    topic, numbers = str(note["topic"]), note.get("numbers") or {}
+    sentence = SENTENCES.get(topic)
+    if sentence is not None:
+        return sentence(numbers)
+    shown = text.numbers(numbers)
+    return f"{text.words(topic)}: {shown}" if shown else text.words(topic)
+
+
+def tell_veto(veto: Row) -> str:
+    """``rent: over day limit, would come to $50.20 of $50.00``."""
+    numbers = dict(veto.get("numbers") or {})
+    action, because = numbers.pop("action", None), numbers.pop("because", None)
+    limit = numbers.pop("limit", None)
+    in_dollars = because in ("over_day_limit", "over_month_limit", "over_budget", "low_credit")
+    shown = text.numbers(numbers)
+    if limit is not None:
+        as_limit = text.money(limit) if in_dollars else text.per_hour(limit) if because == "over_rate_limit" else limit
+        shown = ", ".join(part for part in (shown, f"the limit is {text.plain(as_limit)}") if part)
+    what = f"{text.words(action)}: {text.words(because)}" if action else text.words(because or veto["topic"])
+    return f"{what} ({shown})" if shown else what
+
+
+def tell_answer(event: Row, bid: str | None) -> str:
+    """What the market said to a create. ``bid``: what was bid, $/h."""
+    name, fields = event["name"], event.get("fields") or {}
+    if name == "lease.refused":
+        message = text.plain(fields.get("message"))
+        said = f": {message}" if message != text.NONE else ""
+        return f"the market refused {text.per_hour(bid)}{said} ({text.words(fields.get('reason'))})"
+    return story.tell(event)
+
+
+def _search(numbers: Numbers) -> str:
+    wishes = [
+        text.plain(numbers.get("gpus")),
+        *([f"{_gb(numbers['min_vram_gb'])} of GPU memory"] if numbers.get("min_vram_gb") else []),
+        f"{_gb(numbers.get('disk_gb'))} of disk",
+        *([_TRUST[numbers["trust"]]] if numbers.get("trust") in _TRUST else []),
+        *([f"{text.plain(numbers['policy'])} only"] if numbers.get("policy") else []),
+    ]
+    return f"looked for {', '.join(wishes)}: {_found(numbers)}"
+
+
+def _found(numbers: Numbers) -> str:
+    offers, fitting, on_demand = int(numbers["offers"]), int(numbers["fitting"]), numbers.get("only_on_demand")
+    if not offers:
+        return "no offer"
+    found = f"{offers} offer{'s' * (offers > 1)}, {fitting or 'none'} fit{'s' * (fitting < 2)}"
+    return f"{found} (on demand {on_demand})" if on_demand else found
+
+
+_TRUST = {"verified": "verified hosts", "secure": "datacenters"}
+
+
+def _gb(value: object) -> str:
+    return f"{round(float(str(value)), 1):g} GB" if value is not None else text.NONE
+
+
+def _above(key: str, what: str = "floor") -> Callable[[Numbers], str]:
+    def sentence(numbers: Numbers) -> str:
+        has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
+        return f"above your {key}: cheapest {what} {has}, your {key} {wanted}"
+
+    return sentence
+
+
+def _less(of: str, show: Callable[[Any], str]) -> Callable[[Numbers], str]:
+    def sentence(numbers: Numbers) -> str:
+        has, wanted = show(numbers["has"]), show(numbers["wanted"])
+        return f"with too little {of}: the nearest has {has}, the job asks for {wanted}"
+
+    return sentence
+
+
+def _near_on_demand(numbers: Numbers) -> str:
+    has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
+    return f"with a floor near the on-demand price: nearest floor {has}, bids there end at {wanted}"
+
+
+def _lost(numbers: Numbers) -> str:
+    if numbers.get("has") is None:
+        return "where our bids lost"
+    has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
+    return f"where our bids lost: the nearest takes {has} or more, bids there end at {wanted}"
+
+
+def _too_short(numbers: Numbers) -> str:
+    lasts, needed = text.span(numbers["has"]), text.span(numbers["wanted"])
+    return f"that end too soon: the nearest in {lasts}, the job may take {needed}"
+
+
+CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
+    "market_unknown": "on a market that cannot be read now",
+    "gpu": "with another GPU",
+    "vram_gb": _less("GPU memory", _gb),
+    "disk_gb": _less("disk", _gb),
+    "verified": "on hosts that are not verified",
+    "datacenter": "not in a datacenter",
+    "avoided": "avoided after a failure or a refusal",
+    "held": "that the job still gives back",
+    "lasts_s": _too_short,
+    "no_spot": "without spot",
+    "no_on_demand": "without an on-demand price",
+    "no_bound": "with no on-demand price to bound a bid; set max_price",
+    "max_price": _above("max_price"),
+    "max_hourly": _above("max_hourly"),
+    "max_hourly_on_demand": _above("max_hourly", "on-demand price"),
+    "max_rate": _above("max_rate", "rate with its disk"),
+    "on_demand_share": _near_on_demand,
+    "lost_bid": _lost,
+}
+"""What removed offers, as it stands behind their number."""
+
+
+def _removed(numbers: Numbers) -> str:
+    told = CONDITIONS.get(str(numbers["condition"]), text.words(numbers["condition"]))
+    return f"{numbers['offers']} {told if isinstance(told, str) else told(numbers)}"
+
+
+def _unsearched(numbers: Numbers) -> str:
+    return f"{text.plain(numbers.get('provider'))} could not be searched: {text.plain(numbers.get('problem'))}"
+
+
+def _acquire(numbers: Numbers) -> str:
+    prices = [("floor", numbers.get("floor")), ("on demand", numbers.get("on_demand_price"))]
+    beside = [f"{name} {text.per_hour(price)}" for name, price in prices if price not in (None, numbers.get("bid"))]
+    where = f"{text.plain(numbers.get('provider'))} machine {text.plain(numbers.get('machine_id'))}"
+    market = f" ({', '.join(beside)})" if beside else ""
+    how = f"{text.words(numbers.get('capacity_type'))} at {text.per_hour(numbers.get('bid'))}"
+    return f"rent {where}, {how}{market}{_because(numbers)}"
+
+
+def _because(numbers: Numbers) -> str:
+    return f": {text.words(numbers['reason'])}" if numbers.get("reason") else ""
+
+
+def _status(numbers: Numbers) -> str:
+    of = f" of {text.money(numbers['budget'])}" if numbers.get("budget") is not None else ""
+    spent = f"{text.money(numbers.get('committed'))}{of} spent or committed"
+    if numbers.get("slack_s") is None:
+        return spent
+    slack, loss = text.span(numbers["slack_s"]), text.span(numbers.get("one_more_loss_s"))
+    return f"slack {slack} ({text.words(numbers.get('verdict'))}), one more loss costs {loss}, {spent}"
+
+
+def _paused(numbers: Numbers) -> str:
+    told = (
+        ("price_to_win", text.per_hour, "{} would win"),
+        ("rebid", text.per_hour, "the next bid is {}"),
+        ("cost_of_rebid", text.money, "bidding on costs {} to the end"),
+        ("cost_of_leaving", text.money, "leaving costs {} to the end"),
+        ("cost_of_waiting_per_h", text.per_hour, "its disk costs {}"),
+    )
+    known = [words.format(show(numbers[key])) for key, show, words in told if numbers.get(key) is not None]
+    return (
+        f"{text.words(numbers.get('cause') or 'paused')} for {text.span(numbers.get('paused_s'))}: {', '.join(known)}"
+    )
+
+
+def _lost_bid(numbers: Numbers) -> str:
+    times = int(numbers.get("times") or 1)
+    counted = "a bid" if times == 1 else f"{times} bids"
+    where = f"{text.plain(numbers.get('provider'))} machine {text.plain(numbers.get('machine_id'))}"
+    bid, held = text.per_hour(numbers.get("bid")), text.span(numbers.get("for_s"))
+    return f"{counted} up to {bid} lost on {where}; it is taken to want more for {held}"
+
+
+def _no_spot(numbers: Numbers) -> str:
+    found = f": {text.plain(numbers['found'])}" if numbers.get("found") else ""
+    return f"{text.plain(numbers.get('provider'))} has no spot{found}"
+
+
+def _choice(option: Numbers) -> str:
+    name = text.words(option["option"])
+    cost = f", {text.money(option['cost'])} expected to the end" if option.get("cost") is not None else ""
+    return f"{'waiting is the cheapest' if name == 'wait' else name}{cost}"
+
+
+SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
+    "search": _search,
+    "removed": _removed,
+    "unsearched": _unsearched,
+    "status": _status,
+    "paused": _paused,
+    "lost_bid": _lost_bid,
+    "no_spot": _no_spot,
+    "acquire": _acquire,
+    "change_bid": lambda numbers: f"bid {text.per_hour(numbers.get('bid'))}{_because(numbers)}",
+    "start": lambda numbers: f"start the machine{_because(numbers)}",
+    "save_and_stop": lambda numbers: f"save and stop{_because(numbers)}",
+    "promote": lambda numbers: f"give the run to the new machine{_because(numbers)}",
+    "release": lambda numbers: f"give the machine up{_because(numbers)}",
+    "set_status": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
+    "over": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
+}
+"""Topic of a note, or of an action → its sentence; any other is told by its numbers."""

@@ -1,0 +1,64 @@
+"""What a waiting job says of itself while the engine runs: the newest numbers now, and few rows in the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine_world import JOB, D, World
+
+from autopilot.cli import reasons
+from autopilot.policy.wait import REMOVED
+
+BELOW_ALL = JOB + '[spot]\npolicy = "spot"\nmax_price = "$0.05"\n'
+SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'
+
+
+def set_floors(world: World, floor: str) -> None:
+    for machine in world.market.machines.values():
+        if machine.spec.gpu_name == "RTX 4090":
+            world.market.set_floor(machine.spec.machine_id, D(floor) + machine.spec.machine_id % 7 * D("0.001"))
+
+
+async def why(world: World) -> dict[str, Any]:
+    return await world.jobs.why(world.job_id, limit=100)
+
+
+async def test_a_job_whose_max_price_is_below_all_floors_says_both_prices(world: World) -> None:
+    set_floors(world, "0.200")
+    await world.submit(BELOW_ALL)
+    assert (await why(world))["job"]["waiting"] is None, "no tick has seen it"
+    await world.tick(40)
+    body = await why(world)
+    told = reasons.tell_wait(body["job"])
+    assert told[0].startswith("looked for 1×RTX 4090, 20 GB of disk, verified hosts, spot only: ")
+    assert told[0].endswith("none fits")
+    assert "above your max_price: cheapest floor $0.20" in told[1]
+    assert told[1].endswith("your max_price $0.05/h")
+    assert len(body["decisions"]) == 1, "a wait is recorded once, not at every tick"
+    assert [note["topic"] for note in body["decisions"][0]["notes"]].count(REMOVED) == len(told) - 1
+
+    set_floors(world, "0.100")
+    await world.tick(12, apart_s=60)
+    body = await why(world)
+    assert "cheapest floor $0.10" in reasons.tell_wait(body["job"])[1], "the newest numbers"
+    assert len(body["decisions"]) == 1
+    assert (await world.jobs.overview(include_finished=False))[0]["waiting"] == body["job"]["waiting"]
+
+    set_floors(world, "0.040")
+    await world.until_running()
+    assert (await why(world))["job"]["waiting"] is None
+
+
+async def test_what_the_market_said_stands_beside_the_decision_that_asked(world: World) -> None:
+    fitting = [m for m in world.market.machines.values() if m.spec.gpu_name == "RTX 4090"]
+    chosen = next(m for m in fitting if m.spec.gpu_count == 1)
+    for machine in fitting:
+        world.market.set_floor(machine.spec.machine_id, D("0.120") if machine is chosen else machine.spec.on_demand)
+    world.market.add_rival(chosen.spec.machine_id, chosen.spec.gpu_ids, D("0.160"))
+    await world.submit(SPOT_ONLY)
+    await world.until_running()
+    first, *others = reversed((await why(world))["decisions"])
+    assert first["actions"][0]["numbers"]["bid"] == "0.138"
+    assert [answer["name"] for answer in first["answers"]] == ["lease.refused"]
+    assert reasons.tell_answer(first["answers"][0], "0.138").startswith("the market refused $0.138/h: ")
+    assert [answer["name"] for decision in others for answer in decision["answers"]][-1] == "lease.acquired"
