@@ -13,6 +13,7 @@ from autopilot.api.key_hint import replace_keys
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
 from autopilot.api.prospects import Unlikely
+from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
@@ -157,19 +158,22 @@ class JobService:
             decided_by = {lease.id: lease.decision_id for lease in await uow.leases.list_by_job(job.id)}
             answers = [each for each in await uow.events.list_by_job(job.id) if each.name in ANSWERS]
             bids = await uow.bids.list_by_job(job.id)
-            return {
-                "job": self._render(job, await self._outstanding(uow)),
-                "decisions": [
-                    render.decision(record)
-                    | {
-                        "answers": [
-                            render.event(each) for each in answers if decided_by.get(each.lease_id or "") == record.id
-                        ],
-                        "bids": [render.bid(each) for each in bids if each.decision_id == record.id],
-                    }
-                    for record in decisions
-                ],
-            }
+            stands = self._render(job, await self._outstanding(uow))
+        if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
+            stands["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
+        return {
+            "job": stands,
+            "decisions": [
+                render.decision(record)
+                | {
+                    "answers": [
+                        render.event(each) for each in answers if decided_by.get(each.lease_id or "") == record.id
+                    ],
+                    "bids": [render.bid(each) for each in bids if each.decision_id == record.id],
+                }
+                for record in decisions
+            ],
+        }
 
     async def logs(self, reference: str, after: str, *, tail: bool = False) -> render.Json:
         """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``.
@@ -307,6 +311,8 @@ class JobService:
         answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait)
         if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
             answer["reason"] = Reason.MARKET_UNKNOWN
+        elif job.status is JobStatus.PENDING and wait is not None:
+            answer["reason"] = wait.reason
         return answer
 
     def _check_markets(self) -> None:

@@ -141,21 +141,21 @@ def decision(record: DecisionRecord) -> Json:
     return {
         "id": record.id,
         "at": plain(record.at),
-        "actions": [_note(n) for n in record.actions],
-        "vetoes": [_note(n) for n in record.vetoes],
-        "notes": [_note(n) for n in record.notes],
+        "actions": [note(n) for n in record.actions],
+        "vetoes": [note(n) for n in record.vetoes],
+        "notes": [note(n) for n in record.notes],
     }
 
 
 def wait(found: Wait) -> Json:
     return {
         "at": plain(found.at),
-        "vetoes": [_note(n) for n in found.vetoes],
-        "notes": [_note(n) for n in found.notes],
+        "vetoes": [note(n) for n in found.vetoes],
+        "notes": [note(n) for n in found.notes],
     }
 
 
-def _note(note: Note) -> Json:
+def note(note: Note) -> Json:
     return {"topic": note.topic, "numbers": {name: plain(value) for name, value in note.numbers}}
 
 

@@ -156,6 +156,13 @@ def _removed(numbers: Numbers) -> str:
     return f"{numbers['offers']} {told if isinstance(told, str) else told(numbers)}"
 
 
+def _wider(numbers: Numbers) -> str:
+    offers = int(numbers["offers"])
+    if not offers:
+        return "no market has these GPUs now, on any host; autopilot offers --gpu NAME tries a name out"
+    return f"without the other wishes: {offers} offer{'s' * (offers > 1)} of these GPUs"
+
+
 def _unsearched(numbers: Numbers) -> str:
     return f"{text.plain(numbers.get('provider'))} could not be searched: {text.plain(numbers.get('problem'))}"
 
@@ -218,6 +225,7 @@ def _choice(option: Numbers) -> str:
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "search": _search,
     "removed": _removed,
+    "wider": _wider,
     "unsearched": _unsearched,
     "status": _status,
     "paused": _paused,

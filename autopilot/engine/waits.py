@@ -28,8 +28,16 @@ class Wait:
     """The newest decision of a job for which nothing could be done, with the numbers of that moment."""
 
     at: datetime
+    reason: Reason
+    """Why, in a word."""
     vetoes: tuple[Note, ...]
     notes: tuple[Note, ...]
+
+    @property
+    def found_nothing(self) -> bool:
+        """The markets were searched, and have not one offer of what the job asks for."""
+        is_searched = all(note.topic != UNSEARCHED for note in self.notes)
+        return is_searched and any(note.topic == SEARCH and not dict(note.numbers)["offers"] for note in self.notes)
 
 
 class Waits:
@@ -55,7 +63,8 @@ class Waits:
             self._now.pop(job.id, None)
             self._recorded.pop(job.id, None)
             return bool(allowed) or is_vetoed_anew
-        self._now[job.id] = Wait(now, tuple(map(veto_note, vetoes)), notes)
+        reason = refused[0] if refused else Reason.WAITING_FOR_OFFER
+        self._now[job.id] = Wait(now, reason, tuple(map(veto_note, vetoes)), notes)
         causes = _causes(notes)
         last = self._recorded.get(job.id)
         waits_anew = last is None or (causes != last[0] and now - last[1] >= RECORDED_EVERY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from engine_world import JOB, D, World
 
 from autopilot.cli import reasons
@@ -62,3 +63,27 @@ async def test_what_the_market_said_stands_beside_the_decision_that_asked(world:
     assert [answer["name"] for answer in first["answers"]] == ["lease.refused"]
     assert reasons.tell_answer(first["answers"][0], "0.138").startswith("the market refused $0.138/h: ")
     assert [answer["name"] for decision in others for answer in decision["answers"]][-1] == "lease.acquired"
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ('vram = "30GB"', "with too little GPU memory: the nearest has 24.6 GB, the job asks for 30 GB"),
+        ('disk = "9000GB"', "with too little disk: the nearest has "),
+        ('gpu = "RTX 9090:1"', ""),
+    ],
+)
+async def test_a_search_that_brings_nothing_says_which_wish_is_too_much(world: World, wish: str, told: str) -> None:
+    key = wish.split()[0]
+    kept = [line for line in JOB.splitlines() if not line.startswith(f"{key} =")]
+    await world.submit("\n".join(kept).replace("[resources]", f"[resources]\n{wish}"))
+    await world.tick(2)
+    body = await why(world)
+    said = reasons.tell_wait(body["job"])
+    assert said[0].endswith(": no offer")
+    assert body["job"]["reason"] == "waiting_for_offer"
+    if told:
+        assert said[1].startswith("without the other wishes: ")
+        assert told in said[2]
+    else:
+        assert said[1].startswith("no market has these GPUs now")

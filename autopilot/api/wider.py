@@ -1,0 +1,29 @@
+"""Where a search brought nothing: what the markets have without the job's other wishes, and what those remove."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from autopilot.domain.actions import Note
+from autopilot.domain.job import Job
+from autopilot.domain.money import ZERO
+from autopilot.engine.engine import Engine
+from autopilot.policy.wait import REMOVED, wait_notes
+
+WIDER = "wider"
+LEAST_DISK_GB = Decimal(1)
+
+
+async def look_wider(engine: Engine, job: Job, now: datetime) -> tuple[Note, ...]:
+    """Search for the job's GPUs on any host, then with any disk; which conditions remove what is found.
+
+    The disk goes last: some markets give a machine the disk that was asked for.
+    """
+    any_host = replace(job.spec.query, min_vram_gb=ZERO, verified_only=False, datacenter_only=False)
+    for query in (any_host, replace(any_host, disk_gb=LEAST_DISK_GB)):
+        if offers := await engine.offers(query):
+            notes = wait_notes(job, engine.market_view(offers, job.id, now), now, engine.config.params)
+            return (Note(WIDER, (("offers", len(offers)),)), *(note for note in notes if note.topic == REMOVED))
+    return (Note(WIDER, (("offers", 0),)),)
