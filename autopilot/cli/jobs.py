@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from autopilot.cli import money_views, plan, text, views
+from autopilot.cli import watch as watching
 from autopilot.cli.client import Client, NotFound, instance_path, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile
 from autopilot.cli.output import console, print_json
 from autopilot.domain.errors import UserError
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 Flag = Parameter(negative="")
 
-WATCH_INTERVAL_S = 2.0
 FOLLOW_INTERVAL_S = 1.0
 
 
@@ -74,7 +71,7 @@ def ps(
     json
         Print the answer as JSON.
     watch
-        Keep the list on the screen and up to date, until Ctrl-C.
+        Keep the list on the screen and up to date, until Ctrl-C; below it what happens, in sentences.
     """
     if json and watch:
         raise UserError("--json and --watch exclude each other")
@@ -83,29 +80,10 @@ def ps(
     if json:
         print_json(client.get("/v1/jobs", all=query))
     elif watch:
-        _watch(lambda: _job_list(client, query))
+        watching.watch(client, query)
     else:
-        console().print(_job_list(client, query))
+        console().print(views.job_list(client.get("/v1/jobs", all=query)["jobs"], client.market_now(), all=all))
     return Exit.OK
-
-
-def _job_list(client: Client, all: int | None) -> RenderableType:
-    jobs = client.get("/v1/jobs", all=all)["jobs"]
-    if not jobs:
-        return "no jobs" if all else "no open jobs (autopilot ps -a shows finished ones)"
-    return views.job_list(jobs, client.market_now())
-
-
-def _watch(render: Any) -> None:
-    from rich.live import Live
-
-    with Live(render(), console=console(), auto_refresh=False) as live:
-        try:
-            while True:
-                time.sleep(WATCH_INTERVAL_S)
-                live.update(render(), refresh=True)
-        except KeyboardInterrupt:
-            return
 
 
 def show(job: str, /, *, events: Annotated[bool, Flag] = False, json: Annotated[bool, Flag] = False) -> int:

@@ -1,9 +1,14 @@
-"""What happened to a job, in sentences. ``show --events`` has the same events as names and fields."""
+"""What happened to a job, in sentences. ``show --events`` has the same events as names and fields.
+
+``tell`` has a sentence for one event. ``tell_all`` puts what belongs together into one line: how a machine was rented,
+how an outbid was answered, how a machine was given up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -26,14 +31,61 @@ def tell(event: Mapping[str, Any]) -> str:
     return f"{text.words(name)} {text.numbers(fields)}".rstrip()
 
 
+@dataclass(slots=True)
+class Line:
+    """One thing that happened, from its first event to the newest that belongs to it."""
+
+    at: str
+    """When it began: an instant as the API answers it."""
+    stage: str
+    """The name of the event that says what may follow: its first, or a later one that ended a part of it."""
+    parts: list[str]
+    lost: str = ""
+    """The work that it cost; told last."""
+
+    def __str__(self) -> str:
+        return "; ".join([*self.parts, self.lost] if self.lost else self.parts)
+
+
+def tell_all(events: Iterable[Mapping[str, Any]]) -> list[Line]:
+    """What happened to one job, or to one machine, in order; what a line implies has none of its own."""
+    lines: list[Line] = []
+    newest: dict[object, Line] = {}
+    for event in events:
+        name, lease = str(event["name"]), event.get("lease_id")
+        line, phrase = newest.get(lease), CONTINUED.get(name)
+        if line is not None and phrase is not None and line.stage in phrase.follows:
+            _go_on(line, name, phrase.tell(event.get("fields") or {}, _since(line.at, event["at"])))
+            line.stage = name if name in RUNS else line.stage
+        elif line is not None and name == line.stage == "checkpoint.verified":
+            line.parts = [tell(event)]  # of checkpoints one after another the newest is told
+        elif name not in IMPLIED:
+            newest[lease] = Line(event["at"], name, [tell(event)])
+            lines.append(newest[lease])
+    return lines
+
+
+def _go_on(line: Line, name: str, told: str) -> None:
+    if name == "work.lost":
+        line.lost = told
+    elif told:
+        line.parts.append(told)
+
+
+def _since(began: str, at: str) -> str:
+    return show_duration(datetime.fromisoformat(at) - datetime.fromisoformat(began))
+
+
 def _because(fields: Fields, key: str = "reason") -> str:
     return f": {text.words(fields[key])}" if fields.get(key) else ""
 
 
 def _tell_intended(fields: Fields) -> str:
-    what = f"{text.plain(fields.get('gpu'))} on {text.plain(fields.get('provider'))} machine"
+    machine = text.plain(fields.get("machine_id"))
+    # The id of a pool is a kind of machine, with the GPU's name in it.
+    where = text.plain(fields.get("provider")) + ("" if "/" in machine else f" machine {machine}")
     how = f"{text.words(fields.get('capacity_type'))} at {text.per_hour(fields.get('bid'))}"
-    return f"rents {what} {text.plain(fields.get('machine_id'))}, {how}{_because(fields)}"
+    return f"rents {text.plain(fields.get('gpu'))} on {where}, {how}{_because(fields)}"
 
 
 def _tell_refused(fields: Fields) -> str:
@@ -112,3 +164,60 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "invoice.drifted": lambda fields: f"the market's bill differs from the ledger: {text.numbers(fields)}",
 }
 """For each name in the event log; ``job.<status>`` has one sentence for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """How an event goes on with the line of an earlier one of its lease."""
+
+    follows: frozenset[str]
+    """Stages of such lines."""
+    tell: Callable[[Fields, str], str]
+    """From its fields, and the time since the line began; empty: nothing is to be added."""
+
+
+def _silent(*_: object) -> str:
+    return ""
+
+
+def _tell_raise(fields: Fields, _: str) -> str:
+    new, old = fields.get("bid"), fields.get("from")
+    verb = "lowered" if new is not None and old is not None and Decimal(new) < Decimal(old) else "raised"
+    return f"{verb} to {text.per_hour(new)}"
+
+
+def _tell_given_up(fields: Fields, took: str) -> str:
+    return f"given up after {took}{_because(fields)}"
+
+
+RENTED = frozenset({"lease.intended"})
+STOPPED = frozenset({"lease.paused", "lease.offline"})
+REBID = frozenset({"bid.intended"})
+ENDED = frozenset({"run.stop_ordered", "run.exited"})
+GIVEN_UP = frozenset({"lease.release_requested"})
+RUNS = frozenset({"lease.running", "lease.resumed"})
+OVER = RENTED | STOPPED | ENDED | GIVEN_UP
+
+CONTINUED: Mapping[str, Phrase] = {
+    "lease.acquired": Phrase(RENTED, _silent),
+    "lease.adopted": Phrase(RENTED, lambda fields, _: "the list of machines shows it"),
+    "lease.create_unknown": Phrase(RENTED, lambda fields, _: "the market's answer was lost"),
+    "lease.refused": Phrase(RENTED, lambda fields, _: _tell_refused(fields)),
+    "lease.abandoned": Phrase(RENTED, lambda fields, _: f"nothing was rented{_because(fields)}"),
+    "lease.running": Phrase(RENTED, lambda fields, took: f"runs after {took}"),
+    "bid.intended": Phrase(STOPPED, _tell_raise),
+    "bid.changed": Phrase(STOPPED | REBID, _silent),
+    "bid.refused": Phrase(STOPPED | REBID, lambda fields, _: "the market refused that bid"),
+    "lease.start_intended": Phrase(STOPPED, lambda fields, _: "start asked for"),
+    "lease.start_failed": Phrase(STOPPED, lambda fields, _: "the market did not start it"),
+    "lease.resumed": Phrase(STOPPED, lambda fields, took: f"back after {took}"),
+    "work.lost": Phrase(OVER | RUNS, lambda fields, _: _tell_loss(fields)),
+    "lease.release_requested": Phrase(RENTED | STOPPED | ENDED, _tell_given_up),
+    "lease.destroy_sent": Phrase(OVER, _silent),
+    "lease.gone": Phrase(OVER, lambda fields, _: "gone"),
+    "lease.settled": Phrase(OVER, lambda fields, _: "billed"),
+}
+
+_STATUSES_IMPLIED = ("pending", "starting", "running", "paused", "recovering", "migrating")
+IMPLIED = frozenset({"agent.reported", "lease.promoted", *(f"job.{status}" for status in _STATUSES_IMPLIED)})
+"""Events that the lines of machines imply."""

@@ -26,8 +26,10 @@ ID_LENGTH = 10
 """An id begins with the time of its making, to the millisecond, in ten characters."""
 
 
-def job_list(jobs: list[Row], now: datetime) -> RenderableType:
-    """A row for each; below it why nothing runs for those that wait."""
+def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> RenderableType:
+    """A row for each; below it why nothing runs for those that wait. ``all``: finished ones were asked for, too."""
+    if not jobs:
+        return "no jobs" if all else "no open jobs (autopilot ps -a shows finished ones)"
     from rich.console import Group
     from rich.text import Text
 
@@ -105,8 +107,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
     if checkpoints := body.get("checkpoints"):
         parts += ["\nCheckpoints", generic(checkpoints)]
     if events := body.get("events"):
-        earlier = f" (the last {EVENTS_SHOWN} of {len(events)})" if len(events) > EVENTS_SHOWN else ""
-        parts += [f"\nEvents{earlier}", event_list(events[-EVENTS_SHOWN:], with_fields=with_fields)]
+        parts += ["\nEvents", event_list(events, with_fields=with_fields)]
     return parts
 
 
@@ -180,11 +181,15 @@ def _state(lease: Row) -> str:
 
 
 def event_list(events: list[Row], *, with_fields: bool = False) -> RenderableType:
-    at = [text.clock_time(event["at"]) for event in events]
-    if with_fields:
-        recorded = [(text.plain(event["name"]), text.fields(event.get("fields") or {})) for event in events]
-        return table(("AT (UTC)", "EVENT", "FIELDS"), [(when, *row) for when, row in zip(at, recorded, strict=True)])
-    return table(("AT (UTC)", "WHAT"), list(zip(at, map(story.tell, events), strict=True)))
+    """The newest. ``with_fields``: each as it was recorded; else the story that they make."""
+    rows = _recorded(events) if with_fields else [(line.at, str(line)) for line in story.tell_all(events)]
+    earlier = f" (the last {EVENTS_SHOWN} of {len(rows)})" if len(rows) > EVENTS_SHOWN else ""
+    columns = ("AT (UTC)", "EVENT", f"FIELDS{earlier}") if with_fields else ("AT (UTC)", f"WHAT{earlier}")
+    return table(columns, [(text.clock_time(at), *told) for at, *told in rows[-EVENTS_SHOWN:]])
+
+
+def _recorded(events: list[Row]) -> list[tuple[str, ...]]:
+    return [(each["at"], text.plain(each["name"]), text.fields(each.get("fields") or {})) for each in events]
 
 
 def standing(job: Row) -> list[RenderableType]:

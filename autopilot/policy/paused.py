@@ -1,8 +1,9 @@
 """A paused machine: wait, re-bid, or leave, whichever finishes the job for the least.
 
 An outbid is answered by a raise at once, and by another when the first one did not bring the machine back, as long as
-that still costs less than starting anew elsewhere. When all rungs are used up it was not a bid that took the machine:
-on-demand renters outrank any bid, so more money is pointless and the choice is to leave or to wait. After leaving, the
+that still costs less than starting anew elsewhere. When all rungs are used up and no higher bid is known, it was not a
+bid that took the machine: on-demand renters outrank any bid, so more money is pointless and the choice is to leave or
+to wait. After leaving, the
 machine is destroyed, because a paused one wakes up by itself and bills. A market that does not pause outbid machines
 brings none of them back: such a machine is left at once.
 """
@@ -70,7 +71,9 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
             return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
     if other is None and not situation.pressure.needs_on_demand and not has_waited_out:
         return (), (note,)
-    is_displaced = lease.bidding.raises >= params.bids.max_rebids > 0
+    to_win = lease.observed.price_to_win
+    is_held_by_a_bid = to_win is not None and to_win > lease.bid
+    is_displaced = lease.bidding.raises >= params.bids.max_rebids > 0 and not is_held_by_a_bid
     cause = Reason.DISPLACED if is_displaced else lease.observed.pause_cause or Reason.UNKNOWN
     return (Release(lease.id, cause),), (note,)
 

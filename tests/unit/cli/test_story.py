@@ -72,6 +72,71 @@ def test_the_story_of_an_outbid() -> None:
     assert tell("job.parked", reason="budget_exhausted") == "the job is parked: budget exhausted"
 
 
+def story_of(*events: tuple[str, str, dict[str, Any]], lease: str | None = "L1") -> list[tuple[str, str]]:
+    """Each event: when on one day, its name, its fields."""
+    recorded = [
+        {"at": f"2026-01-01T{at}+00:00", "name": name, "lease_id": lease, "fields": fields}
+        for at, name, fields in events
+    ]
+    return [(line.at[11:16], str(line)) for line in story.tell_all(recorded)]
+
+
+def test_an_outbid_is_one_line() -> None:
+    assert story_of(
+        ("06:36:02", "lease.paused", {"cause": "outbid", "bid": "0.278"}),
+        ("06:36:02", "work.lost", {"seconds": 15}),
+        ("06:36:02", "job.paused", {"reason": "outbid"}),
+        ("06:36:02", "bid.intended", {"bid": "0.306", "from": "0.278"}),
+        ("06:36:05", "bid.changed", {"bid": "0.306"}),
+        ("06:36:21", "lease.resumed", {"bid": "0.306"}),
+        ("06:36:40", "agent.reported", {"state": "running"}),
+        ("06:50:00", "bid.intended", {"bid": "0.29", "from": "0.306"}),
+        ("06:50:01", "bid.changed", {"bid": "0.29"}),
+    ) == [
+        ("06:36", "outbid at $0.278/h; raised to $0.306/h; back after 19 s; 15 s of work lost"),
+        ("06:50", "lowers the bid from $0.306/h to $0.29/h"),
+    ]
+
+
+def test_how_a_machine_was_rented_and_given_up_is_a_line_each() -> None:
+    where = {"provider": "vastai", "machine_id": "43668", "gpu": "RTX 4090", "capacity_type": "spot", "bid": "0.278"}
+    assert story_of(
+        ("06:00:00", "lease.intended", where | {"reason": "cheapest"}),
+        ("06:00:02", "lease.create_unknown", {"message": "no answer"}),
+        ("06:00:20", "lease.adopted", {"instance_id": "1"}),
+        ("06:01:55", "lease.running", {"bid": "0.278"}),
+        ("06:02:00", "lease.promoted", {"run_epoch": 1}),
+        ("06:10:00", "checkpoint.verified", {"number": 1, "step": 10, "bytes": 1000}),
+        ("06:20:00", "checkpoint.verified", {"number": 2, "step": 20, "bytes": 1000}),
+        ("06:30:00", "lease.paused", {"cause": "outbid", "bid": "0.278"}),
+        ("06:31:30", "lease.release_requested", {"reason": "displaced"}),
+        ("06:31:31", "lease.destroy_sent", {"accepted": "true"}),
+        ("06:31:50", "lease.gone", {"reason": "displaced"}),
+    ) == [
+        ("06:00", "rents RTX 4090 on vastai machine 43668, spot at $0.278/h: cheapest; the market's answer was lost; "
+         "the list of machines shows it; runs after 1 min 55 s"),
+        ("06:10", "checkpoint 2 is safe, step 20, 1 kB"),
+        ("06:30", "outbid at $0.278/h; given up after 1 min 30 s: displaced; gone"),
+    ]  # fmt: skip
+
+
+def test_a_refusal_stands_beside_what_was_asked_for() -> None:
+    pool = {"provider": "runpod", "machine_id": "RTX 4090/COMMUNITY/-", "gpu": "RTX 4090", "bid": "0.2"}
+    (line,) = story_of(
+        ("06:00:00", "lease.intended", pool | {"capacity_type": "spot"}),
+        ("06:00:02", "lease.refused", {"reason": "refused", "message": "no such ask"}),
+    )
+    assert line[1] == "rents RTX 4090 on runpod, spot at $0.20/h; the market refused to rent it: no such ask"
+
+
+@pytest.mark.parametrize("name", story.CONTINUED)
+def test_an_event_without_its_beginning_has_a_line_of_its_own(name: str) -> None:
+    """The oldest events of a long job are not listed."""
+    ((_, told),) = story_of(("06:00:00", name, FIELDS))
+    assert told == tell(name, **FIELDS)
+    assert {name, *story.CONTINUED[name].follows} <= set(story.SENTENCES)
+
+
 def test_what_a_later_version_logs_is_shown_as_it_is() -> None:
     assert tell("lease.polished", shine_s=90) == "lease.polished shine 1 min 30 s"
 

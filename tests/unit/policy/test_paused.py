@@ -71,6 +71,14 @@ def test_rungs_are_climbed_one_by_one_until_they_are_used_up() -> None:
     assert acts(job, now=900) == (Release("lease-1", Reason.DISPLACED),)
 
 
+def test_a_machine_that_a_known_bid_holds_was_not_displaced() -> None:
+    job = raised(raised(a_job(a_paused_lease()), 0), 100)
+    stopped = seen(job.leases[0], InstanceStatus.STOPPED, at(190), bid=D("0.363"), price_to_win=D("0.700"))
+    assert acts(play(job, stopped), a_market(ELSEWHERE), 200) == (Release("lease-1", Reason.OUTBID),)
+    stopped = seen(job.leases[0], InstanceStatus.STOPPED, at(190), bid=D("0.363"), price_to_win=D("0.300"))
+    assert acts(play(job, stopped), a_market(ELSEWHERE), 200) == (Release("lease-1", Reason.DISPLACED),)
+
+
 def test_rungs_start_anew_once_it_has_run() -> None:
     job = raised(a_job(a_paused_lease()), 0)
     lease = job.leases[0]

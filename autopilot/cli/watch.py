@@ -1,0 +1,76 @@
+"""``ps -w``: the list of jobs, kept up to date, and below it what happens to them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from autopilot.cli import story, text, views
+from autopilot.cli.client import Client, Json, job_path
+from autopilot.cli.output import console
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+INTERVAL_S = 2.0
+LINES = 8
+"""So many of the newest things that happened are on the screen."""
+
+
+def watch(client: Client, all: int | None) -> None:
+    """Until Ctrl-C."""
+    from rich.live import Live
+
+    news = News(client)
+    with Live(render(client, news, all), console=console(), auto_refresh=False) as live:
+        try:
+            while True:
+                time.sleep(INTERVAL_S)
+                live.update(render(client, news, all), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def render(client: Client, news: News, all: int | None) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    jobs = client.get("/v1/jobs", all=all)["jobs"]
+    happened = news.read(jobs)
+    listed = views.job_list(jobs, client.market_now(), all=all is not None)
+    return Group(listed, "", *map(Text, happened)) if happened else listed
+
+
+class News:
+    """What happens to the jobs that are, or were, on the list; told anew as more of it becomes known."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._names: dict[str, str] = {}
+        self._events: dict[str, list[Json]] = {}
+        self._seen = 0
+
+    def read(self, jobs: list[Json]) -> list[str]:
+        """The newest lines, in order: ``06:36 bert-qa: outbid at $0.278/h; raised to $0.306/h; back after 19 s``."""
+        self._names |= {job["id"]: job["name"] for job in jobs}
+        if self._seen:
+            self._read_on()
+        else:
+            for job_id in self._names:
+                self._keep(self._client.get(job_path(job_id)).get("events") or [])
+        told = [
+            (line.at, f"{text.minute(line.at)[-5:]} {text.plain(name)}: {line}")
+            for job_id, name in self._names.items()
+            for line in story.tell_all(self._events.get(job_id, []))
+        ]
+        return [line for _, line in sorted(told)[-LINES:]]
+
+    def _read_on(self) -> None:
+        """Events of every job: one that comes onto the list later has its whole story, too."""
+        while page := self._client.get("/v1/events", after=self._seen)["events"]:
+            self._keep(page)
+
+    def _keep(self, events: list[Json]) -> None:
+        for event in events:
+            self._events.setdefault(event["job_id"], []).append(event)
+            self._seen = max(self._seen, event["seq"])
