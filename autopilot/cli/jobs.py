@@ -109,6 +109,9 @@ def show(job: str, /, *, events: Annotated[bool, Flag] = False, json: Annotated[
     out = console()
     for part in views.job_detail(body, client.market_now(), with_fields=events):
         out.print(part)
+    if body["job"]["status"] == "failed":
+        for part in views.last_output(client.get(job_path(job, "logs"), tail=1)["chunks"]):
+            out.print(part)
     return Exit.OK
 
 

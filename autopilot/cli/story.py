@@ -187,7 +187,7 @@ def _tell_raise(fields: Fields, _: str) -> str:
 
 
 def _tell_given_up(fields: Fields, took: str) -> str:
-    return f"given up after {took}{_because(fields)}"
+    return f"given up{'' if took == '0 s' else f' after {took}'}{_because(fields)}"
 
 
 RENTED = frozenset({"lease.intended"})
@@ -211,6 +211,7 @@ CONTINUED: Mapping[str, Phrase] = {
     "lease.start_intended": Phrase(STOPPED, lambda fields, _: "start asked for"),
     "lease.start_failed": Phrase(STOPPED, lambda fields, _: "the market did not start it"),
     "lease.resumed": Phrase(STOPPED, lambda fields, took: f"back after {took}"),
+    "checkpoint.verified": Phrase(ENDED, lambda fields, _: _checkpoint_that("is safe")(fields)),
     "work.lost": Phrase(OVER | RUNS, lambda fields, _: _tell_loss(fields)),
     "lease.release_requested": Phrase(RENTED | STOPPED | ENDED, _tell_given_up),
     "lease.destroy_sent": Phrase(OVER, _silent),

@@ -34,6 +34,11 @@ def harmless(output: str) -> str:
     return _COLOUR_OR_CONTROL.sub(lambda match: match[1] or "", output)
 
 
+def colourless(output: str) -> str:
+    """The same without colours."""
+    return _COLOUR_OR_CONTROL.sub("", output)
+
+
 def money(value: str | None, places: int = 2) -> str:
     """``$1.20``. An amount too small for its places shows more of them rather than nothing."""
     if value is None:

@@ -19,6 +19,10 @@ Row = dict[str, Any]
 EVENTS_SHOWN = 30
 """On a terminal; --json has them all."""
 
+OUTPUT_LINES = 20
+LINE_LENGTH = 500
+"""Of the output of a job that failed."""
+
 RUN_OR_DONE = ("running", "succeeded", "cancelled")
 """Statuses that need no reason beside them."""
 
@@ -178,6 +182,19 @@ def _state(lease: Row) -> str:
         return text.words(lease.get("agent_state") or "loading")
     cause = lease.get("pause_cause")
     return text.plain(lease["state"]) + (f" ({text.words(cause)})" if cause else "")
+
+
+def last_output(chunks: list[Row]) -> list[RenderableType]:
+    """The end of what the job has printed, without colours and terminal control."""
+    from rich.text import Text
+
+    output = text.colourless("".join(chunk["text"] for chunk in chunks)).rstrip().split("\n")
+    # Of a line that is written over, as by a progress bar, what stands there last.
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-OUTPUT_LINES:]]
+    if lines == [""]:
+        return ["\nIt printed nothing."]
+    shown = (line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH]} …" for line in lines)
+    return ["\nLast output (more: autopilot logs)", *(Text(line, overflow="fold") for line in shown)]
 
 
 def event_list(events: list[Row], *, with_fields: bool = False) -> RenderableType:

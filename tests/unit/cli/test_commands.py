@@ -109,6 +109,30 @@ def test_show_of_a_job_that_has_not_begun(daemon: Daemon, capsys: Capture) -> No
     assert "budget none" in " ".join(out.split())
 
 
+def test_show_of_a_failed_job_ends_with_its_last_output(daemon: Daemon, capsys: Capture) -> None:
+    body = sample("job")
+    body["job"] |= {"status": "failed", "reason": "command_failed", "exit_code": 1}
+    daemon.answers["GET /v1/jobs/bert-qa"] = (200, body)
+    chunk = sample("logs")["pages"][0]["chunks"][0]
+    printed_lines = [f"step {n}\n" for n in range(100)]
+    end = " 10%\r 20%\r\n\x1b[31mCUDA\x1b[0m out\x1b]0;owned\x07 of\tmemory\x00\n" + "x" * 3000 + "\nlast\n"
+    chunks = [chunk | {"text": text} for text in (*printed_lines, end)]
+    page = {"chunks": chunks, "earlier": True, "finished": True}
+    daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, page)
+    out = printed(capsys, "show", "bert-qa")
+    assert daemon.requests[-1][:2] == ("GET /v1/jobs/bert-qa/logs", "tail=1")
+    _, shown = out.split("Last output (more: autopilot logs)\n")
+    lines = shown.splitlines()
+    assert lines[:17] == [*(f"step {n}" for n in range(84, 100)), " 20%"]
+    assert lines[17].split() == ["CUDA", "out", "of", "memory"]
+    assert (shown.count("x"), lines[-1]) == (500, "last")
+    assert "\x1b" not in out
+    daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, page | {"chunks": []})
+    assert printed(capsys, "show", "bert-qa").endswith("It printed nothing.\n")
+    body["job"]["status"] = "succeeded"
+    assert "Last output" not in printed(capsys, "show", "bert-qa")
+
+
 def test_submit_sends_the_text_and_shows_the_plan(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text('name = "é"')

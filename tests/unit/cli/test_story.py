@@ -120,6 +120,23 @@ def test_how_a_machine_was_rented_and_given_up_is_a_line_each() -> None:
     ]  # fmt: skip
 
 
+def test_a_move_and_an_end_are_a_line_each() -> None:
+    assert story_of(
+        ("06:00:00", "run.stop_ordered", {"reason": "moving"}),
+        ("06:00:30", "checkpoint.verified", {"number": 2, "step": 20, "bytes": 1000}),
+        ("06:00:45", "lease.release_requested", {"reason": "moving"}),
+        ("06:01:00", "lease.gone", {"reason": "moving"}),
+        ("06:30:00", "lease.settled", {}),
+    ) == [
+        ("06:00", "tells the machine to save and stop: moving; checkpoint 2 is safe, step 20, 1 kB; "
+         "given up after 45 s: moving; gone; billed"),
+    ]  # fmt: skip
+    assert story_of(
+        ("07:00:00", "run.exited", {"exit_code": 0}),
+        ("07:00:00", "lease.release_requested", {"reason": "completed"}),
+    ) == [("07:00", "the command ended with exit code 0; given up: completed")]
+
+
 def test_a_refusal_stands_beside_what_was_asked_for() -> None:
     pool = {"provider": "runpod", "machine_id": "RTX 4090/COMMUNITY/-", "gpu": "RTX 4090", "bid": "0.2"}
     (line,) = story_of(
