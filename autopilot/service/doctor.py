@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autopilot.api.key_hint import replace_keys
+from autopilot.blobs.listener import KEPT_FREE_BYTES
+from autopilot.blobs.place import MailboxPlace
 from autopilot.blobs.probe import ProbeFailed, probe
+from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import Settings, load_settings
@@ -24,6 +27,8 @@ from autopilot.store.health import examine
 from autopilot.telemetry.logging import configure_logging
 
 LOW_DISK_BYTES = 1 << 30
+CHECKPOINTS_NEED_BYTES = KEPT_FREE_BYTES + SMALL_ROOM_BYTES
+"""With less the local mailbox takes heartbeats, and no checkpoint."""
 LOW_CREDIT = 5
 
 
@@ -90,6 +95,8 @@ async def check_mailbox(settings: Settings) -> Check:
     """Whether machines could reach it, and a bucket by trying it out."""
     if settings.blobs.url:
         return await _bucket(settings)
+    if (full := _too_full(settings)) is not None:
+        return full
     real = [name for name, market in settings.markets.items() if market.is_real]
     if settings.blobs.public_url:
         return Check("mailbox", None, f"{settings.blobs.public_url} is not checked from outside", "")
@@ -99,6 +106,22 @@ async def check_mailbox(settings: Settings) -> Check:
             "mailbox", False, f"rented machines of {', '.join(real)} cannot reach {settings.blobs.listen}", hint
         )
     return Check("mailbox", True, f"on {settings.blobs.listen}: enough for a market on this machine")
+
+
+def _too_full(settings: Settings) -> Check | None:
+    try:
+        free = free_bytes(MailboxPlace(settings.mailbox_dir).objects)
+    except FileNotFoundError:
+        return None
+    if free >= CHECKPOINTS_NEED_BYTES:
+        return None
+    need = f"{CHECKPOINTS_NEED_BYTES >> 20} MB must be free for those"
+    return Check(
+        "mailbox",
+        False,
+        f"{free >> 20} MB free in {settings.mailbox_dir}: it takes heartbeats and no checkpoints, {need}",
+        "free some space, set blobs.dir to a directory on another disk, or blobs.url to a bucket",
+    )
 
 
 async def _bucket(settings: Settings) -> Check:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -107,6 +110,30 @@ def test_the_system_s_settings_say_where_its_state_is(tmp_path: Path) -> None:
     assert paths.system_state_dir(environ) == Path("/srv/autopilot")
     (tmp_path / "autopilot.toml").write_text("not TOML")
     assert paths.system_state_dir(environ) == Path("/var/lib/autopilot")
+
+
+@contextmanager
+def a_disk_of(megabytes: int, directory: Path) -> Iterator[None]:
+    directory.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(directory)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+@pytest.mark.parametrize(("megabytes", "is_enough"), [(300, False), (330, True)])
+def test_a_disk_with_room_for_heartbeats_and_for_no_checkpoint(
+    megabytes: int, is_enough: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOPILOT_BLOBS__DIR", str(tmp_path / "mailbox"))
+    with a_disk_of(megabytes, tmp_path / "mailbox"):
+        check = next(check for check in run(None) if check.name == "mailbox")
+    assert check.ok is is_enough
+    assert ("takes heartbeats and no checkpoints, 320 MB must be free" in check.detail) is not is_enough
+    assert is_enough or "blobs.dir" in check.hint
 
 
 class Refusing:
