@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sqlite3
 import subprocess
@@ -140,6 +141,20 @@ class LeftBehind:
     reports: dict[str, Any]
 
 
+def start_market(theatre: Theatre) -> None:
+    """A market whose machines set the clock's speed: the daemon of the version before does not tell it to them."""
+    programs, path = theatre.root / "bin", os.environ["PATH"]
+    programs.mkdir()
+    python = programs / "python3"
+    python.write_text(f'#!/bin/sh\nAUTOPILOT_CLOCK_SPEED={theatre.speed:g} exec {sys.executable} "$@"\n')
+    python.chmod(0o700)
+    os.environ["PATH"] = f"{programs}:{path}"
+    try:
+        theatre.start_market()
+    finally:
+        os.environ["PATH"] = path
+
+
 def leave_behind(theatre: Theatre, previous: Previous) -> LeftBehind:
     """Play the previous daemon's part on a market that runs already. Its daemon is dead at the end."""
     witnesses = {name: Witness(theatre.root / f"{name}.witness") for name in GPUS}
@@ -260,7 +275,7 @@ def record(revision: str) -> None:
         )
         previous = Previous(root / "wheel")
         with a_theatre(MARKETS) as theatre:
-            theatre.start_market()
+            start_market(theatre)
             leave_behind(theatre, previous)
             with closing(sqlite3.connect(theatre.root / "daemon" / "ledger.db")) as ledger:
                 text = "\n".join(ledger.iterdump()) + "\n"

@@ -61,12 +61,16 @@ os.execv(sys.executable,[sys.executable,path,orders])
 """
 
 
-def onstart(agent_url: str, agent_sha256: str, orders_url: str) -> str:
-    """POSIX sh for the market's onstart field. Raises ``ValueError`` when the URLs make it too long for one."""
+def onstart(agent_url: str, agent_sha256: str, orders_url: str, speed: float = 1) -> str:
+    """POSIX sh for the market's onstart field. ``speed``: the daemon's clock, market seconds per real second.
+
+    Raises ``ValueError`` when the URLs make it too long for one.
+    """
     arguments = " ".join(map(quote, (agent_sha256, agent_url, orders_url)))
     head, _, rest = _SHELL.partition("LOADER")
     middle, _, tail = rest.partition("ARGUMENTS")
-    text = head + quote(_LOADER) + middle + arguments + tail
+    clock = "" if speed == 1 else f"export AUTOPILOT_CLOCK_SPEED={speed:g}\n"
+    text = clock + head + quote(_LOADER) + middle + arguments + tail
     if len(text) > MAX_ONSTART_CHARS:
         raise ValueError(f"the onstart text has {len(text)} characters; the market takes {MAX_ONSTART_CHARS}")
     return text

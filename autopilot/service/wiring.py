@@ -118,7 +118,7 @@ async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) 
         }
     blobs = bucket(settings) if settings.blobs.url else await _open_mailbox(settings, shared is not None, stack)
     ids = UlidIds(clock)
-    bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs)
+    bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs, clock.speed)
     recorder = None
     if record is not None:
         recorder = FileRecorder(record)
@@ -196,23 +196,25 @@ def engine_config(settings: Settings, own_id: str) -> EngineConfig:
 class AgentBootstrap:
     """Start commands that fetch the pinned agent from the blob store. URLs live as long as the store can sign."""
 
-    def __init__(self, blobs: BlobStore, key: str) -> None:
+    def __init__(self, blobs: BlobStore, key: str, speed: float) -> None:
         self._blobs = blobs
         self._key = key
+        self._speed = speed
 
     @classmethod
-    async def prepare(cls, blobs: BlobStore) -> AgentBootstrap:
-        """Puts this version's agent where machines can fetch it."""
+    async def prepare(cls, blobs: BlobStore, speed: float = 1) -> AgentBootstrap:
+        """Puts this version's agent where machines can fetch it. ``speed``: of the clock by which they are to go."""
         key = agent_key()
         if await blobs.size(key) is None:
             await blobs.put(key, agent_source())
-        return cls(blobs, key)
+        return cls(blobs, key, speed)
 
     def onstart(self, job_id: str, lease_id: str) -> str:
         return onstart(
             self._blobs.sign_get(self._key, ORDERS_URL_VALID_FOR),
             agent_sha256(),
             self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
+            self._speed,
         )
 
 

@@ -32,6 +32,7 @@ from tests.previous import (
     leave_behind,
     reports_on,
     restore_ledger,
+    start_market,
 )
 
 RENAMED: dict[str, tuple[str, ...]] = {
@@ -91,7 +92,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Previous:
 @pytest.mark.timeout(240)
 def test_rented_machines_go_on_and_what_was_paid_stays(previous: Previous, tmp_path: Path) -> None:
     with a_theatre(MARKETS) as theatre:
-        theatre.start_market()
+        start_market(theatre)
         left = leave_behind(theatre, previous)
         theatre.start_daemon()
         assert differences(left.reports, reports_on(theatre, left.ids["finished"])) == []

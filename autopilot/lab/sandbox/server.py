@@ -171,7 +171,7 @@ class Sandbox:
     def _environment(self, instance: Contract) -> dict[str, str]:
         """What the provider sets in a container, and where the instance finds its market."""
         spec = self._market.machines[instance.machine_id].spec
-        environment = {
+        return {
             "CONTAINER_ID": str(instance.id),
             "CONTAINER_API_KEY": instance.api_key,
             "VAST_CONTAINERLABEL": f"C.{instance.id}",
@@ -181,9 +181,6 @@ class Sandbox:
             "VAST_TCP_PORT_22": "22",
             "AUTOPILOT_PROVIDER_URL": self.url,
         }
-        if self.clock.speed != 1:
-            environment["AUTOPILOT_CLOCK_SPEED"] = f"{self.clock.speed:g}"
-        return environment
 
 
 @contextlib.asynccontextmanager

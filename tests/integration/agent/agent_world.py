@@ -143,7 +143,6 @@ class Host:
         self.env = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "AUTOPILOT_ROOT": str(root),
-            "AUTOPILOT_CLOCK_SPEED": str(SPEED),
             "AUTOPILOT_PROVIDER_URL": market_url,
             "CONTAINER_ID": INSTANCE,
             "CONTAINER_API_KEY": "instance-key",
@@ -208,10 +207,10 @@ class World:
         self._renewals.append(asyncio.create_task(lease.renew()))
         return lease
 
-    def host(self, lease: Lease, **changes: str) -> Host:
+    def host(self, lease: Lease, *, sha256: str | None = None, speed: float = SPEED) -> Host:
         """A machine that is not started yet."""
         orders_url = self.store.sign_get(orders_key(JOB, lease.lease_id), DAY)
-        text = onstart(self.store.sign_get(agent_key(), DAY), changes.get("sha256", agent_sha256()), orders_url)
+        text = onstart(self.store.sign_get(agent_key(), DAY), sha256 or agent_sha256(), orders_url, speed)
         host = Host(self.tmp_path / f"host-{len(self.hosts)}", text, self.market_url)
         lease.instance_id = INSTANCE
         self.hosts.append(host)

@@ -59,10 +59,10 @@ class Market:
             assert response.status == 200, await response.text()
             return await response.json()
 
-    def bootstrap(self, lease: Lease, sha256: str) -> str:
+    def bootstrap(self, lease: Lease, sha256: str, speed: float = SPEED) -> str:
         store = self.world.store
         orders_url = store.sign_get(orders_key(JOB, lease.lease_id), DAY)
-        return onstart(store.sign_get(agent_key(), DAY), sha256, orders_url)
+        return onstart(store.sign_get(agent_key(), DAY), sha256, orders_url, speed)
 
     async def rent(self, lease: Lease, script: str = "") -> str:
         """The id of a spot pod that becomes the agent of that lease, or runs that script."""
@@ -183,13 +183,12 @@ async def test_a_pod_that_cannot_get_the_agent_destroys_itself(market: Market, r
     env = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "AUTOPILOT_ROOT": str(market.world.tmp_path / "elsewhere"),
-        "AUTOPILOT_CLOCK_SPEED": "900",
         "AUTOPILOT_PROVIDER_URL": market.sandbox.url,
         "AUTOPILOT_STATE": "/workspace/.autopilot",
         "RUNPOD_POD_ID": pod_id,
         "RUNPOD_API_KEY": market.sandbox.runpod.pods[pod_id].api_key,
     }
-    bootstrap = await asyncio.create_subprocess_exec("sh", "-c", market.bootstrap(lease, "0" * 64), env=env)
+    bootstrap = await asyncio.create_subprocess_exec("sh", "-c", market.bootstrap(lease, "0" * 64, 900), env=env)
     try:
         await eventually(market.is_empty, "self-destroy")
     finally:

@@ -68,8 +68,7 @@ async def test_a_machine_that_never_ran_anything_is_destroyed(world: World) -> N
 
 async def test_a_machine_that_cannot_get_the_agent_destroys_itself(world: World) -> None:
     lease = await world.lease("a", WORK)
-    host = world.host(lease, sha256="0" * 64)
-    host.env["AUTOPILOT_CLOCK_SPEED"] = "900"
+    host = world.host(lease, sha256="0" * 64, speed=900)
     host.start()
     await eventually(lambda: world.market_calls, "self-destroy")
     assert world.market_calls[0] == DESTROY

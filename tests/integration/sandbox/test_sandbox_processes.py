@@ -240,11 +240,11 @@ async def test_a_port_in_use_is_explained(desk: Any, clock: Any, tmp_path: Path)
         await Sandbox(SandboxConfig(tmp_path / "other", port=port), clock).start()
 
 
-async def test_a_scaled_clock_moves_the_market_by_itself(open_desk: Any) -> None:
+async def test_a_scaled_clock_moves_the_market_by_itself_and_no_machine_is_told(open_desk: Any) -> None:
     desk = await open_desk(ScaledClock(datetime.now(UTC), 400), real_processes=True)
-    instance_id = await desk.rent(0.5, onstart_cmd="echo $AUTOPILOT_CLOCK_SPEED > speed; sleep 600")
+    instance_id = await desk.rent(0.5, onstart_cmd='echo "speed:$AUTOPILOT_CLOCK_SPEED" > speed; sleep 600')
     speed = root_of(desk, instance_id) / "speed"
-    await desk.eventually(lambda: speed.exists() and speed.read_text() == "400\n")
+    await desk.eventually(lambda: speed.exists() and speed.read_text() == "speed:\n")
     assert (await desk.emu("GET", "clock"))["speed"] == 400
 
 

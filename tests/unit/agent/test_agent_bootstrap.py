@@ -74,6 +74,18 @@ def test_the_hash_is_that_of_the_file_and_names_its_blob() -> None:
     assert agent_sha256() in check_key(agent_key())
 
 
+def test_a_clock_that_runs_faster_is_told_to_the_agent(tmp_path: Path) -> None:
+    """No market sets the variable: the text does, for the loader and for the agent that it becomes."""
+    agent = b"import os; print('speed', os.environ.get('AUTOPILOT_CLOCK_SPEED'))"
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "agent.pyz").write_bytes(agent)
+    env = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "AUTOPILOT_ROOT": f"{tmp_path}/", "AUTOPILOT_STATE": "state"}
+    for speed, told in ((1, "None"), (900, "900"), (0.5, "0.5")):
+        text = onstart("http://127.0.0.1:1/a", hashlib.sha256(agent).hexdigest(), "http://127.0.0.1:1/o", speed)
+        done = subprocess.run(["sh", "-c", text], env=env, capture_output=True, text=True, check=True)
+        assert done.stdout == f"speed {told}\n"
+
+
 def test_two_long_signed_urls_fit() -> None:
     url = "https://bucket.s3.eu-central-1.amazonaws.com/jobs/x/orders.json?" + "X-Amz-Security-Token=" * 45
     assert len(url) > 1000

@@ -67,7 +67,6 @@ class RunpodSandbox:
         """Where pods find their provider."""
         self._config = config
         self._host = host
-        self._speed = speed
         self._pods = None if state_dir is None else LocalPods(state_dir, self._environment)
         self.market = PodMarket(
             config.machines if config.machines is not None else default_catalogue(config.seed),
@@ -153,6 +152,4 @@ class RunpodSandbox:
                 environment[f"RUNPOD_TCP_PORT_{private}"] = str(public)
         if pod.order.network_volume_id is not None:
             environment["RUNPOD_VOLUME_ID"] = pod.order.network_volume_id
-        if self._speed != 1:
-            environment["AUTOPILOT_CLOCK_SPEED"] = f"{self._speed:g}"
         return environment
