@@ -163,6 +163,7 @@ def heartbeat(lease: Lease, when: datetime, state: str = "running", **changes: A
         "last_checkpoint_number": None,
         "log_count": 0,
         "saved": False,
+        "most_bytes": 10**15,
     }
     return e.HeartbeatSeen(lease.id, agent_state=AgentState(state), at=when, **(values | changes))
 

@@ -224,7 +224,7 @@ class JobService:
         chunks: list[render.Json] = []
         room = LOG_BYTES_PER_ANSWER
         for lease in reversed(leases):
-            found = (parse_log_key(job_id, key) for key in await self._blobs.keys(log_prefix(job_id, lease.id)))
+            found = (parse_log_key(job_id, key) for key in await self._blobs.sizes(log_prefix(job_id, lease.id)))
             places = sorted(LogPosition(each[1], each[2]) for each in found if each is not None)
             for at in reversed(places):
                 if room <= 0 or len(chunks) == LOG_CHUNKS_PER_ANSWER:

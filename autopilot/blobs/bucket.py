@@ -101,14 +101,14 @@ class BucketBlobStore:
 
         return await _ask(read())
 
-    async def keys(self, prefix: str) -> tuple[str, ...]:
+    async def sizes(self, prefix: str) -> dict[str, int]:
         path = check_key(prefix.rstrip("/"))
 
-        async def list_keys() -> tuple[str, ...]:
-            return tuple([meta["path"] async for page in self._store.list(path) for meta in page])
+        async def list_sizes() -> dict[str, int]:
+            return {meta["path"]: meta["size"] async for page in self._store.list(path) for meta in page}
 
-        beneath = await _ask(list_keys()) or ()
-        return beneath if await self.size(path) is None else (path, *beneath)
+        beneath, own = await _ask(list_sizes()) or {}, await self.size(path)
+        return beneath if own is None else {path: own, **beneath}
 
     async def delete(self, keys: Collection[str]) -> None:
         doomed = [check_key(key) for key in keys]
@@ -116,7 +116,7 @@ class BucketBlobStore:
             await _ask(self._store.delete_async(doomed[at : at + _DELETED_AT_ONCE]))
 
     async def delete_prefix(self, prefix: str) -> None:
-        await self.delete(await self.keys(prefix))
+        await self.delete(await self.sizes(prefix))
 
     async def admit(self, prefixes: Mapping[str, int]) -> None:
         """A bucket asks for a signature alone: the URLs of a lease that is over end within the hour."""

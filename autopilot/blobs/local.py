@@ -117,12 +117,13 @@ class LocalBlobStore:
         path = self.path(prefix.rstrip("/"))
         await _off_loop(lambda: _none_if_absent(lambda: shutil.rmtree(path) if path.is_dir() else path.unlink()))
 
-    async def keys(self, prefix: str) -> tuple[str, ...]:
+    async def sizes(self, prefix: str) -> dict[str, int]:
         path = self.path(prefix.rstrip("/"))
 
-        def walk() -> tuple[str, ...]:
+        def walk() -> dict[str, int]:
             found = [path] if path.is_file() else (each for each in path.rglob("*") if each.is_file())
-            return tuple(each.relative_to(self.root).as_posix() for each in found)
+            sizes = {each: _none_if_absent(lambda each=each: each.stat().st_size) for each in found}
+            return {each.relative_to(self.root).as_posix(): size for each, size in sizes.items() if size is not None}
 
         return await _off_loop(walk)
 

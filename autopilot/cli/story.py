@@ -27,7 +27,8 @@ def tell(event: Mapping[str, Any]) -> str:
         return sentence(fields) if callable(sentence) else sentence
     kind, _, status = name.partition(".")
     if kind == "job":
-        return f"the job is {text.words(status)}{_because(fields)}"
+        numbers = text.numbers({key: value for key, value in fields.items() if key not in ("reason", "from")})
+        return f"the job is {text.words(status)}{_because(fields)}{numbers and f' ({numbers})'}"
     return f"{text.words(name)} {text.numbers(fields)}".rstrip()
 
 

@@ -145,8 +145,18 @@ def numbers(values: Mapping[str, Any]) -> str:
 
 
 _HOURLY = ("bid", "floor", "price", "price_to_win", "ceiling", "burn", "rebid", "from")
-_DOLLARS = ("left", "reserve", "reserved", "committed", "cost", "would_be", "budget", "credit")
-_DOLLARS_BEGIN = ("cost_of_",)
+_DOLLARS = (
+    "left",
+    "reserve",
+    "reserved",
+    "committed",
+    "cost",
+    "would_be",
+    "budget",
+    "credit",
+    "spent",
+)
+_DOLLARS_BEGIN = ("cost_of_", "held_for_", "enough_")
 _LONG = re.compile(r"-?\d+\.\d{4,}(?:E-?\d+)?")
 
 

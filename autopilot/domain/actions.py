@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from autopilot.domain.job import JobStatus
@@ -84,6 +84,8 @@ class SetStatus:
 
     status: JobStatus
     reason: Reason
+    numbers: tuple[tuple[str, Number], ...] = field(default=(), compare=False)
+    """What its event tells of it."""
 
 
 Action = Acquire | ChangeBid | Start | SaveAndStop | Promote | RunAgain | Release | SetStatus

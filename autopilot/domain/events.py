@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
@@ -10,6 +10,7 @@ from autopilot.domain.agent_state import AgentState
 from autopilot.domain.instance import Instance
 from autopilot.domain.job import Checkpoint, JobStatus
 from autopilot.domain.lease import Lease
+from autopilot.domain.money import Number
 from autopilot.domain.reasons import Reason
 
 
@@ -205,7 +206,9 @@ class HeartbeatSeen:
     saved: bool
     at: datetime
     sent_bytes: int = 0
-    """By this boot of the agent so far."""
+    """By this boot of the agent so far, as it claims."""
+    most_bytes: int = 0
+    """All boots together can have sent no more than this."""
     can_run_again: bool = False
 
 
@@ -252,6 +255,8 @@ class StatusSet:
     status: JobStatus
     reason: Reason
     at: datetime
+    numbers: tuple[tuple[str, Number], ...] = field(default=(), compare=False)
+    """For the event log alone."""
 
 
 Event = (

@@ -53,7 +53,7 @@ def evolve(job: Job, event: e.Event) -> Job:
                 )
         case e.RunExited():
             job = _exit(job, event)
-        case e.StatusSet(status, reason, at):
+        case e.StatusSet(status, reason, at, _):
             parked_at = at if status is JobStatus.PARKED else None
             finished_at = at if status.is_final else None
             job = replace(job, status=status, reason=reason, finished_at=finished_at, parked_at=parked_at)

@@ -23,7 +23,7 @@ from typing import Any
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import PREPARING, AgentState
 from autopilot.domain.instance import Instance, InstanceStatus
-from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role, Span
+from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role, Span, counted_bytes
 from autopilot.domain.money import BYTES_PER_GB, ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
@@ -34,9 +34,6 @@ ABSENCE_GAP = timedelta(seconds=20)
 
 UNOBSERVED_LASTS = timedelta(seconds=90)
 """What a machine did between two observations further apart than this is not known."""
-
-FASTEST_LINK_BYTES_PER_S = 1_250_000_000
-"""An agent that claims to have sent more than this is not plausible: only so much counts."""
 
 
 def evolve_lease(lease: Lease, event: e.Event) -> Lease:
@@ -315,7 +312,7 @@ def _hear(lease: Lease, event: e.HeartbeatSeen) -> Lease:
         has_saved=event.saved,
         last_checkpoint=event.last_checkpoint_number,
         log_count=event.log_count,
-        sent_bytes=max(event.sent_bytes, _counted_before(lease.agent, event)),
+        sent_bytes=_counted_before(lease.agent, event) + _believed(lease, event),
         can_run_again=event.can_run_again,
     )
     return replace(_count_traffic(lease, event), agent=agent)
@@ -333,25 +330,35 @@ def _counted_before(agent: AgentReport, event: e.HeartbeatSeen) -> int:
 
 
 def _count_traffic(lease: Lease, event: e.HeartbeatSeen) -> Lease:
-    """Add what the agent has sent since its last word, on the day on which it was heard.
-
-    Its counter starts anew at each boot; what the one before had sent after its last word is taken to be a checkpoint.
-    A counter that goes back within a boot, or that no link could have filled, is not plausible.
-    """
-    agent = lease.agent
-    elapsed = event.at - (agent.seen_at or lease.intended_at)
-    most = int(elapsed.total_seconds() * FASTEST_LINK_BYTES_PER_S)
-    more = max(min(event.sent_bytes - _counted_before(agent, event), most), 0)
-    if agent.boot not in (0, event.boot) and not agent.has_saved:
-        more += int(lease.traffic.upload_gb * BYTES_PER_GB)
+    """Add what the agent has sent since its last word, on the day on which it was heard."""
+    more = _sent_unheard(lease, event) + _believed(lease, event)
     if not more:
         return lease
     day = utc_day(event.at).isoformat()
     by_day = dict(lease.traffic.sent_by_day)
-    counted = by_day.get(day, 0)
-    assert isinstance(counted, int), "bytes are whole"
-    by_day[day] = counted + more
+    by_day[day] = int(by_day.get(day, 0)) + more
     return replace(lease, traffic=replace(lease.traffic, sent_by_day=tuple(by_day.items())))
+
+
+def _believed(lease: Lease, event: e.HeartbeatSeen) -> int:
+    """Bytes by which its counter is believed to have grown: it does not go back within a boot.
+
+    What is beyond ``most_bytes`` counts later, should it turn out to have been sent.
+    """
+    claimed = max(event.sent_bytes - _counted_before(lease.agent, event), 0)
+    return min(claimed, _room(lease, event) - _sent_unheard(lease, event))
+
+
+def _sent_unheard(lease: Lease, event: e.HeartbeatSeen) -> int:
+    """The counter starts anew at each boot; what the one before sent after its last word is taken for a checkpoint."""
+    agent = lease.agent
+    if agent.boot in (0, event.boot) or agent.has_saved:
+        return 0
+    return min(int(lease.traffic.upload_gb * BYTES_PER_GB), _room(lease, event))
+
+
+def _room(lease: Lease, event: e.HeartbeatSeen) -> int:
+    return max(event.most_bytes - counted_bytes(lease), 0)
 
 
 # --- what it bills

@@ -357,6 +357,16 @@ def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Deci
     return totals
 
 
+def counted_bytes(lease: Lease) -> int:
+    """What its agents have reported to have sent, as far as it was believed."""
+    return sum(int(sent) for _, sent in lease.traffic.sent_by_day)
+
+
+def counted_traffic(leases: Iterable[Lease]) -> Decimal:
+    """Dollars for that."""
+    return sum((lease.traffic.upload_price * counted_bytes(lease) / BYTES_PER_GB for lease in leases), ZERO)
+
+
 def unmetered_traffic(lease: Lease) -> Decimal:
     """Dollars for traffic that only the bill will show, at most: what setting up received, and what was sent last."""
     traffic = lease.traffic

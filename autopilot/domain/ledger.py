@@ -25,7 +25,8 @@ class EntryType(StrEnum):
     """An imported invoice line that drifts from the estimate, or corrects an earlier line."""
 
 
-SPEND_TYPES = (EntryType.ACCRUE, EntryType.SETTLE, EntryType.ADJUST)
+BILL_TYPES = (EntryType.SETTLE, EntryType.ADJUST)
+SPEND_TYPES = (EntryType.ACCRUE, *BILL_TYPES)
 RESERVE_TYPES = (EntryType.RESERVE, EntryType.VOID)
 
 KindAndDay = tuple[CostKind, date]

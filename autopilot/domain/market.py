@@ -58,6 +58,8 @@ class Market:
     outlook: Outlook = field(default_factory=Outlook)
     lost_bids: tuple[LostBid, ...] = ()
     """Those that raised a floor among ``offers``."""
+    made_room: bool = False
+    """Since the job was parked a bill has given money back, or a limit was raised."""
 
     @property
     def may_have_spot(self) -> bool:

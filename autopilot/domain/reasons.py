@@ -19,6 +19,7 @@ class Reason(StrEnum):
     NEVER_STARTED = "never_started"
     USER_CANCELLED = "user_cancelled"
     BUDGET_EXHAUSTED = "budget_exhausted"
+    ROOM_AGAIN = "room_again"
     # why capacity was taken, changed or given up
     CHEAPEST = "cheapest"
     DEADLINE = "deadline"

@@ -91,8 +91,8 @@ def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Even
                 yield e.LeasePromoted(lease_id, reason, now)
             case RunAgain(lease_id, reason):
                 yield e.RunOrdered(lease_id, reason, now)
-            case SetStatus(status, reason):
-                yield e.StatusSet(status, reason, now)
+            case SetStatus(status, reason, numbers):
+                yield e.StatusSet(status, reason, now, numbers)
             case _:
                 pass
 
@@ -118,7 +118,7 @@ def action_note(action: Action) -> Note:
             return Note("change_bid", (("reason", reason), ("lease_id", lease_id), ("bid", bid)))
         case Start(lease_id, reason):
             return Note("start", (("reason", reason), ("lease_id", lease_id)))
-        case SetStatus(status, reason):
+        case SetStatus(status, reason, _):
             return Note("set_status", (("reason", reason), ("status", status)))
         case SaveAndStop(lease_id, reason):
             return Note("save_and_stop", (("reason", reason), ("lease_id", lease_id)))

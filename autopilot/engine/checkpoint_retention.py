@@ -112,7 +112,7 @@ class CheckpointRetention:
 
     async def _delete_surplus_of(self, job_id: str, keep: int) -> None:
         # The store is listed before the ledger is read: whatever is listed, of another daemon's leases too, is known.
-        present = await self._blobs.keys(f"jobs/{job_id}")
+        present = await self._blobs.sizes(f"jobs/{job_id}")
         async with self._store.snapshot() as uow:
             known = await uow.checkpoints.list_by_job(job_id)
             leases = await uow.leases.list_by_job(job_id)

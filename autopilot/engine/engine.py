@@ -44,6 +44,7 @@ from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events
+from autopilot.engine.regained import Regained
 from autopilot.engine.waits import Waits
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
@@ -131,7 +132,10 @@ class Engine:
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._history = History(store, clock, config.retention)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
+        self._regained = Regained(config.limits)
         self._known_jobs: tuple[Job, ...] = ()
+        self._with_room: frozenset[str] = frozenset()
+        """Ids of parked jobs that may find room again."""
 
     async def tick(self) -> None:
         """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""
@@ -139,6 +143,7 @@ class Engine:
             async with self._store.snapshot() as uow:
                 self._known_jobs = await uow.jobs.list_open()
                 orphans = await uow.leases.list_orphans()
+                self._with_room = await self._regained.find(uow, self._known_jobs, self._clock.now())
                 if self.last_tick_at is None:
                     self._mailbox.withdraw(await self._list_ended(uow))
             leases = [lease for job in self._known_jobs for lease in job.leases] + list(orphans)
@@ -220,7 +225,8 @@ class Engine:
         return read
 
     async def _read_offers(self, jobs: Sequence[Job]) -> dict[OfferQuery, tuple[Offer, ...]]:
-        queries = sorted({job.spec.query for job in jobs if job.status.wants_capacity}, key=repr)
+        may_rent = (job for job in jobs if job.status.wants_capacity or job.id in self._with_room)
+        queries = sorted({job.spec.query for job in may_rent}, key=repr)
         found = await asyncio.gather(*(self.offers(query) for query in queries))
         return dict(zip(queries, found, strict=True))
 
@@ -232,6 +238,7 @@ class Engine:
         async with self._store.transaction() as uow:
             now = self._clock.now()
             await self._lost_bids.load(uow, now)
+            await self._regained.note_limits(uow)
             event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
@@ -268,7 +275,7 @@ class Engine:
                     event_log.apply(event)
         for lease in event_log.job.leases:
             if lease.id in mail and lease.is_wanted:
-                for event in mail_events(event_log.job, lease, mail[lease.id], now):
+                for event in mail_events(event_log.job, event_log.original, lease, mail[lease.id], now):
                     event_log.apply(event)
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
@@ -320,7 +327,8 @@ class Engine:
             for lease in exposure.leases
             if lease.intended_at == now and not market.providers[lease.provider].capabilities.is_pooled
         }
-        market = replace(market, avoid=market.avoid | taken, allowance=allowance(exposure, limits, params))
+        room = allowance(exposure, limits, params)
+        market = replace(market, avoid=market.avoid | taken, allowance=room, made_room=job.id in self._with_room)
         allowed: tuple[Action, ...] = ()
         with _contain(event_log):
             market = replace(market, outlook=self.outlooks.of(job, market, now))

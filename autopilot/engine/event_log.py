@@ -54,7 +54,10 @@ class EventLog:
             lost_s = round((before.work_done - self.job.work_done).total_seconds())
             self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
         if self.job.status is not before.status:
-            fields: Fields = (("reason", self.job.reason), ("from", before.status))
+            # Of a job that was moved by hand or for money its leases tell at once why it waits, not why it was moved.
+            was_set = isinstance(event, e.StatusSet)
+            reason, numbers = (event.reason, event.numbers) if was_set else (self.job.reason, ())
+            fields: Fields = (("reason", reason), ("from", before.status), *numbers)
             self.records.append(EventRecord(at, f"job.{self.job.status}", self.job.id, None, fields))
 
     def _log(self, event: e.Event, old: Lease | None, new: Lease | None, at: datetime) -> None:

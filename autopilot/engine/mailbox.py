@@ -17,6 +17,7 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.engine.checkpoint_retention import FEWEST_KEPT, Doubt
+from autopilot.engine.claims import Claims, within_budget
 from autopilot.engine.log_intake import LogIntake
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
 from autopilot.mailbox.keys import exit_key, heartbeat_key, lease_prefix, manifest_key, orders_key, verified_key
@@ -54,6 +55,8 @@ class Mail:
     heartbeat: Heartbeat | None = None
     exit: ExitRecord | None = None
     checkpoint: Checkpoint | None = None
+    most_bytes: int = 0
+    """The store took no more than this from the machine."""
 
 
 class Mailbox:
@@ -71,6 +74,7 @@ class Mailbox:
         self._secret = secret
         self._unpacker = unpacker
         self._logs = LogIntake(blobs)
+        self._claims = Claims(blobs)
         self._blobs = blobs
         self._permit_ttl_s = permit_ttl_s
         self._rejected: set[tuple[str, int]] = set()
@@ -88,12 +92,14 @@ class Mailbox:
         """Everything new from the lease's agent. A store that cannot be asked means: nothing new."""
         if lease.instance_id is None or not lease.is_wanted:
             return Mail()
+        most_bytes = 0
         try:
             heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
             exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
                 next_log = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log)
                 self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log=next_log)
+                most_bytes = await self._claims.most_bytes(job.id, lease, heartbeat)
             if exit_record is not None and exit_record.run_epoch != lease.orders.run_epoch:
                 exit_record = None
             ended = exit_record.run_epoch if exit_record else None
@@ -105,7 +111,7 @@ class Mailbox:
         except BlobUnavailable as problem:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
-        return Mail(heartbeat, exit_record, checkpoint)
+        return Mail(heartbeat, exit_record, checkpoint, most_bytes)
 
     async def admit(self, jobs: Sequence[Job]) -> None:
         """Only leases that are not over may write, and only so much; the orders of the others are deleted.
@@ -272,6 +278,7 @@ class Mailbox:
     def forget(self, lease_ids: frozenset[str], job_ids: frozenset[str]) -> None:
         """Drop what is kept for leases and jobs other than these."""
         self._logs.forget(lease_ids)
+        self._claims.forget(lease_ids)
         for lease_id in self._job_of.keys() - lease_ids:
             self._withdrawn.add((self._job_of.pop(lease_id), lease_id))
         for job_id in self._manifests.keys() - job_ids:
@@ -372,8 +379,11 @@ def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
     return heartbeat.boot, heartbeat.next_log, heartbeat.next_checkpoint, *parts, *measured
 
 
-def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
-    """The events that an agent's mail stands for, in the order in which they must be applied."""
+def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:
+    """The events that an agent's mail stands for, in the order in which they must be applied.
+
+    ``before``: the job as the tick found it.
+    """
     if mail.heartbeat is not None and mail.heartbeat.boot <= lease.agent.boot + BOOTS_AT_ONCE:
         beat = _of_present_run(mail.heartbeat, lease)
         stop_heard = lease.orders.role is Role.SAVE_AND_STOP and 0 < lease.orders.stop_seq <= beat.orders_seq_seen
@@ -390,6 +400,7 @@ def mail_events(job: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e
             at=now,
             sent_bytes=beat.bytes_sent,
             can_run_again=RUN_AGAIN in beat.can,
+            most_bytes=within_budget(job, before, lease, mail.most_bytes),
         )
     if mail.checkpoint is not None:
         yield e.CheckpointVerified(mail.checkpoint, now)

@@ -133,6 +133,19 @@ def unobserved_cost(lease: Lease, now: datetime, params: Params) -> Decimal:
     return worst_case(more, now - since)
 
 
+def held_by_purpose(job: Job, params: Params) -> dict[str, Decimal]:
+    """Dollars held back for the job, by what for; ``bill``: for what machines that are gone may still be billed."""
+    sums = {"bill": job.held}
+    for held in (held for lease in job.leases for held in holdings(lease, params)):
+        sums[held.purpose] = sums.get(held.purpose, ZERO) + held.amount
+    return {purpose: amount for purpose, amount in sorted(sums.items()) if amount}
+
+
+def restart_reserve(lease: Lease, params: Params) -> Decimal:
+    """Dollars that would be set aside now to rent the machine of ``lease`` anew."""
+    return create_reserve(lease.bid, lease.storage_rate, params, unmetered_traffic(lease), lease.billing.tail)
+
+
 def is_stale(lease: Lease, now: datetime) -> bool:
     return not lease.is_over and now - lease.observed_at > STALE_AFTER
 

@@ -31,6 +31,7 @@ from autopilot.policy.migration import continue_move, is_given_up, last_save, wa
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused
 from autopilot.policy.situation import Answer, Situation
+from autopilot.policy.unpaid import budget_notes, end_unpaid, goes_on, next_reserve
 from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, price_candidates
@@ -45,8 +46,9 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     """Frozen values in, action values out; the same input always gives the same decision."""
     if not job.status.wants_capacity:
         note = Note("over", (("status", job.status), ("reason", job.reason)))
-        if _may_go_on(job, market, now):
-            return Decision((SetStatus(JobStatus.PENDING, Reason.SUBMITTED),), (note,))
+        why = goes_on(job, market, now, params)
+        if why is not None:
+            return Decision((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN, why.numbers),), (note, why))
         return Decision(_release_all(job, job.reason), (note,))
     if job.fruitless >= params.loading.max_fruitless:
         note = Note("never_started", (("launches", job.fruitless),))
@@ -56,12 +58,12 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     status = _pressure_note(job, pressure, params)
     left = budget.left(job, params)
     if left is not None and left <= ZERO:
-        note = Note("budget", (("left", left),))
-        return Decision(_park(job, _end_unpaid(job), now, params), (status, note))
+        notes = budget_notes(job, next_reserve(job, market, now, params), params)
+        return Decision(_park(job, end_unpaid(job, notes), now, params), (status, *notes))
     over = market.allowance.exhausted
     if over is not None:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
-        parked = SetStatus(JobStatus.PARKED, over)
+        parked = SetStatus(JobStatus.PARKED, over, allowance)
         return Decision(_park(job, parked, now, params), (status, Note("limits", allowance)))
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
@@ -238,17 +240,6 @@ def _dearest_reserve(job: Job, candidates: Sequence[Candidate], params: Params) 
     return reserve(job, replace(candidates[0], offer=offer, bid=bid), params)
 
 
-def _may_go_on(job: Job, market: Market, now: datetime) -> bool:
-    """A job that an account limit parked goes on by itself on a new day, or in a new month."""
-    if job.status is not JobStatus.PARKED or job.parked_at is None or market.allowance.exhausted is not None:
-        return False
-    is_new_day = now.date() > job.parked_at.date()
-    is_new_month = (now.year, now.month) > (job.parked_at.year, job.parked_at.month)
-    if job.reason is Reason.OVER_DAY_LIMIT:
-        return is_new_day
-    return job.reason is Reason.OVER_MONTH_LIMIT and is_new_month
-
-
 def _acquire(situation: Situation) -> Answer:
     job, candidates, params = situation.job, situation.candidates, situation.params
     if not candidates:
@@ -262,8 +253,8 @@ def _acquire(situation: Situation) -> Answer:
     if any(is_affordable(job, choice, params) for choice in candidates):
         return (), possible.notes(possible.idle)
     least_reserve = min(reserve(job, choice, params) for choice in candidates)
-    numbers = (("left", budget.left(job, params)), ("reserve", least_reserve))
-    return (_end_unpaid(job),), (*possible.notes(None), Note("budget", numbers))
+    notes = budget_notes(job, least_reserve, params)
+    return (end_unpaid(job, notes),), (*possible.notes(None), *notes)
 
 
 def _cheapest(possible: Options, params: Params) -> tuple[Option | None, Reason]:
@@ -345,11 +336,6 @@ def _park(job: Job, status: SetStatus, now: datetime, params: Params) -> tuple[A
         if main.orders.role is Role.SAVE_AND_STOP and not was_saved(job, main, now, params):
             return ()
     return (*_release_all(job, status.reason), status)
-
-
-def _end_unpaid(job: Job) -> SetStatus:
-    status = JobStatus.CANCELLING if job.spec.cancel_when_exhausted else JobStatus.PARKED
-    return SetStatus(status, Reason.BUDGET_EXHAUSTED)
 
 
 def _release_all(job: Job, reason: Reason) -> tuple[Action, ...]:

@@ -76,8 +76,8 @@ class BlobStore(Protocol):
         """Delete every object whose key starts with the segments of ``prefix``; fine when there is none."""
         ...
 
-    async def keys(self, prefix: str) -> tuple[str, ...]:
-        """The keys of every object whose key starts with the segments of ``prefix``, in no order."""
+    async def sizes(self, prefix: str) -> dict[str, int]:
+        """By key, the bytes of every object whose key starts with the segments of ``prefix``, in no order."""
         ...
 
     async def delete(self, keys: Collection[str]) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from sqlalchemy import case, func, select
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import LeaseState
-from autopilot.domain.ledger import RESERVE_TYPES, SPEND_TYPES, EntryType, KindAndDay, LeaseBooks, LedgerEntry
+from autopilot.domain.ledger import (
+    BILL_TYPES,
+    RESERVE_TYPES,
+    SPEND_TYPES,
+    EntryType,
+    KindAndDay,
+    LeaseBooks,
+    LedgerEntry,
+)
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import Totals
 from autopilot.store.rollup import roll_up
@@ -36,6 +44,17 @@ class SqlLedger(SqlRepository):
     async def list_entries(self, lease_id: str) -> tuple[LedgerEntry, ...]:
         chosen = select(ledger_entries).where(_entry.lease_id == lease_id).order_by(_entry.posted_at, _entry.id)
         return tuple(record_of(LedgerEntry, ledger_entries, row) for row in await self._sql.fetch_all(chosen))
+
+    async def sum_corrections(
+        self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
+    ) -> Decimal:
+        sums = select(_total).where(_entry.type.in_(BILL_TYPES), _entry.posted_at >= since)
+        if job_id is not None:
+            sums = sums.where(_entry.job_id == job_id)
+        if from_day is not None:
+            sums = sums.where(_entry.day >= from_day)
+        ((total,),) = await self._sql.fetch_all(sums)
+        return Decimal(total)
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         sums: dict[str, dict[tuple[CostKind, date], Decimal]] = {lease_id: {} for lease_id in lease_ids}

@@ -324,6 +324,30 @@ class HowAStoreCountsMoney:
             await work.ledger.post([middle, late, early])
             assert await work.ledger.list_entries("lease-1") == (early, late, middle)
 
+    async def test_what_bills_have_changed_since(self, store: Store) -> None:
+        """Of one job or of all, of a month's days or of any; accruals and reserves are no bills."""
+        ours, other = a_lease("lease-1"), a_lease("lease-2", "job-000002")
+        later = START + HOUR
+        async with store.transaction() as work:
+            await work.jobs.save(a_job(leases=(ours,)))
+            await work.jobs.save(a_job("job-000002", leases=(other,)))
+            await work.ledger.post(
+                [
+                    an_entry("1", "-4", lease=ours, type="adjust", day=NOV_30, posted_at=START),
+                    an_entry("2", "0.5", lease=other, type="settle", day=DEC_1, posted_at=later),
+                    an_entry("3", "-1", lease=ours, type="adjust", day=DEC_1, posted_at=later),
+                    an_entry("4", "7", lease=ours, type="accrue", day=DEC_1, posted_at=later),
+                    an_entry("5", "7", lease=ours, type="reserve", day=DEC_1, posted_at=later),
+                ]
+            )
+        async with store.snapshot() as work:
+            assert await work.ledger.sum_corrections(START) == Decimal("-4.5")
+            assert await work.ledger.sum_corrections(later) == Decimal("-0.5")
+            assert await work.ledger.sum_corrections(later + timedelta(seconds=1)) == 0
+            assert await work.ledger.sum_corrections(START, job_id="job-000001") == -5
+            assert await work.ledger.sum_corrections(START, job_id="job-000002", from_day=NOV_30) == Decimal("0.5")
+            assert await work.ledger.sum_corrections(START, from_day=DEC_1) == Decimal("-0.5")
+
     async def test_what_is_held_back_for_bills_that_are_not_in(self, store: Store) -> None:
         gone = {"state": LeaseState.GONE, "instance_id": "1"}
         live, waiting, other = a_lease("lease-1"), a_lease("lease-2", **gone), a_lease("lease-3", None, **gone)

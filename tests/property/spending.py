@@ -377,6 +377,7 @@ class Spending:
             beat = e.HeartbeatSeen(
                 *(lease.id, machine.boot, machine.beats, AgentState(state), None, None, None, 0, saved, self.now),
                 sent_bytes=machine.sent_bytes,
+                most_bytes=10**15,
             )
             self._apply(job.id, beat)
             if lease.orders.run_epoch == job.run_epoch and self.rng.random() < 0.05:

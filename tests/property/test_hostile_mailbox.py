@@ -132,7 +132,7 @@ async def one_tick(blobs: Watched, mailbox: Mailbox, job: Job, now: Any) -> Job:
     lease = job.leases[0]
     mail = await mailbox.read(job, lease, now)
     event_log = EventLog(job)
-    for event in mail_events(job, lease, mail, now):
+    for event in mail_events(job, job, lease, mail, now):
         event_log.apply(event)
     store = MemoryStore()
     async with store.transaction() as uow:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Protocol
 
@@ -29,6 +29,15 @@ class Ledger(Protocol):
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
         """By job: the open reserves of machines that are gone and not yet settled."""
+        ...
+
+    async def sum_corrections(
+        self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
+    ) -> Decimal:
+        """Dollars by which bills have changed the spend since then, at most zero when they gave money back.
+
+        Of that job alone, or of all; of spend on ``from_day`` and after, or of any day.
+        """
         ...
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
-from autopilot.domain.ledger import LeaseBooks, LedgerEntry
+from autopilot.domain.ledger import BILL_TYPES, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import Totals
 from autopilot.store.memory.access import MemoryRepository
@@ -25,6 +25,13 @@ class MemoryLedger(MemoryRepository):
         tables = self._access.read()
         found = (tables.entries.get(id) for id in tables.entries_by_lease.get(lease_id) or ())
         return tuple(sorted(filter(None, found), key=lambda entry: (entry.posted_at, entry.id)))
+
+    async def sum_corrections(
+        self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
+    ) -> Decimal:
+        bills = (entry for entry in self._access.read().entries.values() if entry.type in BILL_TYPES)
+        late = (entry for entry in bills if entry.posted_at >= since and job_id in (None, entry.job_id))
+        return sum((entry.amount for entry in late if from_day is None or entry.day >= from_day), ZERO)
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         tables = self._access.read()

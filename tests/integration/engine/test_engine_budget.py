@@ -66,6 +66,39 @@ async def test_a_parked_job_resumes_from_its_checkpoint_when_prices_allow(world:
     assert sum((await world.spend()).values(), Decimal(0)) <= D("0.50")
 
 
+async def test_a_parked_job_says_what_is_held_back_for_what_and_which_budget_would_do(world: World) -> None:
+    world.agents.total_steps = 10_800
+    await world.running(with_budget("$0.50"), accept_any=True)
+    await until_parked(world)
+    async with world.store.snapshot() as uow:
+        (parked,) = [event for event in await uow.events.list_after() if event.name == "job.parked"]
+    fields = dict(parked.fields)
+    held = {key: amount for key, amount in fields.items() if key.startswith("held_for_")}
+    assert held.keys() == {"held_for_safe_stop", "held_for_disk", "held_for_traffic"}
+    assert fields["budget"] == fields["spent"] + sum(held.values()) + fields["left"] == D("0.50")
+    assert fields["left"] <= 0
+    assert fields["enough_budget"] > D("0.50")
+    assert fields["enough_budget"] == round(fields["enough_budget"], 2)
+    decisions = await world.jobs.why("train", limit=5)
+    notes = {note["topic"]: note["numbers"] for note in decisions[0]["notes"]}
+    told = {key: D(amount) for key, amount in (notes["budget"] | notes["held_back"]).items()}
+    assert told == {key: fields[key] for key in fields if key not in ("reason", "from")}
+
+
+async def test_a_small_job_on_a_cheap_machine_spends_most_of_its_budget(world: World) -> None:
+    """What is held back is in proportion to the job: a quarter of a dollar did not get beyond 4.4 cents."""
+    world.agents.total_steps = 100_000
+    for machine in world.market.machines.values():
+        world.market.set_floor(machine.spec.machine_id, D("0.05"))
+    text = JOB.replace('total = "$9"', 'total = "$0.25"').replace('[work]\nestimate = "10m"\n', "")
+    await world.running(text, accept_any=True)
+    while (job := await world.job()).status.wants_capacity:
+        await world.tick(apart_s=120 if job.spent < D("0.12") else 30)
+    assert job.reason is Reason.BUDGET_EXHAUSTED
+    await world.until_settled()
+    assert D("0.15") < sum((await world.spend()).values(), D(0)) <= D("0.25")
+
+
 async def test_a_resume_without_money_parks_again_and_rents_nothing(world: World) -> None:
     world.agents.total_steps = 10_800
     await world.running(with_budget("$0.50"), accept_any=True)

@@ -151,11 +151,11 @@ class SimulatedBlobs:
         return None if found is None else found.sha256
 
     async def delete_prefix(self, prefix: str) -> None:
-        await self.delete(await self.keys(prefix))
+        await self.delete(await self.sizes(prefix))
 
-    async def keys(self, prefix: str) -> tuple[str, ...]:
+    async def sizes(self, prefix: str) -> dict[str, int]:
         kept = await self._reach()
-        return tuple(key for key in kept if key.startswith(prefix + "/") or key == prefix)
+        return {key: each.size for key, each in kept.items() if key.startswith(prefix + "/") or key == prefix}
 
     async def delete(self, keys: Collection[str]) -> None:
         kept = await self._reach()

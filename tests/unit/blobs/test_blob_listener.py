@@ -422,5 +422,5 @@ async def test_many_uploads_at_once_have_one_share_together(store: LocalBlobStor
     go_on.set()
     statuses = await asyncio.gather(*sending)
     assert 201 in statuses
-    assert 10_000 * statuses.count(201) == sum([await store.size(key) or 0 for key in await store.keys("jobs/j")])
+    assert 10_000 * statuses.count(201) == sum([await store.size(key) or 0 for key in await store.sizes("jobs/j")])
     assert 10_000 * statuses.count(201) <= 50_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from autopilot.domain.evolve_lease import FASTEST_LINK_BYTES_PER_S, evolve_lease
+from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Lease, LeaseState, cost_by_day
 from autopilot.domain.ledger import EntryType, LeaseBooks, LedgerEntry
@@ -131,9 +131,20 @@ def test_traffic_that_agents_report_is_accrued_on_the_day_on_which_it_was_heard_
     assert traffic == {TODAY: 4 * D("0.02"), tomorrow.date(): D("0.03")}, "what setting up received is only held back"
 
 
-def test_an_agent_that_claims_more_than_any_link_carries_is_not_believed() -> None:
-    lease = evolve_lease(a_lease(), heartbeat(a_lease(), at(10), sent_bytes=10**17))
-    assert dict(lease.traffic.sent_by_day) == {TODAY.isoformat(): 10 * FASTEST_LINK_BYTES_PER_S}
+def test_a_claim_counts_as_far_as_it_can_be_true_and_the_rest_when_it_is() -> None:
+    lease, counted = a_lease(upload_gb=D(5)), []
+    for seconds, boot, claimed, most in (
+        (10, 1, 10**17, 5_000),  # the store has taken so much
+        (20, 1, 10**17, 5_000),
+        (30, 1, 10**17, 8_000),  # and now more: the same claim was not forgotten
+        (40, 1, 7_000, 9_000),  # a counter does not go back
+        (50, 1, 8_500, 8_200),
+        (60, 2, 600, 9_000),  # a new boot; the one before may have sent a whole checkpoint
+        (70, 2, 700, 9_100),
+    ):
+        lease = evolve_lease(lease, heartbeat(lease, at(seconds), boot=boot, sent_bytes=claimed, most_bytes=most))
+        counted.append(sum(int(sent) for _, sent in lease.traffic.sent_by_day))
+    assert counted == [5_000, 5_000, 8_000, 8_000, 8_200, 9_000, 9_100]
 
 
 def test_a_disk_is_told_apart_by_whether_its_machine_is_stopped() -> None:

@@ -26,7 +26,7 @@ async def print_chunks(blobs: LocalBlobStore, boot: int, numbers: range, size: i
 
 
 async def kept_bytes(blobs: LocalBlobStore) -> int:
-    return sum([await blobs.size(key) or 0 for key in await blobs.keys(log_prefix("j", "a"))])
+    return sum([await blobs.size(key) or 0 for key in await blobs.sizes(log_prefix("j", "a"))])
 
 
 async def take_in(intake: LogIntake, boot: int, claimed: int) -> int:
@@ -55,7 +55,7 @@ async def test_so_does_it_when_each_chunk_is_tiny(blobs: LocalBlobStore, monkeyp
     monkeypatch.setattr(logs, "LOG_CHUNKS_PER_LEASE", 20)
     await print_chunks(blobs, 1, range(50), size=1)
     await take_in(LogIntake(blobs), 1, 50)
-    assert len(await blobs.keys(log_prefix("j", "a"))) == 20
+    assert len(await blobs.sizes(log_prefix("j", "a"))) == 20
 
 
 async def test_what_an_earlier_boot_left_goes_first(blobs: LocalBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ async def test_what_an_earlier_boot_left_goes_first(blobs: LocalBlobStore, monke
     assert await take_in(intake, 1, 4) == 4
     await print_chunks(blobs, 2, range(3))
     assert await take_in(intake, 2, 3) == 3
-    assert sorted(await blobs.keys(log_prefix("j", "a")))[0] == log_key("j", "a", 1, 2)
+    assert sorted(await blobs.sizes(log_prefix("j", "a")))[0] == log_key("j", "a", 1, 2)
 
 
 async def test_a_claim_leads_no_further_than_what_is_there(blobs: LocalBlobStore) -> None:
@@ -84,7 +84,7 @@ async def test_a_chunk_larger_than_was_signed_for_is_deleted(blobs: LocalBlobSto
     """A bucket does not bound what is put."""
     await print_chunks(blobs, 1, range(1), size=LOG_CHUNK_BYTES + 1)
     assert await LogIntake(blobs).take_in("j", "a", 1, 1) == 1
-    assert await blobs.keys(log_prefix("j", "a")) == ()
+    assert await blobs.sizes(log_prefix("j", "a")) == {}
     assert (await read_log_note(blobs, "j", "a")).cut_bytes == LOG_CHUNK_BYTES + 1
 
 

@@ -85,7 +85,7 @@ def test_what_an_account_limit_parked_goes_on_in_the_next_period(
 ) -> None:
     job = play(a_job(), e.StatusSet(JobStatus.PARKED, reason, START))
     actions = decide(job, replace(MARKET, allowance=allowance), START + now, P).actions
-    assert actions == ((SetStatus(JobStatus.PENDING, Reason.SUBMITTED),) if goes_on else ())
+    assert actions == ((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN),) if goes_on else ())
 
 
 def test_a_job_that_never_starts_anywhere_fails() -> None:

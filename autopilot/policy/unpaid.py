@@ -1,0 +1,82 @@
+"""A job whose money has run out: what is told of it, and when it goes on by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from autopilot.domain.actions import Note, SetStatus
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.market import Market
+from autopilot.domain.money import CENT, Number
+from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
+from autopilot.policy import budget
+from autopilot.policy.eligibility import eligible
+from autopilot.policy.options import reserve
+from autopilot.pricing.rule.cost import price_candidates
+
+LIMIT_REASONS = (Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT)
+
+
+def next_reserve(job: Job, market: Market, now: datetime, params: Params) -> Decimal | None:
+    """Dollars that the job needs to start again: at the terms of the machine that it has, or else the least that any
+    offer asks for. None without either.
+    """
+    if job.main is not None:
+        return budget.restart_reserve(job.main, params)
+    candidates = price_candidates(job, market, eligible(job, market, now, params), params)
+    return min((reserve(job, choice, params) for choice in candidates), default=None)
+
+
+def budget_notes(job: Job, needed: Decimal | None, params: Params) -> tuple[Note, ...]:
+    """The budget, what is spent and held back, and for what; and which budget would do. ``needed``: to start again."""
+    numbers: list[tuple[str, Number]] = [
+        ("budget", job.spec.budget),
+        ("spent", job.spent),
+        ("left", budget.left(job, params)),
+        ("reserve", needed),
+        ("enough_budget", None if needed is None else _enough(job, needed, params)),
+    ]
+    held = tuple((f"held_for_{purpose}", amount) for purpose, amount in budget.held_by_purpose(job, params).items())
+    return Note("budget", tuple(numbers)), Note("held_back", held)
+
+
+def end_unpaid(job: Job, notes: tuple[Note, ...]) -> SetStatus:
+    """Parks it, or ends it where its owner said so; the event tells what ``notes`` say."""
+    status = JobStatus.CANCELLING if job.spec.cancel_when_exhausted else JobStatus.PARKED
+    return SetStatus(status, Reason.BUDGET_EXHAUSTED, tuple(pair for note in notes for pair in note.numbers))
+
+
+def goes_on(job: Job, market: Market, now: datetime, params: Params) -> Note | None:
+    """Why a job that was parked for money goes on by itself; None for one that does not.
+
+    On a new day or in a new month, where the account's limit for the old one parked it. And where a bill gave money
+    back, or a limit was raised, since it was parked (``market.made_room``), and what is left holds the whole reserve of
+    a new machine: after each parking that takes another correction, so it does not park and go on in turns.
+    """
+    if job.status is not JobStatus.PARKED or job.parked_at is None or market.allowance.exhausted is not None:
+        return None
+    if job.reason in LIMIT_REASONS and _is_new_period(job.reason, job.parked_at, now):
+        return Note("new_period", (("parked_for", job.reason),))
+    if not market.made_room or job.reason not in (*LIMIT_REASONS, Reason.BUDGET_EXHAUSTED):
+        return None
+    needed, left = next_reserve(job, market, now, params), budget.left(job, params)
+    room = [each for each in (left, market.allowance.day, market.allowance.month) if each is not None]
+    if needed is None or any(each < needed for each in room):
+        return None
+    limits = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
+    return Note("room", (("parked_for", job.reason), ("reserve", needed), ("left", left), *limits))
+
+
+def _is_new_period(reason: Reason, parked_at: datetime, now: datetime) -> bool:
+    if reason is Reason.OVER_DAY_LIMIT:
+        return now.date() > parked_at.date()
+    return (now.year, now.month) > (parked_at.year, parked_at.month)
+
+
+def _enough(job: Job, needed: Decimal, params: Params) -> Decimal:
+    """The budget, in whole cents, with which it goes on once its machine is gone."""
+    held = budget.held_by_purpose(job, params)
+    most = job.spent + held.get("bill", Decimal(0)) + held.get("traffic", Decimal(0)) + needed
+    return -(-most // CENT) * CENT
