@@ -17,6 +17,8 @@ from autopilot.domain.money import to_nano
 from autopilot.providers.runpod import pacing as runpod_pacing
 from autopilot.providers.vastai import pacing as vastai_pacing
 from autopilot.store.memory.tables import MemoryTables
+from tests.simulation.checks.bids import Bids
+from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
 from tests.simulation.ground.machines import REUSED_LABEL, Box, State
@@ -42,6 +44,15 @@ CHECKERS = {
     "S13": "no task ends in an error that nobody expected",
     "S14": "a job has SUCCEEDED only when its command ended well on some machine",
     "S15": "no machine is kept for hours at one stage of getting ready, without ever beginning the command",
+    "S16": "no bid is made on a machine within an hour of losing there at that height",
+    "S17": "no bid stands on a floor that echoes our own",
+    "S18": "a machine that an empty account has stopped is not bid up before it was started at its old bid",
+    "S19": "no job waits for hours beside a machine that it may have",
+    "S20": "no permit of a wanted machine runs out while daemon, store and machine do their part",
+    "S21": "a machine that was told to save and stop gets no newer permit",
+    "S22": "no job is parked for a limit of the account of which hardly anything is spent",
+    "S23": "the store takes nothing for a lease that is over and no more than its share, and refuses no honest machine",
+    "S24": "no more machines are rented in an hour than the limits allow",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -67,7 +78,6 @@ ON_ITS_WAY_S = 180.0
 """From the list that a decision goes by to the call that it leads to."""
 SLOW_END_S = 1800.0
 """Beyond that, where its market does not carry out what it asks for."""
-CHECKED_EVERY_S = 60.0
 STAGES = ("setting_up", "restoring")
 """Of getting ready for the command."""
 _PACED_VASTAI = {
@@ -112,6 +122,8 @@ class Invariants:
         """By id: when, and by which of the daemon's lives."""
         self._creates: dict[str, list[tuple[float, str]]] = defaultdict(list)
         """By job: when one was sent, and its label."""
+        self._bids = Bids(ground, markets, self._unless_old)
+        self._conduct = Conduct(ground, markets, objects, self._unless_old)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -119,6 +131,11 @@ class Invariants:
         if len(self.violations) < 50:
             self.violations.append(Violation(checker, self.ground.now_s, what))
         self.ground.trace("violated", checker, what)
+
+    def _unless_old(self, checker: str, what: str) -> None:
+        """What cannot be held against a daemon whose ledger has forgotten it."""
+        if not self.is_ledger_old:
+            self.add_violation(checker, what)
 
     def _boxes(self) -> Iterator[Box]:
         for market in self._markets.values():
@@ -214,7 +231,11 @@ class Invariants:
             if lease is not None:
                 before = self.ground.committed.get("leases", {}).get(lease_id)
                 self._lease_changed(before, lease)
+                self._bids.change(before, lease)
+                self._conduct.change_lease(before, lease, tables)
         for job_id, job in tables.jobs.changes.items():
+            if job is not None:
+                self._conduct.change_job(self.ground.committed.get("jobs", {}).get(job_id), job)
             if job is not None and job.status is JobStatus.SUCCEEDED and job_id not in self.ground.finished:
                 self.add_violation("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
         for entry_id, entry in tables.entries.changes.items():
@@ -299,7 +320,25 @@ class Invariants:
             if key in self._objects.keys_of(newest):
                 self.add_violation("S8", f"{key} of the newest checkpoint of {job_id} was deleted")
 
+    def take_object(self, box: Box) -> None:
+        """A machine has put something."""
+        self._conduct.take_object(box)
+
+    def refuse_object(self, box: Box) -> None:
+        """The store lets a machine put no more."""
+        self._conduct.refuse_object(box)
+
     # --- on the machines
+
+    def end_permit(self, box: Box) -> None:
+        self._conduct.end_permit(box)
+
+    def restore(self, box: Box, lease_id: str, number: int) -> None:
+        """A machine goes on from that checkpoint."""
+        checkpoint = self.ground.committed.get("checkpoints", {}).get((lease_id, number))
+        fault = "" if checkpoint is None else self._objects.fault_of(checkpoint)
+        if fault:
+            self.add_violation("S8", f"{box.key} goes on from checkpoint {number} of {lease_id}: {fault}")
 
     def begin_run(self, box: Box, epoch: int, step: int) -> None:
         """The user's command starts from so many steps."""
@@ -321,6 +360,8 @@ class Invariants:
         ground.books.settle_all(ground.now_s)
         if not self.is_ledger_old:
             self._limits()
+        self._bids.look()
+        self._conduct.look()
         self._machines()
         self._unready()
         self._check_destroys()

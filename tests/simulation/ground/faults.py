@@ -64,6 +64,7 @@ CATALOGUE = (
     _burst("C3", 0.5, 60, 3600, "401, 402 or 403 for a while"),
     _chance("C4", 0.01, "half a body, a huge one, one that drips, or a redirect"),
     _chance("C5", 0.01, "no connection: names, TLS"),
+    _event("C6", 3.0, 300, 7200, "machines cannot be listed, and meanwhile one ends, or is paused and comes back"),
     _chance("D1", 0.10, "destroy: success, and nothing happens"),
     _chance("D2", 0.10, "destroy: a 500, and nothing happens"),
     _chance("D3", 0.10, "destroy: takes effect, the answer is lost"),
@@ -78,8 +79,14 @@ CATALOGUE = (
     _chance("E7", 0.10, "the job's machine is broken: it fails, hangs, crawls or never gets ready"),
     _event("E8", 6.0, 0, 0, "the user destroys or relabels an instance; others' instances come and go"),
     _event("E9", 0.25, 1800, 7200, "the ledger is restored from an old backup"),
+    _chance("E10", 0.70, "a host has two to eight GPUs, each on offer by itself"),
+    _event("E11", 4.0, 600, 21_600, "a rival bids unseen: a host takes more than its floor says"),
+    _chance("E12", 0.50, "the list shows our own bid as the floor, up to 15 minutes after we have left"),
+    _event("E13", 1.0, 300, 21_600, "the account runs dry, and credit is paid in later"),
+    _burst("E14", 2.0, 600, 100_800, "RunPod has no spot, for a while or for good"),
     _event("F1", 16.0, 5, 7200, "the daemon is killed"),
     _event("F2", 2.0, 1, 7200, "the daemon is stopped for a while, or started again every five seconds"),
+    _chance("F3", 1.0, "the daemon shares a ledger on a server: its markets stand behind a fence"),
     _burst("G1", 1.0, 10, 1800, "the ledger cannot be written"),
     _chance("G2", 0.002, "a commit's outcome is not known"),
     _chance("H1", 0.20, "the host's wall clock is wrong when the daemon starts"),
@@ -88,6 +95,12 @@ CATALOGUE = (
     _burst("J1", 3.0, 10, 3600, "the object store fails, half writes, or is slow"),
     _chance("J2", 0.02, "a checkpoint is not what its manifest says, or claims are lies"),
     _chance("J3", 0.01, "a checkpoint has the right hashes and an index that is none"),
+    _chance("J4", 0.10, "a host claims that it has sent petabytes"),
+    _chance("J5", 0.10, "a host's heartbeats, exits and logs are huge, or junk"),
+    _chance("J6", 0.10, "a host sends parts without end, until its share of the store is used up"),
+    _chance("J7", 0.10, "a host goes on writing once its lease is over"),
+    _chance("J8", 0.02, "a checkpoint names a part of the one before, with another hash"),
+    _event("J9", 2.0, 0, 0, "a part of the newest checkpoint rots in the store, its size unchanged"),
     _burst("K1", 2.0, 60, 7200, "a machine cannot reach the object store"),
     _chance("K2", 0.20, "a machine's link is slow: what it sends or fetches takes up to an hour"),
 )
@@ -183,6 +196,13 @@ class Faults:
         )
         self.counts[row_id] += struck
         return struck
+
+    def has_struck(self, row_id: str, target: str, since_s: float, now_s: float) -> bool:
+        """Whether such a burst has struck that target at any time between the two; counts nothing."""
+        return any(
+            burst.begins_s <= now_s and burst.ends_s > since_s and burst.target in ("", target)
+            for burst in self._bursts[row_id]
+        )
 
     def ends_at(self, row_id: str, target: str, now_s: float) -> float:
         """When the burst that is under way for that target ends."""

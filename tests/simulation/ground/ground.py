@@ -31,6 +31,10 @@ class Watcher(Protocol):
     def write_object(self, key: str, data: bytes) -> None: ...
     def delete_object(self, key: str) -> None: ...
     def begin_run(self, box: Box, epoch: int, step: int) -> None: ...
+    def restore(self, box: Box, lease_id: str, number: int) -> None: ...
+    def end_permit(self, box: Box) -> None: ...
+    def take_object(self, box: Box) -> None: ...
+    def refuse_object(self, box: Box) -> None: ...
     def report_error(self, where: str, problem: object) -> None: ...
 
 
@@ -72,6 +76,10 @@ class Ground:
         self.version = 0
         """Goes up whenever something changes that outlives the daemon."""
         self.is_landing_late = False
+        self.fit_since_s = 0.0
+        """Since when the daemon has run without a break."""
+        self.unlisted_until_s: dict[str, float] = {}
+        """By market: until when machines cannot be listed."""
         self._unreadable_pages: set[tuple[str, str]] = set()
         """Of each market's last list: (provider, token of the page)."""
         self._trace = hashlib.blake2b(digest_size=16)
@@ -133,4 +141,19 @@ class Ground:
         life = self.life
         if self.is_daemon_out or life is None or self.now_s - life.began_s < WARM_UP_S:
             return False
+        if self.is_unlisted(provider):
+            return False
         return not any(self.faults.ends_at(row, provider, self.now_s) > self.now_s for row in DARK)
+
+    def is_unlisted(self, provider: str) -> bool:
+        return self.now_s < self.unlisted_until_s.get(provider, 0.0)
+
+    def was_fit(self, for_s: float) -> bool:
+        """Daemon, ledger and object store have done their part for so long."""
+        since_s = self.now_s - for_s
+        if self.is_daemon_out or self.fit_since_s > since_s:
+            return False
+        return not any(
+            self.faults.has_struck(row, target, since_s, self.now_s)
+            for row, target in (("J1", "store"), ("G1", "ledger"))
+        )

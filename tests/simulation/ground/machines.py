@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -19,6 +20,17 @@ class State(Enum):
     RUNNING = "running"
     STOPPED = "stopped"
     OFFLINE = "offline"
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """A bid of ours that the list shows as the floor of a GPU although we have left it."""
+
+    bid: Decimal
+    """$/h."""
+    gpu: int
+    began_s: float
+    ends_s: float
 
 
 @dataclass(slots=True)
@@ -39,6 +51,20 @@ class Host:
     """What the market says that the floor is, when that is not true; a float for what is no price."""
     mean_floor: Decimal = Decimal(0)
     is_dear: bool = False
+    rival: Decimal | None = None
+    """$/h: what somebody bids whom no list shows."""
+    is_rival_told: bool = True
+    """The notice of an outbid says what that is."""
+    echo: Echo | None = None
+    told_floors: deque[tuple[float, Decimal]] = field(default_factory=lambda: deque(maxlen=20))
+    """(when the list last showed it, $/h), oldest first; echoes of ours apart."""
+    beaten_bids: deque[tuple[float, Decimal]] = field(default_factory=lambda: deque(maxlen=20))
+    """(when, $/h): ours that did not win here."""
+
+    @property
+    def to_win(self) -> Decimal:
+        """$/h: the least bid with which a machine runs here."""
+        return self.floor if self.rival is None else max(self.floor, self.rival)
 
 
 class Agent(Protocol):
@@ -117,6 +143,16 @@ class Box:
     """How much longer than usual its transfers take."""
     permit_until_s: float = 0.0
     """Of the newest permit that its agent has taken."""
+    gpu: int = 0
+    """Which of its host's."""
+    is_echoed: bool = False
+    """The list shows its bid as the floor of its GPU."""
+    rated_s: float = 0.0
+    """Since when it has its rate."""
+    hostile: frozenset[str] = frozenset()
+    """Rows of the catalogue by which its host lies."""
+    troubled_s: float = 0.0
+    """When it was last cut off or suspended."""
     disk: Disk = field(default_factory=Disk)
     agent: Agent | None = None
 

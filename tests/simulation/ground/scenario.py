@@ -111,7 +111,8 @@ def draw_scenario(seed: int) -> Scenario:
         begins_s += rng.uniform(0, 6 * HOUR_S)
     day = rng.choice((None, D(2), D(4), D(50)))
     month = rng.choice((None, None, D(5), D(500)))
-    limits = Limits(day, month, D(10), 8, 3, 20)
+    an_hour = random.Random(f"{seed}/launches").choice((20, 20, 20, 2))
+    limits = Limits(day, month, D(10), 8, 3, an_hour)
     return Scenario(
         tuple(sorted(wishes, key=lambda pair: pair[0])),
         limits,

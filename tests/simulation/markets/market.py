@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from decimal import Decimal
 
 from autopilot.domain.lease import LeaseState
 from tests.simulation.ground.books import hourly_storage
 from tests.simulation.ground.faults import between
 from tests.simulation.ground.ground import Ground
-from tests.simulation.ground.machines import REUSED_LABEL, Box, Host, State
+from tests.simulation.ground.machines import REUSED_LABEL, Box, Echo, Host, State
+from tests.simulation.virtual.clock import at
 
 MILLI = Decimal("0.001")
 REUSED_AFTER_S = 90.0
@@ -23,6 +25,12 @@ RESTART_S = (20.0, 90.0)
 LOADING_S = (60.0, 400.0)
 FLOOR_MOVES_EVERY_S = 1800.0
 SLOWNESS = (2.0, 90.0)
+ECHO_S = (16.0, 900.0)
+"""For so long after we have left a list may show our bid."""
+ECHO_KNOWN_S = 300.0
+"""An echo is played of a bid that the daemon has seen in force so lately: it cannot know others for its own."""
+TAKEN_AT_ONCE_S = (20.0, 90.0)
+LIES = ("J4", "J5", "J6", "J7")
 DAEMON_TAIL_S = 120.0
 """What a machine may need to end itself once its permit has run out."""
 
@@ -39,6 +47,8 @@ class SimulatedMarket:
         """What exists now."""
         self.past: dict[str, Box] = {}
         self.rented_last: Box | None = None
+        self.is_dry = False
+        """The account has no credit left."""
         self.rng = rng
         self._boot_agent = boot_agent
         self._given = 0
@@ -58,6 +68,12 @@ class SimulatedMarket:
         held = sum(1 for box in self.boxes.values() if box.host is host and box.state is not State.STOPPED)
         return held < host.room
 
+    def free_gpus(self, host: Host) -> list[int]:
+        """Those that nobody of the account holds."""
+        held = [box for box in self.boxes.values() if box.host is host and box.state is not State.STOPPED]
+        taken = {box.gpu for box in held}
+        return [gpu for gpu in range(host.room) if gpu not in taken][: max(host.room - len(held), 0)]
+
     def _move_floor(self, host: Host) -> None:
         if not host.is_dear:
             pull = host.mean_floor * (Decimal(self.rng.randint(70, 135)) / 100)
@@ -75,12 +91,35 @@ class SimulatedMarket:
         """Whether it may run at its bid and as it is meant to."""
         if box.state is State.OFFLINE or box.is_gone:
             return
-        wins = not box.is_spot or box.rate >= box.host.floor
+        wins = not box.is_spot or box.rate >= box.host.to_win
+        may_run = wins and box.wanted and not self.is_dry
         runs = box.state is not State.STOPPED
-        if runs and not (wins and box.wanted):
+        if runs and not may_run:
+            if not wins:
+                box.host.beaten_bids.append((self.ground.now_s, box.rate))
             self.change(box, State.STOPPED)
-        elif not runs and wins and box.wanted and not box.stays_paused:
+        elif not runs and may_run and not box.stays_paused:
             self.boot(box, RESTART_S)
+
+    def set_rival(self, host: Host, bid: Decimal | None, *, is_told: bool = True) -> None:
+        """Somebody whom no list shows bids so much, $/h, for each machine of the host; None: he leaves."""
+        host.rival, host.is_rival_told = bid, is_told
+        for box in list(self.boxes.values()):
+            if box.host is host:
+                self.consider(box)
+
+    def run_dry(self) -> None:
+        """All machines of the account stop, and stay so until somebody starts them."""
+        self.is_dry = True
+        for box in list(self.boxes.values()):
+            if box.state is not State.OFFLINE:
+                self.consider(box)
+                box.wanted = box.wanted and box.job_id is None
+
+    def pay_in(self) -> None:
+        self.is_dry = False
+        for box in list(self.boxes.values()):
+            self.consider(box)
 
     # --- machines
 
@@ -95,8 +134,12 @@ class SimulatedMarket:
         onstart: str,
         starts: bool = True,
         id_: str | None = None,
+        gpu: int | None = None,
     ) -> Box:
+        """``gpu``: which of the host's; None: any that is free."""
         ground = self.ground
+        if gpu is None:
+            gpu = next(iter(self.free_gpus(host)), 0) if host.room > 1 else 0
         now_s = ground.now_s
         lease_id, job_id = ground.owner_of(label)
         meter_key = f"{self.provider}/{id_ or 'new'} again"
@@ -118,6 +161,8 @@ class SimulatedMarket:
             job_id=job_id,
             lease_id=lease_id,
             wanted=starts,
+            gpu=gpu,
+            rated_s=now_s,
         )
         self.boxes[box.id] = self.rented_last = box
         box.permit_until_s = now_s + ground.permit_ttl_s
@@ -129,11 +174,15 @@ class SimulatedMarket:
             box.is_broken = self.rng.choice(("fails", "hangs", "crawls", "never ready"))
         if ground.faults.hits("K2"):
             box.slowness = between(ground.faults.rng("K2"), *SLOWNESS)
+        box.hostile = frozenset(row for row in LIES if ground.faults.hits(row))
+        box.is_echoed = is_spot and self.provider == "vastai" and ground.faults.hits("E12")
         ground.trace("rented", box.key, label, str(rate))
         if starts:
             self.boot(box, LOADING_S)
         else:
             self.change(box, State.STOPPED)
+        if is_spot and rate < host.to_win:
+            ground.loop.after(self.rng.uniform(*TAKEN_AT_ONCE_S), self.consider, box)
         return box
 
     def boot(self, box: Box, takes_s: tuple[float, float]) -> None:
@@ -162,6 +211,7 @@ class SimulatedMarket:
 
     def destroy(self, box: Box) -> None:
         box.is_gone, box.gone_s = True, self.ground.now_s
+        self._leave_echo(box)
         if box.agent is not None:
             box.agent.power_off()
             box.agent = None
@@ -169,6 +219,16 @@ class SimulatedMarket:
         del self.boxes[box.id]
         self.past[box.id] = box
         self.ground.trace("destroyed", box.key)
+
+    def _leave_echo(self, box: Box) -> None:
+        """The list goes on showing the bid of a machine that we have just left."""
+        lease = self.ground.committed.get("leases", {}).get(box.lease_id)
+        if not box.is_echoed or lease is None or lease.instance_id != box.id or box.is_not_as_asked:
+            return
+        now_s, seen_at = self.ground.now_s, lease.observed.seen_at
+        is_known = lease.was_listed and seen_at is not None and at(now_s) - seen_at < timedelta(seconds=ECHO_KNOWN_S)
+        if is_known and now_s - box.rated_s >= ECHO_KNOWN_S:
+            box.host.echo = Echo(box.rate, box.gpu, now_s, now_s + self.rng.uniform(*ECHO_S))
 
     def reuse(self, gone: Box) -> None:
         """Somebody else's machine gets the id, once the daemon takes ours for destroyed."""
@@ -205,6 +265,8 @@ class SimulatedMarket:
         self.rebill(box)
 
     def set_bid(self, box: Box, bid: Decimal) -> None:
+        if bid != box.rate:
+            box.rated_s = self.ground.now_s
         box.rate = bid
         self.rebill(box)
         self.consider(box)
@@ -222,7 +284,14 @@ class SimulatedMarket:
         if box.state is not State.RUNNING:
             return
         self.change(box, State.OFFLINE)
+        box.troubled_s = self.ground.now_s + for_s
         self.ground.loop.after(for_s, self.bring_back, box)
+
+    def vanish_with_host(self, box: Box, for_s: float) -> None:
+        """And with it all others on the same one."""
+        for other in list(self.boxes.values()):
+            if other is box or (other.host is box.host and self.provider == "vastai"):
+                self.vanish(other, for_s)
 
     def bring_back(self, box: Box) -> None:
         if not box.is_gone and box.state is State.OFFLINE:

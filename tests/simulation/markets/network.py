@@ -24,6 +24,8 @@ TIMEOUT_S = 30.0
 """When clients give up."""
 _MORE = '"next_token": "'
 """In a page of a list that is not its last."""
+LOOKS = frozenset({"list", "show"})
+"""At machines."""
 CHANGES = frozenset({"create", "bid", "start", "stop", "destroy"})
 
 
@@ -131,6 +133,8 @@ class Connection:
         if faults.bursts("C2", self.provider, now_s):
             if rng.random() < 0.2:
                 return Lost("no answer in time", timed_out=True)
+            return Raw(rng.choice((500, 502, 503, 504)), "<html>Bad gateway</html>")
+        if asked.kind in LOOKS and not asked.by_agent and ground.is_unlisted(self.provider):
             return Raw(rng.choice((500, 502, 503, 504)), "<html>Bad gateway</html>")
         if faults.bursts("C1", self.provider, now_s):
             return Raw(429, "API requests too frequent: endpoint threshold=3.0")

@@ -69,11 +69,18 @@ class Runpod:
     def _types(self, _: Request) -> Raw:
         return _data({"gpuTypes": [{"id": GPU_ID, "displayName": GPU, "memoryInGb": 24}]})
 
+    def _has_spot(self) -> bool:
+        return not self.ground.faults.bursts("E14", self.market.provider, self.ground.now_s)
+
     def _probe(self, _: Request) -> Raw:
-        return _data({})
+        return _data({}) if self._has_spot() else _no_such_call(queries.SPOT_OPERATION)
+
+    @property
+    def _balance(self) -> float:
+        return -0.25 if self.market.is_dry else 500.0
 
     def _account(self, _: Request) -> Raw:
-        return _data({"myself": {"clientBalance": 500.0}})
+        return _data({"myself": {"clientBalance": self._balance}})
 
     def _list(self, _: Request) -> Raw:
         faults, rng = self.ground.faults, self.market.rng
@@ -92,7 +99,7 @@ class Runpod:
             rows = [changed, *rows[1:]]
             if not is_read:
                 self.ground.spoil(self.market.provider)
-        return _data({"myself": {"clientBalance": 500.0, "pods": rows}})
+        return _data({"myself": {"clientBalance": self._balance, "pods": rows}})
 
     def _show(self, asked: Request) -> Raw:
         box = self.market.boxes.get(asked.box_id)
@@ -130,11 +137,14 @@ class Runpod:
 
     def _offers(self, _: Request) -> Raw:
         row: Json = {"id": GPU_ID, "displayName": GPU, "memoryInGb": 24}
+        has_spot = self._has_spot()
         for cloud, host in self.market.hosts.items():
             name = cloud.lower()
             row[name] = self._price(host)
             row[f"{name}Price"] = float(host.on_demand)
             row[f"{name}SpotPrice"] = float(host.floor)
+            if not has_spot:
+                row[name]["minimumBidPrice"] = row[f"{name}SpotPrice"] = None
         return _data({"gpuTypes": [row]})
 
     def _price(self, host: Host) -> Json:
@@ -181,7 +191,13 @@ class Runpod:
         is_spot = bid is not None
         host = self.market.hosts[cloud]
         rate = Decimal(str(bid)) if is_spot else host.on_demand
-        if not self.market.has_room(host) or faults.hits("A7") or (is_spot and rate < host.floor):
+        if is_spot and not self._has_spot():
+            return _no_such_call(queries.SPOT_OPERATION)
+        if self.market.is_dry:
+            return _no_credit(by_rest)
+        if not self.market.has_room(host) or faults.hits("A7") or (is_spot and rate < host.to_win):
+            if is_spot:
+                host.beaten_bids.append((self.ground.now_s, rate))
             return _no_capacity(by_rest)
         command = body["args"] if by_rest else body["dockerArgs"]
         encoded = _ENCODED.search(command)
@@ -214,7 +230,11 @@ class Runpod:
         if box is None:
             return _error("pod not found", queries.RESUME_SPOT_OPERATION)
         bid = Decimal(str(asked.body["bidPerGpu"]))
-        if box.state is State.STOPPED and bid < box.host.floor:
+        if not self._has_spot():
+            return _no_such_call(queries.RESUME_SPOT_OPERATION)
+        if self.market.is_dry:
+            return _no_credit(by_rest=False)
+        if box.state is State.STOPPED and bid < box.host.to_win:
             return _error("not enough free GPUs on the host machine", queries.RESUME_SPOT_OPERATION)
         box.wanted = True
         self.market.set_bid(box, bid)
@@ -224,6 +244,8 @@ class Runpod:
         box = self.market.boxes.get(asked.box_id)
         if box is None:
             return _error("pod not found", queries.RESUME_OPERATION)
+        if self.market.is_dry:
+            return _no_credit(by_rest=False)
         self.market.start(box)
         return _data({queries.RESUME_OPERATION: {"id": box.id}})
 
@@ -256,6 +278,18 @@ def _data(data: Json) -> Raw:
 
 def _error(message: str, operation: str) -> Raw:
     return raw(200, {"errors": [{"message": message}], "data": {operation: None}})
+
+
+def _no_such_call(operation: str) -> Raw:
+    words = f'Cannot query field "{operation}" on type "Mutation".'
+    return raw(400, {"errors": [{"message": words, "extensions": {"code": "GRAPHQL_VALIDATION_FAILED"}}]})
+
+
+def _no_credit(by_rest: bool) -> Raw:
+    words = "Renting this pod would put you over your current spending limit."
+    if by_rest:
+        return raw(402, {"title": "Payment Required", "status": 402, "detail": words})
+    return raw(200, {"errors": [{"message": words, "extensions": {"code": "INSUFFICIENT_BALANCE"}}], "data": None})
 
 
 def _no_capacity(by_rest: bool) -> Raw:

@@ -15,6 +15,8 @@ from tests.simulation.markets.market import REUSED_AFTER_S, SimulatedMarket
 from tests.simulation.virtual.clock import at
 
 PAGE = 25
+FIRST_OFFER = 9
+"""Millions, in the id of the offer of a host's first GPU."""
 _DRIFTING = ("id", "is_bid", "dph_base", "actual_status", "label")
 _NEEDED = ("id", "is_bid", "dph_base")
 _DRIFTING_OFFERS = ("id", "min_bid", "dph_base", "machine_id", "storage_cost", "gpu_ram")
@@ -26,6 +28,7 @@ _READS = {
 }
 _ID = re.compile(r"/(\d+)/$")
 _NO_INSTANCE = {"success": False, "error": "no_such_instance", "msg": "Instance with that ID does not exist."}
+_NO_CREDIT = {"success": False, "error": "insufficient_credit", "msg": "Your account lacks credit."}
 _GONE = {"success": False, "error": "no_such_ask", "msg": "error 410/3907: no_such_ask is no longer available."}
 
 
@@ -109,10 +112,10 @@ class Vastai:
             {
                 "notif_type": "outbid",
                 "created_at": at(self.ground.now_s).timestamp(),
-                "associated_id": {"instance_id": int(box.id), "new_min_bid": float(box.host.floor)},
+                "associated_id": {"instance_id": int(box.id), "new_min_bid": float(box.host.to_win)},
             }
             for box in self.market.visible()
-            if box.is_spot and box.state is State.STOPPED
+            if box.is_spot and box.state is State.STOPPED and box.host.is_rival_told and not self.market.is_dry
         ]
         return raw(200, {"success": True, "notifications": rows})
 
@@ -140,15 +143,35 @@ class Vastai:
         }
 
     def _account(self, _: Request) -> Raw:
-        return raw(200, {"id": 1, "credit": 500.0, "balance": 0})
+        return raw(200, {"id": 1, "credit": -0.25 if self.market.is_dry else 500.0, "balance": 0})
 
     def _offers(self, asked: Request) -> Raw:
         gpu, is_bid = asked.body["gpu_name"]["eq"], asked.body["type"] == "bid"
-        hosts = [host for host in self.market.hosts.values() if host.gpu == gpu and self.market.has_room(host)]
-        rows = [_offer(host, is_bid) for host in hosts]
+        rows: list[Json] = []
+        for host in self.market.hosts.values():
+            if host.gpu == gpu:
+                rows += self._on_offer(host, is_bid)
         if rows and self.ground.faults.hits("B6"):
             rows[0] = drift(rows[0], self.ground.faults.rng("B6"), _DRIFTING_OFFERS)
         return raw(200, {"offers": rows})
+
+    def _on_offer(self, host: Host, is_bid: bool) -> list[Json]:
+        """A row for each GPU that is free, and in a search for bids for those that we hold by one."""
+        now_s, echo = self.ground.now_s, host.echo
+        shown = host.shown_floor if host.shown_floor is not None else host.floor
+        rows = []
+        for gpu in self.market.free_gpus(host):
+            if echo is not None and gpu == echo.gpu and now_s < echo.ends_s:
+                self.ground.faults.counts["E12"] += 1
+                rows.append(_offer(host, gpu, echo.bid, is_bid))
+                continue
+            if isinstance(shown, Decimal):
+                host.told_floors.append((now_s, shown))
+            rows.append(_offer(host, gpu, shown, is_bid))
+        if is_bid:
+            ours = [box for box in self.market.boxes.values() if box.is_echoed and box.host is host]
+            rows += [_offer(host, box.gpu, box.rate, is_bid) for box in ours if box.state is not State.STOPPED]
+        return rows
 
     def _charges(self, asked: Request) -> Raw:
         day = asked.query["select_filters"]["day"]
@@ -182,14 +205,23 @@ class Vastai:
 
     def _create(self, asked: Request) -> Raw:
         faults, body = self.ground.faults, asked.body
-        host = self.market.hosts.get(str(int(asked.box_id) % 1_000_000))
-        if host is None or not self.market.has_room(host) or faults.hits("A7"):
-            return raw(410, _GONE) if self.market.rng.random() < 0.7 else raw(404, {**_GONE, "error": "invalid_args"})
+        number, machine = divmod(int(asked.box_id), 1_000_000)
+        gpu, host = number - FIRST_OFFER, self.market.hosts.get(str(machine))
         price = body.get("price")
         is_spot = price is not None
+        is_there = host is not None and gpu in self.market.free_gpus(host)
+        if self.market.is_dry:
+            return raw(400, _NO_CREDIT)
+        if host is None or not is_there or faults.hits("A7"):
+            if host is not None and is_spot:
+                host.beaten_bids.append((self.ground.now_s, Decimal(str(price))))
+            return raw(410, _GONE) if self.market.rng.random() < 0.7 else raw(404, {**_GONE, "error": "invalid_args"})
         rate = Decimal(str(price)) if is_spot else host.on_demand
         terms = {"label": body["label"], "disk_gb": int(body["disk"]), "onstart": body["onstart"], "host": host}
-        if is_spot and rate < host.floor:
+        terms["gpu"] = gpu
+        # A rival whom the list does not show wins at once, or soon after.
+        if is_spot and (rate < host.floor or (rate < host.to_win and self.market.rng.random() < 0.6)):
+            host.beaten_bids.append((self.ground.now_s, rate))
             return raw(410, _GONE)
         if faults.hits("A3"):
             box = self.market.rent(**terms, is_spot=is_spot, rate=rate, starts=False)
@@ -201,7 +233,7 @@ class Vastai:
             else:
                 rate = (rate * Decimal("1.5")).quantize(Decimal("0.0001"))
         if faults.hits("A5"):
-            self.market.rent(**terms, is_spot=is_spot, rate=rate)
+            self.market.rent(**{**terms, "gpu": None}, is_spot=is_spot, rate=rate)
         box = self.market.rent(**terms, is_spot=is_spot, rate=rate)
         box.is_not_as_asked = is_odd
         return raw(200, {"success": True, "new_contract": int(box.id)})
@@ -217,6 +249,8 @@ class Vastai:
         box = self.market.boxes.get(asked.box_id)
         if box is None:
             return raw(404, _NO_INSTANCE)
+        if self.market.is_dry:
+            return raw(400, _NO_CREDIT)
         self.market.start(box)
         return raw(200, {"success": True})
 
@@ -243,14 +277,15 @@ class Vastai:
         return raw(200, {"success": True})
 
 
-def _offer(host: Host, is_bid: bool) -> Json:
-    shown = host.shown_floor if host.shown_floor is not None else host.floor
+def _offer(host: Host, gpu: int, shown: Decimal | float, is_bid: bool) -> Json:
     return {
-        "id": 9_000_000 + int(host.machine_id),
+        "id": (FIRST_OFFER + gpu) * 1_000_000 + int(host.machine_id),
         "machine_id": int(host.machine_id),
         "host_id": int(host.host_id),
         "gpu_name": host.gpu,
         "num_gpus": 1,
+        "gpu_ids": [gpu],
+        "gpu_frac": 1 / host.room,
         "gpu_ram": 24_564,
         "min_bid": float(shown),
         "dph_base": float(shown if is_bid else host.on_demand),

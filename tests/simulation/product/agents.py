@@ -15,12 +15,14 @@ from typing import Any
 from autopilot.agent.shipped.agent import POLL_S
 from autopilot.agent.shipped.machine import SAVE_BOUND_S, TERM_GRACE_S, Machine
 from autopilot.agent.shipped.orders import parse_orders
+from autopilot.domain.lease import Lease
 from autopilot.domain.money import BYTES_PER_GB
 from tests.simulation.ground.ground import Ground
 from tests.simulation.ground.machines import Box, State
 from tests.simulation.ground.wire import Raw, Request
 from tests.simulation.markets.network import Connection
-from tests.simulation.product.blobs import INDEX, ObjectRefused, Objects, a_part, stored
+from tests.simulation.product.blobs import INDEX, NoRoom, ObjectRefused, Objects, Stored, a_part, stored
+from tests.simulation.product.hostile import Liar
 
 PART_BYTES = 400_000_000
 TRANSFER_S = (3.0, 40.0)
@@ -63,6 +65,8 @@ class SimAgent:
         self.damaged = 0
         self.timer: Any = None
         self._read: Any = None
+        self._has_told_end = False
+        self._liar = Liar(self) if box.hostile else None
         ground.loop.after(self.rng.uniform(0.5, 4), self._poll)
 
     # --- being there
@@ -74,6 +78,22 @@ class SimAgent:
         self.is_on = False
         if self.timer is not None:
             self.timer.cancel()
+        if self._liar is not None and self.box.is_gone:
+            self._liar.haunt()
+
+    def lease(self) -> Lease | None:
+        """Of this machine, as it is committed."""
+        found: Lease | None = self.ground.committed.get("leases", {}).get(self.box.lease_id)
+        return found
+
+    def put(self, url: str, what: Stored) -> None:
+        """Raises ``ObjectRefused``."""
+        try:
+            self._objects.put_by(url, what)
+        except NoRoom:
+            self.ground.check.refuse_object(self.box)
+            raise
+        self.ground.check.take_object(self.box)
 
     @property
     def is_at_work(self) -> bool:
@@ -97,6 +117,8 @@ class SimAgent:
             except ObjectRefused:
                 self.urls = self.urls[1:] + self.urls[:1]
             self._beat()
+            if self._liar is not None:
+                self._liar.poll()
         self._act()
         self.ground.loop.after(POLL_S, self._poll)
 
@@ -126,6 +148,9 @@ class SimAgent:
             if not self.is_on:
                 return
         self.memory.update(machine.to_remember())
+        if machine.life.is_expired and not self._has_told_end and self.ground.now_s >= machine.permit_until:
+            self._has_told_end = True
+            self.ground.check.end_permit(self.box)
         self._sleep()
 
     def _sleep(self) -> None:
@@ -251,14 +276,17 @@ class SimAgent:
         part = a_part(f"{orders['lease']}/{number}/{step}", PART_BYTES)
         place = f"{orders['lease']}/ckpt/{number}/part-"
         rows = [{"key": place + str(i), "size": p.size, "sha256": p.sha256} for i, p in enumerate((index, part))]
+        before = self.memory["last_ckpt_n"]
+        if before not in (None, number) and faults.hits("J8"):
+            rows[1] |= {"key": f"{orders['lease']}/ckpt/{before}/part-1", "sha256": a_part("unsent", 1).sha256}
         body = {"v": 1, "run_epoch": epoch, "n": number, "step": step, "parts": rows}
         harmed = a_part("harmed", PART_BYTES) if faults.hits("J2") else part
         try:
-            self._objects.put_by(slot["part_urls"][0], index)
-            self._objects.put_by(slot["part_urls"][1], harmed)
+            self.put(slot["part_urls"][0], index)
+            self.put(slot["part_urls"][1], harmed)
             self.bytes_sent += part.size
             self._charge_upload(part.size)
-            self._objects.put_by(slot["manifest_url"], stored(json.dumps(body).encode()))
+            self.put(slot["manifest_url"], stored(json.dumps(body).encode()))
         except ObjectRefused:
             self._done("checkpoint", False)
             return
@@ -284,10 +312,13 @@ class SimAgent:
             raise ObjectRefused("the store cannot be reached")
         manifest = json.loads(self._objects.get_by(restore["manifest_url"]).data or b"{}")
         for part, url in zip(manifest["parts"], restore["part_urls"], strict=False):
-            if self._objects.get_by(url).sha256 != part["sha256"]:
+            if not self._is_whole(self._objects.get_by(url), part):
                 self.damaged += 1
                 raise ObjectRefused("a part of it has changed")
         return manifest["run_epoch"], manifest["n"], manifest["step"]
+
+    def _is_whole(self, found: Stored, part: dict[str, Any]) -> bool:
+        return bool(found.sha256 == part["sha256"])
 
     def _inputs(self) -> None:
         """From the network at large, which no fault of the object store touches."""
@@ -314,6 +345,8 @@ class SimAgent:
                 return
             ordered = None
         self.damaged = 0
+        if ordered is not None and (orders := self.machine.orders):
+            self.ground.check.restore(self.box, orders["restore"]["lease"], ordered[1])
         found = [snapshot for snapshot in (ordered, disk.snapshot) if snapshot is not None]
         newest = max(found, key=lambda snapshot: snapshot[:2], default=None)
         disk.step = newest[2] if newest is not None else 0
@@ -328,7 +361,7 @@ class SimAgent:
             return
         try:
             body = json.dumps({"v": 1, **(self.machine.to_remember()["exit"] or {})}).encode()
-            self._objects.put_by(orders["put_urls"]["exit"], stored(body))
+            self.put(orders["put_urls"]["exit"], stored(body))
         except ObjectRefused:
             self._done("report", False)
             return
@@ -348,8 +381,9 @@ class SimAgent:
             **{"last_ckpt_n": self.memory["last_ckpt_n"], "next_ckpt_n": self.memory["next_ckpt_n"]},
             "restore_failed": self.damaged > 0,
         }
+        beat = stored(json.dumps(body).encode()) if self._liar is None else self._liar.heartbeat(body)
         with contextlib.suppress(ObjectRefused):
-            self._objects.put_by(orders["put_urls"]["heartbeat"], stored(json.dumps(body).encode()))
+            self.put(orders["put_urls"]["heartbeat"], beat)
 
     # --- the market
 

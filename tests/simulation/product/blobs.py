@@ -62,12 +62,32 @@ class ObjectRefused(Exception):
     """A URL that is no longer valid, or an object that is not there."""
 
 
+class NoRoom(ObjectRefused):
+    """The lease may not write, or has its share of the store."""
+
+
 class Objects:
     """The truth: what is stored."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, *, keeps_gate: bool) -> None:
+        """``keeps_gate``: as the daemon's own store, which lets those leases alone write that the daemon has named."""
         self._loop = loop
+        self.keeps_gate = keeps_gate
+        self._admitted: Mapping[str, int] | None = None
         self.kept: dict[str, Stored] = {}
+
+    def admit(self, prefixes: Mapping[str, int]) -> None:
+        """Only beneath these, and so many bytes, may machines put from now on."""
+        self._admitted = dict(prefixes)
+
+    def size_of(self, prefix: str) -> int:
+        return sum(kept.size for key, kept in self.kept.items() if key.startswith(prefix + "/"))
+
+    def rot(self, checkpoint: Checkpoint, rng: random.Random) -> None:
+        """One of its parts is another from now on, of the same size."""
+        parts = [key for key in self.keys_of(checkpoint) if "/part-" in key and not key.endswith("/part-0")]
+        if parts and (key := rng.choice(sorted(parts))) in self.kept:
+            self.put(key, a_part("rotten", self.kept[key].size))
 
     def put(self, key: str, what: Stored) -> None:
         self.kept[key] = what
@@ -101,7 +121,13 @@ class Objects:
 
     def put_by(self, url: str, what: Stored) -> None:
         """Raises ``ObjectRefused``."""
-        self.put(self._checked(url, "put"), what)
+        key = self._checked(url, "put")
+        if self._admitted is not None:
+            prefix = "/".join(key.split("/")[:3])
+            most = self._admitted.get(prefix, 0)
+            if most == 0 or (what.data is None and self.size_of(prefix) + what.size > most):
+                raise NoRoom(f"{prefix} may not write so much")
+        self.put(key, what)
 
     def get_by(self, url: str) -> Stored:
         """Raises ``ObjectRefused``."""
@@ -140,7 +166,7 @@ class SimulatedBlobs:
 
     async def get(self, key: str, most_bytes: int = MAX_READ_BYTES) -> bytes | None:
         found = (await self._reach()).get(check_key(key))
-        return None if found is None else found.data
+        return None if found is None or found.data is None else found.data[:most_bytes]
 
     async def size(self, key: str) -> int | None:
         found = (await self._reach()).get(check_key(key))
@@ -165,7 +191,9 @@ class SimulatedBlobs:
         self._ground.version += 1
 
     async def admit(self, prefixes: Mapping[str, int]) -> None:
-        """It asks for a valid URL alone, as buckets do."""
+        if self._objects.keeps_gate:
+            await self._reach()
+            self._objects.admit(prefixes)
 
     async def grant(self, write: Collection[str], read: Collection[str]) -> None:
         """It gives no keys, as most stores."""

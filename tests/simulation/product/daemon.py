@@ -22,6 +22,7 @@ from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
+from autopilot.service.leadership import CREATE_TIMEOUT_REAL_S, FencedProvider
 from tests.simulation.ground.ground import Ground, Life
 from tests.simulation.markets.network import Connection, RunpodTransport, VastaiTransport
 from tests.simulation.product.blobs import Objects, SimulatedBlobs, SimulatedUnpacker
@@ -78,6 +79,7 @@ class Daemon:
         self._ids = ids
         self._blobs = SimulatedBlobs(ground, objects, rng)
         self._markets_by_name = self._adapters(connections)
+        self._is_fenced = ground.faults.hits("F3")
         ground.loop.start(self.life.process, self._run())
 
     def _adapters(self, connections: Mapping[str, Connection]) -> dict[str, Provider]:
@@ -90,6 +92,14 @@ class Daemon:
             "runpod": RunpodProvider(runpod, runpod_client, self.clock),
         }
 
+    def _fenced(self) -> Mapping[str, Provider]:
+        """As one on a server speaks to them; a create of the leader before it may still land."""
+        hold_s = CREATE_TIMEOUT_REAL_S if self.ground.lives > 1 else 0.0
+        return {
+            name: FencedProvider(provider, self.ledger, hold_creates_real_s=hold_s)
+            for name, provider in self._markets_by_name.items()
+        }
+
     async def _run(self) -> None:
         """As the service does: a tick at a time, also after one that failed."""
         ground = self.ground
@@ -99,7 +109,7 @@ class Daemon:
         bootstrap = OrdersBootstrap(self._blobs)
         engine = Engine(
             config,
-            self._markets_by_name,
+            self._fenced() if self._is_fenced else self._markets_by_name,
             self.ledger,
             self._blobs,
             bootstrap,

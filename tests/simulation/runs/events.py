@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from tests.simulation.ground.faults import Burst
 from tests.simulation.ground.machines import Box, State
-from tests.simulation.markets.market import SimulatedMarket
+from tests.simulation.markets.market import MILLI, SimulatedMarket
 from tests.simulation.runs.world import World
 
 WRONG_STATES = ("exited", "offline", "unknown", "null", "loading")
@@ -25,15 +25,19 @@ class Events:
 
     def schedule(self, until_s: float) -> None:
         acts = {
+            "C6": self._end_unseen,
             "E1": self._show_wrongly,
             "E3": self._lose_a_host,
             "E5": self._outbid_all,
             "E6": self._jump_prices,
             "E8": self._interfere,
             "E9": self._restore,
+            "E11": self._bid_unseen,
+            "E13": self._run_dry,
             "F1": self._kill,
             "F2": self._pause,
             "H2": self._suspend,
+            "J9": self._rot,
         }
         for row, act in acts.items():
             for event in self.world.faults.schedule(row, until_s):
@@ -60,7 +64,53 @@ class Events:
     def _lose_a_host(self, event: Burst) -> None:
         box = self._one(State.RUNNING)
         if box is not None and self._begins(event):
-            self.world.markets[box.provider].vanish(box, event.ends_s - event.begins_s)
+            self.world.markets[box.provider].vanish_with_host(box, event.ends_s - event.begins_s)
+
+    def _end_unseen(self, event: Burst) -> None:
+        """A market's machines cannot be listed, and in that time one of them ends, or is paused and comes back."""
+        box = self._one(State.RUNNING)
+        if box is None or self.world.is_unlisted(box.provider) or not self._begins(event):
+            return
+        market, lasts_s = self.world.markets[box.provider], event.ends_s - event.begins_s
+        self.world.unlisted_until_s[box.provider] = event.ends_s
+        ends_s = lasts_s * self.rng.uniform(0.1, 0.6)
+        if self.rng.random() < 0.5:
+            self.world.loop.after(ends_s, self._ended_by_market, box)
+            return
+
+        def pause() -> None:
+            if box.is_spot and box.host.rival is None and not self.world.faults.is_quiet:
+                market.set_rival(box.host, box.rate * 2, is_told=False)
+                self.world.loop.after(lasts_s * 0.3, market.set_rival, box.host, None)
+
+        self.world.loop.after(ends_s, pause)
+
+    def _ended_by_market(self, box: Box) -> None:
+        if not (box.is_gone or self.world.faults.is_quiet):
+            self.world.trace("ended by its market", box.key)
+            self.world.markets[box.provider].destroy(box)
+
+    def _bid_unseen(self, event: Burst) -> None:
+        """A rival, mostly on a machine that we hold by a bid."""
+        market = self.world.markets["vastai"]
+        held = [box.host for box in market.boxes.values() if box.is_spot and box.job_id]
+        host = self.rng.choice(held or list(market.hosts.values()))
+        if host.rival is not None or not self._begins(event):
+            return
+        bid = (host.floor * Decimal(self.rng.randint(105, 190)) / 100).quantize(MILLI)
+        market.set_rival(host, bid, is_told=self.rng.random() < 0.5)
+        self.world.loop.after(event.ends_s - event.begins_s, market.set_rival, host, None)
+
+    def _run_dry(self, event: Burst) -> None:
+        market = self.world.markets[self.rng.choice(("vastai", "runpod"))]
+        if not market.is_dry and self._begins(event):
+            market.run_dry()
+            self.world.loop.after(event.ends_s - event.begins_s, market.pay_in)
+
+    def _rot(self, event: Burst) -> None:
+        newest = [job.checkpoint for job in self.world.committed.get("jobs", {}).values() if job.checkpoint]
+        if newest and self._begins(event):
+            self.world.objects.rot(self.rng.choice(newest), self.rng)
 
     def _outbid_all(self, event: Burst) -> None:
         if self._begins(event):
@@ -154,14 +204,20 @@ class Events:
         box = self._one(State.RUNNING)
         if box is not None and not box.is_suspended and self._begins(event):
             box.is_suspended = True
+            box.troubled_s = event.ends_s
             self.world.loop.after(event.ends_s - event.begins_s, setattr, box, "is_suspended", False)
 
     def calm(self) -> None:
         """The faults are over: hosts are back, states are true, machines go on."""
         self.world.faults.is_quiet = True
+        self.world.unlisted_until_s.clear()
         for market in self.world.markets.values():
+            if market.is_dry:
+                market.pay_in()
             for host in market.hosts.values():
-                host.shown_floor, host.is_dear = None, False
+                host.shown_floor, host.is_dear, host.echo = None, False, None
+                if host.rival is not None:
+                    market.set_rival(host, None)
             for box in list(market.boxes.values()):
                 box.shown, box.is_suspended = None, False
                 market.bring_back(box)

@@ -160,6 +160,7 @@ class Play:
         world = self.world
         if world.life is not None and world.life.process.is_frozen:
             world.loop.thaw(world.life.process)
+            world.fit_since_s = world.now_s
         world.start_daemon()
 
     async def _until_over(self) -> None:

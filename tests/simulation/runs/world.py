@@ -33,6 +33,9 @@ class World(Ground):
         self._ids = NumberedIds()
         self._backup: Committed | None = None
         vastai, runpod = draw_hosts(self.rng("hosts"))
+        for host in vastai:
+            if faults.hits("E10"):
+                host.room = faults.rng("E10").randint(2, 8)
         self.markets = {
             "vastai": SimulatedMarket(self, "vastai", vastai, self.rng("vastai"), self._boot_agent),
             "runpod": SimulatedMarket(self, "runpod", runpod, self.rng("runpod"), self._boot_agent),
@@ -42,7 +45,8 @@ class World(Ground):
             "runpod": Runpod(self.markets["runpod"]),
         }
         self._agent_connections = {name: self._connect(name, by_agent=True) for name in self.markets}
-        self.objects = Objects(loop)
+        # One of the daemon's own says who may write; a bucket takes whatever a valid URL allows.
+        self.objects = Objects(loop, keeps_gate=any(faults.strength[row] for row in ("J6", "J7")))
         self._ledger = SimulatedLedger(self, self.committed, self.rng("ledger"))
         self.check = Invariants(self, self.markets, self.objects)
 
@@ -74,6 +78,7 @@ class World(Ground):
             self.loop.kill(life.process)
         wrong_s = self.event_rng.uniform(-120, 120) if self.faults.hits("H1") else 0.0
         self.lives += 1
+        self.fit_since_s = self.now_s
         self.trace("started", str(self.lives))
         self._ledger = self._ledger.reopen()
         connections = {name: self._connect(name) for name in self.markets}
@@ -104,6 +109,7 @@ class World(Ground):
 
         def thaw() -> None:
             self.loop.thaw(life.process)
+            self.fit_since_s = self.now_s
             self._rebill()
 
         self.loop.after(for_s, thaw)

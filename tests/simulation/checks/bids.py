@@ -1,0 +1,101 @@
+"""What must hold of bids: none that lost is made again, none stands on an echo of our own, none is raised in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import ROUND_CEILING, Decimal
+
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
+from tests.simulation.ground.ground import Ground
+from tests.simulation.ground.machines import Host, State
+from tests.simulation.markets.market import SimulatedMarket
+
+KNOWN_LOST_S = 3300.0
+"""A bid that lost is not made there again for an hour, by a clock that may be two minutes off."""
+LAG_S = 420.0
+"""What a list shows may be so old, and the machine that it shows running may have been outbid since."""
+TOLD_S = 1800.0
+"""A floor that was shown so lately may still be what a decision goes by."""
+REMEMBERED_S = 7 * 3600.0
+LOST = frozenset({Reason.OUTBID, Reason.DISPLACED})
+STOPPED_BY_CREDIT = frozenset({Reason.OUT_OF_CREDIT, Reason.PAID_IN})
+
+
+class Bids:
+    """Reads leases as they are committed."""
+
+    def __init__(
+        self, ground: Ground, markets: Mapping[str, SimulatedMarket], add_violation: Callable[[str, str], None]
+    ) -> None:
+        self._ground = ground
+        self._markets = markets
+        self._add_violation = add_violation
+        self._params = Params()
+        self._lost: dict[tuple[str, str], tuple[float, Decimal]] = {}
+        """By machine: when a bid lost there last, as the ledger knows, and the highest of those, $/h."""
+
+    def change(self, before: Lease | None, after: Lease) -> None:
+        if not after.is_spot:
+            return
+        if before is None:
+            self._check_first(after)
+        else:
+            self._check_raise(before, after)
+            has_ended = before.is_wanted and not after.is_wanted
+            if has_ended and after.reason in LOST:
+                key, now_s = (after.provider, after.machine_id), self._ground.now_s
+                highest = self._lost.get(key, (now_s, after.bid))[1]
+                self._lost[key] = now_s, max(highest, after.bid)
+
+    def look(self) -> None:
+        """A machine that runs at a bid proves that this bid wins."""
+        for key, (lost_s, bid) in list(self._lost.items()):
+            market = self._markets[key[0]]
+            won = any(
+                box.state in (State.RUNNING, State.LOADING) and box.is_spot and box.rate <= bid
+                for box in market.boxes.values()
+                if box.host.machine_id == key[1] or self._is_pool(key[0])
+            )
+            if won or self._ground.now_s - lost_s > KNOWN_LOST_S:
+                del self._lost[key]
+
+    def _is_pool(self, provider: str) -> bool:
+        return provider == "runpod"
+
+    def _check_first(self, lease: Lease) -> None:
+        if lease.state is not LeaseState.INTENT or self._is_pool(lease.provider):
+            return
+        lost_s, lost = self._lost.get((lease.provider, lease.machine_id), (0.0, None))
+        if lost is not None and lease.bid <= lost:
+            ago_s = self._ground.now_s - lost_s
+            self._add_violation("S16", f"lease {lease.id} bids {lease.bid}, where {lost} has lost {ago_s:.0f} s ago")
+        host = self._markets[lease.provider].hosts.get(lease.machine_id)
+        if host is not None:
+            self._check_echo(lease, host)
+
+    def _check_echo(self, lease: Lease, host: Host) -> None:
+        echo, life, now_s = host.echo, self._ground.life, self._ground.now_s
+        if echo is None or life is None or now_s > echo.ends_s + TOLD_S:
+            return
+        if life.began_s + LAG_S > echo.began_s:
+            return  # a daemon that was not there cannot know it for its own
+        highest = self._highest_known(host, now_s)
+        unit, markup = self._params.bids.unit, self._params.bids.markup
+        if highest is not None and lease.bid > (highest * markup + unit).quantize(unit, ROUND_CEILING):
+            self._add_violation("S17", f"lease {lease.id} bids {lease.bid}: {highest} is no echo of ours")
+
+    def _highest_known(self, host: Host, now_s: float) -> Decimal | None:
+        """$/h: of the floors that the list has shown, and of bids that lost."""
+        told = list(host.told_floors)
+        floors = [floor for at_s, floor in told if now_s - at_s < TOLD_S] + [floor for _, floor in told[-3:]]
+        beaten = [bid + self._params.bids.unit for at_s, bid in host.beaten_bids if now_s - at_s < REMEMBERED_S]
+        return max((*floors, *beaten), default=None)
+
+    def _check_raise(self, before: Lease, after: Lease) -> None:
+        if before.state is not LeaseState.PAUSED or before.observed.pause_cause not in STOPPED_BY_CREDIT:
+            return
+        if after.bid > before.bid:
+            cause = before.observed.pause_cause
+            self._add_violation("S18", f"lease {after.id}, paused as {cause}, bids {after.bid} after {before.bid}")

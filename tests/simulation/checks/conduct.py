@@ -1,0 +1,171 @@
+"""What must hold between one host and all others: permits, room in the store, limits, and that work goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import Lease, Role
+from autopilot.domain.reasons import Reason
+from autopilot.store.memory.tables import MemoryTables
+from tests.simulation.ground.books import dollars
+from tests.simulation.ground.ground import Ground
+from tests.simulation.ground.machines import Box, Host
+from tests.simulation.markets.market import SimulatedMarket
+from tests.simulation.product.blobs import Objects
+from tests.simulation.virtual.clock import at
+
+CHECKED_EVERY_S = 60.0
+IDLE_S = 4 * 3600.0
+"""So long no job waits for a machine that it may have."""
+AVOIDED_S = 7 * 3600.0
+"""A job may keep away from a machine that it has had."""
+CHEAP = Decimal("0.6")
+"""Share of the on-demand price: a floor below it is worth renting."""
+PERMIT_S = 900.0
+SLOW_S = 420.0
+"""What ticks, heartbeats and lists may take on top."""
+FIT_S = 300.0
+"""Of daemon and store, for orders and admissions to be written."""
+GENEROUS = Decimal(50)
+HARDLY_USED = Decimal("0.25")
+MOST_OF_DISK = 12
+"""Times the disk of a machine: no lease has so much in a store with a gate."""
+BYTES_PER_GB = 10**9
+LIMITED = frozenset({Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT})
+
+
+class Conduct:
+    def __init__(
+        self,
+        ground: Ground,
+        markets: Mapping[str, SimulatedMarket],
+        objects: Objects,
+        add_violation: Callable[[str, str], None],
+    ) -> None:
+        self._ground = ground
+        self._markets = markets
+        self._objects = objects
+        self._add_violation = add_violation
+        self._over_s: dict[str, float] = {}
+        """By lease: since when it is over."""
+        self._idle_s: dict[str, float] = {}
+        """By job: for how long it has had no machine."""
+
+    # --- in the ledger
+
+    def change_lease(self, before: Lease | None, after: Lease, tables: MemoryTables) -> None:
+        if before is None:
+            self._check_pace(after, tables)
+        elif before.orders.stop_seq and before.orders.role is after.orders.role is Role.SAVE_AND_STOP:
+            if after.permit.seq > before.permit.seq:
+                self._add_violation("S21", f"lease {after.id} gets permit {after.permit.seq} after it was told to stop")
+        if not after.is_over:
+            self._over_s.pop(after.id, None)
+        elif before is None or not before.is_over:
+            self._over_s[after.id] = self._ground.now_s
+
+    def _check_pace(self, lease: Lease, tables: MemoryTables) -> None:
+        limit, since_s = self._ground.scenario.limits.launches_per_hour, self._ground.now_s - 3300
+        known = {**self._ground.committed.get("leases", {}), **tables.leases.changes}
+        lately = [each for each in known.values() if each is not None and each.intended_at >= at(since_s)]
+        rented = sum(1 for each in lately if not each.is_over or each.instance_id is not None)
+        if rented > limit:
+            self._add_violation("S24", f"{rented} machines within the hour, {limit} are allowed")
+
+    def change_job(self, before: Job | None, after: Job) -> None:
+        is_parked = after.status is JobStatus.PARKED and (before is None or before.status is not JobStatus.PARKED)
+        if not is_parked or after.reason not in LIMITED:
+            return
+        ground, today = self._ground, at(self._ground.now_s).date()
+        ground.books.settle_all(ground.now_s)
+        if after.reason is Reason.OVER_DAY_LIMIT:
+            limit, spent = ground.scenario.limits.day, ground.books.by_day[today]
+        else:
+            limit, spent = ground.scenario.limits.month, ground.books.by_month[today.year, today.month]
+        if limit is not None and limit >= GENEROUS and dollars(spent) < limit * HARDLY_USED:
+            self._add_violation(
+                "S22", f"job {after.id[-1]} is {after.reason}: {dollars(spent):.2f} of {limit} is spent"
+            )
+
+    # --- in the object store
+
+    def take_object(self, box: Box) -> None:
+        ground, lease_id = self._ground, box.lease_id
+        if not self._objects.keeps_gate or lease_id is None or not box.hostile:
+            return
+        over_s = self._over_s.get(lease_id)
+        if over_s is not None and ground.now_s - over_s > FIT_S and ground.was_fit(FIT_S):
+            self._add_violation("S23", f"{box.key} has written {ground.now_s - over_s:.0f} s after its lease was over")
+        if self._objects.size_of(f"jobs/{box.job_id}/{lease_id}") > MOST_OF_DISK * box.disk_gb * BYTES_PER_GB:
+            self._add_violation("S23", f"{box.key} has more in the store than any machine can have to send")
+
+    def refuse_object(self, box: Box) -> None:
+        lease, ground = self._lease_of(box), self._ground
+        if box.hostile or lease is None or lease.is_over or not ground.was_fit(FIT_S):
+            return
+        if (at(ground.now_s) - lease.intended_at).total_seconds() > FIT_S:
+            self._add_violation("S23", f"{box.key} may not write, and its lease is {lease.state}")
+
+    # --- on the machines
+
+    def end_permit(self, box: Box) -> None:
+        """It ends itself, because nothing renews its permit."""
+        lease, ground, since_s = self._lease_of(box), self._ground, self._ground.now_s - PERMIT_S - SLOW_S
+        if lease is None or not lease.is_wanted or lease.orders.role is not Role.RUN or not lease.was_listed:
+            return
+        is_box_fit = box.troubled_s < since_s and not ground.faults.has_struck("K1", box.id, since_s, ground.now_s)
+        if box.hostile or not is_box_fit or not ground.was_fit(PERMIT_S + SLOW_S):
+            return
+        is_limited = lease.permit.ttl_s is not None and lease.permit.ttl_s < PERMIT_S
+        if not is_limited:
+            self._add_violation("S20", f"{box.key} ends itself although {lease.id} is wanted and all do their part")
+
+    def _lease_of(self, box: Box) -> Lease | None:
+        """None for the second machine of a create, and for one that is nobody's."""
+        lease: Lease | None = self._ground.committed.get("leases", {}).get(box.lease_id)
+        return lease if lease is not None and lease.instance_id == box.id and lease.label == box.label else None
+
+    # --- everywhere
+
+    def look(self) -> None:
+        """Jobs that want a machine, have none, and could have one."""
+        ground, idle_s = self._ground, self._idle_s
+        leases = ground.committed.get("leases", {})
+        held = {leases[id_].job_id for id_ in ground.committed.get("live_leases", {})}
+        self._idle_s = {}
+        jobs = [ground.committed["jobs"][id_] for id_ in ground.committed.get("open_jobs", {})]
+        for job in jobs:
+            if not job.status.wants_capacity or job.id in held:
+                continue
+            passed_s = CHECKED_EVERY_S if self._could_rent(job) else 0.0
+            self._idle_s[job.id] = idle_s.get(job.id, 0.0) + passed_s
+            if self._idle_s[job.id] > IDLE_S:
+                self._add_violation("S19", f"job {job.id[-1]} waits for {self._idle_s[job.id]:.0f} s beside machines")
+                self._idle_s[job.id] = 0.0
+
+    def _could_rent(self, job: Job) -> bool:
+        ground = self._ground
+        if not ground.was_fit(FIT_S) or not all(ground.is_able(name) for name in self._markets):
+            return False
+        since = at(ground.now_s - AVOIDED_S)
+        had = {
+            (lease.provider, lease.machine_id)
+            for lease in ground.committed["leases"].values()
+            if lease.job_id == job.id and lease.intended_at >= since
+        }
+        return any(
+            self._is_worth_renting(market, host)
+            for name, market in self._markets.items()
+            if not market.is_dry
+            for host in market.hosts.values()
+            if name == "runpod" or (name, host.machine_id) not in had
+        )
+
+    def _is_worth_renting(self, market: SimulatedMarket, host: Host) -> bool:
+        ground = self._ground
+        if market.provider == "runpod" and ground.faults.has_struck("E14", "runpod", ground.now_s, ground.now_s):
+            return False
+        is_honest = host.shown_floor is None and host.rival is None and not host.is_dear
+        return is_honest and host.floor <= host.on_demand * CHEAP and market.has_room(host)
