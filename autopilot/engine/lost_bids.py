@@ -54,11 +54,15 @@ class LostBids:
             del self._lost[min(self._lost, key=lambda each: self._lost[each].at)]
 
     def forget_won(self, leases: Iterable[Lease]) -> None:
-        """A machine that runs at a bid no higher than one that lost proves that the rival is gone."""
+        """A machine that has begun to run since, at a bid no higher than one that lost, proves that the rival is gone.
+
+        One that has run all along proves nothing: it has other GPUs of the same host.
+        """
         for lease in leases:
             lost = self._lost.get((lease.provider, lease.machine_id, lease.num_gpus))
             runs = lease.is_spot and lease.observed.status is InstanceStatus.RUNNING
-            if lost is not None and runs and lease.bid <= lost.bid and (lease.observed.seen_at or lost.at) > lost.at:
+            since = lease.observed.running_since
+            if lost is not None and runs and lease.bid <= lost.bid and since is not None and since > lost.at:
                 del self._lost[lost.provider, lost.machine_id, lost.num_gpus]
 
     def on(self, offers: Iterable[Offer], now: datetime) -> tuple[LostBid, ...]:

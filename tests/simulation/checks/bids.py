@@ -9,7 +9,7 @@ from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from tests.simulation.ground.ground import Ground
-from tests.simulation.ground.machines import Host, State
+from tests.simulation.ground.machines import Host
 from tests.simulation.markets.market import SimulatedMarket
 
 KNOWN_LOST_S = 3300.0
@@ -49,18 +49,6 @@ class Bids:
                 highest = self._lost.get(key, (now_s, after.bid))[1]
                 self._lost[key] = now_s, max(highest, after.bid)
 
-    def look(self) -> None:
-        """A machine that runs at a bid proves that this bid wins."""
-        for key, (lost_s, bid) in list(self._lost.items()):
-            market = self._markets[key[0]]
-            won = any(
-                box.state in (State.RUNNING, State.LOADING) and box.is_spot and box.rate <= bid
-                for box in market.boxes.values()
-                if box.host.machine_id == key[1] or self._is_pool(key[0])
-            )
-            if won or self._ground.now_s - lost_s > KNOWN_LOST_S:
-                del self._lost[key]
-
     def _is_pool(self, provider: str) -> bool:
         return provider == "runpod"
 
@@ -68,12 +56,19 @@ class Bids:
         if lease.state is not LeaseState.INTENT or self._is_pool(lease.provider):
             return
         lost_s, lost = self._lost.get((lease.provider, lease.machine_id), (0.0, None))
-        if lost is not None and lease.bid <= lost:
-            ago_s = self._ground.now_s - lost_s
+        ago_s = self._ground.now_s - lost_s
+        if lost is not None and lease.bid <= lost and ago_s < KNOWN_LOST_S and not self._has_won(lease, lost_s, lost):
             self._add_violation("S16", f"lease {lease.id} bids {lease.bid}, where {lost} has lost {ago_s:.0f} s ago")
         host = self._markets[lease.provider].hosts.get(lease.machine_id)
         if host is not None:
             self._check_echo(lease, host)
+
+    def _has_won(self, lease: Lease, since_s: float, bid: Decimal) -> bool:
+        """A machine there that has begun to run since then, at no more than that bid, proves that it wins."""
+        market = self._markets[lease.provider]
+        there = [box for box in (*market.boxes.values(), *market.past.values()) if box.is_spot and box.rate <= bid]
+        ran = [box for box in there if box.host.machine_id == lease.machine_id and box.up_at_s is not None]
+        return any(box.up_at_s >= since_s - LAG_S for box in ran if box.up_at_s is not None)
 
     def _check_echo(self, lease: Lease, host: Host) -> None:
         echo, life, now_s = host.echo, self._ground.life, self._ground.now_s

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.lease import Lease, Role
+from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
 from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.ground.books import dollars
@@ -56,17 +56,20 @@ class Conduct:
     # --- in the ledger
 
     def change_lease(self, before: Lease | None, after: Lease, tables: MemoryTables) -> None:
-        if before is None:
-            self._check_pace(after, tables)
-        elif before.orders.stop_seq and before.orders.role is after.orders.role is Role.SAVE_AND_STOP:
-            if after.permit.seq > before.permit.seq:
-                self._add_violation("S21", f"lease {after.id} gets permit {after.permit.seq} after it was told to stop")
+        if before is None and after.state is LeaseState.INTENT:
+            self._check_pace(tables)
+        if before is not None and self._is_stopping(before) and after.permit.seq > before.permit.seq:
+            self._add_violation("S21", f"lease {after.id} gets permit {after.permit.seq} after it was told to stop")
         if not after.is_over:
             self._over_s.pop(after.id, None)
         elif before is None or not before.is_over:
             self._over_s[after.id] = self._ground.now_s
 
-    def _check_pace(self, lease: Lease, tables: MemoryTables) -> None:
+    def _is_stopping(self, lease: Lease) -> bool:
+        """It has a permit whose orders say to save and stop."""
+        return lease.orders.stop_seq > 0 and lease.orders.role is Role.SAVE_AND_STOP
+
+    def _check_pace(self, tables: MemoryTables) -> None:
         limit, since_s = self._ground.scenario.limits.launches_per_hour, self._ground.now_s - 3300
         known = {**self._ground.committed.get("leases", {}), **tables.leases.changes}
         lately = [each for each in known.values() if each is not None and each.intended_at >= at(since_s)]

@@ -360,7 +360,6 @@ class Invariants:
         ground.books.settle_all(ground.now_s)
         if not self.is_ledger_old:
             self._limits()
-        self._bids.look()
         self._conduct.look()
         self._machines()
         self._unready()
