@@ -16,7 +16,7 @@ from tests.simulation.drivers.kills import kill_everywhere
 from tests.simulation.drivers.regressions import shrink
 from tests.simulation.ground.scenario import HOUR_S
 from tests.simulation.ground.stories import STORIES
-from tests.simulation.runs.planted import BUGS
+from tests.simulation.runs.bugs import BUGS
 from tests.simulation.runs.run import run
 
 

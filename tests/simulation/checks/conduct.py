@@ -17,10 +17,10 @@ from tests.simulation.product.blobs import Objects
 from tests.simulation.virtual.clock import at
 
 CHECKED_EVERY_S = 60.0
-IDLE_S = 4 * 3600.0
-"""So long no job waits for a machine that it may have."""
 AVOIDED_S = 7 * 3600.0
 """A job may keep away from a machine that it has had."""
+PROBED_S = 25 * 3600.0
+"""Once a day RunPod is asked whether it has spot."""
 CHEAP = Decimal("0.6")
 """Share of the on-demand price: a floor below it is worth renting."""
 PERMIT_S = 900.0
@@ -144,7 +144,7 @@ class Conduct:
                 continue
             passed_s = CHECKED_EVERY_S if self._could_rent(job) else 0.0
             self._idle_s[job.id] = idle_s.get(job.id, 0.0) + passed_s
-            if self._idle_s[job.id] > IDLE_S:
+            if self._idle_s[job.id] > ground.scenario.idle_s:
                 self._add_violation("S19", f"job {job.id[-1]} waits for {self._idle_s[job.id]:.0f} s beside machines")
                 self._idle_s[job.id] = 0.0
 
@@ -166,9 +166,14 @@ class Conduct:
             if name == "runpod" or (name, host.machine_id) not in had
         )
 
+    def _is_spot_doubted(self, host: Host) -> bool:
+        """Spot that was gone, or refused time and again, is not asked for anew for long."""
+        ground, since_s = self._ground, self._ground.now_s - PROBED_S
+        was_refused = any(at_s > since_s for at_s, _ in host.beaten_bids)
+        return was_refused or ground.faults.has_struck("E14", "runpod", since_s, ground.now_s)
+
     def _is_worth_renting(self, market: SimulatedMarket, host: Host) -> bool:
-        ground = self._ground
-        if market.provider == "runpod" and ground.faults.has_struck("E14", "runpod", ground.now_s, ground.now_s):
+        if market.provider == "runpod" and self._is_spot_doubted(host):
             return False
         is_honest = host.shown_floor is None and host.rival is None and not host.is_dear
         return is_honest and host.floor <= host.on_demand * CHEAP and market.has_room(host)

@@ -10,7 +10,7 @@ from tests.simulation.checks.invariants import CHECKERS
 from tests.simulation.drivers.hunt import Catch
 from tests.simulation.ground.faults import CATALOGUE
 from tests.simulation.ground.stories import STORIES
-from tests.simulation.runs.planted import BUGS
+from tests.simulation.runs.bugs import BUGS
 
 
 def catalogue() -> str:

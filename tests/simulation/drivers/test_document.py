@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.simulation.drivers.document import catalogue, checkers, stories
-from tests.simulation.runs.planted import BUGS
+from tests.simulation.runs.bugs import BUGS
 
 PAGE = Path(__file__).parents[3] / "docs" / "research" / "simulator-catalogue.md"
 

@@ -69,6 +69,8 @@ class Scenario:
     length_s: float = LENGTH_S
     goes_on_s: float = HOUR_S
     """After the faults are over, before the user cancels what still runs."""
+    idle_s: float = 4 * HOUR_S
+    """For so long a job may wait beside machines that it may have."""
     acts: tuple[tuple[float, str], ...] = ()
     """(when, what befalls the world) beyond what faults do: names of ``events.ACTS``."""
     script: Mapping[str, Collection[int]] | None = None

@@ -15,6 +15,7 @@ from tests.simulation.virtual.clock import at
 
 D = Decimal
 JOB = "01JOB000000000000000000000"
+SECOND = "01JOB000000000000000000001"
 LENGTH_S = 2400.0
 LIMITS = Limits(D(50), D(500), D(10), 8, 3, 20)
 
@@ -27,6 +28,7 @@ def _story(
     wishes: tuple[tuple[float, Wish], ...] = (),
     limits: Limits = LIMITS,
     length_s: float = LENGTH_S,
+    idle_s: float = 1500.0,
     **spec: Any,
 ) -> Scenario:
     job = a_spec(timedelta(minutes=minutes), checkpoint_interval=timedelta(minutes=3), **spec)
@@ -36,6 +38,7 @@ def _story(
         tick_s=20.0,
         length_s=length_s,
         goes_on_s=0.0,
+        idle_s=idle_s,
         acts=acts,
         script=faults or {},
         bursts=bursts,
@@ -99,5 +102,22 @@ STORIES: dict[str, Scenario] = {
     "market dark while it ends": _story(bursts=(_outage("C2", 600.0, 1500.0),), minutes=6),
     "ledger full while it creates": _story(bursts=(_outage("G1", 60.0, 200.0),)),
     "ledger full while it ends": _story(bursts=(_outage("G1", 600.0, 1200.0),), minutes=6),
+    "the account runs dry, and is paid in": _story((500.0, "runs dry"), (900.0, "paid in"), minutes=10),
+    "outbid by a rival whom no list shows": _story((500.0, "outbid unseen"), minutes=10, length_s=3600.0),
+    "one host of eight": _story(
+        (0.0, "one host of eight"),
+        minutes=45,
+        wishes=((400.0, Submit(SECOND, a_spec(timedelta(minutes=5), spot_policy=SpotPolicy.SPOT))),),
+        length_s=3600.0,
+        spot_policy=SpotPolicy.SPOT,
+    ),
+    "spot is found late, behind the fence": _story(
+        (0.0, "nothing at vast.ai"),
+        faults={"F3": tuple(range(100))},
+        bursts=(_outage("C2", 0.0, 400.0, "runpod"),),
+        length_s=3600.0,
+        spot_policy=SpotPolicy.SPOT,
+    ),
+    "ends unseen": _story((500.0, "ends unseen"), minutes=10, length_s=4200.0),
     "object store dark": _story(bursts=(_outage("J1", 300.0, 900.0),)),
 }

@@ -86,9 +86,9 @@ class Events:
         self.world.loop.after(ends_s, pause)
 
     def _ended_by_market(self, box: Box) -> None:
-        if not (box.is_gone or self.world.faults.is_quiet):
+        if not self.world.faults.is_quiet:
             self.world.trace("ended by its market", box.key)
-            self.world.markets[box.provider].destroy(box)
+            _ended_by_market(self.world, box)
 
     def _bid_unseen(self, event: Burst) -> None:
         """A rival, mostly on a machine that we hold by a bid."""
@@ -253,6 +253,48 @@ def _host_vanishes(world: World) -> None:
         world.markets[box.provider].vanish(box, 900.0)
 
 
+def _run_dry(world: World) -> None:
+    for market in world.markets.values():
+        market.run_dry()
+
+
+def _pay_in(world: World) -> None:
+    for market in world.markets.values():
+        market.pay_in()
+
+
+def _outbid_unseen(world: World) -> None:
+    for market in world.markets.values():
+        for box in list(market.boxes.values()):
+            if box.is_spot:
+                market.set_rival(box.host, box.rate * 2, is_told=False)
+
+
+def _one_host_of_eight(world: World) -> None:
+    """All other machines are taken."""
+    first, *others = [host for market in world.markets.values() for host in market.hosts.values()]
+    first.room = 8
+    for host in others:
+        host.room = 0
+
+
+def _nothing_at_vastai(world: World) -> None:
+    for host in world.markets["vastai"].hosts.values():
+        host.room = 0
+
+
+def _end_unseen(world: World) -> None:
+    """While no machine can be listed, for a quarter of an hour."""
+    for box in world.boxes():
+        world.unlisted_until_s[box.provider] = world.now_s + 900.0
+        world.loop.after(300.0, _ended_by_market, world, box)
+
+
+def _ended_by_market(world: World, box: Box) -> None:
+    if not box.is_gone:
+        world.markets[box.provider].destroy(box)
+
+
 def _user_destroys(world: World) -> None:
     for box in world.boxes():
         world.markets[box.provider].destroy(box)
@@ -326,6 +368,12 @@ ACTS = {
     "rivals leave": _rivals_leave,
     "others get cheap": _others_get_cheap,
     "host vanishes": _host_vanishes,
+    "runs dry": _run_dry,
+    "paid in": _pay_in,
+    "outbid unseen": _outbid_unseen,
+    "one host of eight": _one_host_of_eight,
+    "nothing at vast.ai": _nothing_at_vastai,
+    "ends unseen": _end_unseen,
     "user destroys": _user_destroys,
     "kill": _kill,
     "dies as soon as it rents": _die_as_soon_as_it_rents,

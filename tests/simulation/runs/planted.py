@@ -1,13 +1,9 @@
-"""Bugs planted on purpose: each is switched on for one run, and a simulator that does not find it is no good.
-
-A bug is a few attributes of the product replaced for as long as the run lasts; the product knows nothing of it.
-"""
+"""Planted bugs of machines, lists, money, permits and work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -45,41 +41,7 @@ from autopilot.providers.vastai.adapter import VastaiProvider
 from autopilot.store.memory.tables import MemoryTables
 from tests.leases import change_lease
 from tests.simulation.product.daemon import SENTINEL_KEY, OrdersBootstrap
-
-Patches = Sequence[tuple[object, str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    name: str
-    what: str
-    patches: Callable[[], Patches]
-
-
-BUGS: dict[str, Bug] = {}
-
-
-def _bug(what: str) -> Callable[[Callable[[], Patches]], Callable[[], Patches]]:
-    def register(patches: Callable[[], Patches]) -> Callable[[], Patches]:
-        name = patches.__name__.strip("_")
-        BUGS[name] = Bug(name, what, patches)
-        return patches
-
-    return register
-
-
-@contextmanager
-def plant(name: str | None) -> Iterator[None]:
-    """With that bug in the product; None: with none."""
-    patches = BUGS[name].patches() if name else ()
-    before = [(target, attribute, getattr(target, attribute)) for target, attribute, _ in patches]
-    for target, attribute, replacement in patches:
-        setattr(target, attribute, replacement)
-    try:
-        yield
-    finally:
-        for target, attribute, original in before:
-            setattr(target, attribute, original)
+from tests.simulation.runs.bug import Patches, bug
 
 
 async def _yes(*_: Any, **__: Any) -> bool:
@@ -89,7 +51,7 @@ async def _yes(*_: Any, **__: Any) -> bool:
 # --- creates
 
 
-@_bug("creates are sent before their intent is committed")
+@bug("creates are sent before their intent is committed")
 def _intent_not_committed() -> Patches:
     decide = engine.Engine._decide
 
@@ -105,7 +67,7 @@ def _intent_not_committed() -> Patches:
     return [(engine.Engine, "_decide", hasty), (calls.Calls, "_is_still_wanted", _yes)]
 
 
-@_bug("a create whose outcome is not known is sent again")
+@bug("a create whose outcome is not known is sent again")
 def _create_retried() -> Patches:
     create = VastaiProvider.create
 
@@ -116,7 +78,7 @@ def _create_retried() -> Patches:
     return [(VastaiProvider, "create", again)]
 
 
-@_bug("an id in a refused create is ignored")
+@bug("an id in a refused create is ignored")
 def _new_contract_ignored() -> Patches:
     created = outcomes.judge_create
 
@@ -127,17 +89,17 @@ def _new_contract_ignored() -> Patches:
     return [(outcomes, "judge_create", blind)]
 
 
-@_bug("an unknown create is given up after the first list without it")
+@bug("an unknown create is given up after the first list without it")
 def _no_settle_window() -> Patches:
     return [(reconcile, "SETTLE", timedelta(0)), (reconcile, "LISTS_TO_ABANDON", 1)]
 
 
-@_bug("an intent whose machine never appeared is kept for ever")
+@bug("an intent whose machine never appeared is kept for ever")
 def _intent_kept_for_ever() -> Patches:
     return [(reconcile, "LISTS_TO_ABANDON", 10**9)]
 
 
-@_bug("an instance is not looked up by its label")
+@bug("an instance is not looked up by its label")
 def _no_adoption() -> Patches:
     def never_found(lease: Any, reading: Any, now: Any) -> Iterator[Any]:
         yield e.LeaseMissed(lease.id, now)
@@ -147,7 +109,7 @@ def _no_adoption() -> Patches:
     return [(reconcile, "_resolve_intent", never_found)]
 
 
-@_bug("what was rented otherwise than asked for is kept")
+@bug("what was rented otherwise than asked for is kept")
 def _wrong_terms_kept() -> Patches:
     from autopilot.providers.runpod import adapter as runpod_adapter
     from autopilot.providers.vastai import create as vastai_create
@@ -159,7 +121,7 @@ def _wrong_terms_kept() -> Patches:
     ]
 
 
-@_bug("nothing limits how often a job rents")
+@bug("nothing limits how often a job rents")
 def _launch_storm() -> Patches:
     class Never(calls.Avoid):
         def machines(self, job_id: str, now: Any) -> frozenset[tuple[str, str]]:
@@ -177,7 +139,7 @@ def _launch_storm() -> Patches:
 # --- lists
 
 
-@_bug("absent from one list is gone")
+@bug("absent from one list is gone")
 def _absent_once_is_gone() -> Patches:
     def at_once(lease: Any, reading: Any) -> Iterator[Any]:
         yield e.LeaseAbsent(lease.id, reading.begun_at)
@@ -190,7 +152,7 @@ def _absent_once_is_gone() -> Patches:
     ]
 
 
-@_bug("a list that cannot be read is an empty list")
+@bug("a list that cannot be read is an empty list")
 def _unreadable_is_empty() -> Patches:
     def empty(provider: Any) -> Any:
         listed = provider.instances
@@ -206,7 +168,7 @@ def _unreadable_is_empty() -> Patches:
     return [(VastaiProvider, "instances", empty(VastaiProvider)), (RunpodProvider, "instances", empty(RunpodProvider))]
 
 
-@_bug("a page that is cut short counts as the whole list")
+@bug("a page that is cut short counts as the whole list")
 def _short_list_believed() -> Patches:
     async def first_page(client: Any, family: Any, path: str, query: Mapping[str, Any], rows: str, total: str) -> Any:
         page = await client.read(family, path, query=dict(query))
@@ -215,7 +177,7 @@ def _short_list_believed() -> Patches:
     return [(listing, "_all_pages", first_page)]
 
 
-@_bug("a host that does not answer counts as an instance that is gone")
+@bug("a host that does not answer counts as an instance that is gone")
 def _offline_is_gone() -> Patches:
     events = reconcile.lease_events
 
@@ -230,7 +192,7 @@ def _offline_is_gone() -> Patches:
     return [(engine, "lease_events", hasty)]
 
 
-@_bug("a field of another type than expected is not reckoned with")
+@bug("a field of another type than expected is not reckoned with")
 def _hostile_field() -> Patches:
     return [(values, "text", lambda value: " ".join(value.split()) if value else "")]
 
@@ -238,7 +200,7 @@ def _hostile_field() -> Patches:
 # --- destroys and sweep
 
 
-@_bug("a destroy that was answered with a yes is believed")
+@bug("a destroy that was answered with a yes is believed")
 def _destroy_believed() -> Patches:
     async def believed(self: Any, lease: Any) -> None:
         outcome = await self._providers[lease.provider].destroy(lease.instance_id)
@@ -249,7 +211,7 @@ def _destroy_believed() -> Patches:
     return [(calls.Calls, "_destroy", believed)]
 
 
-@_bug("a destroy is given up after two tries")
+@bug("a destroy is given up after two tries")
 def _destroy_gives_up() -> Patches:
     destroy = calls.Calls.destroy
 
@@ -260,7 +222,7 @@ def _destroy_gives_up() -> Patches:
     return [(calls.Calls, "destroy", twice)]
 
 
-@_bug("nobody looks for instances that no lease holds")
+@bug("nobody looks for instances that no lease holds")
 def _no_sweep() -> Patches:
     async def nothing(self: Any, *_: Any) -> list[Any]:
         return []
@@ -268,12 +230,12 @@ def _no_sweep() -> Patches:
     return [(orphans.Orphans, "_sweep", nothing)]
 
 
-@_bug("the sweep takes what is not ours")
+@bug("the sweep takes what is not ours")
 def _sweep_takes_all() -> Patches:
     return [(orphans, "is_ours", lambda label, install_id: True)]
 
 
-@_bug("a second instance of one create is taken for the first")
+@bug("a second instance of one create is taken for the first")
 def _duplicate_overlooked() -> Patches:
     def by_label(ours: Any, named: Any) -> Iterator[Any]:
         for instance, holder in find_unaccounted(ours, named):
@@ -284,12 +246,12 @@ def _duplicate_overlooked() -> Patches:
     return [(orphans, "find_unaccounted", by_label)]
 
 
-@_bug("requests to a market are not spaced")
+@bug("requests to a market are not spaced")
 def _no_pacing() -> Patches:
     return [(pacing.Lane, "hold", lambda self, seconds: None)]
 
 
-@_bug("a cancelled job never gets to its end")
+@bug("a cancelled job never gets to its end")
 def _cancel_never_ends() -> Patches:
     restate = evolution._restate
 
@@ -299,7 +261,7 @@ def _cancel_never_ends() -> Patches:
     return [(evolution, "_restate", stuck)]
 
 
-@_bug("a machine that never gets ready for the command is kept")
+@bug("a machine that never gets ready for the command is kept")
 def _unready_is_kept() -> Patches:
     from autopilot.policy import decide, migration
 
@@ -310,7 +272,7 @@ def _unready_is_kept() -> Patches:
 # --- money
 
 
-@_bug("money passes through a float")
+@bug("money passes through a float")
 def _float_money() -> Patches:
     entry = accrue.entry
 
@@ -320,7 +282,7 @@ def _float_money() -> Patches:
     return [(accrue, "entry", floating)]
 
 
-@_bug("rows of the ledger are written over")
+@bug("rows of the ledger are written over")
 def _ledger_written_over() -> Patches:
     entry = accrue.entry
 
@@ -335,13 +297,13 @@ def _ledger_written_over() -> Patches:
     return [(accrue, "entry", same_name), (MemoryTables, "add_entry", written_over)]
 
 
-@_bug("what stopping a machine will cost is not set aside")
+@bug("what stopping a machine will cost is not set aside")
 def _no_stop_cost() -> Patches:
     nothing = lambda *_: ZERO  # noqa: E731
     return [(budget, "commitment", nothing), (budget, "stop_cost", nothing)]
 
 
-@_bug("a budget is looked at when a machine is rented and never again")
+@bug("a budget is looked at when a machine is rented and never again")
 def _budget_at_launch_only() -> Patches:
     from autopilot.policy import decide
 
@@ -357,7 +319,7 @@ def _budget_at_launch_only() -> Patches:
     return [(decide, "budget", Budget())]
 
 
-@_bug("the bill is added to what was accrued instead of taking its place")
+@bug("the bill is added to what was accrued instead of taking its place")
 def _bill_counts_twice() -> Patches:
     correction = invoices._Book.correction
 
@@ -368,12 +330,12 @@ def _bill_counts_twice() -> Patches:
     return [(invoices._Book, "correction", added)]
 
 
-@_bug("what an instance cost after its destroy was ignored is not posted")
+@bug("what an instance cost after its destroy was ignored is not posted")
 def _ignored_destroy_is_free() -> Patches:
     return [(invoices, "import_invoice", _yes), (maintenance.Maintenance, "reconcile", _yes)]
 
 
-@_bug("an instance that only the bill tells of is left out of the ledger")
+@bug("an instance that only the bill tells of is left out of the ledger")
 def _unknown_on_bill_ignored() -> Patches:
     return [(maintenance.Maintenance, "_take_in_unknown", _yes)]
 
@@ -381,7 +343,7 @@ def _unknown_on_bill_ignored() -> Patches:
 # --- permits
 
 
-@_bug("the agent does not mind when its permit runs out")
+@bug("the agent does not mind when its permit runs out")
 def _permit_ignored() -> Patches:
     decide = Machine.decide
 
@@ -392,7 +354,7 @@ def _permit_ignored() -> Patches:
     return [(Machine, "decide", heedless)]
 
 
-@_bug("a permit is renewed by whatever orders come, new or old")
+@bug("a permit is renewed by whatever orders come, new or old")
 def _old_orders_renew() -> Patches:
     received = Machine.take_orders
 
@@ -411,7 +373,7 @@ def _old_orders_renew() -> Patches:
     return [(Machine, "take_orders", renewed), (SimAgent, "_fetch_orders", anew)]
 
 
-@_bug("both machines of one create go by its orders")
+@bug("both machines of one create go by its orders")
 def _duplicates_both_obey() -> Patches:
     return [(Machine, "is_surplus", lambda self: False)]
 
@@ -419,12 +381,12 @@ def _duplicates_both_obey() -> Patches:
 # --- work
 
 
-@_bug("a checkpoint counts before anybody has looked at its parts")
+@bug("a checkpoint counts before anybody has looked at its parts")
 def _unverified_latest() -> Patches:
     return [(checkpoints, "_is_whole", _yes)]
 
 
-@_bug("the newest checkpoints are deleted instead of the oldest")
+@bug("the newest checkpoints are deleted instead of the oldest")
 def _newest_deleted() -> Patches:
     async def delete(self: Any, job_id: str, keep: int) -> None:
         async with self._store.snapshot() as uow:
@@ -435,7 +397,7 @@ def _newest_deleted() -> Patches:
     return [(checkpoint_retention.CheckpointRetention, "_delete_surplus_of", delete)]
 
 
-@_bug("a run begins anew although there is a checkpoint")
+@bug("a run begins anew although there is a checkpoint")
 def _restore_forgotten() -> Patches:
     async def none(self: Any, job: Any) -> None:
         return None
@@ -443,7 +405,7 @@ def _restore_forgotten() -> Patches:
     return [(mailbox.Mailbox, "_restorable", none)]
 
 
-@_bug("a new machine runs the command before the old one has stopped")
+@bug("a new machine runs the command before the old one has stopped")
 def _next_runs_too() -> Patches:
     intended = actions.intended_lease
 
@@ -453,7 +415,7 @@ def _next_runs_too() -> Patches:
     return [(engine, "intended_lease", at_once)]
 
 
-@_bug("the account's key goes to the machine")
+@bug("the account's key goes to the machine")
 def _key_on_the_machine() -> Patches:
     onstart = OrdersBootstrap.onstart
 
@@ -463,7 +425,7 @@ def _key_on_the_machine() -> Patches:
     return [(OrdersBootstrap, "onstart", with_key)]
 
 
-@_bug("any exit code of any run ends the job as a success")
+@bug("any exit code of any run ends the job as a success")
 def _any_exit_is_success() -> Patches:
     def claimed(data: bytes) -> Any:
         found = parse(data)

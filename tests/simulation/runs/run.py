@@ -21,8 +21,8 @@ from tests.simulation.ground.books import dollars
 from tests.simulation.ground.faults import Faults
 from tests.simulation.ground.machines import Box
 from tests.simulation.ground.scenario import HOUR_S, Move, Scenario, draw_scenario
+from tests.simulation.runs.bugs import plant
 from tests.simulation.runs.events import Events
-from tests.simulation.runs.planted import plant
 from tests.simulation.runs.world import World
 from tests.simulation.virtual.clock import at
 from tests.simulation.virtual.loop import VirtualLoop

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from autopilot.engine import reconcile
-from tests.simulation.runs.planted import BUGS, plant
+from tests.simulation.runs.bugs import BUGS, plant
 from tests.simulation.runs.small import a_few_hours
 
 QUICK = {"create_retried": "S1", "unreadable_is_empty": "S7", "no_pacing": "S12"}
