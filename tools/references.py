@@ -31,6 +31,8 @@ def arguments(program: App, command: str) -> str:
     """The table of a command's arguments."""
     rows = []
     for argument in program[command].assemble_argument_collection(parse_docstring=True):
+        if argument.names == ("*",):  # a record whose fields are arguments of their own
+            continue
         default = argument.field_info.default
         is_unset = default is None or default is False or default is inspect.Parameter.empty
         shown = "required" if argument.required else "" if is_unset else f"`{default}`"

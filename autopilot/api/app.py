@@ -53,6 +53,8 @@ def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> 
             web.get("/v1/jobs/{ref}/logs", routes.logs),
             web.get("/v1/jobs/{ref}/outputs", routes.outputs),
             web.get("/v1/jobs/{ref}/why", routes.why),
+            web.patch("/v1/jobs/{ref}", routes.change),
+            web.post("/v1/jobs/{ref}/stop", routes.stop),
             web.post("/v1/jobs/{ref}/cancel", routes.cancel),
             web.post("/v1/jobs/{ref}/resume", routes.resume),
             web.get("/v1/events", routes.events),
@@ -120,6 +122,15 @@ class _Routes:
     async def why(self, request: web.Request) -> web.Response:
         limit = _whole(request.query.get("limit", "20"), "limit")
         return web.json_response(await self._jobs.why(request.match_info["ref"], limit=limit))
+
+    async def change(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        least = _share(body, "min_probability", LEAST_PROBABILITY)
+        wish = {name: _text(body, name) for name in body if name != "min_probability"}
+        return web.json_response(await self._jobs.change(request.match_info["ref"], wish, least_probability=least))
+
+    async def stop(self, request: web.Request) -> web.Response:
+        return web.json_response({"job": await self._jobs.stop(request.match_info["ref"])})
 
     async def cancel(self, request: web.Request) -> web.Response:
         return web.json_response({"job": await self._jobs.cancel(request.match_info["ref"])})

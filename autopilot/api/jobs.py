@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -13,6 +14,7 @@ from autopilot.api.key_hint import replace_keys
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
 from autopilot.api.prospects import Unlikely
+from autopilot.api.terms import ChangeTerms, check_paid, is_tighter
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
@@ -43,6 +45,8 @@ MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatu
 ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unknown", "lease.abandoned")
 """Events that tell what became of a create."""
 
+LEAST_PREFIX = 6
+"""Characters of an id that stand for it."""
 LOG_CHUNKS_PER_ANSWER = 200
 LOG_BYTES_PER_ANSWER = 1 << 20
 DECISIONS_PER_ANSWER = 1000
@@ -63,6 +67,7 @@ class JobService:
         clock: Clock,
         ids: Ids,
         parse: ParseJob,
+        change_terms: ChangeTerms,
         wake: Callable[[], None],
     ) -> None:
         self._engine = engine
@@ -71,6 +76,7 @@ class JobService:
         self._clock = clock
         self._ids = ids
         self._parse = parse
+        self._change_terms = change_terms
         self._wake = wake
 
     def parse(self, text: str, source: str) -> JobSpec:
@@ -88,16 +94,7 @@ class JobService:
         now = self._clock.now()
         job = Job(self._ids.new(), self._parse(text, source, now), JobStatus.PENDING, Reason.SUBMITTED, now)
         self._check_markets()
-        offers = await self._engine.offers(job.spec.query)
-        market = self._engine.market_view(offers, None, self._clock.now())
-        config = self._engine.config
-        limits = await account(self._store, config.limits, now, config.params)
-        planned = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits)
-        planned["notes"] += [
-            f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
-            for name, watch in self._engine.watches.items()
-            if not watch.last.known
-        ]
+        planned = await self._plan(job, now, least_probability)
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
             planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
@@ -109,7 +106,21 @@ class JobService:
             await uow.jobs.save(job)
             await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
         self._wake()
-        return {"job": render.job(job, now, config.params, Money()), "plan": planned}
+        return {"job": render.job(job, now, self._engine.config.params, Money()), "plan": planned}
+
+    async def _plan(self, job: Job, now: datetime, least_probability: float) -> render.Json:
+        """Raises ``OverBudget`` and ``Unlikely``."""
+        offers = await self._engine.offers(job.spec.query)
+        market = self._engine.market_view(offers, None, self._clock.now())
+        config = self._engine.config
+        limits = await account(self._store, config.limits, now, config.params)
+        planned = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits)
+        planned["notes"] += [
+            f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
+            for name, watch in self._engine.watches.items()
+            if not watch.last.known
+        ]
+        return planned
 
     async def overview(self, *, include_finished: bool) -> list[render.Json]:
         async with self._store.snapshot() as uow:
@@ -259,6 +270,40 @@ class JobService:
             ],
         }
 
+    async def change(
+        self, reference: str, wish: Mapping[str, str], *, least_probability: float = LEAST_PROBABILITY
+    ) -> render.Json:
+        """Give a job that lives other terms. Terms that leave it less are checked as those of a submit are.
+
+        Raises ``UserError``, ``OverBudget`` and ``Unlikely``; nothing is changed then.
+        """
+        now = self._clock.now()
+        async with self._store.snapshot() as uow:
+            job = await self._find(uow, reference)
+            outstanding = await self._outstanding(uow)
+        _refuse_if_over(job)
+        changed = replace(job, spec=self._change_terms(job.spec, wish, now))
+        planned = None
+        if is_tighter(job.spec, changed.spec):
+            check_paid(changed, money(job.spent, select_of_job(job.id, outstanding)))
+            planned = await self._plan(changed, now, least_probability)
+            if planned["refusal"] is not None:
+                raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
+        async with self._store.transaction() as uow:
+            job = await self._find(uow, job.id)
+            _refuse_if_over(job)
+            event_log = EventLog(job)
+            event_log.apply(e.TermsChanged(self._change_terms(job.spec, wish, now), self._clock.now()))
+            await uow.jobs.save(event_log.job)
+            await uow.events.add(event_log.records)
+            answer = self._render(event_log.job, await self._outstanding(uow))
+        self._wake()
+        return {"job": answer, "plan": planned}
+
+    async def stop(self, reference: str) -> render.Json:
+        """Save the job's work, give its machines back and park it until it is resumed."""
+        return await self._move(reference, JobStatus.STOPPING, Reason.USER_STOPPED)
+
     async def cancel(self, reference: str) -> render.Json:
         return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED)
 
@@ -283,8 +328,10 @@ class JobService:
     async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
         async with self._store.transaction() as uow:
             job = await self._find(uow, reference)
-            if job.status.is_final:
-                raise UserError(f"job {job.spec.name} is over: {job.status}", hint="autopilot ps -a lists all jobs")
+            _refuse_if_over(job)
+            if status is JobStatus.STOPPING and not job.status.wants_capacity:
+                hint = "autopilot resume lets it go on" if job.status is JobStatus.PARKED else ""
+                raise UserError(f"job {job.spec.name} is {job.status} already", hint=hint)
             if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
                 hint = "only a parked job can be resumed"
                 raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
@@ -298,9 +345,13 @@ class JobService:
 
     async def _find(self, uow: UnitOfWork, reference: str) -> Job:
         job = await uow.jobs.find(reference)
-        if job is None:
-            raise JobNotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
-        return job
+        if job is not None:
+            return job
+        begin_so = await uow.jobs.list_by_prefix(reference) if len(reference) >= LEAST_PREFIX else ()
+        if len(begin_so) > 1:
+            names = ", ".join(f"{each.id} ({each.spec.name})" for each in begin_so)
+            raise UserError(f"{reference!r} begins the ids of several jobs", hint=f"say more of it: {names}")
+        raise JobNotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
 
     async def _outstanding(self, uow: UnitOfWork) -> dict[str, Outstanding]:
         return await read_outstanding(uow, self._clock.now(), self._engine.config.params)
@@ -322,6 +373,11 @@ class JobService:
         if watches and len(refused) == len(watches):
             reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
             raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
+
+
+def _refuse_if_over(job: Job) -> None:
+    if job.status.is_final:
+        raise UserError(f"job {job.spec.name} is over: {job.status}", hint="autopilot ps -a lists all jobs")
 
 
 def _log_chunk(job_id: str, lease: Lease, at: LogPosition, cut_line: str, data: bytes) -> render.Json:

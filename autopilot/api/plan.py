@@ -47,7 +47,7 @@ def plan(
     choice = best(candidates)
     on_demand = best(candidates, CapacityType.ON_DEMAND)
     if choice is not None and job.spec.budget is not None:
-        _check_budget(job, min(candidates, key=lambda c: c.bid), job.spec.budget, params)
+        _check_budget(job, min(candidates, key=lambda c: c.bid), job.spec.budget - job.spent, params)
     if measure_pressure(job, now, params).verdict is Verdict.WILL_MISS:
         raise Unlikely(
             "the work does not fit before the deadline, not even on demand from now on",

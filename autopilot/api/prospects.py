@@ -175,7 +175,9 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
         )
     if spot is None:
         rule = "on_demand"
-    budget = None if job.spec.budget is None else max(float(job.spec.budget - _set_aside(job, any_way, params)), 0.0)
+    budget = None
+    if job.spec.budget is not None:
+        budget = max(float(job.spec.budget - job.spent - _set_aside(job, any_way, params)), 0.0)
     belief = market.outlook.belief if len(market.outlook.belief) == len(PHASES.on) else ()
     return _Question(
         shape,

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from autopilot.cli import money_views
 from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
-from autopilot.cli.output import console, print_json
+from autopilot.cli.output import FOR_PEOPLE, Output, console
 
 
-def budget(*, json: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """Show limits; what is posted, accrued and held back against them; what burns now, and how long it lasts.
-
-    Parameters
-    ----------
-    json
-        Print the answer as JSON.
-    """
+def budget(*, output: Output = FOR_PEOPLE) -> int:
+    """Show limits; what is posted, accrued and held back against them; what burns now, and how long it lasts."""
     body = Client().get("/v1/budget")
-    if json:
-        print_json(body)
+    if not output.is_for_people:
+        output.print(body, "jobs")
         return Exit.OK
     out = console()
     for part in money_views.budget(body):

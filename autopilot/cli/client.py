@@ -59,6 +59,9 @@ class Client:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
         return self._request("POST", path, json.dumps(body or {}).encode())
 
+    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
+        return self._request("PATCH", path, json.dumps(body).encode())
+
     def market_now(self) -> datetime:
         """The daemon's time, which is not ours where its clock is scaled."""
         return datetime.fromisoformat(self.get("/v1/status")["now"]).astimezone(UTC)

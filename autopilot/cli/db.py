@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from cyclopts import Parameter
 
 from autopilot.cli.exits import Exit
-from autopilot.cli.output import console, print_json
+from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
@@ -22,7 +22,7 @@ def db(
     *,
     to: str | None = None,
     config: Path | None = None,
-    json: Annotated[bool, Flag] = False,
+    output: Output = FOR_PEOPLE,
 ) -> int:
     """Care for the ledger's database: check, upgrade, backup, export or move it.
 
@@ -39,8 +39,6 @@ def db(
         For move: a file, or postgresql://user@host/database.
     config
         A configuration file, read after the system's and the user's own.
-    json
-        Print the outcome as JSON.
     """
     from autopilot.cli.views import check_list
     from autopilot.service import ledger
@@ -50,8 +48,8 @@ def db(
     if (to is None) is (action == "move"):
         raise UserError(f"db {action} takes {'a' if to is None else 'no'} --to", hint="see autopilot db --help")
     outcome = ledger.run(action, config, file=file, to=to)
-    if json:
-        print_json(outcome.as_json())
+    if not output.is_for_people:
+        output.print(outcome.as_json())
     elif outcome.checks:
         console().print(check_list(outcome.checks))
     else:

@@ -16,7 +16,9 @@ class Exit(IntEnum):
     UNREACHABLE = 3
     """The daemon or the market could not be reached."""
     REFUSED = 4
-    """A budget, a limit or missing permission forbids it."""
+    """A budget, a limit or missing permission forbids it; a job that was waited for is parked."""
+    CANCELLED = 5
+    """A job that was waited for was cancelled."""
 
 
 class CommandError(UserError):

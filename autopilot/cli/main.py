@@ -27,13 +27,16 @@ COMMANDS = (
     Command("listen", "autopilot.cli.service:listen", "Serve the mailbox in a process of its own"),
     Command("submit", "autopilot.cli.jobs:submit", "Hand a job to the daemon, or show what it would cost"),
     Command("plan", "autopilot.cli.plan:plan", "Show what a job would cost, and whether it would be in time"),
-    Command("ps", "autopilot.cli.jobs:ps", "List jobs"),
+    Command("ps", "autopilot.cli.jobs:ps", "List jobs; also called queue and status"),
     Command("show", "autopilot.cli.jobs:show", "Show one job or one machine, from its beginning"),
-    Command("logs", "autopilot.cli.jobs:logs", "Print a job's output"),
+    Command("logs", "autopilot.cli.logs:logs", "Print a job's output"),
     Command("pull", "autopilot.cli.pull:pull", "Fetch what a job has left"),
     Command("why", "autopilot.cli.jobs:why", "Explain what was decided for a job, in numbers"),
-    Command("cancel", "autopilot.cli.jobs:cancel", "Stop a job and release its machines"),
-    Command("resume", "autopilot.cli.jobs:resume", "Let a parked job go on"),
+    Command("wait", "autopilot.cli.actions:wait", "Wait for jobs, and exit with their outcome"),
+    Command("change", "autopilot.cli.actions:change", "Change a job's budget, deadline or highest price"),
+    Command("stop", "autopilot.cli.actions:stop", "Save a job and park it"),
+    Command("resume", "autopilot.cli.actions:resume", "Let a parked job go on"),
+    Command("cancel", "autopilot.cli.actions:cancel", "Stop jobs for good and release their machines"),
     Command("offers", "autopilot.cli.market:offers", "Show what can be rented now"),
     Command("prices", "autopilot.cli.prices:prices", "Plot what a GPU has cost"),
     Command("spend", "autopilot.cli.spend:spend", "Show what was spent, from the ledger"),
@@ -47,8 +50,12 @@ COMMANDS = (
     Command("db", "autopilot.cli.db:db", "Check, upgrade, back up, export or move the ledger"),
     Command("sandbox", "autopilot.lab.sandbox.command:sandbox", "Run a local market that costs nothing"),
     Command("demo", "autopilot.lab.demo.command:demo", "Watch a job survive the sandbox market"),
+    Command("completion", "autopilot.cli.completion:completion", "Print what makes a shell complete commands"),
     Command("version", "autopilot.cli.service:version", "Print the version"),
 )
+
+ALIASES = {"queue": "ps", "status": "ps"}
+"""What other tools call a command of ours."""
 
 OVERVIEW = "autopilot: runs GPU jobs on spot markets, within a deadline and a hard budget."
 
@@ -63,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("--help", "-h"):
         print(overview())
         return Exit.OK if argv else Exit.USAGE
-    words = ["version", *argv[1:]] if argv[0] == "--version" else list(argv)
+    words = ["version", *argv[1:]] if argv[0] == "--version" else [ALIASES.get(argv[0], argv[0]), *argv[1:]]
     try:
         return _dispatch(words)
     except UserError as error:

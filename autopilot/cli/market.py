@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from autopilot.cli import text, views
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
-from autopilot.cli.output import console, print_json
+from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError
 
-Flag = Parameter(negative="")
 
-
-def offers(file: JobFile | None = None, /, *, gpu: str | None = None, json: Annotated[bool, Flag] = False) -> int:
+def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Output = FOR_PEOPLE) -> int:
     """Show what can be rented now, cheapest first, and what keeps an offer from being used.
 
     Parameters
@@ -25,8 +21,6 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, json: Anno
         A job file, or - for standard input: offers for that job.
     gpu
         A GPU and how many, like "RTX 4090:1", in place of a job file.
-    json
-        Print the answer as JSON.
     """
     if (file is None) == (gpu is None):
         raise UserError("offers for what?", hint='name a job file, or --gpu "RTX 4090:1"')
@@ -35,8 +29,8 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, json: Anno
         toml, source = read_job_file(file)
         query = {"toml": toml, "source": source}
     body = Client().post("/v1/offers", query)
-    if json:
-        print_json(body)
+    if not output.is_for_people:
+        output.print(body, "offers")
     else:
         out = console()
         out.print(views.offer_list(body["offers"]) if body["offers"] else "no offers")

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from autopilot.cli import text
 from autopilot.cli.exits import Exit
-from autopilot.cli.output import console, print_json, table
+from autopilot.cli.output import FOR_PEOPLE, Output, console, table
 from autopilot.domain.errors import UserError
 from autopilot.domain.time import parse_duration, show_duration
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Flag = Parameter(negative="")
 
 
-def orphans(*, config: Path | None = None, json: Annotated[bool, Flag] = False) -> int:
+def orphans(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
     """List the machines on your accounts that no job wants, with what they cost; change nothing.
 
     Reads the markets and the ledger by itself, so it works whether or not the daemon runs. Exits with 1 when
@@ -31,22 +31,21 @@ def orphans(*, config: Path | None = None, json: Annotated[bool, Flag] = False) 
     ----------
     config
         A configuration file, read after the system's and the user's own.
-    json
-        Print the list as JSON.
     """
     from autopilot.service.orphans import Kind, run
 
     census = run(config)
-    if json:
+    if not output.is_for_people:
         rows = [_row(each.instance) | {"kind": each.kind.value, "why": each.why} for each in census.findings]
-        print_json(
+        output.print(
             {
                 "install_id": census.install_id,
                 "wanted": census.wanted,
                 "orphans": rows,
                 "dollars_per_hour": {kind.value: str(census.bills(kind)) for kind in Kind},
                 "unreadable": census.unreadable,
-            }
+            },
+            "orphans",
         )
     else:
         out = console()
@@ -72,7 +71,7 @@ def sweep(
     older_than: str = "73h",
     kill: Annotated[bool, Flag] = False,
     config: Path | None = None,
-    json: Annotated[bool, Flag] = False,
+    output: Output = FOR_PEOPLE,
 ) -> int:
     """On a second host: list the machines that an autopilot has rented, or destroy those that are too old.
 
@@ -92,8 +91,6 @@ def sweep(
         Destroy them; without it nothing is changed.
     config
         A configuration file, read after the system's and the user's own.
-    json
-        Print the outcome as JSON.
     """
     if not from_elsewhere:
         raise UserError(
@@ -104,14 +101,14 @@ def sweep(
     from autopilot.service.far_sweep import run
 
     swept = run(config, install_id, kill=kill, older_than=age)
-    if json:
+    if not output.is_for_people:
         rows = [
             _row(each.instance)
             | {"install_id": each.install_id, "age_s": int(each.age.total_seconds()), "due": each.due}
             for each in swept.seen
         ]
         outcome = {name: [one.instance_id for one in getattr(swept, name)] for name in ("gone", "left")}
-        print_json({"machines": rows, **outcome, "unreadable": swept.unreadable})
+        output.print({"machines": rows, **outcome, "unreadable": swept.unreadable}, "machines")
     else:
         out = console()
         if swept.seen:

@@ -6,7 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +19,38 @@ if TYPE_CHECKING:
 
 WIDE = 160
 """Columns where nobody looks: in a pipe lines must not be cut to a terminal's width."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Output:
+    """How a command prints its answer; every command that has rows takes these two."""
+
+    output: Annotated[
+        Literal["table", "json", "jsonl"],
+        Parameter(
+            name=["--output", "-o"], help="A table for people; all as one JSON document; or one JSON row a line."
+        ),
+    ] = "table"
+    json: Annotated[bool, Parameter(negative="", help="Short for -o json.")] = False
+
+    @property
+    def is_for_people(self) -> bool:
+        """Raises ``UserError`` for a contradiction."""
+        if self.json and self.output != "table":
+            raise UserError(f"--json and -o {self.output} exclude each other")
+        return not self.json and self.output == "table"
+
+    def print(self, body: Any, rows: str = "") -> None:
+        """``rows``: the key of the list whose items are the lines of jsonl; else the answer is one line."""
+        if self.output == "jsonl":
+            for row in body[rows] if rows else [body]:
+                print(json.dumps(row))
+        else:
+            print_json(body)
+
+
+FOR_PEOPLE = Output()
 
 
 def print_json(body: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -11,13 +10,13 @@ from autopilot.cli import plan_views
 from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import Exit
 from autopilot.cli.files import JobFile, read_job_file
-from autopilot.cli.output import console, print_json
+from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
 
 
-def plan(file: JobFile, /, *, min_probability: float = 0.8, json: Annotated[bool, Flag] = False) -> int:
+def plan(file: JobFile, /, *, min_probability: float = 0.8, output: Output = FOR_PEOPLE) -> int:
     """Show what a job would cost, how likely it is to be done in time, and what else it could cost; submit nothing.
 
     Exits with 4 for a job that submit would refuse.
@@ -28,13 +27,11 @@ def plan(file: JobFile, /, *, min_probability: float = 0.8, json: Annotated[bool
         The job file, or - for standard input.
     min_probability
         A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
-    json
-        Print the answer as JSON.
     """
     client = Client()
     body = ask(client, file, min_probability, dry_run=True)
-    if json:
-        print_json(body)
+    if not output.is_for_people:
+        output.print(body)
     else:
         show(client, body)
     return exit_of(body)

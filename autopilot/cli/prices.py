@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from autopilot.cli import price_plot
 from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
-from autopilot.cli.output import console, print_json
+from autopilot.cli.output import FOR_PEOPLE, Output, console
 
 MARGIN = 10
 """Columns beside the plot, for its scale."""
@@ -24,7 +21,7 @@ def prices(
     since: str = "7d",
     until: str | None = None,
     provider: str | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = FOR_PEOPLE,
 ) -> int:
     """Plot what a GPU has cost per hour on each market, from the prices that were recorded while jobs could use it.
 
@@ -38,14 +35,12 @@ def prices(
         The end, written alike; now when left out.
     provider
         One market only.
-    json
-        Print the answer as JSON.
     """
     width = shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
     columns = max(20, min(width, 120) - MARGIN)
     body = Client().get("/v1/prices", gpu=gpu, since=since, until=until, provider=provider, steps=columns)
-    if json:
-        print_json(body)
+    if not output.is_for_people:
+        output.print(body, "markets")
         return Exit.OK
     out = console()
     for part in price_plot.render(body):

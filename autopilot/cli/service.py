@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from autopilot.cli import views
 from autopilot.cli.exits import Exit
-from autopilot.cli.output import console, print_json
+from autopilot.cli.output import FOR_PEOPLE, Output, console
 
 Flag = Parameter(negative="")
 
@@ -57,21 +57,19 @@ def listen(*, config: Path | None = None) -> int:
     return run(config)
 
 
-def doctor(*, config: Path | None = None, json: Annotated[bool, Flag] = False) -> int:
+def doctor(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
     """Check settings, keys, markets, disk and storage, and say what to mend.
 
     Parameters
     ----------
     config
         A configuration file, read after the system's and the user's own.
-    json
-        Print the checks as JSON.
     """
     from autopilot.service.doctor import run
 
     checks = [{"name": check.name, "ok": check.ok, "detail": check.detail, "hint": check.hint} for check in run(config)]
-    if json:
-        print_json({"checks": checks})
+    if not output.is_for_people:
+        output.print({"checks": checks}, "checks")
     else:
         console().print(views.check_list(checks))
     return Exit.FAILED if any(check["ok"] is False for check in checks) else Exit.OK

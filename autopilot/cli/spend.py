@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from autopilot.cli import money_views, periods
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.cli.output import console, print_json
+from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError, install_hint
 
 Flag = Parameter(negative="")
@@ -34,7 +34,7 @@ def spend(
     until: str | None = None,
     by: By = "job",
     zone: str = "UTC",
-    json: Annotated[bool, Flag] = False,
+    output: Output = FOR_PEOPLE,
     csv: Annotated[bool, Flag] = False,
     parquet: Path | None = None,
 ) -> int:
@@ -54,15 +54,13 @@ def spend(
         What each line stands for; a label is a job's name.
     zone
         Time zone of days and months, like Europe/Berlin; sums per UTC day are shared out by each machine's hours.
-    json
-        Print the answer as JSON.
     csv
         Print the lines as CSV.
     parquet
         Write the lines into this file; needs the extra "parquet".
     """
-    if sum((json, csv, parquet is not None)) > 1:
-        raise UserError("--json, --csv and --parquet exclude each other")
+    if sum((not output.is_for_people, csv, parquet is not None)) > 1:
+        raise UserError("--json or -o, --csv and --parquet exclude each other")
     if month is not None and (since is not None or until is not None):
         raise UserError("--month and --since or --until exclude each other")
     write_parquet = None if parquet is None else _parquet_writer()
@@ -75,8 +73,8 @@ def spend(
         until=periods.day(until, client, zone),
         zone=None if zone == "UTC" else zone,
     )
-    if json:
-        print_json(body)
+    if not output.is_for_people:
+        output.print(body, "rows")
     elif csv:
         _print_csv(body["rows"])
     elif parquet is not None and write_parquet is not None:

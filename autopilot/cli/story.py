@@ -126,12 +126,27 @@ def _checkpoint_that(verb: str) -> Callable[[Fields], str]:
     return sentence
 
 
+def _tell_change(fields: Fields) -> str:
+    term = text.plain(fields.get("term"))
+    before, after = _term(term, fields.get("from")), _term(term, fields.get("to"))
+    return f"the owner changed the {text.words(term)} from {before} to {after}"
+
+
+def _term(term: str, value: Any) -> str:
+    if value is None:
+        return "none"
+    if term == "deadline":
+        return text.plain(value)[:16].replace("T", " ")
+    return text.money(value) if term == "budget" else text.per_hour(value)
+
+
 def _tell_loss(fields: Fields) -> str:
     return f"{show_duration(timedelta(seconds=float(fields.get('seconds') or 0)))} of work lost"
 
 
 SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "job.submitted": "submitted",
+    "job.changed": _tell_change,
     "lease.intended": _tell_intended,
     "lease.acquired": lambda fields: f"rented as instance {text.plain(fields.get('instance_id'))}",
     "lease.adopted": lambda fields: f"rented after a lost answer, as instance {text.plain(fields.get('instance_id'))}",

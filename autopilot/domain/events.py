@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.instance import Instance
-from autopilot.domain.job import Checkpoint, JobStatus
+from autopilot.domain.job import Checkpoint, JobSpec, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import Number
 from autopilot.domain.reasons import Reason
@@ -259,6 +259,14 @@ class StatusSet:
     """For the event log alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class TermsChanged:
+    """The user changed what the job may cost, or when it is due; the rest of ``spec`` is as it was."""
+
+    spec: JobSpec
+    at: datetime
+
+
 Event = (
     LeaseIntended
     | LeaseAcquired
@@ -286,4 +294,5 @@ Event = (
     | PermitRenewed
     | LeaseSettled
     | StatusSet
+    | TermsChanged
 )

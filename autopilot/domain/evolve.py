@@ -57,6 +57,8 @@ def evolve(job: Job, event: e.Event) -> Job:
             parked_at = at if status is JobStatus.PARKED else None
             finished_at = at if status.is_final else None
             job = replace(job, status=status, reason=reason, finished_at=finished_at, parked_at=parked_at)
+        case e.TermsChanged(spec):
+            job = replace(job, spec=spec)
         case _:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
@@ -122,7 +124,7 @@ def _count_work(job: Job, before: Lease, after: Lease, event: e.Event) -> Job:
         return job
     was_at_work = before.is_wanted and before.observed.running_since is not None
     if was_at_work and (not after.is_wanted or after.observed.running_since is None):
-        if not job.status.wants_capacity:
+        if not job.status.wants_capacity and job.status is not JobStatus.STOPPING:
             return job
         return _fall_back(job)
     if (
@@ -187,7 +189,7 @@ def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:
 
 
 def _restate(job: Job, event: e.Event) -> Job:
-    """The job's status as its leases imply it; final, parked and cancelling states are set by events only."""
+    """The job's status as its leases imply it; final, stopping, parked and cancelling states are set by events only."""
     if job.status is JobStatus.CANCELLING and all(lease.is_over for lease in job.leases):
         return replace(job, status=JobStatus.CANCELLED, finished_at=event.at)
     if not job.status.wants_capacity:

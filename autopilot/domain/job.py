@@ -21,8 +21,10 @@ class JobStatus(StrEnum):
     """By the provider; disk kept and billed."""
     RECOVERING = "recovering"
     MIGRATING = "migrating"
+    STOPPING = "stopping"
+    """The user wants it parked: its machine saves first."""
     PARKED = "parked"
-    """By us (budget); ``autopilot resume`` goes on from the last checkpoint."""
+    """By us (budget) or by the user; ``autopilot resume`` goes on from the last checkpoint."""
     CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -34,7 +36,7 @@ class JobStatus(StrEnum):
 
     @property
     def wants_capacity(self) -> bool:
-        return not self.is_final and self not in (JobStatus.PARKED, JobStatus.CANCELLING)
+        return not self.is_final and self not in (JobStatus.STOPPING, JobStatus.PARKED, JobStatus.CANCELLING)
 
 
 class SpotPolicy(StrEnum):

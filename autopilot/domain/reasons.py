@@ -18,6 +18,7 @@ class Reason(StrEnum):
     COMMAND_FAILED = "command_failed"
     NEVER_STARTED = "never_started"
     USER_CANCELLED = "user_cancelled"
+    USER_STOPPED = "user_stopped"
     BUDGET_EXHAUSTED = "budget_exhausted"
     ROOM_AGAIN = "room_again"
     # why capacity was taken, changed or given up

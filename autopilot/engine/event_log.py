@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ from autopilot.domain import events as e
 from autopilot.domain.evolve import evolve
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
-from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.job import Checkpoint, Job, JobSpec
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.money import Number
 from autopilot.ports.store import EventRecord
@@ -53,18 +54,31 @@ class EventLog:
         if self.job.work_done < before.work_done:
             lost_s = round((before.work_done - self.job.work_done).total_seconds())
             self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
+        for fields in _changed_terms(before.spec, self.job.spec) if isinstance(event, e.TermsChanged) else ():
+            self.records.append(EventRecord(at, "job.changed", self.job.id, None, fields))
         if self.job.status is not before.status:
             # Of a job that was moved by hand or for money its leases tell at once why it waits, not why it was moved.
             was_set = isinstance(event, e.StatusSet)
             reason, numbers = (event.reason, event.numbers) if was_set else (self.job.reason, ())
-            fields: Fields = (("reason", reason), ("from", before.status), *numbers)
-            self.records.append(EventRecord(at, f"job.{self.job.status}", self.job.id, None, fields))
+            status: Fields = (("reason", reason), ("from", before.status), *numbers)
+            self.records.append(EventRecord(at, f"job.{self.job.status}", self.job.id, None, status))
 
     def _log(self, event: e.Event, old: Lease | None, new: Lease | None, at: datetime) -> None:
         named = describe(event, old, new)
         if named is not None:
             lease_id = new.id if new else None
             self.records.append(EventRecord(at, named[0], self.job.id, lease_id, named[1]))
+
+
+def _changed_terms(old: JobSpec, new: JobSpec) -> Iterator[Fields]:
+    for field in dataclasses.fields(JobSpec):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if before != after:
+            yield ("term", field.name), ("from", _number(before)), ("to", _number(after))
+
+
+def _number(value: Any) -> Number:
+    return value.isoformat() if isinstance(value, datetime) else value  # type: ignore[no-any-return]
 
 
 def evolve_orphan(lease: Lease, event: e.Event) -> tuple[Lease, list[EventRecord]]:
@@ -92,7 +106,7 @@ def _lease_id(event: e.Event) -> str | None:
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
-        case e.StatusSet():
+        case e.StatusSet() | e.TermsChanged():
             return None
         case _:
             return event.lease_id

@@ -1,6 +1,6 @@
 """``decide``: one costed decision for one job. The order of the questions is the policy:
 
-1. Does the job still want capacity? If not, everything is released.
+1. Does the job still want capacity? If not, everything is released; a job that the user stops saves before that.
 2. Is there money for more than a safe stop? If not: save, stop, park.
 3. Has the command failed on a machine that is still good? Then it runs again there.
 4. Is a move under way? Then its next step (``migration``).
@@ -44,6 +44,9 @@ MOST_LOST_NOTED = 3
 
 def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     """Frozen values in, action values out; the same input always gives the same decision."""
+    if job.status is JobStatus.STOPPING:
+        parked = SetStatus(JobStatus.PARKED, job.reason)
+        return Decision(_park(job, parked, now, params), (Note("stop", (("reason", job.reason),)),))
     if not job.status.wants_capacity:
         note = Note("over", (("status", job.status), ("reason", job.reason)))
         why = goes_on(job, market, now, params)
@@ -63,8 +66,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
     over = market.allowance.exhausted
     if over is not None:
         allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
-        parked = SetStatus(JobStatus.PARKED, over, allowance)
-        return Decision(_park(job, parked, now, params), (status, Note("limits", allowance)))
+        at_limit = SetStatus(JobStatus.PARKED, over, allowance)
+        return Decision(_park(job, at_limit, now, params), (status, Note("limits", allowance)))
     if job.main is not None and _may_run_again(job.main, now, params):
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:

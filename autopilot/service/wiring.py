@@ -26,6 +26,7 @@ from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
 from autopilot.config.job_file import parse_job
+from autopilot.config.job_terms import change_terms
 from autopilot.config.secret_files import read_secret
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
@@ -126,7 +127,7 @@ async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) 
     config = engine_config(settings, own_id)
     engine = Engine(config, providers, store, blobs, bootstrap, AgentUnpacker(), clock, ids, read_secret, recorder)
     wake = asyncio.Event()
-    jobs = JobService(engine, store, blobs, clock, ids, _parse, wake.set)
+    jobs = JobService(engine, store, blobs, clock, ids, _parse, change_terms, wake.set)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), shared is not None, stack)
     return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
 

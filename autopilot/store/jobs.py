@@ -20,6 +20,8 @@ from autopilot.store.schema import checkpoints, jobs, leases, ledger_entries
 from autopilot.store.statements import SqlRepository, Statements
 
 _MIN_PREFIX_LENGTH = 6
+SHOWN = 5
+"""Jobs of one beginning of an id that an answer names."""
 _OPEN = [status for status in JobStatus if not status.is_final]
 
 
@@ -68,6 +70,9 @@ class SqlJobs(SqlRepository):
         newest = select(jobs).where(jobs.c.name == reference).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc())
         by_name = await self._select(newest.limit(1))
         return by_name[0] if by_name else None
+
+    async def list_by_prefix(self, prefix: str) -> tuple[Job, ...]:
+        return await self._select(select(jobs).where(func.substr(jobs.c.id, 1, len(prefix)) == prefix).limit(SHOWN))
 
     async def list_open(self) -> tuple[Job, ...]:
         holding = select(leases.c.job_id).where(leases.c.state.in_(LIVE))

@@ -154,7 +154,7 @@ class WhatAStoreAnswers:
             }
         assert found == {
             "abcdef-1": "abcdef-1",  # an id goes before a name
-            "abcdef": None,  # two have this prefix
+            "abcdef": None,  # two begin so
             "abcdef-": None,
             "abcde": None,
             "ABCDEF": "ABCDEF-3",
@@ -163,6 +163,9 @@ class WhatAStoreAnswers:
             "%bcdef-1": None,
             "": None,
         }
+        async with store.snapshot() as view:
+            assert {job.id for job in await view.jobs.list_by_prefix("abcdef")} == {"abcdef-1", "abcdef-2"}
+            assert await view.jobs.list_by_prefix("%") == ()
 
     async def test_open_jobs_are_those_not_final_or_still_holding_a_lease(self, store: Store) -> None:
         late_release = a_lease("l-late", "late", state=LeaseState.DESTROY_SENT)

@@ -20,6 +20,10 @@ class Jobs(Protocol):
         """By id, by unique id prefix (at least 6 characters), or the newest of that name."""
         ...
 
+    async def list_by_prefix(self, prefix: str) -> tuple[Job, ...]:
+        """A few of the jobs whose ids begin so."""
+        ...
+
     async def list_open(self) -> tuple[Job, ...]:
         """Jobs that are not final or still have a lease that is not over, oldest first."""
         ...

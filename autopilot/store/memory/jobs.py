@@ -13,6 +13,7 @@ from autopilot.store.memory.ledger import sum_held
 from autopilot.store.memory.tables import MemoryTables
 
 _MIN_PREFIX_LENGTH = 6
+SHOWN = 5
 
 
 class MemoryJobs(MemoryRepository):
@@ -36,6 +37,11 @@ class MemoryJobs(MemoryRepository):
                 return _assemble(tables, by_prefix[0])
         named = [job for job in tables.jobs.values() if job.spec.name == reference]
         return _assemble(tables, max(named, key=_age_order)) if named else None
+
+    async def list_by_prefix(self, prefix: str) -> tuple[Job, ...]:
+        tables = self._access.read()
+        found = [job for job in tables.jobs.values() if job.id.startswith(prefix)]
+        return tuple(_assemble(tables, job) for job in found[:SHOWN])
 
     async def list_open(self) -> tuple[Job, ...]:
         tables = self._access.read()

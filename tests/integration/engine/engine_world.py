@@ -22,6 +22,7 @@ from autopilot.api.jobs import JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
 from autopilot.config.job_file import parse_job
+from autopilot.config.job_terms import change_terms
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import EntryType, LedgerEntry
@@ -123,6 +124,7 @@ class World:
             self.clock,
             self._ids,
             lambda text, source, now: parse_job(text, source=source, now=now),
+            change_terms,
             lambda: None,
         )
 

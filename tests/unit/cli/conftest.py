@@ -24,6 +24,8 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
             "GET /v1/jobs/bert-qa/logs": (200, sample("logs")["pages"]),
             "POST /v1/jobs": (201, sample("submitted")),
             "POST /v1/jobs/bert-qa/cancel": (200, {"job": sample("job")["job"] | {"status": "cancelling"}}),
+            "POST /v1/jobs/bert-qa/stop": (200, {"job": sample("job")["job"] | {"status": "stopping"}}),
+            "PATCH /v1/jobs/bert-qa": (200, {"job": sample("job")["job"], "plan": None}),
             "POST /v1/jobs/bert-qa/resume": (200, {"job": sample("job")["job"] | {"status": "pending"}}),
             "POST /v1/offers": (200, sample("offers")),
             "GET /v1/spend": (200, sample("spend")),

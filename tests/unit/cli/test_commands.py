@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sample_daemon import Daemon, sample
 
-from autopilot.cli import jobs, text
+from autopilot.cli import logs, text
 from autopilot.cli.main import run
 
 Capture = pytest.CaptureFixture[str]
@@ -167,14 +167,16 @@ def test_files_that_are_no_job_file(daemon: Daemon, capsys: Capture, tmp_path: P
 def test_logs_come_in_order_and_follow_until_the_job_is_over(
     daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "FOLLOW_INTERVAL_S", 0.001)
-    assert run(["logs", "bert-qa", "-f"]) == 0
+    monkeypatch.setattr(logs, "FOLLOW_INTERVAL_S", 0.001)
+    ended = sample("job") | {"job": sample("job")["job"] | {"status": "failed"}}
+    daemon.answers["GET /v1/jobs/bert-qa"] = (200, ended)
+    assert run(["logs", "bert-qa", "-f"]) == 1, "the job's outcome"
     output = capsys.readouterr()
     assert output.out == "step 1\nstep 2\ndone\n"
     began, moved = output.err.splitlines()
     assert "began on vastai machine 7001" in began
     assert "moved to runpod machine 9" in moved
-    assert [query for _, query, _ in daemon.requests] == ["tail=1", "after=k2", "after=k2", "after=k3"]
+    assert [query for _, query, _ in daemon.requests] == ["tail=1", "after=k2", "after=k2", "after=k3", ""]
     daemon.answers["GET /v1/jobs/bert-qa/logs"] = (200, sample("logs")["pages"])
     assert printed(capsys, "logs", "bert-qa") == "step 1\nstep 2\n"
 

@@ -39,7 +39,7 @@ def test_every_reason_is_documented_once() -> None:
 def test_every_event_is_documented_once() -> None:
     source = Path(event_log.__file__).read_text()
     named = {name for name in re.findall(r'"([a-z]+\.[a-z_]+)"', source) if not name.startswith("job.")}
-    jobs = {"job.submitted", *(f"job.{status}" for status in JobStatus)}
+    jobs = {"job.submitted", "job.changed", *(f"job.{status}" for status in JobStatus)}
     assert sorted(first_cells("events.md")) == sorted(named | jobs)
 
 

@@ -1,0 +1,38 @@
+"""Other terms for a job that lives: what it may cost, and when it is due. They are checked as those of a submit are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from autopilot.api.outstanding import Money
+from autopilot.api.plan import OverBudget
+from autopilot.domain.job import Job, JobSpec
+from autopilot.domain.money import show
+
+ChangeTerms = Callable[[JobSpec, Mapping[str, str], datetime], JobSpec]
+"""(spec, term → value, now) → spec with other terms; raises ``UserError``."""
+
+
+def is_tighter(old: JobSpec, new: JobSpec) -> bool:
+    """Whether any of the terms leaves less than before: less money, or less time. Only that may be refused."""
+    limits: tuple[tuple[Any, Any], ...] = (
+        (old.budget, new.budget),
+        (old.max_bid, new.max_bid),
+        (old.max_hourly, new.max_hourly),
+        (old.max_rate, new.max_rate),
+        (old.deadline, new.deadline),
+    )
+    return any(after is not None and (before is None or after < before) for before, after in limits)
+
+
+def check_paid(job: Job, money: Money) -> None:
+    """Raises ``OverBudget`` for a budget that is spent or held back already."""
+    committed = money.posted + money.accrued + money.held
+    if job.spec.budget is not None and job.spec.budget <= committed:
+        raise OverBudget(
+            f"a budget of {show(job.spec.budget)} is used up: {show(money.posted + money.accrued)} are spent"
+            f" and {show(money.held)} are held back to end the job's machines safely",
+            hint=f"choose one above {show(committed)}, or stop the job: autopilot stop {job.spec.name}",
+        )

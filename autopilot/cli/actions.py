@@ -1,0 +1,151 @@
+"""Commands that do something to jobs: stop, resume, change, cancel; and wait."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from autopilot.cli import outcomes, plan, text
+from autopilot.cli.client import Client, job_path
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.domain.errors import UserError
+
+Flag = Parameter(negative="")
+
+
+def wait(job: str, /, *jobs: str) -> int:
+    """Wait until jobs are over or parked, and exit with their outcome.
+
+    0: all succeeded. Else the outcome of the first, in the order given, that did not: 1 failed, 4 parked,
+    5 cancelled.
+
+    Parameters
+    ----------
+    job
+        A job's id or name.
+    jobs
+        More of them.
+    """
+    try:
+        return outcomes.wait_for(Client(), [job, *jobs])
+    except KeyboardInterrupt:
+        return 130
+
+
+def stop(job: str, /, *jobs: str) -> int:
+    """Save a job's work, give its machines back, and park it until autopilot resume.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    jobs
+        More of them.
+    """
+    return _act_on([job, *jobs], "stop")
+
+
+def cancel(
+    *jobs: str,
+    all: Annotated[bool, Flag] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
+) -> int:
+    """Stop jobs for good and release their machines.
+
+    Parameters
+    ----------
+    jobs
+        Ids or names.
+    all
+        Every open job.
+    yes
+        With --all: do not ask.
+    """
+    if all == bool(jobs):
+        raise UserError("cancel takes jobs, or --all", hint="autopilot ps lists them")
+    if all:
+        jobs = _all_open(yes)
+    return _act_on(jobs, "cancel")
+
+
+def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
+    """Let a parked job go on from its newest checkpoint, or from an older one.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    from_checkpoint
+        Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are dropped for good.
+    """
+    return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
+
+
+def change(job: str, /, *terms: str, min_probability: float = 0.8) -> int:
+    """Change what a job may cost or when it is due, while it runs.
+
+    Terms that leave it less money or less time are checked as those of a submit are.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    terms
+        budget=30 max_price=0.9 max_hourly=1 max_rate=2 deadline=12h deadline=+6h deadline=2026-12-24T18:00Z; =none.
+    min_probability
+        Tighter terms are refused when the job is less likely than this to be done in time.
+    """
+    wish = dict(_read_term(term) for term in terms)
+    client = Client()
+    body = client.patch(job_path(job), wish | {"min_probability": min_probability})
+    if body["plan"] is not None:
+        plan.show(client, body)
+    changed = body["job"]
+    terms_now = f"budget {text.money(changed['budget'])}" if changed.get("budget") else "no budget"
+    due = f"due {text.when(changed['deadline'], client.market_now())}" if changed.get("deadline") else "no deadline"
+    print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) has other terms now: {terms_now}, {due}")
+    return Exit.OK
+
+
+def _read_term(term: str) -> tuple[str, str]:
+    name, sign, value = term.partition("=")
+    if not sign or not value:
+        hint = "a shell takes $3 out of budget=$30: write budget=30" if sign else "write it as budget=30"
+        raise UserError(f"{term!r} is no term with its value", hint=hint)
+    return name, value
+
+
+def _all_open(yes: bool) -> tuple[str, ...]:
+    found = Client().get("/v1/jobs")["jobs"]
+    if not found:
+        print("no open jobs")
+    elif not yes:
+        names = ", ".join(text.plain(job["name"]) for job in found)
+        if not sys.stdin.isatty():
+            raise UserError(f"cancel --all would end {len(found)} jobs: {names}", hint="add --yes")
+        if input(f"cancel {len(found)} jobs ({names})? [y/N] ").strip().lower() not in ("y", "yes"):
+            return ()
+    return tuple(job["id"] for job in found)
+
+
+def _act_on(jobs: Sequence[str], verb: str) -> int:
+    """All of them, also where one of them cannot; the exit code is that of the first that could not."""
+    codes = []
+    for job in jobs:
+        try:
+            codes.append(_act(job, verb))
+        except CommandError as problem:
+            if len(jobs) == 1:
+                raise
+            print(f"error: {problem.message}", file=sys.stderr)
+            codes.append(problem.exit_code)
+    return next((code for code in codes if code), Exit.OK)
+
+
+def _act(job: str, verb: str, wish: dict[str, str] | None = None) -> int:
+    body = Client().post(job_path(job, verb), wish)["job"]
+    print(f"{text.plain(body['name'])} ({text.plain(body['id'])}) is {text.plain(body['status'])}")
+    return Exit.OK

@@ -1,0 +1,99 @@
+"""``autopilot logs``: a job's output, from one machine to the next."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from autopilot.cli import outcomes, text
+from autopilot.cli.client import Client, job_path
+from autopilot.cli.exits import Exit
+from autopilot.domain.errors import UserError
+
+FOLLOW_INTERVAL_S = 1.0
+
+
+def logs(
+    job: str,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
+    all: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
+    tail: int | None = None,
+) -> int:
+    """Print the newest output of the job, 1 MB of it, across the machines that it ran on.
+
+    A line on standard error tells where it went on. The newest 32 MB of each machine are kept.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    follow
+        Go on until the job is over or Ctrl-C; the exit code is its outcome, as of autopilot wait.
+    all
+        Print everything that is kept.
+    tail
+        Print so many of the newest lines and no more; with --follow, also what comes after them.
+    """
+    if tail is not None and (tail < 0 or all):
+        raise UserError("--tail takes a number of lines from 0 on, and excludes --all")
+    client, printer = Client(), _Printer()
+    after: str | None = None
+    try:
+        while True:
+            is_first = after is None
+            body = client.get(job_path(job, "logs"), after=after, tail=1 if is_first and not all else None)
+            if body["chunks"]:
+                after = body["chunks"][-1]["key"]
+                printer.print(_newest_lines(body["chunks"], tail) if is_first and tail is not None else body["chunks"])
+            if is_first and tail is None and body["earlier"]:
+                printer.note("earlier output: autopilot logs --all")
+            if body["chunks"]:
+                continue
+            if not follow:
+                return Exit.OK
+            if body["finished"]:
+                return outcomes.exit_of(client.get(job_path(job))["job"])
+            time.sleep(FOLLOW_INTERVAL_S)
+    except KeyboardInterrupt:
+        return Exit.OK
+
+
+class _Printer:
+    """Output on standard output; where it comes from on standard error."""
+
+    def __init__(self) -> None:
+        self._safe = text.harmless if sys.stdout.isatty() else str
+        self._at: tuple[str, int] | None = None
+
+    def print(self, chunks: list[dict[str, Any]]) -> None:
+        for chunk in chunks:
+            at = chunk["lease_id"], chunk["boot"]
+            if at != self._at:
+                before = self._at
+                verb = "began on" if before is None else "moved to" if before[0] != at[0] else "started again on"
+                self.note(f"{verb} {text.plain(chunk['where'])}")
+                self._at = at
+            sys.stdout.write(self._safe(chunk["text"]))
+        sys.stdout.flush()
+
+    def note(self, words: str) -> None:
+        sys.stdout.flush()
+        print(f"──── {words} ────", file=sys.stderr, flush=True)
+
+
+def _newest_lines(chunks: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """The chunks that hold the last ``count`` lines, the first of them cut."""
+    lines = "".join(chunk["text"] for chunk in chunks).splitlines(keepends=True)
+    left = sum(len(line) for line in lines[len(lines) - min(count, len(lines)) :])
+    kept: list[dict[str, Any]] = []
+    for chunk in reversed(chunks):
+        if left <= 0:
+            break
+        kept.append(chunk | {"text": chunk["text"][-left:]})
+        left -= len(chunk["text"])
+    return kept[::-1]

@@ -1,0 +1,65 @@
+"""The end of a job as an exit code, and waiting for it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autopilot.cli import text
+from autopilot.cli.client import Client, job_path
+from autopilot.cli.exits import CommandError, Exit
+
+POLL_S = 2.0
+
+EXITS: Mapping[str, Exit] = {
+    "succeeded": Exit.OK,
+    "failed": Exit.FAILED,
+    "parked": Exit.REFUSED,
+    "cancelled": Exit.CANCELLED,
+}
+"""By the status in which a job stays: nothing happens to it by itself, or somebody has to say what follows."""
+
+
+def exit_of(job: Mapping[str, Any]) -> int:
+    return EXITS.get(str(job["status"]), Exit.FAILED)
+
+
+def wait_for(client: Client, references: Sequence[str]) -> int:
+    """Until each job is over or parked. The exit code is the outcome of the first, as named, that did not succeed.
+
+    A daemon that does not answer for a while is waited for. Raises ``CommandError`` for a job that there is not.
+    """
+    ended: dict[str, int] = {}
+    is_silent = False
+    while True:
+        for reference in references:
+            if reference in ended:
+                continue
+            try:
+                job = client.get(job_path(reference))["job"]
+            except CommandError as problem:
+                if problem.exit_code is not Exit.UNREACHABLE:
+                    raise
+                if not is_silent:
+                    print(f"{problem.message}; waiting for it", file=sys.stderr, flush=True)
+                is_silent = True
+                break
+            is_silent = False
+            if job["status"] in EXITS:
+                ended[reference] = exit_of(job)
+                print(_sentence(job), file=sys.stderr, flush=True)
+        if len(ended) == len(set(references)):
+            return next((ended[each] for each in references if ended[each]), Exit.OK)
+        time.sleep(POLL_S)
+
+
+def _sentence(job: Mapping[str, Any]) -> str:
+    named = f"{text.plain(job['name'])} ({text.plain(job['id'])})"
+    if job["status"] == "parked":
+        way_on = f"autopilot resume {text.plain(job['name'])} lets it go on"
+        return f"{named} is parked: {text.words(job['reason'])}; {way_on}"
+    code = f" with exit code {job['exit_code']}" if job["status"] == "failed" and job.get("exit_code") else ""
+    verb = "was cancelled" if job["status"] == "cancelled" else text.plain(job["status"])
+    return f"{named} {verb}{code}"

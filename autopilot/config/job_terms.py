@@ -1,0 +1,74 @@
+"""The terms of a job that its owner may change while it runs: what it may cost, and when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from autopilot.config import values
+from autopilot.config.job_file import FURTHEST_DEADLINE
+from autopilot.config.toml_document import nearest
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import JobSpec, SpotPolicy
+
+NONE = "none"
+"""Takes a term away."""
+MONEY_TERMS = {"budget": "budget", "max_price": "max_bid", "max_hourly": "max_hourly", "max_rate": "max_rate"}
+"""Name of an amount as it is typed, and its field of ``JobSpec``."""
+TERMS = (*MONEY_TERMS, "deadline")
+
+
+def change_terms(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpec:
+    """``spec`` with other terms. ``wish``: term → value, written as in a job file.
+
+    ``deadline`` is an instant, a span from ``now`` (``6h``), or ``+6h``: so much later than it is. ``none`` takes a
+    term away. Raises ``UserError``.
+    """
+    if not wish:
+        raise UserError("nothing is to be changed", hint=f"name a term: {', '.join(TERMS)}")
+    changes: dict[str, Any] = {}
+    for name, text in wish.items():
+        if name not in TERMS:
+            raise UserError(f"{name!r} cannot be changed while the job lives", hint=nearest(name, TERMS))
+        try:
+            if name == "deadline":
+                changes["deadline"] = _deadline(spec, text.strip(), now)
+            else:
+                changes[MONEY_TERMS[name]] = None if text.strip() == NONE else values.money(text)
+        except ValueError as error:
+            raise UserError(f"{name}: {error}") from None
+    if changes.get("max_bid") is not None and spec.spot_policy is SpotPolicy.ON_DEMAND:
+        raise UserError("max_price limits bids, but the policy is on-demand", hint="max_hourly limits every price")
+    changed = replace(spec, **changes)
+    if changed == spec:
+        raise UserError("the job has these terms already")
+    return changed
+
+
+def _deadline(spec: JobSpec, text: str, now: datetime) -> datetime | None:
+    """Raises ``ValueError`` and ``UserError``."""
+    if text == NONE:
+        return None
+    if spec.work_estimate is None:
+        raise UserError("a deadline needs an estimate of the work, and this job has none")
+    if text.startswith("+"):
+        if spec.deadline is None:
+            raise UserError("the job has no deadline that could be later", hint=f"say deadline={text[1:]}: from now on")
+        due = spec.deadline + values.duration(text[1:])
+    else:
+        due = _read(values.duration, text, now) or values.instant(text)
+    if due <= now:
+        raise UserError(f"deadline: {text} is in the past", hint="set a later one")
+    if due - now > FURTHEST_DEADLINE:
+        raise UserError(f"deadline: {text} is too far away", hint=f"set one within {FURTHEST_DEADLINE.days} days")
+    return due
+
+
+def _read(duration: Callable[[object], timedelta], text: str, now: datetime) -> datetime | None:
+    """None for what is no span."""
+    try:
+        return now + duration(text)
+    except ValueError:
+        return None
