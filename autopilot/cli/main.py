@@ -67,12 +67,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """The exit code of a command line; errors stand on stderr, one line and perhaps a hint."""
-    if not argv or argv[0] in ("--help", "-h"):
-        print(overview())
-        return Exit.OK if argv else Exit.USAGE
-    words = ["version", *argv[1:]] if argv[0] == "--version" else [ALIASES.get(argv[0], argv[0]), *argv[1:]]
     try:
-        return _dispatch(words)
+        return _run(argv)
     except UserError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
@@ -84,6 +80,13 @@ def run(argv: Sequence[str]) -> int:
         # The reader (`| head`) has gone; without this, flushing at exit would complain once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
+
+
+def _run(argv: Sequence[str]) -> int:
+    if not argv or argv[0] in ("--help", "-h"):
+        print(overview(), flush=True)
+        return Exit.OK if argv else Exit.USAGE
+    return _dispatch(["version", *argv[1:]] if argv[0] == "--version" else [ALIASES.get(argv[0], argv[0]), *argv[1:]])
 
 
 def overview() -> str:

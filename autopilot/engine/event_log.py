@@ -78,7 +78,7 @@ def _changed_terms(old: JobSpec, new: JobSpec) -> Iterator[Fields]:
 
 
 def _number(value: Any) -> Number:
-    return value.isoformat() if isinstance(value, datetime) else value  # type: ignore[no-any-return]
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def evolve_orphan(lease: Lease, event: e.Event) -> tuple[Lease, list[EventRecord]]:

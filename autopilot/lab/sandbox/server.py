@@ -115,10 +115,11 @@ class Sandbox:
         site = web.TCPSite(self._runner, config.host, config.port, reuse_address=True)
         try:
             await site.start()
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # taken, not ours to take, or no port at all
             await self.stop()
+            reason = error.strerror if isinstance(error, OSError) else str(error)
             raise UserError(
-                f"cannot listen on {config.host}:{config.port}: {error.strerror}", hint="choose another port"
+                f"cannot listen on {config.host}:{config.port}: {reason}", hint="choose another port"
             ) from None
         self._url = f"http://{config.host}:{self._runner.addresses[0][1]}"
         self._site.base_url = self._runpod.base_url = self._url
