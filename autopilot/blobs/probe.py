@@ -44,6 +44,27 @@ async def probe(store: BlobStore) -> str:
     return f"write, read, list, parts, signed URLs and delete work; clocks {abs(skew_s):.0f} s apart"
 
 
+async def probe_address(store: BlobStore) -> str:
+    """Whether signed addresses of a store that a listener of ours serves lead there, as seen from this machine.
+
+    Leaves nothing behind. Answers a line about what works; raises ``ProbeFailed``.
+    """
+    key = f"probe/{secrets.token_hex(8)}"
+    async with _doing("write to the mailbox"):
+        await store.put(key, b"written")
+    try:
+        async with (
+            _doing("read from the mailbox through that address"),
+            aiohttp.ClientSession(timeout=_TIMEOUT) as http,
+            http.get(store.sign_get(key, _VALID_FOR)) as answer,
+        ):
+            _expect((answer.status, await answer.content.read(100)), (200, b"written"), f"it answered {answer.status}")
+    finally:
+        with suppress(BlobUnavailable):
+            await store.delete((key,))
+    return "it leads to this machine's mailbox; tried from here, not from outside"
+
+
 async def _try_calls(store: BlobStore, http: aiohttp.ClientSession, key: str, large: str) -> float:
     """By how many seconds its clock is ahead of ours."""
     async with _doing("write"):

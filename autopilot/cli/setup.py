@@ -1,4 +1,4 @@
-"""``autopilot init``: the commented configuration file and the API keys, each in its place."""
+"""``autopilot init``: the commented configuration file, the API keys, and a place to meet, each in its place."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import getpass
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.cli import meeting_place
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.config import paths
-from autopilot.config.keys import KEY_SUFFIX, read_key, store_key
+from autopilot.config.edit import set_values
+from autopilot.config.keys import BUCKET_KEY, KEY_SUFFIX, read_key, read_private, store_key, store_private
+from autopilot.domain import money
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
@@ -28,10 +32,18 @@ def init(
     force: Annotated[bool, Flag] = False,
     vast_key_file: Path | None = None,
     runpod_key_file: Path | None = None,
+    day: str | None = None,
+    month: str | None = None,
+    bucket: str | None = None,
+    bucket_key_file: Path | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    public_url: str | None = None,
 ) -> int:
-    """Write a configuration file that explains itself, and store API keys.
+    """Lead from a bare machine to a daemon that can rent: settings, keys, limits, a place to meet.
 
-    What exists already is kept. Keys are asked for without echo and stored readable by their owner alone.
+    What exists already is kept. On a terminal it asks for what is missing and tries the bucket at once. Keys are asked
+    for without echo and stored readable by their owner alone.
 
     Parameters
     ----------
@@ -43,7 +55,27 @@ def init(
         Take the vast.ai key from this file and ask nothing.
     runpod_key_file
         The same for RunPod.
+    day
+        The most that may be spent in a day, like 20.
+    month
+        The same for a calendar month.
+    bucket
+        Where machines and daemon meet, like s3://my-bucket/autopilot, gs://… or az://….
+    bucket_key_file
+        Take the bucket's key from this file.
+    endpoint
+        Address of the bucket's service; AWS, Google or Azure when left out.
+    region
+        The bucket's region.
+    public_url
+        In place of a bucket: an https address that leads to this machine's mailbox.
     """
+    wish = {
+        **{("limits", "day"): day, ("limits", "month"): month, ("blobs", "url"): bucket},
+        **{("blobs", "endpoint"): endpoint, ("blobs", "region"): region, ("blobs", "public_url"): public_url},
+    }
+    values = {place: _checked(place, value) for place, value in wish.items() if value is not None}
+    bucket_key = None if bucket_key_file is None else read_private(bucket_key_file)
     files = {"vastai": vast_key_file, "runpod": runpod_key_file}
     given = {market: read_key(path) for market, path in files.items() if path is not None}
     directory = paths.system_config_dir() if system else paths.user_config_dir()
@@ -55,8 +87,17 @@ def init(
             directory.chmod(0o755)
         if system and is_written:
             (directory / paths.CONFIG_NAME).chmod(0o644)
+        credentials = directory / "credentials"
         for market in given or MARKETS:
-            _store_key(directory / "credentials", market, given.get(market), force)
+            _store_key(credentials, market, given.get(market), force)
+        is_asked = sys.stdin.isatty() and not given and not values
+        if is_asked and is_written:
+            values, bucket_key = meeting_place.ask()
+        _set_values(directory / paths.CONFIG_NAME, values)
+        if bucket_key is not None:
+            print(f"wrote {store_private(credentials, BUCKET_KEY, bucket_key)}")
+        if is_asked:
+            return _check()
     except OSError as error:
         hint = "run it with sudo" if isinstance(error, PermissionError) and system else ""
         raise CommandError(Exit.FAILED, f"cannot write {error.filename}: {error.strerror}", hint=hint) from None
@@ -80,6 +121,34 @@ def _write_config(directory: Path, *, replace: bool) -> bool:
     os.replace(unfinished, path)
     print(f"wrote {path}")
     return True
+
+
+def _checked(place: tuple[str, str], value: str) -> str:
+    """Raises ``UserError`` for an amount that is none; the rest is checked with all settings."""
+    return f"${money.usd(value)}" if place[0] == "limits" else value
+
+
+def _set_values(path: Path, values: Mapping[tuple[str, str], str]) -> None:
+    if not values:
+        return
+    text, kept = set_values(path.read_text(), values)
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.write_text(text)
+    shutil.copymode(path, unfinished)
+    os.replace(unfinished, path)
+    for section, key in values:
+        is_kept = f"{section}.{key}" in kept
+        print(f"kept {section}.{key}, which {path.name} sets already" if is_kept else f"set {section}.{key} in {path}")
+
+
+def _check() -> int:
+    """All that ``autopilot doctor`` looks at, so that what is wrong is seen while it is fresh in mind."""
+    from autopilot.cli.service import doctor
+
+    print("\nautopilot doctor says:")
+    code = doctor()
+    print("\nnext: autopilot serve" if code == Exit.OK else "\nmend what fails, then: autopilot doctor")
+    return Exit.OK
 
 
 def _store_key(directory: Path, market: str, key: str | None, force: bool) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from autopilot.api.key_hint import replace_keys
 from autopilot.blobs.listener import KEPT_FREE_BYTES
+from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
-from autopilot.blobs.probe import ProbeFailed, probe
+from autopilot.blobs.probe import ProbeFailed, probe, probe_address
 from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
@@ -99,7 +100,7 @@ async def check_mailbox(settings: Settings) -> Check:
         return full
     real = [name for name, market in settings.markets.items() if market.is_real]
     if settings.blobs.public_url:
-        return Check("mailbox", None, f"{settings.blobs.public_url} is not checked from outside", "")
+        return await _address(settings)
     if real:
         hint = "set blobs.url to a bucket, or blobs.public_url to an https address that reaches this machine's mailbox"
         return Check(
@@ -122,6 +123,24 @@ def _too_full(settings: Settings) -> Check | None:
         f"{free >> 20} MB free in {settings.mailbox_dir}: it takes heartbeats and no checkpoints, {need}",
         "free some space, set blobs.dir to a directory on another disk, or blobs.url to a bucket",
     )
+
+
+async def _address(settings: Settings) -> Check:
+    url, place = str(settings.blobs.public_url), MailboxPlace(settings.mailbox_dir)
+    if place.port() is None or not place.key_path.exists():
+        hint = "start it, then run autopilot doctor again"
+        return Check("mailbox", None, f"{url} can be tried once the daemon has run: its listener answers there", hint)
+    try:
+        settings.check_mailbox()
+        store = LocalBlobStore(place.objects, place.read_key(), url)
+        return Check("mailbox", True, f"{url}: {await probe_address(store)}")
+    except UserError as problem:
+        return Check("mailbox", False, problem.message, problem.hint)
+    except OSError as problem:
+        return Check("mailbox", None, f"{url} cannot be tried as this user: {problem.strerror}", "")
+    except ProbeFailed as problem:
+        hint = f"let {url} lead to {settings.blobs.listen.rpartition(':')[0]}:{place.port()}, and the daemon run"
+        return Check("mailbox", False, f"{url}: {problem}", hint)
 
 
 async def _bucket(settings: Settings) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from autopilot.blobs.place import MailboxPlace
+from autopilot.config.settings import load_settings
 from autopilot.lab.demo.theatre import Theatre
+from autopilot.service.doctor import Check, check_mailbox
 from tests.acceptance.stage import a_theatre, until
 from tests.mailboxes import put
 
@@ -125,3 +128,25 @@ def test_it_closes_its_port_once_another_daemon_leads(theatre: Theatre) -> None:
     place(theatre).announce()
     until(lambda: put(place(theatre), KEY, b"{}", 1.0) == 0, "the port is closed", within_s=10)
     assert_ticks_go_on(theatre)
+
+
+def test_doctor_tries_the_public_address(theatre: Theatre, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Through whatever leads to the listener; here straight to it, and then to nowhere."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("AUTOPILOT_STATE_DIR", str(theatre.root / "daemon"))
+
+    def check(port: int | None) -> Check:
+        monkeypatch.setenv("AUTOPILOT_BLOBS__PUBLIC_URL", f"http://127.0.0.1:{port}")
+        return asyncio.run(check_mailbox(load_settings()))
+
+    found = check(place(theatre).port())
+    assert found.ok is True, found
+    assert "leads to this machine's mailbox; tried from here" in found.detail
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        nowhere = other.getsockname()[1]
+    found = check(nowhere)
+    assert found.ok is False
+    assert "cannot read from the mailbox through that address" in found.detail
+    assert not list((place(theatre).objects / "probe").glob("*"))
+    monkeypatch.setenv("AUTOPILOT_STATE_DIR", str(tmp_path / "another"))
+    assert check(nowhere).ok is None, "no daemon has run there"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.api.key_hint import OPTIONS, replace_keys
+from autopilot.cli import meeting_place, setup
 from autopilot.cli.main import run
 from autopilot.config.keys import read_key, store_key
 from autopilot.config.paths import packaged_config
@@ -148,3 +149,51 @@ def test_a_place_that_cannot_be_written_is_named(home: Path, capsys: pytest.Capt
     (home / ".config").write_text("in the way")
     assert run(["init"]) == 1
     assert "error: cannot write" in capsys.readouterr().err
+
+
+def test_limits_and_a_bucket_from_the_command_line(
+    home: Path, key_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket = ["--bucket", "s3://b/autopilot", "--region", "auto", "--bucket-key-file", str(key_file)]
+    key_file.write_text("id:secret")
+    assert run(["init", "--day", "20", "--month", "$300", *bucket, "--endpoint", "https://r2.example"]) == 0
+    settings = load_settings()
+    assert (settings.limits.day, settings.limits.month) == (20, 300)
+    assert (settings.blobs.url, settings.blobs.endpoint) == ("s3://b/autopilot", "https://r2.example")
+    assert settings.bucket_key() == ("id", "secret")
+    out, err = capsys.readouterr()
+    assert "secret" not in out + err
+    assert run(["init", "--day", "25"]) == 0
+    assert "kept limits.day, which autopilot.toml sets already" in capsys.readouterr().out
+    assert run(["init", "--day", "much"]) == 2
+
+
+@pytest.mark.parametrize("answer", ["1", "r2"])
+def test_on_a_terminal_it_asks_and_the_daemon_reads_the_answers(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
+) -> None:
+    answers = iter(["20", "", answer, "my-bucket", "0a1b2c"])
+    hidden = iter(["vast-key", "", "id:hidden-secret"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    monkeypatch.setattr("getpass.getpass", lambda _: next(hidden))
+    monkeypatch.setattr(setup, "_check", lambda: 0)
+    assert run(["init"]) == 0
+    settings = load_settings()
+    assert settings.limits.day == 20
+    assert settings.limits.month == 500
+    assert settings.blobs.url == "s3://my-bucket/autopilot"
+    assert settings.blobs.endpoint == "https://0a1b2c.r2.cloudflarestorage.com"
+    assert settings.bucket_key() == ("id", "hidden-secret")
+    out, err = capsys.readouterr()
+    assert "Object Read & Write for the bucket my-bucket alone" in out
+    assert "hidden-secret" not in out + err
+    assert next(answers, None) is None
+
+
+def test_an_address_of_one_s_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(["", "", "5", "https://mailbox.example", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    values, key = meeting_place.ask()
+    assert key is None
+    assert values == {("blobs", "public_url"): "https://mailbox.example", ("blobs", "listen"): "127.0.0.1:8787"}
