@@ -25,8 +25,8 @@ def ask() -> tuple[Values, str | None]:
         if answer:
             values["limits", key] = f"${usd(answer)}"
     print("\nRented machines meet your daemon in a bucket, or at an https address of yours:")
-    for number, service in enumerate(SERVICES, start=1):
-        print(f"  {number}  {service.title}")
+    for number, each in enumerate(SERVICES, start=1):
+        print(f"  {number}  {each.title}")
     print(f"  {len(SERVICES) + 1}  an https address that leads to this machine")
     answer = input("Which one [Enter: later]: ").strip()
     if not answer:

@@ -58,8 +58,7 @@ class EventLog:
             self.records.append(EventRecord(at, "job.changed", self.job.id, None, fields))
         if self.job.status is not before.status:
             # Of a job that was moved by hand or for money its leases tell at once why it waits, not why it was moved.
-            was_set = isinstance(event, e.StatusSet)
-            reason, numbers = (event.reason, event.numbers) if was_set else (self.job.reason, ())
+            reason, numbers = (event.reason, event.numbers) if isinstance(event, e.StatusSet) else (self.job.reason, ())
             status: Fields = (("reason", reason), ("from", before.status), *numbers)
             self.records.append(EventRecord(at, f"job.{self.job.status}", self.job.id, None, status))
 

@@ -49,9 +49,9 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return Decision(_park(job, parked, now, params), (Note("stop", (("reason", job.reason),)),))
     if not job.status.wants_capacity:
         note = Note("over", (("status", job.status), ("reason", job.reason)))
-        why = goes_on(job, market, now, params)
-        if why is not None:
-            return Decision((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN, why.numbers),), (note, why))
+        room = goes_on(job, market, now, params)
+        if room is not None:
+            return Decision((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN, room.numbers),), (note, room))
         return Decision(_release_all(job, job.reason), (note,))
     if job.fruitless >= params.loading.max_fruitless:
         note = Note("never_started", (("launches", job.fruitless),))

@@ -96,7 +96,8 @@ def test_what_is_said_of_the_run_before_is_no_word_about_the_one_that_is_ordered
         progress=0.5,
         can=("run_again",),
     )
-    (seen,) = mail_events(a_job(lease), lease, Mail(beat), START)
+    job = a_job(lease)
+    (seen,) = mail_events(job, job, lease, Mail(beat), START)
     assert isinstance(seen, e.HeartbeatSeen)
     progress = None if seen.progress is None else str(seen.progress)
     assert (seen.agent_state, seen.step, progress) == told
