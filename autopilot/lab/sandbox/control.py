@@ -10,6 +10,7 @@
 | DELETE rival | id | |
 | POST on_demand_arrival | machine_id (or instance_id), num_gpus (default: all), duration_s | id, holding |
 | POST host | machine_id, state: online, offline, vanished | |
+| POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
 | POST traffic | instance_id, down_gb, up_gb | |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, detail, lag_s, hang_s | |
@@ -58,6 +59,7 @@ class Control:
             ("DELETE", "rival"): self._remove_rival,
             ("POST", "on_demand_arrival"): self._add_on_demand,
             ("POST", "host"): self._set_host,
+            ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
             ("POST", "traffic"): self._add_traffic,
             ("POST", "fault"): self._add_fault,
@@ -128,6 +130,10 @@ class Control:
 
     def _set_host(self, wish: Json) -> Json:
         self._market.set_host(self._machine(wish).spec.machine_id, HostState(str(wish.get("state"))))
+        return {}
+
+    def _set_echo(self, wish: Json) -> Json:
+        self._market.echo_lasts_s = float(amount(wish, "lasts_s"))
         return {}
 
     def _set_credit(self, wish: Json) -> Json:

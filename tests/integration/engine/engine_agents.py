@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -59,7 +60,7 @@ class Agent:
         await self._report(orders, agents)
 
     async def _obey(self, orders: dict[str, Any], agents: Agents, now: datetime) -> None:
-        role, total_steps = orders["role"], agents.total_steps
+        role, total_steps = orders["role"], agents.steps_of.get(self.job_id, agents.total_steps)
         if self.is_at_work and self.acted_at is not None:
             self.step = min(self.step + round((now - self.acted_at).total_seconds()), total_steps)
         if role == "run" and self.state == "waiting":
@@ -81,7 +82,7 @@ class Agent:
             return
         if self.step >= total_steps:
             await self._checkpoint(now)
-            record = ExitRecord(self.run_epoch, agents.exit_code_of(self.run_epoch))
+            record = ExitRecord(self.run_epoch, agents.take_exit_code(self.job_id, self.run_epoch))
             await self.store.put(exit_key(self.job_id, self.lease_id), record.to_json())
             self.state = "finished"
         elif (now - (self.saved_at or now)).total_seconds() >= orders["checkpoint_interval_s"]:
@@ -127,6 +128,7 @@ class Agents:
     """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders.
 
     Those of runs from ``ends_well_from`` on end well. Agents of the version before cannot run again on one machine.
+    ``steps_of`` a job come before ``total_steps``; as many attempts of a job as ``failures`` says end with 1.
     """
 
     def __init__(self, store: LocalBlobStore, market: SandboxMarket) -> None:
@@ -135,11 +137,16 @@ class Agents:
         self.ends_well_from: int | None = None
         self.can_run_again = True
         self.deaf: set[str] = set()
+        self.steps_of: dict[str, int] = {}
+        self.failures: Counter[str] = Counter()
         self._store = store
         self._market = market
         self._by_instance: dict[int, Agent] = {}
 
-    def exit_code_of(self, run_epoch: int) -> int:
+    def take_exit_code(self, job_id: str, run_epoch: int) -> int:
+        if self.failures[job_id] > 0:
+            self.failures[job_id] -= 1
+            return 1
         return 0 if self.ends_well_from is not None and run_epoch >= self.ends_well_from else self.exit_code
 
     def of(self, instance_id: str | None) -> Agent:

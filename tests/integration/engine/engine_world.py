@@ -83,6 +83,8 @@ class QuickClock(ManualClock):
 class World:
     """``sandbox`` is the truth, ``engine`` what is tested. ``wrap`` may put something between it and its store."""
 
+    limits = LIMITS
+
     def __init__(self, root: Path, clock: QuickClock, sandbox: Sandbox, http: ClientSession, wrap: WrapStore) -> None:
         self.root = root
         self.clock = clock
@@ -103,7 +105,7 @@ class World:
         """A new daemon on whatever the last one left in store, blobs and market."""
         self.store = await open_store(self.ledger_url)
         self.provider = self.connect()
-        config = EngineConfig(INSTALL_ID, LIMITS, Params(), settle_delay=timedelta(seconds=30))
+        config = EngineConfig(INSTALL_ID, self.limits, Params(), settle_delay=timedelta(seconds=30))
         bootstrap = await AgentBootstrap.prepare(self.blobs)
         store = self.wrap(self.store)
         self.engine = Engine(

@@ -75,6 +75,8 @@ class Exchange:
         self._seed = seed
         self.account = PrepaidCredit(credit, lambda: (instance.meter for instance in self.instances.values()))
         self._clearing_is_visible = clearing_is_visible
+        self.echo_lasts_s = 0.0
+        """How long listings go on to show a bid of ours on GPUs that we have given back."""
         self._offer_ids = itertools.count(29_332_107)
         self._instance_ids = itertools.count(47_848_147)
         self._stranger_ids = itertools.count(1)
@@ -167,12 +169,18 @@ class Exchange:
 
     def _min_bid(self, machine: Machine, chunk: Chunk) -> Decimal:
         """What the listing shows: our own bid on a chunk that we hold, else the floor (or what wins, if visible)."""
-        ours = [i for i in self.tenants_of(machine) if i.holding and i.is_bid and not set(chunk).isdisjoint(i.gpu_ids)]
+        ours = [i for i in self._echoing(machine) if not set(chunk).isdisjoint(i.gpu_ids)]
         if ours:
             return max(self.echoed_bid(i) * len(chunk) / len(i.gpu_ids) for i in ours).quantize(OUTBID_STEP)
         if self._clearing_is_visible:
             return clearing_price(machine, self.tenants_of(machine), chunk)
         return machine.floor_of(chunk).quantize(PRICE_UNIT)
+
+    def _echoing(self, machine: Machine) -> list[Contract]:
+        """Bids of ours that listings show: those that hold their GPUs, and for a while those that held them last."""
+        since = self.now - timedelta(seconds=self.echo_lasts_s)
+        bids = (i for i in self.instances.values() if i.machine_id == machine.spec.machine_id and i.is_bid)
+        return [i for i in bids if i.holding or (i.boots > 0 and i.destroyed_at is not None and i.destroyed_at > since)]
 
     def price_to_win(self, machine: Machine, instance: Contract) -> Decimal:
         others = [other for other in self.tenants_of(machine) if other is not instance]

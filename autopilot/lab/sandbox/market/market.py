@@ -44,6 +44,14 @@ class SandboxMarket(Exchange):
             raise NoSuchAsk(order.offer_id)
         instance = self._draft(machine, chunk, order)
         if order.cancel_unavail and not self.would_win(machine, instance):
+            self.record(
+                "create.lost",
+                label=order.label,
+                machine_id=machine.spec.machine_id,
+                gpu_ids=list(chunk),
+                price=instance.price,
+                is_bid=instance.is_bid,
+            )
             raise CannotStart(order.offer_id)
         self.instances[instance.id] = instance
         instance.meter.run(DISK, instance.storage_rate, self.now)

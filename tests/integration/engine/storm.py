@@ -1,0 +1,279 @@
+"""A storm: ten jobs with deadlines at once, on a market of hosts with several GPUs, against rivals whom no list shows.
+
+Everything random comes from one seed. What must hold of it at the end is read from the market's own journal and books.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from engine_world import LIMITS, D, World
+
+from autopilot.clock import ManualClock
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.money import ZERO
+from autopilot.domain.params import LostBidRules
+from autopilot.lab.sandbox.catalogue import default_catalogue
+from autopilot.lab.sandbox.market.instances import Cause, Contract
+from autopilot.lab.sandbox.market.journal import JournalEntry
+from autopilot.lab.sandbox.market.machines import HostState, Machine, MachineSpec
+from autopilot.lab.sandbox.market.metering import to_decimal
+from autopilot.lab.sandbox.units import NANO
+
+START = ManualClock().now()
+TICK_S = 30.0
+CENT = D("0.01")
+MOST_CREATES = 12
+"""Creates of one job that the market may see, in all the storm."""
+HOLDS = timedelta(hours=LostBidRules().first_h)
+"""A bid that lost is not repeated for so long at the least."""
+FAULTS = (
+    ("create", "effect_then_reset", 0.15),
+    ("create", "effect_then_500", 0.1),
+    ("create", "success_false", 0.05),
+    ("create", "http_429", 0.1),
+    ("list", "stale_list", 0.1),
+    ("list", "truncated_page", 0.03),
+    ("list", "http_503", 0.05),
+    ("search", "http_429", 0.1),
+    ("bid", "http_429", 0.2),
+    ("bid", "effect_then_reset", 0.1),
+    ("destroy", "http_429", 0.2),
+    ("destroy", "no_effect_success", 0.1),
+    ("charges", "http_503", 0.1),
+)
+"""Where, what, and the chance that it hits a call."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One of the ten. Times in minutes of market time."""
+
+    gpu: str
+    work: int
+    within: int
+    budget: str | None = None
+    keeps: bool = True
+    fails: int = 0
+    """So many attempts end with 1 before one ends well."""
+
+    def toml(self, name: str) -> str:
+        lines = [f'name = "{name}"', 'image = "some/image:1"', 'run = "python train.py"']
+        lines += ["[resources]", f'gpu = "{self.gpu}"', 'disk = "20GB"']
+        lines += ["[work]", f'estimate = "{self.work}m"', "[deadline]", f'within = "{self.within}m"']
+        if self.budget:
+            lines += ["[budget]", f'total = "{self.budget}"']
+        if self.keeps:
+            lines += ["[checkpoint]", 'path = "ckpt"', 'interval = "3m"']
+        if self.fails:
+            lines += ["[retry]", f"max_attempts = {self.fails + 1}"]
+        return "\n".join(lines)
+
+
+TEN = (
+    Wish("RTX 4090:1", 20, 150, budget="$4"),
+    Wish("RTX 4090:1", 30, 90),
+    Wish("RTX 4090:1", 40, 240, budget="$5"),
+    Wish("RTX 4090:1", 15, 60, keeps=False),
+    Wish("RTX 4090:1", 25, 200, fails=1),
+    Wish("RTX 4090:2", 30, 120),
+    Wish("RTX 4090:2", 20, 180, budget="$6"),
+    Wish("RTX 3090:1", 30, 150, fails=1),
+    Wish("RTX 3090:1", 45, 240, budget="$3"),
+    Wish("A100 SXM4:1", 25, 90, budget="$9"),
+)
+
+
+def hosts(seed: int) -> tuple[MachineSpec, ...]:
+    """The default market, and three hosts of eight GPUs more."""
+    made = default_catalogue(seed, START)
+    models = [next(spec for spec in made if spec.gpu_name == name) for name in ("RTX 4090", "RTX 4090", "RTX 3090")]
+    more = (
+        replace(
+            spec,
+            machine_id=50_000 + i,
+            gpu_count=8,
+            cpu_cores=8 * spec.cpu_cores,
+            cpu_ram_mb=8 * spec.cpu_ram_mb,
+            disk_gb=8 * spec.disk_gb,
+            floor=(spec.floor * D("0.95")).quantize(D("0.0001")),
+        )
+        for i, spec in enumerate(models)
+    )
+    return (*made, *more)
+
+
+class Storm(World):
+    """A world with ten jobs and bad weather."""
+
+    limits = replace(LIMITS, max_instances=20, launches_per_hour=60)
+
+    def brew(self, seed: int) -> None:
+        self.rng = random.Random(f"storm:{seed}")
+        self.wishes: dict[str, Wish] = {}
+        self.deadlines: dict[str, datetime] = {}
+        self._next_gust = self.clock.now()
+
+    async def submit_all(self) -> None:
+        for number, wish in enumerate(TEN):
+            job = await self.submit(wish.toml(f"storm-{number}"), accept_any=True)
+            assert job.spec.deadline is not None
+            self.wishes[job.id], self.deadlines[job.id] = wish, job.spec.deadline
+            self.agents.steps_of[job.id] = wish.work * 60
+            self.agents.failures[job.id] = wish.fails
+
+    async def set_in(self) -> None:
+        """Unseen rivals on half of all GPUs, echoes in the list, and calls that fail."""
+        await self.emu("POST", "echo", lasts_s=900)
+        for on, kind, probability in FAULTS:
+            await self.fault(on, kind, times=None, probability=probability, lag_s=60)
+        for machine in self.market.machines.values():
+            for gpu in machine.spec.gpu_ids:
+                if self.rng.random() < 0.5:
+                    self._add_rival(machine, (gpu,), machine.floor, 1.02, 1.5)
+
+    def blow(self) -> None:
+        """Now and then a rival outbids us, an on-demand customer comes, or a host is lost."""
+        if self.clock.now() < self._next_gust:
+            return
+        self._next_gust = self.clock.now() + timedelta(seconds=self.rng.expovariate(1 / 240))
+        victims = [instance for instance in self.ours() if instance.holding]
+        if not victims:
+            return
+        victim = self.rng.choice(victims)
+        machine = self.market.machines[victim.machine_id]
+        kind = self.rng.choices(("outbid", "displaced", "host"), (7, 2, 1))[0]
+        if kind == "outbid" and victim.is_bid:
+            self._add_rival(machine, victim.gpu_ids, victim.price, 1.001, 1.3)
+        elif kind == "displaced" and victim.is_bid:
+            self.market.add_on_demand(machine.spec.machine_id, victim.gpu_ids, self.rng.uniform(600, 3600))
+        elif kind == "host":
+            self.market.set_host(machine.spec.machine_id, HostState.OFFLINE)
+            back = self.clock.now() + timedelta(seconds=self.rng.uniform(60, 400))
+            self.market.agenda.at(back, lambda: self.market.set_host(machine.spec.machine_id, HostState.ONLINE))
+
+    def _add_rival(self, machine: Machine, gpu_ids: tuple[int, ...], price: Decimal, low: float, high: float) -> None:
+        """A bid of ``low`` to ``high`` times ``price``; one in four of them never leaves."""
+        bid = (price * D(f"{self.rng.uniform(low, high):.4f}")).quantize(D("0.001"))
+        stay_s = None if self.rng.random() < 0.25 else self.rng.uniform(600, 5400)
+        self.market.add_rival(machine.spec.machine_id, gpu_ids, bid, stay_s)
+
+    async def all_jobs(self) -> list[Job]:
+        async with self.store.snapshot() as uow:
+            found = [await uow.jobs.find(job_id) for job_id in self.wishes]
+        return [job for job in found if job is not None]
+
+    async def rage(self) -> None:
+        """Until every job is over; then the sky clears, and every bill is looked at twice."""
+        last = max(self.deadlines.values()) + timedelta(hours=1)
+        while not all(job.status.is_final for job in await self.all_jobs()):
+            assert self.clock.now() < last, await self.log_book()
+            self.blow()
+            await self.tick(apart_s=TICK_S)
+        await self.clear_faults()
+        await self.until_settled()
+
+    async def leases(self) -> tuple[Lease, ...]:
+        """Of all ten."""
+        async with self.store.snapshot() as uow:
+            return tuple([lease for job_id in self.wishes for lease in await uow.leases.list_by_job(job_id)])
+
+    async def creates_by_job(self) -> Counter[str]:
+        """Creates that the market has seen."""
+        job_of = {lease.label: lease.job_id or "" for lease in await self.leases()}
+        return Counter(job_of[str(row["label"])] for row in self.sent("create.requested"))
+
+    async def books_apart(self) -> dict[str, tuple[Decimal, Decimal]]:
+        """By instance of ours: what the ledger has posted, and what it cost to the nano-dollar by the market's books."""
+        posted = await self.spend()
+        return {
+            str(i.id): (posted.get(str(i.id), ZERO), to_decimal(i.meter.total(self.market.now), NANO))
+            for i in self.market.instances.values()
+        }
+
+    async def log_book(self) -> str:
+        """What became of each job, for the message of a test that fails."""
+        leases = await self.leases()
+        lines = []
+        for job in await self.all_jobs():
+            late = (
+                "" if job.finished_at is None else f", {self.deadlines[job.id] - job.finished_at} before its deadline"
+            )
+            lines.append(f"{self.wishes[job.id]}: {job.status} ({job.reason}){late}")
+            for each in (lease for lease in leases if lease.job_id == job.id):
+                lines.append(
+                    f"   {each.intended_at:%H:%M:%S} {each.capacity_type} {each.machine_id} {each.bid}"
+                    f" {each.state} {each.reason} {each.instance_id}"
+                )
+        return "\n".join(lines)
+
+
+# --- what must hold, by the market's own journal and books
+
+
+@dataclass(frozen=True)
+class Lost:
+    bid: Decimal
+    at: datetime
+    gpu_ids: frozenset[int]
+
+
+def repeated_bids(storm: Storm) -> list[str]:
+    """Creates that bid no more than what had lost on that machine within the hour, for as many GPUs.
+
+    What has run there since at no higher a bid, on the same GPUs, has proved that the rival is gone.
+    """
+    lost: dict[tuple[int, int], Lost] = {}
+    outbid: set[int] = set()
+    found: list[str] = []
+    for entry in storm.market.journal.entries:
+        fields = entry.fields
+        instance = storm.market.instances.get(int(str(fields.get("instance_id", 0))))
+        if entry.kind == "instance.paused" and fields["cause"] == Cause.OUTBID and instance is not None:
+            outbid.add(instance.id)
+        if entry.kind in ("instance.resumed", "instance.running") and instance is not None:
+            outbid.discard(instance.id)
+        place = _place(entry, instance)
+        if place is None:
+            continue
+        key, gpu_ids, price = place
+        before = lost.get(key)
+        if entry.kind in ("create.lost", "instance.created") and before is not None and price <= before.bid:
+            apart = entry.at - before.at
+            if apart < HOLDS:
+                found.append(f"{key} at {price} {apart} after {before.bid} lost ({fields['label']})")
+        is_lost = entry.kind in ("create.lost", "instance.created_stopped")
+        if is_lost or (entry.kind == "instance.destroyed" and instance is not None and instance.id in outbid):
+            lost[key] = Lost(max(price, before.bid if before else price), entry.at, gpu_ids)
+        elif entry.kind == "instance.running" and before and price <= before.bid and gpu_ids & before.gpu_ids:
+            del lost[key]
+    return found
+
+
+def _place(entry: JournalEntry, instance: Contract | None) -> tuple[tuple[int, int], frozenset[int], Decimal] | None:
+    """The machine and number of GPUs, which GPUs, and the bid; None for what is no bid of ours."""
+    if instance is not None and instance.is_bid:
+        gpu_ids, price = instance.gpu_ids, instance.price_at(entry.at) or instance.price
+        return (instance.machine_id, len(gpu_ids)), frozenset(gpu_ids), price
+    if entry.kind == "create.lost" and entry.fields["is_bid"]:
+        gpu_ids = entry.fields["gpu_ids"]  # type: ignore[assignment]
+        return (int(str(entry.fields["machine_id"])), len(gpu_ids)), frozenset(gpu_ids), D(str(entry.fields["price"]))
+    return None
+
+
+async def check(storm: Storm) -> None:
+    for job in await storm.all_jobs():
+        told = f"{storm.wishes[job.id]}: {job.status} ({job.reason})"
+        assert job.status is JobStatus.SUCCEEDED, f"{told}; {await storm.log_book()}"
+        assert job.finished_at is not None
+        assert job.finished_at <= storm.deadlines[job.id], told
+    assert repeated_bids(storm) == []
+    assert max((await storm.creates_by_job()).values()) <= MOST_CREATES
+    await storm.check_books()
+    apart = await storm.books_apart()
+    assert not {key: pair for key, pair in apart.items() if abs(pair[0] - pair[1]) > CENT}, apart
