@@ -32,10 +32,10 @@ class LostBids:
         self._is_loaded = False
 
     async def load(self, uow: UnitOfWork, now: datetime) -> None:
-        """Once: what the ledger says of leases that ended by an outbid."""
+        """Once: what the ledger says of creates that were refused for their bid, and of leases ended by an outbid."""
         if self._is_loaded:
             return
-        for lease in await uow.leases.list_spot(now - timedelta(hours=self._params.most_h)):
+        for lease in await uow.leases.list_bids(now - timedelta(hours=self._params.most_h)):
             if not lease.is_wanted and lease.reason in (Reason.OUTBID, Reason.DISPLACED):
                 self.add(lease, lease.bid, lease.ending.requested_at or lease.intended_at)
         self._is_loaded = True

@@ -53,6 +53,10 @@ class SqlLeases(SqlRepository):
             leases.c.instance_id.is_not(None),
         )
 
+    async def list_bids(self, intended_since: datetime) -> tuple[Lease, ...]:
+        is_spot = leases.c.capacity_type == CapacityType.SPOT
+        return await self.select(leases.c.intended_at >= intended_since, is_spot)
+
     async def list_to_reconcile(self, gone_since: datetime) -> tuple[Lease, ...]:
         still_here = leases.c.state.in_(LIVE)
         gone_lately = and_(leases.c.state == LeaseState.GONE, leases.c.gone_at >= gone_since)

@@ -206,6 +206,10 @@ class WhatAStoreAnswers:
             assert await work.leases.list_orphans() == (orphan,)
             assert [lease.id for lease in await work.leases.list_spot(START)] == ["abandoned", "gone", "gone-settled"]
             assert await work.leases.list_spot(START + timedelta(seconds=1)) == ()
+            assert {lease.id for lease in await work.leases.list_bids(START)} == {
+                *("gone", "gone-settled", "gone-never-rented", "abandoned", "orphan", "orphan-over")
+            }
+            assert await work.leases.list_bids(START + timedelta(seconds=1)) == ()
             labels = {"ap1.install.orphan", "ap1.install.abandoned", "ap1.install.nobody"}
             assert {lease.id for lease in await work.leases.list_by_label(labels)} == {"orphan", "abandoned"}
             assert await work.leases.list_by_label(()) == ()

@@ -51,6 +51,10 @@ class Leases(Protocol):
         """Spot leases that were rented, intended since then."""
         ...
 
+    async def list_bids(self, intended_since: datetime) -> tuple[Lease, ...]:
+        """Spot leases intended since then, also those that were never rented."""
+        ...
+
     async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:
         """Leases intended since then, by job id."""
         ...

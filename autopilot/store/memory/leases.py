@@ -50,9 +50,12 @@ class MemoryLeases(MemoryRepository):
         return gather_leases(tables, tables.unsettled)
 
     async def list_spot(self, intended_since: datetime) -> tuple[Lease, ...]:
+        return tuple(lease for lease in await self.list_bids(intended_since) if lease.instance_id is not None)
+
+    async def list_bids(self, intended_since: datetime) -> tuple[Lease, ...]:
         tables = self._access.read()
         found = (lease for lease in gather_leases(tables, tables.leases) if lease.is_spot)
-        return tuple(lease for lease in found if lease.intended_at >= intended_since and lease.instance_id is not None)
+        return tuple(lease for lease in found if lease.intended_at >= intended_since)
 
     async def count_launches(self, since: datetime) -> Mapping[str | None, LaunchCount]:
         tables = self._access.read()

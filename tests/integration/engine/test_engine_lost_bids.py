@@ -68,6 +68,19 @@ async def test_a_restart_forgets_no_bid_that_lost_on_a_machine(world: World) -> 
     assert min([*(await bids(world))[len(lost) :], D(9)]) > highest
 
 
+async def test_a_restart_forgets_no_create_that_was_refused(world: World) -> None:
+    machine = only_host(world, "0.120")
+    a_rival(world, machine, "0.900")
+    await world.submit(SPOT_ONLY)
+    await world.tick(3)
+    refused = await bids(world)
+    await world.restart()
+    await world.tick(3)
+    later = (await bids(world))[len(refused) :]
+    assert refused and later
+    assert min(later) > max(refused)
+
+
 async def test_one_jobs_loss_teaches_the_others(world: World) -> None:
     machine = only_host(world, "0.120")
     a_rival(world, machine, "0.200")
