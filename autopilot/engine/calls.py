@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -131,7 +132,7 @@ class Calls:
             case Done(created):
                 await self._record(lease, e.LeaseAcquired(lease.id, created.instance_id, now))
             case Refused(code, message, instance_id):
-                self._avoid.add(lease, now, _AVOID_AFTER_REFUSAL.get(code, timedelta(minutes=10)))
+                self._avoid.add_refused(lease, now, _AVOID_AFTER_REFUSAL.get(code, timedelta(minutes=10)))
                 reason = _REFUSALS.get(code, Reason.REFUSED)
                 if code is RefusalCode.BID_TOO_LOW:
                     self._lost_bids.add(lease, lease.bid, now)
@@ -219,12 +220,20 @@ class Calls:
             log.error("outcome.unrecorded", lease=lease.id, events=[repr(ev) for ev in events], reason=str(problem))
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    at: datetime
+    span: timedelta
+    """For so long the machine was avoided then."""
+
+
 class Avoid:
     """Machines that a job had better not try again for a while. Held in memory: forgetting costs one more try."""
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
         self._until: dict[tuple[str, str, str], datetime] = {}
+        self._refused: dict[tuple[str, str, str], _Refused] = {}
 
     def add(self, lease: Lease, now: datetime, span: timedelta) -> None:
         """Of a pool the next machine is another one: what is wrong with this one says little of it."""
@@ -234,8 +243,20 @@ class Avoid:
         if lease.job_id is not None:
             self._until[lease.job_id, lease.provider, lease.machine_id] = now + span
 
+    def add_refused(self, lease: Lease, now: datetime, span: timedelta) -> None:
+        """``span``, and each time twice as long for a machine that refuses again and again, up to a limit."""
+        if lease.job_id is None or not span:
+            return
+        key = lease.job_id, lease.provider, lease.machine_id
+        last = self._refused.get(key)
+        if last is not None and now < last.at + 3 * last.span:
+            span = max(span, min(2 * last.span, LONGEST_AFTER_REFUSAL))
+        self._refused[key] = _Refused(now, span)
+        self.add(lease, now, span)
+
     def machines(self, job_id: str, now: datetime) -> frozenset[tuple[str, str]]:
         self._until = {key: until for key, until in self._until.items() if until > now}
+        self._refused = {key: last for key, last in self._refused.items() if now < last.at + 3 * last.span}
         return frozenset((provider, machine) for job, provider, machine in self._until if job == job_id)
 
 
@@ -252,12 +273,14 @@ _REFUSALS = {
     RefusalCode.INVALID: Reason.INVALID,
 }
 _AVOID_AFTER_REFUSAL = {
-    RefusalCode.OFFER_GONE: timedelta(minutes=2),
+    RefusalCode.OFFER_GONE: timedelta(minutes=2),  # A lost race, at first.
     RefusalCode.BID_TOO_LOW: timedelta(0),  # The next bid there is higher: LostBids.
     RefusalCode.RATE_LIMITED: timedelta(0),
     RefusalCode.OUT_OF_CREDIT: timedelta(0),
     RefusalCode.NO_RIGHTS: timedelta(0),
 }
+LONGEST_AFTER_REFUSAL = timedelta(minutes=16)
+"""A host that is full and yet listed is asked no more often. Not for longer, for a deadline may need it."""
 AVOID_AFTER_RELEASE = {
     Reason.STUCK_LOADING: timedelta(hours=6),
     Reason.HOST_LOST: timedelta(hours=6),

@@ -10,6 +10,7 @@
 | DELETE rival | id | |
 | POST on_demand_arrival | machine_id (or instance_id), num_gpus (default: all), duration_s | id, holding |
 | POST host | machine_id, state: online, offline, vanished | |
+| POST full | machine_id, full (default: true): whether it takes nobody new and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
 | POST traffic | instance_id, down_gb, up_gb | |
@@ -59,6 +60,7 @@ class Control:
             ("DELETE", "rival"): self._remove_rival,
             ("POST", "on_demand_arrival"): self._add_on_demand,
             ("POST", "host"): self._set_host,
+            ("POST", "full"): self._set_full,
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
             ("POST", "traffic"): self._add_traffic,
@@ -130,6 +132,10 @@ class Control:
 
     def _set_host(self, wish: Json) -> Json:
         self._market.set_host(self._machine(wish).spec.machine_id, HostState(str(wish.get("state"))))
+        return {}
+
+    def _set_full(self, wish: Json) -> Json:
+        self._machine(wish).is_full = bool(wish.get("full", True))
         return {}
 
     def _set_echo(self, wish: Json) -> Json:

@@ -32,6 +32,9 @@ MOST_CREATES = 12
 """Creates of one job that the market may see, in all the storm."""
 HOLDS = timedelta(hours=LostBidRules().first_h)
 """A bid that lost is not repeated for so long at the least."""
+RESTARTS_PER_TICK = 0.01
+GUSTS_APART_S = 180.0
+"""On the average."""
 FAULTS = (
     ("create", "effect_then_reset", 0.15),
     ("create", "effect_then_500", 0.1),
@@ -141,7 +144,7 @@ class Storm(World):
         """Now and then a rival outbids us, an on-demand customer comes, or a host is lost."""
         if self.clock.now() < self._next_gust:
             return
-        self._next_gust = self.clock.now() + timedelta(seconds=self.rng.expovariate(1 / 240))
+        self._next_gust = self.clock.now() + timedelta(seconds=self.rng.expovariate(1 / GUSTS_APART_S))
         victims = [instance for instance in self.ours() if instance.holding]
         if not victims:
             return
@@ -171,12 +174,18 @@ class Storm(World):
     async def rage(self) -> None:
         """Until every job is over; then the sky clears, and every bill is looked at twice."""
         last = max(self.deadlines.values()) + timedelta(hours=1)
-        while not all(job.status.is_final for job in await self.all_jobs()):
+        while await self._is_any_open():
             assert self.clock.now() < last, await self.log_book()
             self.blow()
+            if self.rng.random() < RESTARTS_PER_TICK:
+                await self.restart()
             await self.tick(apart_s=TICK_S)
         await self.clear_faults()
         await self.until_settled()
+
+    async def _is_any_open(self) -> bool:
+        async with self.store.snapshot() as uow:
+            return any(not job.status.is_final for job in await uow.jobs.list_open())
 
     async def leases(self) -> tuple[Lease, ...]:
         """Of all ten."""

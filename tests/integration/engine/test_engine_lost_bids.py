@@ -103,3 +103,13 @@ async def test_why_shows_the_lost_bid(world: World) -> None:
     assert notes
     assert {note["machine_id"] for note in notes} == {str(machine.spec.machine_id)}
     assert min(note["bid"] for note in notes) == D("0.138")  # type: ignore[type-var]
+
+
+async def test_a_host_that_is_full_and_stays_listed_is_asked_less_and_less_often(world: World) -> None:
+    machine = only_host(world, "0.120")
+    await world.emu("POST", "full", machine_id=machine.spec.machine_id)
+    await world.submit(SPOT_ONLY)
+    await world.tick(60, apart_s=60)
+    assert 4 <= world.creates() <= 8, f"{world.creates()} creates in an hour"
+    await world.emu("POST", "full", machine_id=machine.spec.machine_id, full=False)
+    await world.until_running()

@@ -24,3 +24,25 @@ def test_a_lost_machine_is_avoided_for_long_and_its_pool_for_a_moment(is_pooled:
     assert avoid.machines(lease.job_id, START + kept_away - timedelta(seconds=1)) == {("vastai", "m")}
     assert avoid.machines("another job", START) == frozenset()
     assert avoid.machines(lease.job_id, START + kept_away) == frozenset()
+
+
+def test_a_host_that_is_full_and_yet_listed_is_asked_less_and_less_often() -> None:
+    avoid, lease = Avoid({}), a_lease(machine_id="m")
+    assert lease.job_id is not None
+    now, pauses = START, []
+    for _ in range(6):
+        avoid.add_refused(lease, now, timedelta(minutes=2))
+        asked = now
+        while avoid.machines(lease.job_id, now):
+            now += timedelta(minutes=1)
+        pauses.append((now - asked) / timedelta(minutes=1))
+    assert pauses == [2, 4, 8, 16, 16, 16]
+
+
+def test_after_a_while_a_refusal_is_the_first_again() -> None:
+    avoid, lease = Avoid({}), a_lease(machine_id="m")
+    avoid.add_refused(lease, START, timedelta(minutes=2))
+    later = START + timedelta(minutes=6)
+    avoid.add_refused(lease, later, timedelta(minutes=2))
+    assert lease.job_id is not None
+    assert avoid.machines(lease.job_id, later + timedelta(minutes=2)) == frozenset()

@@ -38,6 +38,8 @@ class SandboxMarket(Exchange):
         """
         self.record("create.requested", label=order.label, offer_id=order.offer_id, price=order.price)
         machine, chunk = self.find_offer(order.offer_id)
+        if machine.is_full:
+            raise NoSuchAsk(order.offer_id)
         if self.credit <= 0:
             raise InsufficientCredit
         if order.price is None and not free_of_on_demand(machine, self.tenants_of(machine), chunk):
