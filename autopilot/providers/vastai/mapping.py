@@ -70,13 +70,19 @@ def instance(row: InstanceRow) -> Instance:
     )
 
 
-def offers(on_demand: Iterable[OfferRow], bid: Iterable[OfferRow]) -> tuple[Offer, ...]:
+def offers(on_demand: Iterable[OfferRow], bid: Iterable[OfferRow], ours: Iterable[OfferRow] = ()) -> tuple[Offer, ...]:
     """One offer per machine and chunk size, the cheapest.
 
-    An on-demand row carries both prices. A row that only the bid search returned has a floor alone.
+    An on-demand row carries both prices. A row that only the bid search returned has a floor alone, unless the
+    on-demand search showed ``ours``, GPUs of the same host that we hold: a host has one on-demand price for all.
     """
+    prices = {(row.machine_id, row.num_gpus): row.price for row in ours}
     both = _cheapest(_offer(row, floor=row.min_bid, on_demand_price=row.price) for row in on_demand)
-    floors = _cheapest(_offer(row, floor=row.min_bid, on_demand_price=None) for row in bid if row.min_bid)
+    floors = _cheapest(
+        _offer(row, floor=row.min_bid, on_demand_price=prices.get((row.machine_id, row.num_gpus)))
+        for row in bid
+        if row.min_bid
+    )
     return tuple((floors | both).values())
 
 

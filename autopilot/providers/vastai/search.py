@@ -76,7 +76,10 @@ class OfferSearch:
                 self._found.pop(query, None)
                 held = self._found[query] = await self._search(query)
             held.asked_at = self._clock.monotonic()
-        found = mapping.offers(self._echoes.remove(held.on_demand), self._echoes.remove(held.bid))
+        on_demand = self._echoes.remove(held.on_demand)
+        left = {row.offer_id for row in on_demand}
+        ours = (row for row in held.on_demand if row.offer_id not in left)
+        found = mapping.offers(on_demand, self._echoes.remove(held.bid), ours)
         return tuple(offer for offer in found if self._fits(offer, query))
 
     def _max_age_s(self) -> float:

@@ -50,6 +50,7 @@ async def test_the_other_gpus_of_a_host_stay_on_offer(bench: Bench, provider: Va
     assert set(now) == {1, 4}, "one GPU and four are still free, all eight are not"
     assert now[1].floor == before[1].floor
     assert now[1].offer_id != before[1].offer_id
+    assert now[1].on_demand_price == before[1].on_demand_price, "which bounds every bid"
     for _ in range(7):
         await bench.rent_offer((await on_host(bench, provider))[1], provider=provider)
         await provider.instances()
