@@ -1,6 +1,6 @@
 """The bids that lost lately, on every market: what the lists do not say of rivals.
 
-Held in memory, and read back from the ledger at the start. A machine that runs at a bid proves that this bid wins.
+Held in memory, and read back from the ledger at the start. A machine that comes to run at a bid proves that it wins.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class LostBids:
             del self._lost[min(self._lost, key=lambda each: self._lost[each].at)]
 
     def forget_won(self, leases: Iterable[Lease]) -> None:
-        """A machine that has begun to run since, at a bid no higher than one that lost, proves that the rival is gone.
+        """A machine that came to run, after the loss, at a bid no higher than what lost proves that the rival is gone.
 
-        One that has run all along proves nothing: it has other GPUs of the same host.
+        One that ran before proves nothing: it may hold other GPUs of that host.
         """
         for lease in leases:
             lost = self._lost.get((lease.provider, lease.machine_id, lease.num_gpus))

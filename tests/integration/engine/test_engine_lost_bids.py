@@ -12,10 +12,10 @@ from autopilot.lab.sandbox.market.machines import Machine
 SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'
 
 
-def only_host(world: World, floor: str) -> Machine:
-    """The one machine with one GPU of that kind on which a bid can win; the others cost more than any bid may."""
+def only_host(world: World, floor: str, gpus: int = 1) -> Machine:
+    """The one machine with GPUs of that kind on which a bid can win; the others cost more than any bid may."""
     fitting = [m for m in world.market.machines.values() if m.spec.gpu_name == "RTX 4090"]
-    chosen = next(m for m in fitting if m.spec.gpu_count == 1)
+    chosen = next(m for m in fitting if m.spec.gpu_count == gpus)
     for machine in fitting:
         own = machine is chosen
         world.market.set_floor(machine.spec.machine_id, D(floor) if own else machine.spec.on_demand)
@@ -113,3 +113,17 @@ async def test_a_host_that_is_full_and_stays_listed_is_asked_less_and_less_often
     assert 4 <= world.creates() <= 8, f"{world.creates()} creates in an hour"
     await world.emu("POST", "full", machine_id=machine.spec.machine_id, full=False)
     await world.until_running()
+
+
+async def test_what_runs_on_the_next_gpu_of_a_host_says_nothing_of_a_bid_that_lost_there(world: World) -> None:
+    world.agents.total_steps = 3600
+    machine = only_host(world, "0.120", gpus=2)
+    await world.running(SPOT_ONLY)
+    (ours,) = world.ours()
+    (other,) = set(machine.spec.gpu_ids) - set(ours.gpu_ids)
+    world.market.add_rival(machine.spec.machine_id, (other,), D("0.160"))
+    await world.submit(SPOT_ONLY.replace('name = "train"', 'name = "second"'))
+    await world.until_running()
+    tried = await bids(world)
+    assert tried[0] == ours.price == D("0.138")
+    assert tried == sorted(set(tried)), "each create bids more than the one that lost"
