@@ -29,7 +29,7 @@ START = ManualClock().now()
 TICK_S = 30.0
 CENT = D("0.01")
 MOST_RENTED, MOST_CREATES = 8, 24
-"""Of one job in all the storm: machines, and creates that the market may see. What loses or is refused costs nothing."""
+"""Of one job in all the storm: machines, and creates that the market sees. What is refused costs nothing."""
 HOLDS = timedelta(hours=LostBidRules().first_h)
 """A bid that lost is not repeated for so long at the least."""
 RESTARTS_PER_TICK = 0.01
@@ -131,7 +131,7 @@ class Storm(World):
             self.agents.failures[job.id] = wish.fails
 
     async def set_in(self) -> None:
-        """Unseen rivals on half of all GPUs, a host that is full and yet listed, echoes in the list, calls that fail."""
+        """Rivals on half of all GPUs, a host that is full and yet listed, echoes in the list, calls that fail."""
         full = self.rng.choice([m for m in self.market.machines.values() if m.spec.gpu_name == "RTX 4090"])
         await self.emu("POST", "full", machine_id=full.spec.machine_id)
         await self.emu("POST", "echo", lasts_s=900)
@@ -200,7 +200,7 @@ class Storm(World):
         return Counter(job_of[str(row["label"])] for row in self.sent(kind))
 
     async def books_apart(self) -> dict[str, tuple[Decimal, Decimal]]:
-        """By instance of ours: what the ledger has posted, and what it cost to the nano-dollar by the market's books."""
+        """By instance: what the ledger has posted, and what it cost to the nano-dollar by the market's books."""
         posted = await self.spend()
         return {
             str(i.id): (posted.get(str(i.id), ZERO), to_decimal(i.meter.total(self.market.now), NANO))

@@ -77,7 +77,8 @@ async def test_a_restart_forgets_no_create_that_was_refused(world: World) -> Non
     await world.restart()
     await world.tick(3)
     later = (await bids(world))[len(refused) :]
-    assert refused and later
+    assert refused
+    assert later
     assert min(later) > max(refused)
 
 
