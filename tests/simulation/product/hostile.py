@@ -15,6 +15,7 @@ from tests.simulation.ground.machines import Box
 from tests.simulation.product.blobs import ObjectRefused, Stored, a_part, stored
 
 PETABYTES = 2**52
+TERABYTE = 10**12
 FILLING_BYTES = 4_000_000_000
 HUGE = stored(b"x" * 1_500_000)
 LOG_JUNK = stored(b"\x00" * (LOG_CHUNK_BYTES + 1))
@@ -42,7 +43,7 @@ class Liar:
     def heartbeat(self, body: dict[str, Any]) -> Stored:
         """What it puts in the place of that heartbeat."""
         if "J4" in self._rows:
-            body["bytes_sent"] = PETABYTES
+            body["bytes_sent"] = PETABYTES + self._agent.beats * TERABYTE
         if "J6" in self._rows:
             body |= {"next_part": self._sent % 999_000, "parts_wanted": 64}
         if "J5" in self._rows:
