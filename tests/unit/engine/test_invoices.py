@@ -281,6 +281,33 @@ def test_a_bill_whose_periods_do_not_reach_the_end_is_unfinished_however_often_i
     assert book.spent() == D("0.352")
 
 
+def test_a_bill_that_leaves_out_the_time_in_which_a_machine_was_stopped_is_unfinished() -> None:
+    running = Span(InstanceStatus.RUNNING, D("0.36"), D("0.04"), START, at(3600))
+    stopped = Span(InstanceStatus.STOPPED, D(0), D("0.04"), at(3600), at(7200))
+    lease = change_lease(LEASE, spans=(running, stopped), last_seen_at=at(7200) + HOUR, gone_at=at(7200))
+    book = Book({(COMPUTE, TODAY): "0.36", (DISK, TODAY): "0.04", (STOPPED, TODAY): "0.04"}, lease)
+
+    def until(seconds: int) -> list[Charge]:
+        periods = ((START, at(seconds)),)
+        return [replace(each, periods=periods) for each in (charge(COMPUTE, "0.36"), charge(DISK, "0.079"))]
+
+    assert book.look(until(3600)).waits_for is BillWait.PERIODS_MISSING
+    assert book.look(until(7109)).waits_for is BillWait.PERIODS_MISSING, "a little more than $0.001 of disk"
+    assert book.look(until(7110)).waits_for is BillWait.SECOND_LOOK, "$0.001 may round to nothing"
+
+
+def test_the_minute_before_a_machine_stopped_need_not_be_in_a_period_of_the_bill() -> None:
+    running = Span(InstanceStatus.RUNNING, D("3.6"), D(0), START, at(600))
+    stopped = Span(InstanceStatus.STOPPED, D(0), D(0), at(600), at(760))
+    lease = change_lease(LEASE, spans=(running, stopped), last_seen_at=at(760) + HOUR, gone_at=at(760))
+
+    def until(seconds: int) -> list[Charge]:
+        return [replace(charge(COMPUTE, "0.60"), periods=((START, at(seconds)),))]
+
+    assert Book({(COMPUTE, TODAY): "0.60"}, lease).look(until(540)).waits_for is BillWait.SECOND_LOOK
+    assert Book({(COMPUTE, TODAY): "0.60"}, lease).look(until(530)).waits_for is BillWait.PERIODS_MISSING
+
+
 def test_time_in_which_nobody_saw_the_machine_is_on_the_bill_or_it_is_not() -> None:
     """Half an hour in sight, then the daemon was dead for an hour, and found the machine stopped since long."""
     seen = Span(InstanceStatus.RUNNING, D("0.36"), D("0.004"), START, at(1800))
@@ -435,7 +462,10 @@ def test_bills_are_looked_at_soon_after_the_end_and_again_a_day_and_three_days_l
             lease = change_lease(
                 lease, settled_at=LEASE.ending.gone_at + since, reconciled_at=LEASE.ending.gone_at + since
             )
-    assert looks == [delay, UNFINISHED_FOR, GIVE_UP_AFTER]
+    assert looks == [delay, timedelta(hours=24), timedelta(hours=72)]
+    assert (UNFINISHED_FOR, GIVE_UP_AFTER) == (timedelta(hours=24), timedelta(hours=72))
+    day_later = change_lease(LEASE, settled_at=NOW, reconciled_at=NOW + UNFINISHED_FOR)
+    assert not is_due(day_later, delay, NOW + UNFINISHED_FOR + delay), "the last look counts, not the first"
     assert not is_due(change_lease(LEASE, state=LeaseState.ACTIVE, gone_at=None), delay, NOW + GIVE_UP_AFTER)
     unsettled = change_lease(LEASE, reconciled_at=NOW, bill_waits_for=BillWait.TOO_LOW)
     assert is_due(unsettled, delay, NOW + delay), "asked again and again"

@@ -20,14 +20,14 @@ from autopilot.domain.actions import (
     Veto,
 )
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.launches import LaunchCount
+from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
-from autopilot.domain.market import Market
+from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import start_reserve, stop_cost
-from autopilot.policy.guard import Exposure, Limits, guard
+from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from tests.builders import (
     START,
     D,
@@ -167,6 +167,30 @@ def test_a_launch_passes_at_each_limit_and_not_beyond(
 ) -> None:
     assert reason(SPOT, **within) is None
     assert reason(SPOT, **beyond) is veto
+
+
+def test_the_numbers_of_a_veto_are_the_two_that_were_compared() -> None:
+    _, poor = read(SPOT, market=a_market(OFFER, credit=RESERVE - NANO))
+    assert poor[0].numbers == (("credit", RESERVE - NANO), ("reserve", RESERVE))
+    _, fast = read(SPOT, job=a_job(spec=a_spec(max_rate=RATE)))
+    assert fast[0].numbers == (("burn", RATE + DISK), ("limit", RATE))
+
+
+def test_what_is_left_is_beyond_all_that_is_spent_committed_and_held() -> None:
+    gone = a_lease("gone", state=LeaseState.GONE)
+    used = exposure(*OTHERS, gone, spent_day=D(2), spent_month=D(5), held=D("0.5"))
+    caps = limits(day=D(10), month=D(100), max_hourly=D(2), max_instances=5)
+    left = Allowance(D("7.5") - OPEN, D("94.5") - OPEN, D(2) - D("0.608"), 3)
+    assert allowance(used, caps, P) == left
+    open_ended = replace(caps, day=None, month=None, max_hourly=None)
+    assert allowance(used, open_ended, P) == Allowance(None, None, None, 3)
+    assert allowance(used, replace(caps, day=None), P) == replace(left, day=None)
+    assert allowance(used, replace(caps, month=None), P) == replace(left, month=None)
+
+
+def test_launches_and_refusals_add_up_apart() -> None:
+    assert LaunchCount(1, 2) + LaunchCount(3, 4) == LaunchCount(4, 6)
+    assert NO_LAUNCHES + NO_LAUNCHES == LaunchCount(0, 0)
 
 
 def test_launches_are_kept_back_for_a_job_whose_deadline_presses() -> None:
