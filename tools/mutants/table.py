@@ -45,7 +45,7 @@ _ANSWERS = "tests/unit/api/test_money_answers.py"
 _MACHINE = ("tests/unit/agent/test_agent_machine.py", "tests/unit/agent/test_agent_states.py")
 _VERIFICATION = ("tests/unit/blobs/test_verification.py", "tests/unit/blobs/test_checkpoint_reads.py")
 _INDEX = ("tests/unit/agent/test_agent_index.py", "tests/unit/agent/test_agent_snapshots.py")
-_DOWNLOAD = "tests/unit/agent/test_agent_download.py"
+_DOWNLOAD = ("tests/unit/agent/test_agent_download.py", "tests/unit/agent/test_agent_fetch.py")
 
 _PERMIT_OF_THE_MACHINE = tuple(
     f"Machine.{name}"
@@ -92,9 +92,9 @@ MODULES = (
     Module(
         "autopilot/agent/unpack.py", (*_VERIFICATION, "tests/unit/cli/test_pull.py"), _CHECKPOINTS, is_simulated=False
     ),
-    Module("autopilot/agent/shipped/tree.py", (*_INDEX, _DOWNLOAD), _CHECKPOINTS, is_simulated=False),
-    Module("autopilot/agent/shipped/chunks.py", (*_INDEX, _DOWNLOAD), _CHECKPOINTS, is_simulated=False),
-    Module("autopilot/agent/shipped/download.py", (_DOWNLOAD,), _CHECKPOINTS, is_simulated=False),
+    Module("autopilot/agent/shipped/tree.py", (*_INDEX, *_DOWNLOAD), _CHECKPOINTS, is_simulated=False),
+    Module("autopilot/agent/shipped/chunks.py", (*_INDEX, *_DOWNLOAD), _CHECKPOINTS, is_simulated=False),
+    Module("autopilot/agent/shipped/download.py", _DOWNLOAD, _CHECKPOINTS, is_simulated=False),
     # outcome
     Module(
         "autopilot/providers/vastai/outcomes.py",
