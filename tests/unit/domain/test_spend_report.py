@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Span
 from autopilot.domain.money import ZERO, from_nano
-from autopilot.domain.spend import Cell, LeaseFacts, SpendSource, report, total_row
+from autopilot.domain.spend import Cell, LeaseFacts, SpendKey, SpendSource, report, total_row
 from autopilot.domain.zones import local_days, local_months, share_out, window
 
 BERLIN, CHATHAM, CAIRO = ZoneInfo("Europe/Berlin"), ZoneInfo("Pacific/Chatham"), ZoneInfo("Africa/Cairo")
@@ -176,3 +177,91 @@ def test_columns() -> None:
     assert row.storage == amounts[CostKind.STORAGE_RUNNING] + amounts[CostKind.STORAGE_STOPPED]
     assert row.fees == amounts[CostKind.FEE] + amounts[CostKind.CREDIT]
     assert (row.on_demand, row.saved) == (None, None)
+
+
+START = datetime(2026, 11, 20, 22, tzinfo=UTC)  # 23:00 in Berlin
+DAY, NEXT_DAY = START.date(), START.date() + timedelta(days=1)
+
+
+def two_leases() -> SpendSource:
+    """One ran from 22:00 to 01:00 with an on-demand price, one of another job for an hour without."""
+    first = LeaseFacts("l1", "j1", "train", "vastai", "7", "RTX 4090", 2, Decimal(4))
+    second = LeaseFacts("l2", None, "", "runpod", None, "A100", 1, None)
+    cells = [
+        Cell("l1", DAY, CostKind.COMPUTE, Decimal(4)),
+        Cell("l1", NEXT_DAY, CostKind.COMPUTE, Decimal(2)),
+        Cell("l1", DAY, CostKind.FEE, Decimal("0.5")),
+        Cell("l2", DAY, CostKind.COMPUTE, Decimal(3)),
+        Cell("l2", DAY, CostKind.STORAGE_STOPPED, Decimal(1)),
+    ]
+    ran = {"l1": [(START, START + 3 * HOUR)], "l2": [(START, START + HOUR)]}
+    spans = {"l1": [running(START, START + 3 * HOUR, "2")], "l2": [running(START, START + HOUR, "3")]}
+    accrued = [
+        Cell("l1", NEXT_DAY, CostKind.COMPUTE, Decimal("0.25")),
+        Cell("l2", DAY, CostKind.COMPUTE, Decimal("0.5")),
+    ]
+    held = [Cell("l1", DAY, CostKind.COMPUTE, Decimal("0.125")), Cell("l2", DAY, CostKind.COMPUTE, Decimal("0.0625"))]
+    return SpendSource({"l1": first, "l2": second}, cells, ran, spans, accrued, held)
+
+
+@pytest.mark.parametrize(
+    ("by", "keys"),
+    [
+        ("month", ["2026-11"]),
+        ("day", ["2026-11-20", "2026-11-21"]),
+        ("job", ["", "j1"]),
+        ("label", ["", "train"]),
+        ("provider", ["runpod", "vastai"]),
+        ("gpu", ["A100", "RTX 4090"]),
+        ("kind", ["compute", "fee", "storage_stopped"]),
+        ("instance", ["7", "l2"]),
+    ],
+)
+def test_however_it_is_cut_the_sums_are_the_same(by: SpendKey, keys: list[str]) -> None:
+    rows = report(two_leases(), by, now=LATER)
+    assert [row.key for row in rows] == keys
+    total = total_row(rows)
+    assert (total.compute, total.storage, total.bandwidth, total.fees) == (9, 1, 0, Decimal("0.5"))
+    assert (total.accrued, total.held, total.posted) == (Decimal("0.75"), Decimal("0.1875"), Decimal("10.5"))
+    assert (total.leases, total.instances, total.compared) == (frozenset({"l1", "l2"}), 2, 6)
+    hours = {"RTX 4090": 6 * HOUR, "A100": HOUR} if by != "kind" else {}
+    assert total.gpu_hours == {
+        "RTX 4090": (hours.get("RTX 4090", timedelta(0)), Decimal(6)),
+        "A100": (hours.get("A100", timedelta(0)), Decimal(4)),
+    }
+    assert (total.running, total.on_demand) == ((4 * HOUR, 12) if hours else (timedelta(0), None))
+
+
+def test_a_line_is_of_its_own_lease() -> None:
+    without, ours = report(two_leases(), "job", now=LATER)
+    assert (ours.name, ours.leases, ours.accrued, ours.held) == ("train", {"l1"}, Decimal("0.25"), Decimal("0.125"))
+    assert (ours.running, ours.on_demand, ours.compared, ours.saved) == (3 * HOUR, 12, 6, 6)
+    assert (without.name, without.leases, without.accrued, without.held) == (
+        *("", {"l2"}, Decimal("0.5"), Decimal("0.0625")),
+    )
+    assert (without.running, without.on_demand, without.compared, without.saved) == (HOUR, None, 0, None)
+    assert [row.name for row in report(two_leases(), "gpu", now=LATER)] == [None, None]
+
+
+def test_hours_and_money_stand_on_the_zone_s_own_days() -> None:
+    rows = report(two_leases(), "day", now=LATER, zone=BERLIN)
+    assert [(row.key, row.running, row.compute, row.held) for row in rows] == [
+        ("2026-11-20", 2 * HOUR, Decimal(5), Decimal("0.1875")),
+        ("2026-11-21", 2 * HOUR, Decimal(4), ZERO),
+    ]
+    assert [row.accrued for row in rows] == [Decimal("0.5"), Decimal("0.25")]
+
+
+def test_of_a_period_only_what_is_within_it() -> None:
+    source = replace(two_leases(), cells=[])  # those are chosen by whoever reads them
+    (row,) = report(source, "day", now=LATER, first=NEXT_DAY, after=NEXT_DAY + timedelta(days=1))
+    assert (row.key, row.accrued, row.held, row.running) == ("2026-11-21", Decimal("0.25"), ZERO, HOUR)
+    (row,) = report(source, "day", now=LATER, first=DAY, after=NEXT_DAY)
+    assert (row.key, row.accrued, row.held, row.running) == (
+        *("2026-11-20", Decimal("0.5"), Decimal("0.1875"), 3 * HOUR),
+    )
+
+
+def test_hours_before_and_after_the_period_count_for_nothing() -> None:
+    later = report(two_leases(), "job", now=LATER, first=NEXT_DAY)
+    assert [row.running for row in later] == [timedelta(0), HOUR], "not less than nothing for what ran before"
