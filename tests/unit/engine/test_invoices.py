@@ -281,6 +281,15 @@ def test_a_bill_whose_periods_do_not_reach_the_end_is_unfinished_however_often_i
     assert book.spent() == D("0.352")
 
 
+def test_an_open_span_ends_with_its_machine_and_a_machine_that_no_list_showed_is_doubted_from_its_end() -> None:
+    span = Span(InstanceStatus.RUNNING, D("0.36"), D(0), START, None)
+    low = [charge(COMPUTE, "0.171")]
+    seen = change_lease(LEASE, spans=(span,), last_seen_at=at(3600) + HOUR)
+    assert Book({(COMPUTE, TODAY): "0.36"}, seen).look(low).waits_for is BillWait.TOO_LOW
+    unseen = change_lease(LEASE, spans=(span,), last_seen_at=None)
+    assert Book({(COMPUTE, TODAY): "0.36"}, unseen).look(low).waits_for is BillWait.TOO_LOW
+
+
 def test_a_bill_that_leaves_out_the_time_in_which_a_machine_was_stopped_is_unfinished() -> None:
     running = Span(InstanceStatus.RUNNING, D("0.36"), D("0.04"), START, at(3600))
     stopped = Span(InstanceStatus.STOPPED, D(0), D("0.04"), at(3600), at(7200))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.builders import (
     a_paused_lease,
     a_spec,
     an_intent,
+    an_offer,
     at,
     decided,
     heartbeat,
@@ -121,3 +123,76 @@ def test_unobserved_time_costs_the_most_that_is_not_counted(status: InstanceStat
     stored = D(0) if status is InstanceStatus.OFFLINE else D("0.01")
     lease = replace(lease, spans=()).bill_as(status, D("0.3"), stored, START)
     assert budget.unobserved_cost(lease, START + HOUR, P) == D(per_hour)
+
+
+def test_a_lease_without_word_for_a_quarter_of_an_hour_is_stale_until_it_is_over() -> None:
+    lease = a_lease()
+    word_at = lease.observed_at
+    assert not budget.is_stale(lease, word_at + timedelta(minutes=15))
+    assert budget.is_stale(lease, word_at + timedelta(minutes=15, seconds=1))
+    assert not budget.is_stale(replace(lease, state=LeaseState.GONE), word_at + timedelta(days=1))
+
+
+def test_a_closed_span_counts_for_nothing_in_unobserved_time_and_an_open_one_for_what_it_bills() -> None:
+    lease = a_lease()
+    (span,) = lease.spans
+    since = max(lease.observed_at, span.started_at)
+    assert budget.unobserved_cost(lease, since + HOUR, P) == 0, "all that it can bill is counted"
+    closed = replace(lease, spans=(replace(span, ended_at=since),))
+    assert budget.unobserved_cost(closed, since + HOUR, P) == lease.burn_upper
+    assert budget.unobserved_cost(closed, since, P) == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "per_hour", "hours"),
+    [
+        pytest.param({}, "1", 24, id="nothing is known of its length"),
+        pytest.param({"budget": D(5)}, "1", 5, id="as long as its money lasts"),
+        pytest.param({"budget": D(50)}, "1", 24, id="at most as the parameters say"),
+        pytest.param({"budget": D("0.5")}, "1", 1, id="at least an hour"),
+        pytest.param({"budget": D(5)}, "0", 24, id="nothing burns"),
+        pytest.param({"budget": D(5), "work_estimate": 3 * HOUR}, "1", 3, id="its estimate goes before its money"),
+        pytest.param({"work_estimate": 30 * HOUR}, "1", 24, id="a long estimate"),
+    ],
+)
+def test_a_slow_destroy_is_provided_for_as_long_as_the_job_is(spec: dict[str, Any], per_hour: str, hours: int) -> None:
+    params = Params(budget=Budget(tail_h=24))
+    job = a_job(spec=a_spec(**({"work_estimate": None} | spec)))
+    assert budget.disk_tail(job, D(per_hour), params) == timedelta(hours=hours)
+    stop = budget.stop_cost(D(2), D("0.25"), params, timedelta(hours=hours))
+    assert stop == budget.stop_cost(D(2), D(0), params) + D("0.25") * hours
+
+
+def test_what_a_start_sets_aside_is_for_its_own_bid_disk_and_tail() -> None:
+    params = Params(budget=Budget(settle_s=3600, tail_h=24))
+    job, offer = a_job(spec=a_spec(work_estimate=2 * HOUR)), an_offer(storage_price=D("7.2"))  # 20 GB: $0.20/h
+    stop = budget.stop_cost(D(3), D("0.2"), params, 2 * HOUR)
+    assert budget.start_reserve(job, offer, D(3), params) == stop + D("3.2") + budget.traffic_cost(offer, job, params)
+
+
+STOPPING_S = 240
+"""With the parameters below: 60 to see, 240 to save, 60 to destroy, less the two minutes of the machine itself."""
+
+
+@pytest.mark.parametrize(
+    ("lefts", "ttl_s"),
+    [
+        pytest.param([], 900, id="no limit"),
+        pytest.param([(None, D(1))], 900, id="a limit that is not set"),
+        pytest.param([(D(0), D(0))], 900, id="nothing burns"),
+        pytest.param([(D("0.1"), D(1))], STOPPING_S + 360, id="what is left lasts six minutes"),
+        pytest.param([(D(1), D(1)), (D("0.1"), D(1)), (None, D(9))], STOPPING_S + 360, id="the shortest counts"),
+        pytest.param([(D("0.5"), D(1))], 900, id="never longer than asked for"),
+        pytest.param([(D(0), D(1))], STOPPING_S, id="nothing is left"),
+        pytest.param([(D(-5), D(1))], STOPPING_S, id="less than nothing"),
+    ],
+)
+def test_a_permit_lasts_as_long_as_the_money(lefts: list[tuple[Decimal | None, Decimal]], ttl_s: int) -> None:
+    params = Params(budget=Budget(detect_s=60, save_timeout_s=240, destroy_s=60))
+    assert budget.permit_ttl_s(lefts, 900, params) == ttl_s
+
+
+def test_a_permit_never_ends_between_two_renewals_of_a_daemon_that_lives() -> None:
+    params = Params(budget=Budget(detect_s=30, save_timeout_s=90, destroy_s=30))
+    assert budget.permit_ttl_s([(D(0), D(1))], 900, params) == budget.PERMIT_LEAST_S == 180
+    assert budget.permit_ttl_s([(D(0), D(1))], 100, params) == 100

@@ -190,7 +190,7 @@ def test_what_is_left_is_beyond_all_that_is_spent_committed_and_held() -> None:
 
 def test_launches_and_refusals_add_up_apart() -> None:
     assert LaunchCount(1, 2) + LaunchCount(3, 4) == LaunchCount(4, 6)
-    assert NO_LAUNCHES + NO_LAUNCHES == LaunchCount(0, 0)
+    assert LaunchCount(0, 0) == NO_LAUNCHES + NO_LAUNCHES
 
 
 def test_launches_are_kept_back_for_a_job_whose_deadline_presses() -> None:
