@@ -38,7 +38,7 @@ class Module:
 _GUARD = "tests/unit/policy/test_guard.py"
 _BUDGET = "tests/unit/policy/test_budget.py"
 _ACCRUE = "tests/unit/engine/test_accrue.py"
-_INVOICES = "tests/unit/engine/test_invoices.py"
+_INVOICES = ("tests/unit/engine/test_invoices.py", "tests/unit/engine/test_invoice_import.py")
 _MODEL = "tests/property/test_ledger_model.py"
 _SPEND = "tests/unit/domain/test_spend_report.py"
 _ANSWERS = "tests/unit/api/test_money_answers.py"
@@ -61,11 +61,11 @@ MODULES = (
     Module("autopilot/domain/launches.py", (_GUARD, _ANSWERS), (*_POLICY, *_MONEY)),
     # accrue
     Module("autopilot/engine/accrue.py", (_ACCRUE, "tests/property/test_money_properties.py", _MODEL), _MONEY),
-    Module("autopilot/engine/invoices.py", (_INVOICES, _MODEL), _MONEY),
-    Module("autopilot/domain/ledger.py", (_ACCRUE, _INVOICES, "tests/unit/domain/test_reconciliation.py"), _MONEY),
+    Module("autopilot/engine/invoices.py", (*_INVOICES, _MODEL), _MONEY),
+    Module("autopilot/domain/ledger.py", (_ACCRUE, *_INVOICES, "tests/unit/domain/test_reconciliation.py"), _MONEY),
     Module(
         "autopilot/domain/rounding.py",
-        ("tests/unit/domain", "tests/property/test_spending.py"),
+        ("tests/unit/domain/test_rounding.py",),
         _MONEY,
         is_simulated=False,
     ),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autopilot.agent.shipped import chunks
+from autopilot.agent.shipped import chunks, tree
 from autopilot.agent.shipped.chunks import (
     PartReader,
     PartWriter,
@@ -174,6 +174,71 @@ def test_every_byte_is_in_one_part_and_no_part_is_too_large(sizes: list[int]) ->
     assert read_index(json.loads(json.dumps(index_of(entries, parts))), [length_of(part) for part in parts])
 
 
+def test_small_files_share_a_part_until_it_is_full_and_large_ones_are_cut() -> None:
+    def parts(*sizes: int) -> list[list[Any]]:
+        return cut_at([Entry(f"checkpoint/{i}", "file", 0o644, 0, size) for i, size in enumerate(sizes)], 20)
+
+    assert parts(9, 9, 2, 1) == [[[0, 0, 9], [1, 0, 9], [2, 0, 2]], [[3, 0, 1]]], "the third just fits"
+    assert parts(9, 9, 3) == [[[0, 0, 9], [1, 0, 9]], [[2, 0, 3]]]
+    assert parts(10) == [[[0, 0, 10]]]
+    assert parts(1, 45, 2) == [[[1, 0, 20]], [[1, 20, 20]], [[1, 40, 5]], [[0, 0, 1], [2, 0, 2]]]
+    assert parts(0) == []
+
+
+def test_an_index_says_what_machines_read() -> None:
+    entry = Entry("checkpoint", "file", 0o644, 7, 5)
+    index = {"v": 1, "root": "checkpoint", "entries": [list(entry)], "slices": [[[0, 0, 5]]]}
+    assert index_of([entry], [[[0, 0, 5]]]) == index
+    assert index_of([entry], [[[0, 0, 5]]], "a" * 32) == {**index, "mlflow_run": "a" * 32}
+    data = json.dumps(index_of([entry], [[[0, 0, 5]]], "a" * 32)).encode()
+    assert parse_index(data, [5]) == ([entry], [[[0, 0, 5]]], "a" * 32)
+
+
+def test_an_index_has_room_for_six_bytes_a_list() -> None:
+    with pytest.raises(Corrupt, match="cannot be read"):
+        parse_index(b"[" * 200 + b" " * 400, [])
+    with pytest.raises(Corrupt, match="made of brackets"):
+        parse_index(b"[" * 201 + b" " * 399, [])
+
+
+def test_as_many_files_as_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tree.MAX_ENTRIES == 250_000
+    monkeypatch.setattr(tree, "MAX_ENTRIES", 3)
+    entries = [Entry(*row(f"checkpoint/{i}")) for i in range(4)]
+    assert check_entries(entries[:3]) == entries[:3]
+    assert check_entries(entries[:1]) == entries[:1]
+    with pytest.raises(Corrupt, match="too many files"):
+        check_entries(entries)
+
+
+def test_a_name_may_have_255_bytes_and_a_path_3800() -> None:
+    check_entries([Entry(*row("checkpoint/" + "n" * 255))])
+    path = "checkpoint" + ("/" + "n" * 250) * 15
+    longest = path + "/" + "n" * (3800 - len(path) - 1)
+    check_entries([Entry(*row(longest))])
+    with pytest.raises(Corrupt, match="too long"):
+        check_entries([Entry(*row(longest + "n"))])
+
+
+@pytest.mark.parametrize(("length", "is_followed"), [(1, True), (39, True), (40, True), (41, False)])
+@pytest.mark.parametrize("is_backwards", [False, True], ids=["from its begin", "from its end"])
+def test_forty_links_are_followed(length: int, is_followed: bool, is_backwards: bool) -> None:
+    """As many as Linux follows."""
+    rows = [row(f"checkpoint/{i}", "link", link=str(i + 1)) for i in range(length)]
+    rows = [*(rows[::-1] if is_backwards else rows), row(f"checkpoint/{length}")]
+    if is_followed:
+        assert len(check_entries([Entry(*each) for each in rows])) == length + 1
+    else:
+        with pytest.raises(Corrupt, match="a link in it leads elsewhere"):
+            check_entries([Entry(*each) for each in rows])
+
+
+def test_a_path_to_all_of_a_disk_s_root_is_no_reason_to_lose_links() -> None:
+    assert tree.portable("/ckpt/weights", "checkpoint/latest", "/ckpt/latest") == "weights"
+    assert tree.portable("/ckpt/a/weights", "checkpoint/b/latest", "/ckpt/b/latest") == "../a/weights"
+    assert tree.portable("/other/weights", "checkpoint/latest", "/ckpt/latest") == "/other/weights"
+
+
 def test_many_parts_become_fewer_larger_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "SMALLEST_PART_BYTES", 1)
     parts = cut([Entry("checkpoint", "file", 0o644, 0, 10_000)])
@@ -194,6 +259,7 @@ def test_parts_carry_files_from_one_place_to_another(
     lay_out(entries, str(there))
     for part in cut_at(entries, 16):
         reader, writer = PartReader(str(here), entries, part), PartWriter(str(there), entries, part)
+        assert reader.read(0) == b""
         while data := reader.read(block):
             writer.write(data)
         assert (reader.size, reader.sha256.digest()) == (writer.size, writer.sha256.digest())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from dataclasses import replace
@@ -11,9 +12,17 @@ from typing import Any
 import pytest
 
 from autopilot.agent.shipped import compress
-from autopilot.agent.unpack import AgentUnpacker
+from autopilot.agent.shipped.tree import Entry
+from autopilot.agent.unpack import AgentUnpacker, tame_mode
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.mailbox.checkpoints import contents, verified_manifest, verified_outputs
+from autopilot.mailbox.checkpoints import (
+    contents,
+    is_still_whole,
+    keep_verified,
+    kept_manifest,
+    verified_manifest,
+    verified_outputs,
+)
 from autopilot.mailbox.keys import manifest_key, outputs_prefix, part_key
 from autopilot.mailbox.report_shapes import Manifest, Part
 from tests.checkpoint_data import a_part, an_index
@@ -120,6 +129,74 @@ async def test_what_was_verified_once_is_trusted_for_that_content_only(blobs: Lo
     other = hashlib.sha256(b"another").hexdigest()
     lie = [a_part(0, index), replace(part, content_sha256=other)]
     assert await verify(blobs, lie, [], trusted=contents(known, JOB, LEASE)) is None
+
+
+async def test_an_index_of_other_bytes_is_not_taken_even_where_it_is_trusted(blobs: LocalBlobStore) -> None:
+    """A restore would refuse it, though it could be read."""
+    index, other = index_of([FILE], WHOLE), index_of([[*FILE[:3], 9, *FILE[4:]]], WHOLE)
+    assert len(index) == len(other)
+    parts = [a_part(0, index), a_part(1, DATA)]
+    known = await verify(blobs, parts, [index, DATA])
+    assert known is not None
+    trusted = contents(known, JOB, LEASE)
+    assert await verify(blobs, parts, [index, DATA], trusted=trusted) is not None
+    assert await verify(blobs, parts, [other, DATA], trusted=trusted) is None
+
+
+async def test_a_compressed_part_of_other_bytes_is_not_taken_though_the_same_comes_out(blobs: LocalBlobStore) -> None:
+    data, part = compressed(DATA, DATA)
+    other = data[:4] + bytes([data[4] ^ 0x10]) + data[5:]  # a bit of the header that no decoder looks at
+    assert compress.library().ZstdDecompressor().decompress(other) == DATA
+    index = an_index("", len(DATA))
+    assert await verify(blobs, [a_part(0, index), part], [index, data]) is not None
+    assert await verify(blobs, [a_part(0, index), part], [index, other]) is None
+
+
+async def test_what_was_verified_is_looked_at_again_by_the_daemon_s_own_manifest(blobs: LocalBlobStore) -> None:
+    datas = [an_index("", len(DATA)), DATA]
+    assert not await is_still_whole(blobs, AgentUnpacker(), JOB, LEASE, 0), "none was kept"
+    manifest = await verify(blobs, [a_part(0, datas[0]), a_part(1, DATA)], datas)
+    assert manifest is not None
+    await keep_verified(blobs, JOB, LEASE, manifest)
+    kept = await kept_manifest(blobs, JOB, LEASE, 0)
+    assert kept is not None
+    assert [part.key for part in kept.parts] == [f"{LEASE}/ckpt/0/part-{i}" for i in range(2)]
+    assert await kept_manifest(blobs, JOB, LEASE, 1) is None
+    assert await is_still_whole(blobs, AgentUnpacker(), JOB, LEASE, 0)
+    await blobs.put(part_key(JOB, LEASE, 0, 1), DATA[::-1])
+    assert not await is_still_whole(blobs, AgentUnpacker(), JOB, LEASE, 0)
+
+
+async def test_four_parts_are_read_at_once(blobs: LocalBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading: list[int] = [0]
+    most = 0
+    size = blobs.size
+
+    async def counted(key: str) -> int | None:
+        nonlocal most
+        reading[0] += 1
+        most = max(most, reading[0])
+        await asyncio.sleep(0)
+        reading[0] -= 1
+        return await size(key)
+
+    files = [[f"checkpoint/{i}", "file", 0o644, 0, 1, ""] for i in range(12)]
+    index = index_of(files, [[[i, 0, 1]] for i in range(12)])
+    datas = [index, *(bytes([i]) for i in range(12))]
+    monkeypatch.setattr(blobs, "size", counted)
+    assert await verify(blobs, [a_part(i, data) for i, data in enumerate(datas)], datas) is not None
+    assert most == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "tame"),
+    [
+        *[("dir", 0, 0o700), ("dir", 0o777, 0o755), ("dir", 0o007, 0o705), ("dir", 0o2070, 0o750)],
+        *[("file", 0, 0o600), ("file", 0o777, 0o755), ("file", 0o444, 0o644), ("file", 0o4022, 0o600)],
+    ],
+)
+def test_modes_on_the_user_s_own_disk_are_tame(kind: str, mode: int, tame: int) -> None:
+    assert tame_mode(Entry("checkpoint", kind, mode, 0)) == tame
 
 
 async def test_more_than_a_disk_holds_is_not_unpacked(blobs: LocalBlobStore) -> None:

@@ -472,7 +472,6 @@ def test_bills_are_looked_at_soon_after_the_end_and_again_a_day_and_three_days_l
                 lease, settled_at=LEASE.ending.gone_at + since, reconciled_at=LEASE.ending.gone_at + since
             )
     assert looks == [delay, timedelta(hours=24), timedelta(hours=72)]
-    assert (UNFINISHED_FOR, GIVE_UP_AFTER) == (timedelta(hours=24), timedelta(hours=72))
     day_later = change_lease(LEASE, settled_at=NOW, reconciled_at=NOW + UNFINISHED_FOR)
     assert not is_due(day_later, delay, NOW + UNFINISHED_FOR + delay), "the last look counts, not the first"
     assert not is_due(change_lease(LEASE, state=LeaseState.ACTIVE, gone_at=None), delay, NOW + GIVE_UP_AFTER)
