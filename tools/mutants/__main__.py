@@ -6,7 +6,6 @@ import argparse
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     code = Code.of(ROOT, options.commit)
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         copy = Copy.of_commit(ROOT, options.commit, Path(scratch) / "1")
-        drawn = list(draw(copy.root, MODULES))
+        drawn = list(draw(copy.root, MODULES, options.only or ""))
         if options.report:
             return _report(drawn, read(options.results, code))
         if options.only:
@@ -62,13 +61,17 @@ def main(arguments: Sequence[str]) -> int:
         return _run(copy, due, code, options.results, options.minutes * 60)
 
 
-def draw(root: Path, modules: Sequence[Module]) -> Iterator[Drawn]:
-    """The mutants that are run of the files below ``root``: of each text one, and only what is Python."""
+def draw(root: Path, modules: Sequence[Module], begins: str = "") -> Iterator[Drawn]:
+    """The mutants that are run of the files below ``root``: of each text one, and only what is Python.
+
+    ``begins``: of their ids, where not all are asked for.
+    """
     for module in modules:
         source = Source(module.path, (root / module.path).read_text())
         texts = set()
         for mutant in source.mutants:
-            if module.means(mutant.scope) and mutant.is_drawn(SEED, LOGIC_SHARE, DROP_SHARE):
+            is_asked_for = module.means(mutant.scope) and mutant.id.startswith(begins)
+            if is_asked_for and mutant.is_drawn(SEED, LOGIC_SHARE, DROP_SHARE):
                 text = source.mutated(mutant)
                 if text is not None and text not in texts:
                     texts.add(text)
@@ -87,19 +90,25 @@ def _run(copy: Copy, due: Sequence[Drawn], code: Code, results: Path, limit_s: f
     copies.put(copy)
     for number in range(1, _PROCESSES):
         copies.put(copy.again(copy.root.with_name(str(number + 1))))
-    left = deque(due)
 
-    def work() -> None:
+    def run(one: Drawn) -> bool:
+        if time.monotonic() - began_at >= limit_s - _LAST_ONE_S:
+            return False
         mine = copies.get()
-        while left and time.monotonic() - began_at < limit_s - _LAST_ONE_S:
-            line = _judge(mine, left.popleft(), code)
-            append(results, line)
-            print(f"{line.mutant} {line.path}:{line.line} {line.stage or 'SURVIVED'} {line.by}", flush=True)
+        try:
+            line = _judge(mine, one, code)
+        finally:
+            copies.put(mine)
+        append(results, line)
+        print(f"{line.mutant} {line.path}:{line.line} {line.stage or 'SURVIVED'} {line.by}", flush=True)
+        return True
 
-    with ThreadPoolExecutor(_PROCESSES) as pool:
-        for future in [pool.submit(work) for _ in range(_PROCESSES)]:
-            future.result()
-    print(f"{len(left)} are left: run the same again" if left else "all have run")
+    pool = ThreadPoolExecutor(_PROCESSES)
+    try:
+        left = sum(not has_run for has_run in pool.map(run, due))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    print(f"{left} are left: run the same again" if left else "all have run")
     return bool(left)
 
 
@@ -114,12 +123,11 @@ def _judge(copy: Copy, one: Drawn, code: Code) -> Line:
 
 
 def _run_only(copy: Copy, drawn: Sequence[Drawn], mutant_id: str) -> int:
-    found = [one for one in drawn if one.mutant.id.startswith(mutant_id)]
-    for one in found:
+    for one in drawn:
         print(f"{one.mutant.path}:{one.mutant.line}\n{one.source.difference(one.mutant)}", flush=True)
         line = _judge(copy, one, Code("", ""))
         print(f"{line.mutant} {line.stage or 'SURVIVED'} {line.by} {line.seconds:.0f} s", flush=True)
-    return 0 if found else _say(f"no mutant that is drawn begins with {mutant_id}")
+    return 0 if drawn else _say(f"no mutant that is drawn begins with {mutant_id}")
 
 
 def _report(drawn: Sequence[Drawn], lines: dict[str, Line]) -> int:

@@ -112,7 +112,7 @@ class _Places(cst.CSTVisitor):
     def _add(self, node: cst.CSTNode, operator: str, changed: cst.CSTNode) -> None:
         scope, was, becomes = ".".join(self._scope), _text(node), _text(changed)
         key = (scope, operator, was, becomes)
-        line = self.get_metadata(PositionProvider, node).start.line  # type: ignore[attr-defined]
+        line = self.get_metadata(PositionProvider, node).start.line
         self.found.append(Mutant(self._path, scope, operator, self._same[key], was, becomes, line, node, changed))
         self._same[key] += 1
 
