@@ -179,6 +179,29 @@ def test_when_the_last_upload_fails_or_hangs_the_machine_stops_in_bounded_time(h
     assert m.decide(1020) == "stop"
 
 
+def test_half_of_the_time_after_a_permit_is_the_process_s_and_the_rest_is_for_its_upload() -> None:
+    m = running()
+    m.checkpoint_at = 10_000
+    assert m.decide(900) == "term"
+    assert m.decide(944) is None
+    assert m.decide(945) == "kill"
+    m.end_process(-9, 946, "")
+    assert m.decide(946) == "checkpoint"
+    m.finish_task("checkpoint", False, 947)
+    assert m.decide(989) == "checkpoint"
+    assert m.decide(990) == "stop", "what it could not save stays on its disk"
+
+
+def test_an_end_that_was_not_told_yet_is_told_after_the_permit_too() -> None:
+    m = running()
+    m.end_process(0, 100, "then")
+    assert m.decide(100) == "checkpoint"
+    m.finish_task("checkpoint", True, 101)
+    assert m.decide(900) == "report"
+    m.finish_task("report", True, 901)
+    assert m.decide(901) == "destroy"
+
+
 def test_a_process_that_cannot_be_killed_does_not_keep_the_machine() -> None:
     m = running()
     assert m.decide(900) == "term"
