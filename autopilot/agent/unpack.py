@@ -10,9 +10,10 @@ from typing import IO
 from unicodedata import bidirectional, category
 
 from autopilot.agent.shipped.chunks import MAX_INDEX_BYTES, PartWriter, parse_index
+from autopilot.agent.shipped.code import check_files, parse_code_index
 from autopilot.agent.shipped.compress import MOST_BYTES, copy_decompressed
 from autopilot.agent.shipped.download import check_parts, read_manifest
-from autopilot.agent.shipped.tree import Corrupt, Entry, finish, lay_out, unpacking
+from autopilot.agent.shipped.tree import ROOT, Corrupt, Entry, finish, lay_out, unpacking
 from autopilot.mailbox.report_shapes import Part
 from autopilot.ports.unpacking import Unrestorable
 
@@ -43,12 +44,32 @@ def unpack(parts: Sequence[Part], open_part: Callable[[int], IO[bytes]], directo
         with open_part(i + 1) as source, unpacking():
             if part.content_sha256 is not None:
                 copy_decompressed(source.read(MOST_BYTES), writer)
-            while block := source.read(_BLOCK_BYTES):
-                writer.write(block)
-        if (writer.size, writer.sha256.hexdigest()) != contents[i]:
-            raise Corrupt("a part of it is not what its manifest says")
+            _copy(source, writer, contents[i])
     finish(entries, str(directory), tame_mode)
-    return directory / "checkpoint"
+    return directory / ROOT
+
+
+def unpack_code(sha256: str, open_part: Callable[[int], IO[bytes]], directory: Path) -> Path:
+    """The same for a copy of the user's code, by its name alone. Names in it are the user's own."""
+    with open_part(0) as source:
+        data = source.read(MAX_INDEX_BYTES + 1)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise Corrupt("its index is not the one that it is named by")
+    index = parse_code_index(data)
+    lay_out(index.entries, str(directory))
+    for i, content in enumerate(index.parts):
+        with open_part(i + 1) as source, unpacking():
+            _copy(source, PartWriter(str(directory), index.entries, index.slices[i]), content)
+    check_files(index, str(directory))
+    finish(index.entries, str(directory), tame_mode)
+    return directory / ROOT
+
+
+def _copy(source: IO[bytes], writer: PartWriter, content: tuple[int, str]) -> None:
+    while block := source.read(_BLOCK_BYTES):
+        writer.write(block)
+    if (writer.size, writer.sha256.hexdigest()) != content:
+        raise Corrupt("a part of it is not what its manifest says")
 
 
 def tame_mode(entry: Entry) -> int:

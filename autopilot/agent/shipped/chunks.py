@@ -24,11 +24,11 @@ LEAST_BYTES_PER_LIST = 6
 LISTS_FREE = 100
 
 
-def cut(entries: list[Entry]) -> list[list[Any]]:
+def cut(entries: list[Entry], most_parts: int = MOST_DATA_PARTS) -> list[list[Any]]:
     """The parts of these files, each a list of slices. Larger parts only where there would be too many."""
     size = SMALLEST_PART_BYTES
     parts = cut_at(entries, size)
-    while len(parts) > MOST_DATA_PARTS:
+    while len(parts) > most_parts:
         size *= 2
         parts = cut_at(entries, size)
     return parts
@@ -60,8 +60,12 @@ class PartReader:
     """One part as a file to read, out of the directory that holds the entries; knows the SHA-256 of what was read."""
 
     def __init__(self, directory: str, entries: list[Entry], slices: list[Any]) -> None:
-        self.pieces = self.walk(directory, entries, slices)
+        self.directory, self.entries = directory, entries
+        self.pieces = self.walk(slices)
         self.sha256, self.size = hashlib.sha256(), 0
+
+    def path(self, i: int) -> str:
+        return os.path.join(self.directory, self.entries[i].name)
 
     def read(self, size: int = -1) -> bytes:
         """Blocks of any length; ``b""`` at the end. ``size`` bounds a block."""
@@ -79,9 +83,9 @@ class PartReader:
         self.left = next(self.pieces, b"")
         return self.left
 
-    def walk(self, directory: str, entries: list[Entry], slices: list[Any]) -> Iterator[bytes]:
+    def walk(self, slices: list[Any]) -> Iterator[bytes]:
         for i, offset, length in slices:
-            with open(os.path.join(directory, entries[i].name), "rb", buffering=0) as file:
+            with open(self.path(i), "rb", buffering=0) as file:
                 file.seek(offset)
                 while length:
                     block = file.read(min(length, BLOCK_BYTES))
@@ -131,16 +135,21 @@ def parse_index(data: bytes, sizes: list[int]) -> tuple[list[Entry], list[list[A
 
     Raises ``Corrupt``, and nothing else.
     """
+    body = load_index(data)
+    entries, slices = read_index(body, sizes)
+    return check_entries(entries), slices, run_id(body.get("mlflow_run"))
+
+
+def load_index(data: bytes) -> Any:
+    """A stranger's index as JSON, of whatever shape. Raises ``Corrupt``."""
     if len(data) > MAX_INDEX_BYTES:
         raise Corrupt("its index is too large")
     if data.count(b"[") + data.count(b"{") > LISTS_FREE + len(data) // LEAST_BYTES_PER_LIST:
         raise Corrupt("its index is made of brackets")
     try:
-        body = json.loads(data.decode())
+        return json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise Corrupt("its index cannot be read") from error
-    entries, slices = read_index(body, sizes)
-    return check_entries(entries), slices, run_id(body.get("mlflow_run"))
 
 
 def read_index(body: Any, sizes: list[int]) -> tuple[list[Entry], list[list[Any]]]:

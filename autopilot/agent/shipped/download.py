@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ from .disk import read_json, write_json
 from .snapshots import Record, Snapshots, copy_part
 from .stored import Content, Object, Stored
 from .transfer import Transfer
-from .tree import Corrupt, lay_out
+from .tree import Corrupt, lay_out, remove
 from .web import BLOCK_BYTES, Web
 
 KEY = re.compile(r"part-\d{1,6}|[A-Za-z0-9_][A-Za-z0-9._-]*/ckpt/\d{1,9}/part-\d{1,6}")
@@ -38,14 +37,65 @@ class PartBuffer:
         self.size += len(data)
 
 
-class Download:
-    """Brings the checkpoint that the orders name into the snapshots. Goes on where the last try was cut off."""
+class Parts:
+    """Brings an index and its parts into the directory ``scratch``. Goes on where the last try was cut off."""
+
+    def __init__(self, web: Web, transfer: Transfer, scratch: str, journal: str) -> None:
+        """``journal``: the file that says which parts are in ``scratch``."""
+        self.web, self.transfer, self.scratch, self.journal = web, transfer, scratch, journal
+        self.lock = threading.Lock()
+
+    def begin(self, index_sha256: str, entries: list[Any]) -> list[int]:
+        """The parts of it that an earlier try has brought."""
+        journal = read_json(self.journal) or {}
+        if journal.get("index") == index_sha256 and os.path.isdir(self.scratch):
+            return list(journal["done"])
+        remove(self.scratch)
+        os.makedirs(self.scratch)
+        lay_out(entries, self.scratch)
+        write_json(self.journal, {"index": index_sha256, "done": []})
+        return []
+
+    def close_part(self, i: int, index_sha256: str, done: list[int]) -> None:
+        with self.lock:
+            done.append(i)
+            write_json(self.journal, {"index": index_sha256, "done": done})
+
+    def fetch_index(self, part: Record) -> bytes:
+        if part["size"] > MAX_INDEX_BYTES:
+            raise Corrupt("its index is too large")
+        memory = PartBuffer()
+        self.transfer.run([(0, 0)], lambda _, url: self.receive(url, memory, part))
+        return bytes(memory.data)
+
+    def receive(self, url: Callable[[], str], target: Any, part: Record) -> None:
+        """One part, verified; what has arrived is not asked for again when the connection is cut."""
+        headers = {"Range": f"bytes={target.size}-"} if target.size else {}
+        with self.web.answer("GET", url(), headers=headers) as response:
+            # Some servers send the range under status 200; one that cannot sends everything.
+            if not (response.headers.get("Content-Range") or "").startswith(f"bytes {target.size}-"):
+                target.restart()
+            coming = int(response.headers.get("Content-Length") or 0)
+            while target.size <= part["size"]:
+                block = response.read(min(BLOCK_BYTES, part["size"] + 1 - target.size))
+                if not block:
+                    break
+                coming -= len(block)
+                target.write(block)
+        if coming > 0 and target.size <= part["size"]:
+            raise OSError("a part was cut off on its way")
+        if (target.size, target.sha256.hexdigest()) != (part["size"], part["sha256"]):
+            target.restart()
+            raise Corrupt("a part of it is not what its manifest says")
+
+
+class Download(Parts):
+    """Brings the checkpoint that the orders name into the snapshots."""
 
     def __init__(self, web: Web, snapshots: Snapshots, stored: Stored, transfer: Transfer) -> None:
-        self.web, self.snapshots, self.stored, self.transfer = web, snapshots, stored, transfer
-        self.scratch = os.path.join(snapshots.directory, "fetching")
-        self.journal = self.scratch + ".done"  # no .json: it is no record of a snapshot
-        self.lock = threading.Lock()
+        scratch = os.path.join(snapshots.directory, "fetching")
+        super().__init__(web, transfer, scratch, scratch + ".done")  # no .json: it is no record of a snapshot
+        self.snapshots, self.stored = snapshots, stored
         self.keys: dict[int, str] = {}  # of its parts, as seen from the job
 
     def fetch(self, restore: dict[str, Any]) -> bool:
@@ -69,9 +119,7 @@ class Download:
             part, writer = parts[i + 1], PartWriter(self.scratch, entries, slices[i])
             if not copy_from_snapshots(self.snapshots, local.get(content(part)), writer, part):
                 self.receive_part(url, writer, part, halves, i)
-            with self.lock:
-                done.append(i)
-                write_json(self.journal, {"index": parts[0]["sha256"], "done": done})
+            self.close_part(i, parts[0]["sha256"], done)
 
         self.transfer.run([(i, i + 1) for i in range(len(slices)) if i not in set(done)], move)
         os.remove(self.journal)
@@ -87,24 +135,6 @@ class Download:
         }
         self.snapshots.commit(record, self.scratch)
         return is_fresh
-
-    def begin(self, index_sha256: str, entries: list[Any]) -> list[int]:
-        """The parts of it that an earlier try has brought."""
-        journal = read_json(self.journal) or {}
-        if journal.get("index") == index_sha256 and os.path.isdir(self.scratch):
-            return list(journal["done"])
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        os.makedirs(self.scratch)
-        lay_out(entries, self.scratch)
-        write_json(self.journal, {"index": index_sha256, "done": []})
-        return []
-
-    def fetch_index(self, part: Record) -> bytes:
-        if part["size"] > MAX_INDEX_BYTES:
-            raise Corrupt("its index is too large")
-        memory = PartBuffer()
-        self.transfer.run([(0, 0)], lambda _, url: self.receive(url, memory, part))
-        return bytes(memory.data)
 
     def receive_part(
         self, url: Callable[[], str], writer: PartWriter, part: Record, halves: dict[int, Any], i: int
@@ -122,26 +152,6 @@ class Download:
         del halves[i]
         copy_decompressed(bytes(memory.data), writer)
         if (writer.size, writer.sha256.hexdigest()) != (part["size"], part["sha256"]):
-            raise Corrupt("a part of it is not what its manifest says")
-
-    def receive(self, url: Callable[[], str], target: Any, part: Record) -> None:
-        """One part, verified; what has arrived is not asked for again when the connection is cut."""
-        headers = {"Range": f"bytes={target.size}-"} if target.size else {}
-        with self.web.answer("GET", url(), headers=headers) as response:
-            # Some servers send the range under status 200; one that cannot sends everything.
-            if not (response.headers.get("Content-Range") or "").startswith(f"bytes {target.size}-"):
-                target.restart()
-            coming = int(response.headers.get("Content-Length") or 0)
-            while target.size <= part["size"]:
-                block = response.read(min(BLOCK_BYTES, part["size"] + 1 - target.size))
-                if not block:
-                    break
-                coming -= len(block)
-                target.write(block)
-        if coming > 0 and target.size <= part["size"]:
-            raise OSError("a part was cut off on its way")
-        if (target.size, target.sha256.hexdigest()) != (part["size"], part["sha256"]):
-            target.restart()
             raise Corrupt("a part of it is not what its manifest says")
 
 

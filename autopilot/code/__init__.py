@@ -1,0 +1,1 @@
+"""The user's code: which files of a directory are sent to the machines of a job."""
