@@ -18,7 +18,7 @@ _BLOCK_BYTES = 1 << 20
 class Packed(NamedTuple):
     """Parts are read from the files anew whenever they are opened: nothing is copied."""
 
-    index: CodeIndex
+    contents: CodeIndex
     data: bytes
     """The index as it is sent."""
     sha256: str
@@ -26,7 +26,7 @@ class Packed(NamedTuple):
     paths: list[str]
 
     def open_part(self, i: int) -> PartReader:
-        return _SourceReader(self.paths, self.index.slices[i])
+        return _SourceReader(self.paths, self.contents.slices[i])
 
 
 def plain(entry: Entry) -> Entry:

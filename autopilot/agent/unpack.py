@@ -10,12 +10,12 @@ from typing import IO
 from unicodedata import bidirectional, category
 
 from autopilot.agent.shipped.chunks import MAX_INDEX_BYTES, PartWriter, parse_index
-from autopilot.agent.shipped.code import check_files, parse_code_index
+from autopilot.agent.shipped.code import CodeIndex, check_files, parse_code_index
 from autopilot.agent.shipped.compress import MOST_BYTES, copy_decompressed
 from autopilot.agent.shipped.download import check_parts, read_manifest
 from autopilot.agent.shipped.tree import ROOT, Corrupt, Entry, finish, lay_out, unpacking
 from autopilot.mailbox.report_shapes import Part
-from autopilot.ports.unpacking import Unrestorable
+from autopilot.ports.unpacking import CodeContents, Unrestorable
 
 _BLOCK_BYTES = 1 << 20
 _NO_NAME = ("Cc", "Cs", "Zl", "Zp")
@@ -103,6 +103,11 @@ class AgentUnpacker:
 
     async def check_index(self, index: bytes, sizes: Sequence[int]) -> None:
         await self._take_turn(lambda: parse_index(index, list(sizes)))
+
+    async def read_code(self, index: bytes) -> CodeContents:
+        found: list[CodeIndex] = []
+        await self._take_turn(lambda: found.append(parse_code_index(index)))
+        return CodeContents(tuple(found[0].parts), found[0].file_count)
 
     async def content_of(self, data: bytes, most_bytes: int) -> tuple[int, str]:
         content = _Content(most_bytes)

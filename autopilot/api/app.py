@@ -1,4 +1,5 @@
-"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 422 bad input, 503 no database.
+"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 409 code gone, 422 bad
+input, 503 no database.
 
 A defect of ours is a 500 in the same form, and its cause is in the log.
 """
@@ -20,6 +21,7 @@ from autopilot import __version__
 from autopilot.api import render
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
+from autopilot.api.code import SendAgain, read_sent_code
 from autopilot.api.jobs import JobNotFound, JobService
 from autopilot.api.plan import OverBudget, ranked_offers
 from autopilot.api.prices import prices
@@ -52,11 +54,15 @@ def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> 
             web.get("/v1/jobs/{ref}", routes.show),
             web.get("/v1/jobs/{ref}/logs", routes.logs),
             web.get("/v1/jobs/{ref}/outputs", routes.outputs),
+            web.get("/v1/jobs/{ref}/code", routes.code_of_job),
             web.get("/v1/jobs/{ref}/why", routes.why),
             web.patch("/v1/jobs/{ref}", routes.change),
             web.post("/v1/jobs/{ref}/stop", routes.stop),
             web.post("/v1/jobs/{ref}/cancel", routes.cancel),
             web.post("/v1/jobs/{ref}/resume", routes.resume),
+            web.get("/v1/code/{sha256}", routes.look_for_code),
+            web.put("/v1/code/{sha256}", routes.begin_code),
+            web.put("/v1/code/{sha256}/parts/{number}", routes.add_code),
             web.get("/v1/events", routes.events),
             web.post("/v1/offers", routes.offers),
             web.get("/v1/spend", routes.spend),
@@ -100,7 +106,12 @@ class _Routes:
         dry_run = _flag(body, "dry_run")
         least = _share(body, "min_probability", LEAST_PROBABILITY)
         answer = await self._jobs.submit(
-            _text(body, "toml"), _text(body, "source"), dry_run=dry_run, least_probability=least
+            _text(body, "toml"),
+            _text(body, "source"),
+            dry_run=dry_run,
+            least_probability=least,
+            owner=_owner(request),
+            code=read_sent_code(body.get("code")),
         )
         return web.json_response(answer, status=200 if dry_run else 201)
 
@@ -118,6 +129,22 @@ class _Routes:
 
     async def outputs(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.outputs(request.match_info["ref"]))
+
+    async def code_of_job(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.code_of(request.match_info["ref"], _owner(request)))
+
+    async def look_for_code(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.code.look(_owner(request), request.match_info["sha256"]))
+
+    async def begin_code(self, request: web.Request) -> web.Response:
+        where = _owner(request), request.match_info["sha256"]
+        return web.json_response(await self._jobs.code.begin(*where, request.content.iter_any()))
+
+    async def add_code(self, request: web.Request) -> web.Response:
+        number = _whole(request.match_info["number"], "the number of a part")
+        where = _owner(request), request.match_info["sha256"], number
+        await self._jobs.code.add_part(*where, request.content.iter_any())
+        return web.json_response({})
 
     async def why(self, request: web.Request) -> web.Response:
         limit = _whole(request.query.get("limit", "20"), "limit")
@@ -204,6 +231,8 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(problem.message, problem.hint, 404)
     except (OverBudget, Unlikely) as problem:
         return _error(problem.message, problem.hint, 402)
+    except SendAgain as problem:
+        return _error(problem.message, problem.hint, 409)
     except UserError as problem:
         return _error(problem.message, problem.hint, 422)
     except BlobUnavailable as problem:
@@ -224,6 +253,12 @@ async def _log_peer(request: web.Request, handler: Handler) -> web.StreamRespons
     if request.method != "GET":
         log.info("api.called", method=request.method, path=request.path, uid=_peer_uid(request))
     return await handler(request)
+
+
+def _owner(request: web.Request) -> int:
+    """The uid of whoever asks; this daemon's own where the socket cannot say it."""
+    uid = _peer_uid(request)
+    return os.getuid() if uid is None else uid
 
 
 def _peer_uid(request: web.Request) -> int | None:

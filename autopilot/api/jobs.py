@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -10,6 +12,7 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.budget import account
+from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.key_hint import replace_keys
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
@@ -17,6 +20,7 @@ from autopilot.api.prospects import Unlikely
 from autopilot.api.terms import ChangeTerms, check_paid, is_tighter
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
+from autopilot.domain.code import CodeCopy, JobCode
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease
@@ -27,7 +31,7 @@ from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
 from autopilot.mailbox.checkpoints import kept_outputs
-from autopilot.mailbox.keys import log_key, log_prefix, parse_log_key
+from autopilot.mailbox.keys import code_key, log_key, log_prefix, parse_log_key
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, read_log_note
 from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
@@ -54,6 +58,10 @@ BOOTS_SHOWN = 1000
 """Restarts of one machine whose output is looked for: their number is the machine's own claim."""
 
 
+_SCRIPT = re.compile(r"\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)]+\.(?:py|sh))\b")
+"""A program by a path from the work directory, as commands name it."""
+
+
 class JobNotFound(UserError):
     """No such job."""
 
@@ -69,7 +77,9 @@ class JobService:
         parse: ParseJob,
         change_terms: ChangeTerms,
         wake: Callable[[], None],
+        code: CodeService,
     ) -> None:
+        self.code = code
         self._engine = engine
         self._store = store
         self._blobs = blobs
@@ -84,17 +94,32 @@ class JobService:
         return self._parse(text, source, self._clock.now())
 
     async def submit(
-        self, text: str, source: str, *, dry_run: bool, least_probability: float = LEAST_PROBABILITY
+        self,
+        text: str,
+        source: str,
+        *,
+        dry_run: bool,
+        least_probability: float = LEAST_PROBABILITY,
+        owner: int,
+        code: SentCode | None = None,
     ) -> render.Json:
         """Accept a job file; with ``dry_run`` only say what would happen.
 
-        Raises ``UserError``; ``Unlikely`` where a job with a deadline would be done in time and within its budget with
-        less than that probability, or where the budget of one without suffices in no market; 0 accepts any.
+        ``owner``: the uid of whoever asks; ``code``: what they have sent, or with ``dry_run`` would send.
+
+        Raises ``UserError``; ``SendAgain`` when the code is not there; ``Unlikely`` where a job with a deadline would
+        be done in time and within its budget with less than that probability, or where the budget of one without
+        suffices in no market; 0 accepts any.
         """
         now = self._clock.now()
-        job = Job(self._ids.new(), self._parse(text, source, now), JobStatus.PENDING, Reason.SUBMITTED, now)
+        spec = self._parse(text, source, now)
+        _check_code(spec, code)
+        copy = await self.code.require(owner, code.sha256) if code and not dry_run else None
+        taken = _code_of(code, copy)
+        job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner, code=taken)
         self._check_markets()
         planned = await self._plan(job, now, least_probability)
+        planned["notes"] += _script_notes(spec)
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
             planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
@@ -103,6 +128,8 @@ class JobService:
         if planned["refusal"] is not None:
             raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
         async with self._store.transaction() as uow:
+            if copy is not None:
+                await take(uow, copy)
             await uow.jobs.save(job)
             await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
         self._wake()
@@ -304,6 +331,21 @@ class JobService:
         """Save the job's work, give its machines back and park it until it is resumed."""
         return await self._move(reference, JobStatus.STOPPING, Reason.USER_STOPPED)
 
+    async def code_of(self, reference: str, uid: int) -> render.Json:
+        """The copy of code that the job runs: its name, and the addresses of index and parts for an hour.
+
+        Raises ``UserError`` unless ``uid`` is that of the job's owner, of this daemon or of root.
+        """
+        async with self._store.snapshot() as uow:
+            job = await self._find(uow, reference)
+        if not job.code.sha256:
+            raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file sends it along")
+        if uid not in (job.owner, os.getuid(), 0):
+            raise UserError(f"the code of job {job.spec.name} is another user's", hint="ask whoever submitted it")
+        keys = [code_key(job.code.copy_id, i) for i in range(job.code.part_count + 1)]
+        urls = [self._blobs.sign_get(key, URL_VALID_FOR) for key in keys]
+        return {"name": job.spec.name, "code": render.code(job.code), "urls": urls}
+
     async def cancel(self, reference: str) -> render.Json:
         return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED)
 
@@ -378,6 +420,33 @@ class JobService:
 def _refuse_if_over(job: Job) -> None:
     if job.status.is_final:
         raise UserError(f"job {job.spec.name} is over: {job.status}", hint="autopilot ps -a lists all jobs")
+
+
+def _check_code(spec: JobSpec, code: SentCode | None) -> None:
+    if spec.code is not None and code is None:
+        raise UserError("the job file has [code], and no code came with it", hint="submit it by autopilot submit")
+    if spec.code is None and code is not None:
+        raise UserError("code came with a job file that has no [code]")
+    if spec.code is not None and code is not None and code.size_bytes > spec.code.most_bytes:
+        raise UserError(f"the code has {code.size_bytes:,} bytes, and code.max is {spec.code.most_bytes:,}")
+
+
+def _code_of(code: SentCode | None, copy: CodeCopy | None) -> JobCode:
+    if code is None:
+        return JobCode()
+    return code.as_planned() if copy is None else code.as_taken(copy)
+
+
+def _script_notes(spec: JobSpec) -> list[str]:
+    """A program of the user's that runs, and that nothing in the job file brings to the machine."""
+    if spec.code or spec.setup or spec.inputs:
+        return []
+    scripts = _SCRIPT.findall(spec.run)
+    return [
+        f"nothing in the job file brings {script} to the machine: it has to be in the image, in {spec.workdir}. "
+        '[code] path = "." sends your directory along'
+        for script in dict.fromkeys(scripts)
+    ]
 
 
 def _log_chunk(job_id: str, lease: Lease, at: LogPosition, cut_line: str, data: bytes) -> render.Json:

@@ -9,6 +9,7 @@ from typing import Any
 
 from autopilot.api.outstanding import Money
 from autopilot.domain.actions import Note
+from autopilot.domain.code import JobCode
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO, accrue
@@ -43,6 +44,8 @@ def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | N
         "status": state.status,
         "reason": state.reason,
         "submitted_at": plain(state.submitted_at),
+        "owner": state.owner,
+        "code": code(state.code),
         "finished_at": plain(state.finished_at),
         "deadline": plain(state.spec.deadline),
         "slack_s": plain(pressure.slack) if judged else None,
@@ -67,6 +70,19 @@ def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | N
         "main": lease(state.main) if state.main else None,
         "next": lease(state.next) if state.next else None,
         "waiting": waits and wait(waits),
+    }
+
+
+def code(taken: JobCode) -> Json | None:
+    """The copy of the user's code that a job runs; None where it has none."""
+    if not taken.sha256:
+        return None
+    return {
+        "sha256": taken.sha256,
+        "files": taken.files,
+        "size_bytes": taken.size_bytes,
+        "commit": taken.commit or None,
+        "is_dirty": taken.is_dirty,
     }
 
 

@@ -62,15 +62,21 @@ class Client:
     def patch(self, path: str, body: Mapping[str, Any]) -> Json:
         return self._request("PATCH", path, json.dumps(body).encode())
 
+    def put(self, path: str, body: Any, size: int) -> Json:
+        """``body``: bytes, or something to read, ``size`` bytes of it."""
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        return self._request("PUT", path, body, headers)
+
     def market_now(self) -> datetime:
         """The daemon's time, which is not ours where its clock is scaled."""
         return datetime.fromisoformat(self.get("/v1/status")["now"]).astimezone(UTC)
 
-    def _request(self, method: str, path: str, body: bytes | None = None) -> Json:
+    def _request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Json:
         connection = _UnixConnection(self.socket_path, self._timeout_s)
-        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
+        if headers is None:
+            headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
-            connection.request(method, path, body, headers)
+            connection.request(method, path, body, {"Accept": "application/json", **headers})
             response = connection.getresponse()
             status, raw = response.status, response.read()
         except (FileNotFoundError, ConnectionRefusedError):
@@ -105,6 +111,11 @@ class Client:
 def job_path(ref: str, *rest: str) -> str:
     """``/v1/jobs/<ref>/…`` for a job's id or name."""
     return "/".join(["/v1/jobs", quote(ref, safe=""), *rest])
+
+
+def code_path(sha256: str, *rest: str) -> str:
+    """``/v1/code/<sha256>/…`` for a copy of code."""
+    return "/".join(["/v1/code", sha256, *rest])
 
 
 def instance_path(ref: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from autopilot.cli import plan_views
+from autopilot.cli import code, plan_views
 from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import Exit
 from autopilot.cli.files import JobFile, read_job_file
@@ -42,8 +42,14 @@ def ask(client: Client, file: Path, min_probability: float, *, dry_run: bool) ->
     if not 0 <= min_probability <= 1:
         raise UserError(f"--min-probability must be from 0 to 1, not {min_probability:g}")
     toml, source = read_job_file(file)
-    asked = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
-    return client.post("/v1/jobs", asked)
+    asked: Json = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
+    sent = code.send(client, file, toml, source, dry_run=dry_run)
+    if sent is None:
+        return client.post("/v1/jobs", asked)
+    claim, said = sent
+    body = client.post("/v1/jobs", {**asked, "code": claim})
+    body["plan"]["notes"].insert(0, said)
+    return body
 
 
 def show(client: Client, body: Json) -> None:

@@ -171,11 +171,11 @@ def _scan(root: Path, names: Iterable[str], is_named: Callable[[str], bool]) -> 
     return list(found.values())
 
 
-def _links_out(found: Mapping[str, Scanned]) -> list[str]:
-    inside = links_inside(each.entry for each in found.values())
+def _links_out(scanned: Mapping[str, Scanned]) -> list[str]:
+    inside = links_inside(each.entry for each in scanned.values())
     return [
         name.removeprefix(ROOT + "/")
-        for name, each in found.items()
+        for name, each in scanned.items()
         if each.entry.kind == "link" and name not in inside
     ]
 

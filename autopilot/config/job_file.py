@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from autopilot.config.job_keys import (
+    AS_CODE,
     ENV,
     INPUTS,
     JOB_KEYS,
@@ -32,6 +33,7 @@ from autopilot.config.secret_files import check_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
 from autopilot.config.values import size_gb
 from autopilot.config.values import text as read_text
+from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec, SpotPolicy
 from autopilot.domain.money import ZERO
@@ -39,6 +41,7 @@ from autopilot.domain.time import show_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_PREFIX = "AUTOPILOT_"
+SENDS_FILES = '[code] sends files of yours along: path = "." is the directory of the job file'
 
 
 def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
@@ -58,6 +61,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
         if name in dict(fields["env"]):
             raise UserError(f"{document.place((SECRETS, name))}: {name} is in [env] as well", hint="keep one of them")
     fields["inputs"], fields["inputs_gb"] = _read_inputs(document)
+    fields["code"] = _read_code(document, read)
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
@@ -91,7 +95,10 @@ def _refuse_unknown_keys(document: TomlDocument) -> None:
             for key in value if name not in OWN_KEYS else ():
                 _refuse_unknown_key(document, name, key)
         elif isinstance(value, (dict, list)) and name not in JOB_KEYS[TOP]:
-            raise UserError(f"{document.place((name,))}: unknown section [{name}]", hint=nearest(name, SECTIONS))
+            hint = SENDS_FILES if name in AS_CODE else nearest(name, SECTIONS)
+            raise UserError(f"{document.place((name,))}: unknown section [{name}]", hint=hint)
+        elif name in AS_CODE:
+            raise UserError(f'{document.place((name,))}: unknown key "{name}"', hint=SENDS_FILES)
         else:
             _refuse_unknown_key(document, TOP, name)
 
@@ -175,13 +182,20 @@ def _read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], D
             except ValueError as error:
                 raise UserError(f"{place}.size: {error}") from None
         if not isinstance(url, str) or not re.fullmatch(r"https?://[^\s]+", url):
-            raise UserError(f"{place}: must be an http or https address")
+            raise UserError(f"{place}: must be an http or https address", hint=SENDS_FILES)
         inputs.append((path, url))
     for path, _ in inputs:
         if any(other.startswith(path + "/") for other, _ in inputs):
             place = f"{document.place((INPUTS, path))}: inputs.{path}"
             raise UserError(f"{place}: is a file here, and the directory of another input", hint="rename one of them")
     return tuple(inputs), total_gb
+
+
+def _read_code(document: TomlDocument, read: Mapping[KeyPath, Any]) -> CodeSpec | None:
+    if "code" not in document.values:
+        return None
+    fields = {"path": "path", "include": "include", "exclude": "exclude", "max": "most_bytes"}
+    return CodeSpec(**{field: read["code", key] for key, field in fields.items() if ("code", key) in read})
 
 
 FURTHEST_DEADLINE = timedelta(days=366)

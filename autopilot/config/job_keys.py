@@ -53,7 +53,10 @@ class Key:
 
 _name = values.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", "must be 1 to 60 letters, digits, dots, dashes or _")
 _image = values.matching(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "must be an image's name like pytorch/pytorch:latest")
-_directory = values.matching(r"(?!.*/\.\.(?:/|$))/.*", "must be an absolute path without '..'")
+_directory = values.matching(
+    r"(?!.*/\.\.(?:/|$))/.*",
+    "must be an absolute path on the machine, without '..' ([code] brings your directory there)",
+)
 _path = values.matching(r"(?!~|(?:.*/)?\.\.(?:/|$)).+", "must be a path without '..', and without ~ at its beginning")
 
 JOB_KEYS: dict[str, dict[str, Key]] = {
@@ -99,6 +102,12 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "max_loss": Key("duration", values.duration, "max_loss", needs="path"),
         "keep": Key("number", values.count, "checkpoints_kept", needs="path"),
     },
+    "code": {
+        "path": Key("directory", values.text),
+        "include": Key("patterns", values.patterns),
+        "exclude": Key("patterns", values.patterns),
+        "max": Key("size", values.code_bytes),
+    },
     "outputs": {
         "paths": Key("paths", values.paths, "outputs"),
         "size": Key("size", values.size_gb, "outputs_gb", needs="paths"),
@@ -112,5 +121,8 @@ NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {
     "retry": ("on", "window"),
 }
 """Section → keys that are part of the format but that this version does not act upon; () is the whole section."""
+
+AS_CODE = ("mounts", "file_mounts", "mount", "volumes", "sync", "files", "repo", "repos", "upload", "uploads")
+"""What other programs call the section that sends the user's files."""
 
 SECTIONS = (*(name for name in JOB_KEYS if name != TOP), *OWN_KEYS)

@@ -9,13 +9,14 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
+from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
-from autopilot.domain.money import usd
+from autopilot.domain.money import BYTES_PER_GB, usd
 from autopilot.domain.time import parse_duration
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(GB|TB)", re.IGNORECASE)
-_GB = {"GB": 1, "TB": 1000}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(MB|GB|TB)", re.IGNORECASE)
+_GB = {"MB": Decimal("0.001"), "GB": Decimal(1), "TB": Decimal(1000)}
 _MOST_MONEY = Decimal(1_000_000_000)
 """The ledger holds nine times as much; a larger amount is a slip of the keyboard."""
 
@@ -87,10 +88,10 @@ def duration(raw: object) -> timedelta:
 
 
 def size_gb(raw: object) -> Decimal:
-    """Gigabytes above zero from ``"40GB"`` or ``"1.5 TB"``."""
+    """Gigabytes above zero from ``"500MB"``, ``"40GB"`` or ``"1.5 TB"``."""
     found = _SIZE.fullmatch(raw.strip()) if isinstance(raw, str) else None
     if found is None:
-        raise ValueError(f'not a size: {_show(raw)} (write it with its unit, like "40GB" or "1.5TB")')
+        raise ValueError(f'not a size: {_show(raw)} (write it with its unit, like "500MB", "40GB" or "1.5TB")')
     size = Decimal(found[1]) * _GB[found[2].upper()]
     if not size:
         raise ValueError(f"must be more than nothing, not {_show(raw)}")
@@ -145,6 +146,23 @@ def pattern(raw: object) -> str:
     if not groups.keys() & {"step", "percent", "fraction"}:
         raise ValueError('must be "json" or have a group like (?P<step>...), (?P<percent>...) or (?P<fraction>...)')
     return expression
+
+
+def code_bytes(raw: object) -> int:
+    """Bytes from ``"500MB"``, as many as a copy of code may have."""
+    count = int(size_gb(raw) * BYTES_PER_GB)
+    if not 0 < count <= MOST_BYTES:
+        raise ValueError(f'must be at most "{MOST_BYTES // BYTES_PER_GB}GB", not {_show(raw)}')
+    return count
+
+
+def patterns(raw: object) -> tuple[str, ...]:
+    """As lines of a .gitignore."""
+    if not isinstance(raw, list) or not all(isinstance(line, str) and line.strip() for line in raw):
+        raise ValueError('must be a list like ["data/", "*.ckpt"]')
+    if any(char in line for line in raw for char in "\0\n\r"):
+        raise ValueError("must not hold a zero byte or the end of a line")
+    return tuple(raw)
 
 
 def paths(raw: object) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot.domain.code import NO_CODE, CodeSpec, JobCode
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import OfferQuery
@@ -110,6 +111,7 @@ class JobSpec:
     """Paths or patterns beneath the work directory that are kept when the job has succeeded."""
     outputs_gb: Decimal = ZERO
     """Their size, if the job file says."""
+    code: CodeSpec | None = None
     as_root: bool = False
     """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
     max_attempts: int = 3
@@ -180,6 +182,9 @@ class Job:
     """Held back for machines that are gone and whose bills are not yet believed."""
     decisions: int = 0
     """Decisions recorded so far; the next one's id is made of it."""
+    owner: int = 0
+    """The uid that submitted it."""
+    code: JobCode = NO_CODE
     leases: tuple[Lease, ...] = field(default=())
 
     def lease_in(self, slot: Slot) -> Lease | None:

@@ -35,6 +35,7 @@ from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.checkpoint_retention import CheckpointRetention
+from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.history import History, Retention
 from autopilot.engine.lost_bids import LostBids
@@ -133,6 +134,7 @@ class Engine:
         self._history = History(store, clock, config.retention)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
         self._regained = Regained(config.limits)
+        self._code = CodeRetention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
         self._with_room: frozenset[str] = frozenset()
         """Ids of parked jobs that may find room again."""
@@ -144,6 +146,7 @@ class Engine:
                 self._known_jobs = await uow.jobs.list_open()
                 orphans = await uow.leases.list_orphans()
                 self._with_room = await self._regained.find(uow, self._known_jobs, self._clock.now())
+                unused_code = await uow.code_copies.list_unused()
                 if self.last_tick_at is None:
                     self._mailbox.withdraw(await self._list_ended(uow))
             leases = [lease for job in self._known_jobs for lease in job.leases] + list(orphans)
@@ -174,6 +177,7 @@ class Engine:
         await self._maintenance.reconcile()
         await self._checkpoints.reconsider(self._mailbox.doubts(jobs), self._clock.now())
         await self._checkpoints.delete_surplus(jobs)
+        await self._code.retire(unused_code, self._clock.now())
         await self._history.tidy()
         await self.outlooks.refresh(self._clock.now())
         self.outlooks.forget(job.id for job in jobs)

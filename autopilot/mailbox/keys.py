@@ -49,6 +49,16 @@ def verified_key(job_id: str, lease_id: str, number: int) -> str:
     return f"jobs/{job_id}/verified/{lease_id}.{number}.json"
 
 
+def code_prefix(copy_id: str) -> str:
+    """Where a copy of somebody's code lies: its index and parts. No machine may write there."""
+    return f"code/{copy_id}"
+
+
+def code_key(copy_id: str, i: int) -> str:
+    """Of its index (0), or of the part that the index names as number ``i``, from 1."""
+    return f"{code_prefix(copy_id)}/part-{i}"
+
+
 def outputs_prefix(job_id: str, lease_id: str, run_epoch: int) -> str:
     """Where a run that has ended well leaves its outputs: parts and manifest, as a checkpoint does."""
     return f"{lease_prefix(job_id, lease_id)}/out/{run_epoch}"

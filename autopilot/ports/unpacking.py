@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 
 class Unrestorable(Exception):
     """No machine can make files of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CodeContents:
+    """What the index of a copy of code says."""
+
+    parts: tuple[tuple[int, str], ...]
+    """Size in bytes and SHA-256 of each part after the index."""
+    files: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(size for size, _ in self.parts)
 
 
 class Unpacker(Protocol):
@@ -19,6 +33,10 @@ class Unpacker(Protocol):
 
     async def check_index(self, index: bytes, sizes: Sequence[int]) -> None:
         """The index of files whose other parts have these sizes, in bytes."""
+        ...
+
+    async def read_code(self, index: bytes) -> CodeContents:
+        """The index of a copy of code."""
         ...
 
     async def content_of(self, data: bytes, most_bytes: int) -> tuple[int, str]:

@@ -10,8 +10,9 @@ from autopilot.domain.params import Params
 
 
 def received_gb(job: Job, params: Params) -> Decimal:
-    """Until the command runs: image, inputs, newest checkpoint."""
-    return params.traffic.image_gb + job.spec.inputs_gb + _checkpoint_gb(job)
+    """Until the command runs: image, code, inputs, newest checkpoint."""
+    code_gb = Decimal(job.code.size_bytes + job.code.index_bytes) / BYTES_PER_GB
+    return params.traffic.image_gb + code_gb + job.spec.inputs_gb + _checkpoint_gb(job)
 
 
 def largest_upload_gb(job: Job, params: Params) -> Decimal:

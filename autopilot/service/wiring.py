@@ -21,6 +21,7 @@ from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.app import create_app
+from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.local import LocalBlobStore
@@ -125,9 +126,11 @@ async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) 
         recorder = FileRecorder(record)
         stack.callback(recorder.close)
     config = engine_config(settings, own_id)
-    engine = Engine(config, providers, store, blobs, bootstrap, AgentUnpacker(), clock, ids, read_secret, recorder)
+    unpacker = AgentUnpacker()
+    engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder)
     wake = asyncio.Event()
-    jobs = JobService(engine, store, blobs, clock, ids, _parse, change_terms, wake.set)
+    code = CodeService(store, blobs, unpacker, clock, ids, settings.state_dir / "receiving")
+    jobs = JobService(engine, store, blobs, clock, ids, _parse, change_terms, wake.set, code)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), shared is not None, stack)
     return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     and_,
 )
 
+from autopilot.domain.code import CodeCopy
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import WANTED, Lease, Span
@@ -30,7 +31,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0009"
+REVISION = "0010"
 
 metadata = MetaData(
     naming_convention={
@@ -52,17 +53,37 @@ def _sequence(name: str) -> Column[int]:
     return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
+JOB_PATHS = {
+    "code_copy_id": ("code", "copy_id"),
+    "code_sha256": ("code", "sha256"),
+    "code_files": ("code", "files"),
+    "code_bytes": ("code", "size_bytes"),
+    "code_parts": ("code", "part_count"),
+    "code_index_bytes": ("code", "index_bytes"),
+    "code_commit": ("code", "commit"),
+    "code_is_dirty": ("code", "is_dirty"),
+}
+"""Columns of a job that fill a field of one of its records: (record, field)."""
+
 jobs = Table(
     "jobs",
     metadata,
     *columns_of(
-        Job, key=("id",), not_money=("progress",), leave_out=("checkpoint", "spent", "held", "leases")
-    ),  # the last four are read from the tables that own them
+        Job,
+        key=("id",),
+        not_money=("progress",),
+        leave_out=("checkpoint", "spent", "held", "leases"),  # they are read from the tables that own them
+        paths=JOB_PATHS,
+    ),
     Column("name", Text, nullable=False),
     Index(None, "status"),
     Index(None, "name"),
     Index(None, "submitted_at"),
+    Index(None, "code_copy_id"),
+    info={PATHS: JOB_PATHS},
 )
+
+code_copies = Table("code_copies", metadata, *columns_of(CodeCopy, key=("id",)), Index(None, "owner", "sha256"))
 
 LEASE_PATHS = {
     "reserved": ("billing", "reserved"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autopilot.store.code_copies import SqlCodeCopies
 from autopilot.store.history import SqlBids, SqlDecisions, SqlEvents, SqlNotes
 from autopilot.store.invoices import SqlInvoices
 from autopilot.store.jobs import SqlCheckpoints, SqlJobs
@@ -16,6 +17,7 @@ class SqlUnitOfWork:
     __slots__ = (
         "bids",
         "checkpoints",
+        "code_copies",
         "decisions",
         "events",
         "invoices",
@@ -30,6 +32,7 @@ class SqlUnitOfWork:
     def __init__(self, sql: Statements) -> None:
         self.leases = SqlLeases(sql)
         self.checkpoints = SqlCheckpoints(sql)
+        self.code_copies = SqlCodeCopies(sql)
         self.ledger = SqlLedger(sql)
         self.jobs = SqlJobs(sql, self.leases, self.checkpoints, self.ledger)
         self.invoices = SqlInvoices(sql)

@@ -23,6 +23,7 @@ from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
+from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
 from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_entry, forgotten, money, records, texts
@@ -607,6 +608,7 @@ class StoreContract(
     WhatAStoreRefuses,
     WhatATransactionIs,
     WhatReconciliationReads,
+    WhatAStoreKeepsOfCode,
     WhatReportsRead,
     WhatAStoreKeepsOfPrices,
     WhatAStoreForgets,

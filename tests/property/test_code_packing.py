@@ -89,8 +89,8 @@ def test_a_tree_arrives_as_it_was_or_is_refused(tree: dict[str, tuple[Any, ...]]
         assert not refusal or refusal.isprintable(), "a message is harmless on a terminal"
         if refusal:
             return
-        assert len(packed.index.parts) <= MOST_PARTS
-        assert parse_code_index(packed.data) == packed.index
+        assert len(packed.contents.parts) <= MOST_PARTS
+        assert parse_code_index(packed.data) == packed.contents
         laid_out = unpack(packed, home)
         names = [each.entry.name.removeprefix("checkpoint/") for each in selection.files if each.entry.kind != "dir"]
         assert content(laid_out, names) == content(root, names)
@@ -136,7 +136,7 @@ def test_a_hundred_thousand_files_fit_into_one_copy(tmp_path: Path) -> None:
             os.close(os.open(directory / f"{i}.txt", os.O_CREAT, 0o644))
     (tmp_path / "job/train.py").write_text("print()")
     packed = pack(select(tmp_path / "job", Wanted()).files)
-    assert packed.index.file_count == files + 1
+    assert packed.contents.file_count == files + 1
     assert len(packed.data) < MAX_INDEX_BYTES
     assert packed.sha256 == hashlib.sha256(packed.data).hexdigest()
     assert parse_code_index(packed.data).size == len("print()")
@@ -156,7 +156,7 @@ def test_a_copy_that_is_not_what_its_name_says_is_refused(tmp_path: Path, harm: 
     (tmp_path / "job/a").write_text("first")
     (tmp_path / "job/b").write_text("other")
     packed = pack(select(tmp_path / "job", Wanted()).files)
-    index = packed.index
+    index = packed.contents
     swapped = {
         "entries": index._replace(entries=[*index.entries[:1], index.entries[1], index.entries[1]]),
         "files": index._replace(files=[index.files[0], index.files[2], index.files[1]]),

@@ -20,6 +20,7 @@ from .tree import ROOT, Corrupt, Entry, check_entries, finish, merge, remove
 from .web import Web
 
 MOST_PARTS = 256
+MOST_PART_BYTES = 16 << 20
 MOST_BYTES = 2 * 10**9
 SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 SCRATCH = ".autopilot-code"
@@ -53,7 +54,9 @@ def parse_code_index(data: bytes) -> CodeIndex:
     try:
         parts = [(size, sha256) for size, sha256 in body["parts"]]
         files = list(body["files"])
-        whole = all(type(size) is int and SHA256.fullmatch(sha256) for size, sha256 in parts)
+        whole = all(
+            type(size) is int and 0 < size <= MOST_PART_BYTES and SHA256.fullmatch(sha256) for size, sha256 in parts
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise Corrupt("its index cannot be read") from error
     if not whole or len(parts) > MOST_PARTS or sum(size for size, _ in parts) > MOST_BYTES:

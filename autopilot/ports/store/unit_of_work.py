@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from autopilot.ports.store.code_copies import CodeCopies
 from autopilot.ports.store.history import Bids, Decisions, Events, Notes
 from autopilot.ports.store.jobs import Checkpoints, Jobs
 from autopilot.ports.store.leases import Leases
@@ -20,6 +21,9 @@ class UnitOfWork(Protocol):
 
     @property
     def checkpoints(self) -> Checkpoints: ...
+
+    @property
+    def code_copies(self) -> CodeCopies: ...
 
     @property
     def leases(self) -> Leases: ...

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from autopilot.domain.code import CodeCopy
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
@@ -41,6 +42,7 @@ class MemoryTables:
         self.events: Rows[int, EventRecord] = rows("events")
         self.prices: Rows[PriceKey, PriceObservation] = rows("prices")
         self.notes: Rows[str, str] = rows("notes")
+        self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")
 
         # Indexes and sums

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autopilot.store.memory.access import Access
+from autopilot.store.memory.code_copies import MemoryCodeCopies
 from autopilot.store.memory.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
 from autopilot.store.memory.invoices import MemoryInvoices
 from autopilot.store.memory.jobs import MemoryCheckpoints, MemoryJobs
@@ -16,6 +17,7 @@ class MemoryUnitOfWork:
     __slots__ = (
         "bids",
         "checkpoints",
+        "code_copies",
         "decisions",
         "events",
         "invoices",
@@ -30,6 +32,7 @@ class MemoryUnitOfWork:
     def __init__(self, access: Access) -> None:
         self.leases = MemoryLeases(access)
         self.checkpoints = MemoryCheckpoints(access)
+        self.code_copies = MemoryCodeCopies(access)
         self.jobs = MemoryJobs(access)
         self.ledger = MemoryLedger(access)
         self.invoices = MemoryInvoices(access)

@@ -18,6 +18,7 @@ from aiohttp import ClientSession
 from engine_agents import Agents
 
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
@@ -128,6 +129,7 @@ class World:
             lambda text, source, now: parse_job(text, source=source, now=now),
             change_terms,
             lambda: None,
+            CodeService(self.store, self.blobs, AgentUnpacker(), self.clock, self._ids, self.root / "receiving"),
         )
 
     def connect(self) -> Provider:

@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import tempfile
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
+from service_world import Served, a_key
 from structlog.testing import capture_logs
 
-from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
-from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.ports.store import EventRecord
 from autopilot.service.leadership import INSTALL_ID_NOTE
-from autopilot.service.wiring import Daemon, daemon
+from autopilot.service.wiring import daemon
 from autopilot.store.database import open_store
 from tests.acceptance.stage import job_text
 
 GOOD = job_text(300)
-
-
-@dataclass
-class Served:
-    daemon: Daemon
-    http: aiohttp.ClientSession
-
-    async def call(self, method: str, path: str, body: Any = None, raw: bytes | None = None) -> tuple[int, Any]:
-        data = raw if raw is not None else (None if body is None else json.dumps(body).encode())
-        async with self.http.request(method, f"http://localhost{path}", data=data) as answer:
-            return answer.status, await answer.json(content_type=None)
-
-
-def a_key(directory: Path) -> Path:
-    key = directory / "key"
-    key.touch(mode=0o600)
-    key.write_text("sandbox-key")
-    return key
-
-
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    with tempfile.TemporaryDirectory(prefix="ap-") as name:
-        root = Path(name)
-        key = a_key(root)
-        config = SandboxConfig(state_dir=root / "market", real_processes=False)
-        async with running_sandbox(config, SystemClock()) as sandbox:
-            settings = Settings(
-                state_dir=root / "state",
-                api={"socket": root / "run" / "s"},
-                providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
-            )
-            async with daemon(settings) as joined:
-                await joined.engine.tick()
-                connector = aiohttp.UnixConnector(str(settings.socket_path))
-                async with aiohttp.ClientSession(connector=connector) as http:
-                    yield Served(joined, http)
 
 
 async def test_the_socket_is_for_its_owner_and_group_alone(served: Served) -> None:

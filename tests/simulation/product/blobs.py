@@ -15,7 +15,7 @@ from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import Manifest
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.ports.blobs import MAX_READ_BYTES, BlobUnavailable, check_key
-from autopilot.ports.unpacking import Unrestorable
+from autopilot.ports.unpacking import CodeContents, Unrestorable
 from tests.simulation.ground.ground import Ground
 from tests.simulation.virtual.loop import VirtualLoop
 
@@ -53,6 +53,9 @@ class SimulatedUnpacker:
     async def check_index(self, index: bytes, sizes: Sequence[int]) -> None:
         if not index.startswith(INDEX):
             raise Unrestorable("it is no index")
+
+    async def read_code(self, index: bytes) -> CodeContents:
+        raise Unrestorable("no job here has code")
 
     async def content_of(self, data: bytes, most_bytes: int) -> tuple[int, str]:
         raise Unrestorable("no machine here compresses")

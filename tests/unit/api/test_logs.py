@@ -47,7 +47,7 @@ async def jobs(blobs: Counting) -> JobService:
     for lease, boot, count in (("lease-1", 1, 260), ("lease-1", 2, 1), ("lease-2", 1, 5)):
         for n in range(count):
             await blobs.put(log_key(a_job().id, lease, boot, n), f"{lease}/{boot}/{n}\n".encode())
-    return JobService(nothing, store, blobs, nothing, nothing, nothing, nothing, lambda: None)
+    return JobService(nothing, store, blobs, nothing, nothing, nothing, nothing, lambda: None, nothing)
 
 
 async def test_all_of_it_comes_once_in_order(jobs: JobService) -> None:

@@ -183,7 +183,7 @@ def test_links_that_lead_out_are_refused_unless_included(tmp_path: Path) -> None
     assert sent(job, exclude=("data", "loop", "passwd")) == ["alias.py", "here", "lib/a.py", "train.py"]
     followed = select(job, Wanted(include=("data",), exclude=("loop", "passwd")))
     assert {"data/w.bin", "data/deep/x"} < set(names_of(followed))
-    assert pack(followed.files).index.size == len("train.pylib/a.pyw.bindeep/x")
+    assert pack(followed.files).contents.size == len("train.pylib/a.pyw.bindeep/x")
     fill(tmp_path / "elsewhere", ".netrc")
     assert "data/.netrc" in refusal(job, include=("data",), exclude=("loop", "passwd")).message
     assert "passwd" in refusal(job, include=("data", "*"), exclude=("loop",)).message

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from autopilot.config.job_file import parse_job
 from autopilot.config.job_keys import JOB_KEYS
+from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
 
@@ -44,6 +45,11 @@ HF_TOKEN = "hf"
 [inputs]
 "data/train.bin" = "https://host.example/train.bin?x=1"
 "data/more.bin" = { url = "https://host.example/more.bin", size = "1.5GB" }
+[code]
+path = "src"
+include = ["data/small.csv"]
+exclude = ["data/", "*.ckpt"]
+max = "1.5GB"
 [outputs]
 paths = ["model", "results/*.json"]
 size = "2GB"
@@ -98,6 +104,7 @@ def test_every_key_is_read() -> None:
         workdir="/workspace/bert",
         trust=Trust.SECURE,
         as_root=True,
+        code=CodeSpec("src", ("data/small.csv",), ("data/", "*.ckpt"), 1_500_000_000),
         env=(("WANDB_MODE", "offline"), ("EMPTY", "")),
         min_vram_gb=Decimal(24),
         disk_gb=Decimal(1500),

@@ -1,0 +1,35 @@
+"""A daemon for each test, on a market of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from service_world import Served, a_key
+
+from autopilot.clock import SystemClock
+from autopilot.config.settings import Settings
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.service.wiring import daemon
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    with tempfile.TemporaryDirectory(prefix="ap-") as name:
+        root = Path(name)
+        key = a_key(root)
+        config = SandboxConfig(state_dir=root / "market", real_processes=False)
+        async with running_sandbox(config, SystemClock()) as sandbox:
+            settings = Settings(
+                state_dir=root / "state",
+                api={"socket": root / "run" / "s"},
+                providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
+            )
+            async with daemon(settings) as joined:
+                await joined.engine.tick()
+                connector = aiohttp.UnixConnector(str(settings.socket_path))
+                async with aiohttp.ClientSession(connector=connector) as http:
+                    yield Served(joined, http)
