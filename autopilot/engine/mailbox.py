@@ -200,6 +200,7 @@ class Mailbox:
             work=self._work(job, lease.orders.role),
             restore=restore,
             heartbeat=heartbeat,
+            code=job.code,
             grant=grant,
         )
 

@@ -52,6 +52,16 @@ class RestoreUrls:
 
 
 @dataclass(frozen=True)
+class CodeUrls:
+    """Where the job's copy of code can be read: part 0, the index that has this size and hash, and those after it."""
+
+    sha256: str
+    size: int
+    first_part: int
+    part_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class LogUrl:
     boot: int
     number: int
@@ -96,6 +106,8 @@ class Orders:
     restore: RestoreUrls | None
     put_urls: PutUrls
     next_orders_url: str
+    code: CodeUrls | None = None
+    """What is to be in the work directory before anything runs there. Agents of older versions do not know it."""
     grant: Mapping[str, str | int] | None = None
     """Keys for parts beneath ``jobs/<job>``: those of ``blobs.Grant``, and ``place``, which is that prefix."""
 

@@ -7,9 +7,19 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from autopilot.domain.agent_state import AT_WORK, AgentState
-from autopilot.mailbox.keys import exit_key, heartbeat_key, log_key, manifest_key, orders_key, outputs_prefix, part_key
+from autopilot.domain.code import NO_CODE, JobCode
+from autopilot.mailbox.keys import (
+    code_key,
+    exit_key,
+    heartbeat_key,
+    log_key,
+    manifest_key,
+    orders_key,
+    outputs_prefix,
+    part_key,
+)
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES
-from autopilot.mailbox.order_shapes import CheckpointUrls, LogUrl, Orders, PutUrls, RestoreUrls, Role, Work
+from autopilot.mailbox.order_shapes import CheckpointUrls, CodeUrls, LogUrl, Orders, PutUrls, RestoreUrls, Role, Work
 from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.ports.blobs import BlobStore, Grant
@@ -56,6 +66,7 @@ def build_orders(
     work: Work,
     restore: CheckpointRef | None,
     heartbeat: Heartbeat | None,
+    code: JobCode = NO_CODE,
     grant: Grant | None = None,
 ) -> Orders:
     """Orders for the lease's agent, ready to be put at ``orders_key``.
@@ -98,6 +109,11 @@ def build_orders(
         parts = tuple(get(key) for key in window)
         return RestoreUrls(ref.lease_id, ref.number, get(ref.manifest_key), restore_part, parts)
 
+    def code_urls() -> CodeUrls:
+        count = min(code.part_count + 1, max(restore_wanted, PARTS_AT_ONCE) + 1)
+        urls = tuple(get(code_key(code.copy_id, i)) for i in range(count))
+        return CodeUrls(code.sha256, code.index_bytes, 0, urls)
+
     return Orders(
         lease=lease_id,
         instance=instance_id or "",
@@ -120,5 +136,6 @@ def build_orders(
             headers=dict(store.put_headers),
         ),
         next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
+        code=code_urls() if code.sha256 else None,
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
     )

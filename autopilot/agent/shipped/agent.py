@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from .child import Child
+from .code import CodeDownload
 from .compress import library
 from .gpus import are_busy
 from .inputs import fetch_input
@@ -26,7 +27,7 @@ from .orders import parse_orders
 from .progress import Progress
 from .room import Room
 from .states import ABILITIES
-from .transfer import Abandoned, step_aside
+from .transfer import Abandoned, Transfer, step_aside
 from .web import Web
 
 POLL_S = 15.0
@@ -274,6 +275,18 @@ class Agent:
             final=upload.is_final,
             mlflow_run=self.room.mlflow_run(),
         )
+
+    def code(self) -> None:
+        assert self.machine.orders is not None
+        code, workdir = self.machine.orders["code"], self.beneath(self.machine.orders["work"]["workdir"])
+        os.makedirs(workdir, exist_ok=True)
+
+        def newest() -> Any:  # the URLs that it begins with may end before it does
+            return self.machine.orders and self.machine.orders.get("code")
+
+        transfer = Transfer(newest, self.wake.set, self.speed)
+        CodeDownload(self.web, transfer, workdir, os.path.join(self.home, "code.done")).fetch(code)
+        self.log.say(f"code {code['sha256'][:12]} is there")
 
     def inputs(self) -> None:
         assert self.machine.orders is not None

@@ -101,8 +101,8 @@ class CodeDownload(Parts):
             self.receive(url, writer, {"size": size, "sha256": sha256})
             self.close_part(i, code["sha256"], done)
 
+        self.transfer.run([(i, i + 1) for i in range(len(index.parts)) if i not in set(done)], move)
         try:
-            self.transfer.run([(i, i + 1) for i in range(len(index.parts)) if i not in set(done)], move)
             check_files(index, self.scratch)
         except (Corrupt, FileNotFoundError):
             self.drop()

@@ -3,8 +3,8 @@
 ``states`` draws its states and holds their tables. This module turns events into steps along them, and answers what
 is to be done. The order of what a served machine does:
 
-    inputs ─► setup ─► restore ─► run ─► checkpoint, as often as ordered ─► last checkpoint ─► outputs ─► report
-                 └───► prefetch, for as long as its role is to wait
+    code ─► inputs ─► setup ─► restore ─► run ─► checkpoint, as often as ordered ─► last checkpoint ─► outputs ─► report
+                         └───► prefetch, for as long as its role is to wait
 
 The last checkpoint comes before the report: a job that is reported as ended is saved.
 """
@@ -50,7 +50,7 @@ GOODBYES = ("destroy", "stop")  # they need not wait for another task
 class Machine:
     """Decides what to do next, from orders, results and the time; does nothing itself.
 
-    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``prefetch restore
+    ``decide`` answers one command or None: ``setup run term kill`` act on the job's process; ``code prefetch restore
     checkpoint inputs outputs report destroy stop`` are tasks that end in ``finish_task``; ``abandon`` cuts short the
     checkpoint that is under way, for a newer one is there to be saved; ``quit`` ends the agent. Whatever happened,
     asking again leads to what the newest orders want.
@@ -70,7 +70,9 @@ class Machine:
         self.result = ENDED if self.exit else NONE
         self.has_left_files = False  # the run that ended, since this boot
         self.epoch = int(memory["run_epoch"])
-        self.prepared = frozenset({"setup"} if memory["setup_done"] else ())  # of ``inputs`` and ``setup``
+        # Of ``code``, ``inputs`` and ``setup``. An agent of an older version remembers no code.
+        is_done = {"setup": memory["setup_done"], "code": memory.get("code_done", False)}
+        self.prepared = frozenset(step for step, done in is_done.items() if done)
         self.prefetched = ""
         self.checkpoint_at = now
         self.mark = self.mark_taken = 0  # when the job last said that its checkpoint is whole; the one last sent
@@ -84,6 +86,7 @@ class Machine:
         return {
             "orders_seq": self.seq,
             "setup_done": "setup" in self.prepared,
+            "code_done": "code" in self.prepared,
             "exit": asdict(self.exit) if self.exit else None,
             "dirty": self.is_dirty,
             "run_epoch": self.epoch,
@@ -151,7 +154,7 @@ class Machine:
         elif task != "checkpoint" or upload.state != ABANDONED:
             self.mark_taken = upload.mark_before if task == "checkpoint" else self.mark_taken
             self._fail(task, now)
-            if task in ("inputs", "restore"):
+            if task in ("code", "inputs", "restore"):
                 self._fail_in_vain(task)
 
     def quit(self, now: float) -> None:
@@ -287,8 +290,12 @@ class Machine:
         return self._begin("prefetch", now) if self.restore_name() != self.prefetched else None
 
     def _is_prepared(self) -> bool:
-        work = self.orders["work"] if self.orders else {}
-        return all(step in self.prepared or not work.get(step) for step in ("inputs", "setup"))
+        return all(step in self.prepared or not self._asks_for(step) for step in ("code", "inputs", "setup"))
+
+    def _asks_for(self, step: str) -> bool:
+        if not self.orders:
+            return False
+        return bool(self.orders.get("code") if step == "code" else self.orders["work"].get(step))
 
     def _is_restored(self) -> bool:
         return self.disk in (RESTORED, IN_USE)
@@ -297,8 +304,9 @@ class Machine:
         """What ``setup`` and ``run`` need, then ``setup``."""
         if self.process.kind:
             return None
-        if self.orders and self.orders["work"]["inputs"] and "inputs" not in self.prepared:
-            return self._begin("inputs", now)
+        for task in ("code", "inputs"):
+            if self._asks_for(task) and task not in self.prepared:
+                return self._begin(task, now)
         return self._start("setup", now)
 
     def _save_and_report(self, now: float) -> str | None:
@@ -369,7 +377,7 @@ class Machine:
 
     def _succeed(self, task: str, about: str, now: float) -> None:
         self.tries[task] = Tries(not_before=now + (REPEAT_S if task in GOODBYES else 0))
-        if task == "inputs":
+        if task in ("code", "inputs"):
             self.prepared |= {task}
         elif task == "prefetch":
             self.prefetched = about

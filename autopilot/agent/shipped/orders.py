@@ -30,6 +30,10 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         if grant:
             numbers.append(grant["at"])
             texts += [grant[name] for name in ("place", "base_url", "region", "key_id", "secret", "token")]
+        code = orders.get("code")  # daemons of older versions do not write it
+        if code:
+            numbers += [code["size"], code["first_part"]]
+            texts += [code["sha256"], *code["part_urls"]]
         texts.append(orders["instance"])
         if restore:
             texts.append(restore["lease"])

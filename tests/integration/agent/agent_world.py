@@ -20,6 +20,7 @@ from autopilot.agent.artifact import agent_key, agent_sha256
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import exit_key, heartbeat_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import Role, Work
@@ -68,6 +69,7 @@ class Lease:
     """Known once the machine is."""
     checkpoint_interval_s: int = 20
     restore: CheckpointRef | None = None
+    code: JobCode = NO_CODE
     renewing: bool = True
 
     async def write_orders(self) -> None:
@@ -86,6 +88,7 @@ class Lease:
             work=self.work,
             restore=self.restore,
             heartbeat=heartbeat,
+            code=self.code,
         )
         await self.store.put(orders_key(JOB, self.lease_id), orders.to_json())
 

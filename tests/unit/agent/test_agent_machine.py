@@ -15,6 +15,7 @@ from autopilot.agent.shipped.machine import Machine
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.agent.shipped.states import ENDED
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.order_shapes import Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 
@@ -36,6 +37,7 @@ def orders(
     restore: int | None = None,
     instance: str | None = None,
     inputs: dict[str, str] | None = None,
+    code: JobCode = NO_CODE,
 ) -> Any:
     built = build_orders(
         LocalBlobStore(root=Path("/nowhere"), signing_key=b"k", base_url="http://store"),
@@ -50,6 +52,7 @@ def orders(
         work=Work(run="train", setup=setup, checkpoint_path="out", inputs=inputs or {}),
         restore=None if restore is None else CheckpointRef("l", restore, "m", ("a", "b")),
         heartbeat=None,
+        code=code,
     )
     parsed = parse_orders(built.to_json())
     assert parsed is not None
@@ -474,13 +477,16 @@ def test_what_fails_for_ever_without_a_word_from_the_store_is_tried_for_ever() -
         now = m.tries["restore"].not_before
 
 
-@pytest.mark.parametrize("task", ["restore", "inputs"])
+CODE = JobCode("copy", "a" * 64, files=3, size_bytes=2700, part_count=3, index_bytes=400)
+
+
+@pytest.mark.parametrize("task", ["restore", "inputs", "code"])
 def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(task: str) -> None:
     m, now = machine(), 0.0
     for epoch in (1, 2):
         began = now
         for seq in range(10):
-            m.take_orders(orders(seq=100 * epoch + seq, run_epoch=epoch, inputs=given_inputs(task)), now)
+            m.take_orders(orders(seq=100 * epoch + seq, run_epoch=epoch, **given(task)), now)
             assert m.decide(now) == task
             assert m.exit is None or m.exit.run_epoch < epoch
             m.finish_task(task, False, now)
@@ -493,8 +499,40 @@ def test_a_command_that_cannot_be_begun_here_has_failed_after_twenty_minutes(tas
         assert (m.decide(now), m.state()) == (None, "finished")
 
 
-def given_inputs(task: str) -> dict[str, str]:
-    return {"data": "https://example.org/data"} if task == "inputs" else {}
+def given(task: str) -> dict[str, Any]:
+    asked: dict[str, Any] = {"inputs": {"inputs": {"data": "https://example.org/data"}}, "code": {"code": CODE}}
+    return asked.get(task, {})
+
+
+def test_code_comes_first_once_and_before_the_checkpoint() -> None:
+    m = machine()
+    asked = orders(setup="pip install .", restore=3, inputs={"data": "https://example.org/d"}, code=CODE)
+    m.take_orders(asked, 0)
+    for task in ("code", "inputs"):
+        assert (m.state(), m.decide(0)) == ("setting_up", task)
+        m.finish_task(task, True, 0)
+    assert m.decide(0) == "setup"
+    m.begin_process("setup", 0)
+    m.end_process(0, 0, "")
+    assert m.decide(0) == "restore"
+    remembered = m.to_remember()
+    assert remembered["code_done"]
+    again = machine(**remembered)
+    again.take_orders(asked, 0)
+    assert again.decide(0) == "inputs", "what lies there is the job's now"
+
+
+def test_orders_of_a_daemon_that_knows_no_code_are_read() -> None:
+    old = {name: value for name, value in orders().items() if name != "code"}
+    assert parse_orders(json.dumps(old).encode()) == old
+    m = machine()
+    m.take_orders(old, 0)
+    assert m.decide(0) == "restore"
+    for harm in ({"size": -1}, {"sha256": None}, {"part_urls": [1]}, {"first_part": "0"}):
+        whole = orders(code=CODE)
+        assert len(whole["code"]["part_urls"]) == 4
+        whole["code"].update(harm)
+        assert parse_orders(json.dumps(whole).encode()) is None
 
 
 def test_another_checkpoint_to_restore_gets_its_own_tries() -> None:
