@@ -58,7 +58,7 @@ BOOTS_SHOWN = 1000
 """Restarts of one machine whose output is looked for: their number is the machine's own claim."""
 
 
-_SCRIPT = re.compile(r"\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)]+\.(?:py|sh))\b")
+_SCRIPT = re.compile(r"""\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)"']+\.(?:py|sh))\b""")
 """A program by a path from the work directory, as commands name it."""
 
 

@@ -1,12 +1,15 @@
-"""``autopilot pull``: what a job has left, from the store to a directory here."""
+"""``autopilot pull``: what a job has left, or the code that it ran, from the store to a directory here."""
 
 from __future__ import annotations
 
 import shutil
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated, Any
 from urllib.error import HTTPError
+
+from cyclopts import Parameter
 
 from autopilot.cli import text
 from autopilot.cli.client import Client, job_path
@@ -20,7 +23,7 @@ REFUSED = (400, 401, 403)
 """How stores answer an address that has expired."""
 
 
-def pull(job: str, directory: Path | None = None, /) -> int:
+def pull(job: str, directory: Path | None = None, /, *, code: Annotated[bool, Parameter(negative="")] = False) -> int:
     """Fetch what a job has left: the paths that its [outputs] name, each file checked.
 
     Parameters
@@ -29,27 +32,37 @@ def pull(job: str, directory: Path | None = None, /) -> int:
         The job's id or name.
     directory
         Where to put them: a new directory, or an empty one. Left out: one with the job's name.
+    code
+        Fetch the code that the job runs, as its [code] was sent.
     """
-    from autopilot.agent.shipped.tree import Corrupt
-    from autopilot.agent.unpack import unpack
+    from autopilot.agent.unpack import unpack, unpack_code
     from autopilot.mailbox.report_shapes import Part
 
-    source = _Parts(job)
-    target = (directory or Path(text.plain(source.name))).absolute()
+    source = _Stored(job, "code" if code else "outputs")
+    name = text.plain(source.body["name"])
+    target = (directory or Path(f"{name}-code" if code else name)).absolute()
+    if code:
+        sha256 = source.body["code"]["sha256"]
+        return _fill(target, "code", lambda scratch: unpack_code(sha256, source.open, scratch))
+    parts = [Part(part["key"], part["size"], part["sha256"]) for part in source.body["parts"]]
+    return _fill(target, "outputs", lambda scratch: unpack(parts, source.open, scratch))
+
+
+def _fill(target: Path, what: str, unpack_into: Callable[[Path], Path]) -> int:
+    from autopilot.agent.shipped.tree import Corrupt
+
     is_new = not target.exists()
     if not is_new and (not target.is_dir() or any(path.name != SCRATCH for path in target.iterdir())):
         raise UserError(f"{target} is there already", hint="name a new directory: autopilot pull JOB DIRECTORY")
-    parts = [Part(part["key"], part["size"], part["sha256"]) for part in source.parts]
     scratch = target / SCRATCH
     try:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
-        files = unpack(parts, source.open, scratch)
-        for file in files.iterdir():
+        for file in unpack_into(scratch).iterdir():
             file.replace(target / file.name)
     except (OSError, Corrupt) as error:
         shutil.rmtree(target if is_new else scratch, ignore_errors=True)
-        raise CommandError(Exit.FAILED, f"cannot fetch the outputs: {error}") from None
+        raise CommandError(Exit.FAILED, f"cannot fetch the {what}: {error}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     count = sum(path.is_file() for path in target.rglob("*"))
@@ -57,25 +70,25 @@ def pull(job: str, directory: Path | None = None, /) -> int:
     return Exit.OK
 
 
-class _Parts:
+class _Stored:
     """What the daemon says of the parts. Their addresses hold for an hour: they are asked for anew once refused."""
 
-    def __init__(self, job: str) -> None:
-        self._job = job
+    def __init__(self, job: str, what: str) -> None:
+        self._path = job_path(job, what)
         self._ask()
 
     def _ask(self) -> None:
-        body = Client().get(job_path(self._job, "outputs"))
-        self.name, self.parts = body["name"], body["parts"]
+        self.body: dict[str, Any] = Client().get(self._path)
+        self._urls = self.body.get("urls") or [part["url"] for part in self.body["parts"]]
 
     def open(self, number: int) -> IO[bytes]:
         try:
-            return _open(self.parts[number]["url"])
+            return _open(self._urls[number])
         except HTTPError as refusal:
             if refusal.code not in REFUSED:
                 raise
         self._ask()
-        return _open(self.parts[number]["url"])
+        return _open(self._urls[number])
 
 
 def _open(url: str) -> IO[bytes]:

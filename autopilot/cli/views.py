@@ -94,6 +94,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
                 *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
+                *([("code", _code(job["code"]))] if job.get("code") else []),
                 ("work done", _work(job)),
                 ("deadline", _deadline_detail(job, now)),
                 ("checkpoint", _checkpoint(checkpoint, now)),
@@ -113,6 +114,12 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
     if events := body.get("events"):
         parts += ["\nEvents", event_list(events, with_fields=with_fields)]
     return parts
+
+
+def _code(code: Row) -> str:
+    changed = " with changes" if code["is_dirty"] else ""
+    commit = f", commit {text.plain(code['commit'])[:12]}{changed}" if code.get("commit") else ""
+    return f"{text.plain(code['sha256'])}, {code['files']:,} files, {text.size(code['size_bytes'])}{commit}"
 
 
 def _work(job: Row) -> str:

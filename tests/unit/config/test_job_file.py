@@ -227,6 +227,18 @@ def with_line(section: str, line: str) -> str:
         (with_line("work", "progress = 'step'"), "have a group like"),
         (with_line("work", 'on_stall = "fail"'), "work.on_stall needs work.stall_after"),
         (with_line("checkpoint", 'max_loss = "5m"'), "checkpoint.max_loss needs checkpoint.path"),
+        # code, and what is written where it is meant
+        (with_line("code", "path = 3"), "code.path: must be text"),
+        (with_line("code", 'include = "data"'), "code.include: must be a list"),
+        (with_line("code", 'exclude = ["a\\nb"]'), "code.exclude: must not hold"),
+        (with_line("code", 'max = "3GB"'), 'code.max: must be at most "2GB"'),
+        (with_line("code", 'workdir = "/x"'), '"workdir" stands at the top'),
+        (with_line("mounts", '"/data" = "./data"'), "unknown section [mounts] ([code] sends files of yours along"),
+        (with_line("file_mounts", '"/data" = "./data"'), "[code] sends files of yours along"),
+        ('upload = "."\n' + SMALLEST, 'unknown key "upload" ([code] sends files of yours along'),
+        ('workdir = "."\n' + SMALLEST, "([code] brings your directory there), not '.'"),
+        (with_line("inputs", '"x" = "./data/x"'), "http or https address ([code] sends files of yours along"),
+        (with_line("inputs", '"x" = { url = "data/x", size = "5MB" }'), "[code] sends files of yours along"),
         # missing
         ("", "name is missing"),
         (SMALLEST.replace('run = "true"\n', ""), "run is missing (top-level keys stand before the first [section])"),
@@ -376,3 +388,14 @@ def test_any_value_of_any_key_is_read_or_refused(key: tuple[str, str], value: st
     text = f"{name} = {value}\n" if section == "" else f"[{section}]\n{name} = {value}\n"
     with pytest.raises(UserError):  # always: the file lacks the other required keys
         parse(text)
+
+
+def test_code_alone_is_the_directory_of_the_job_file() -> None:
+    assert parse(SMALLEST + "[code]\n").code == CodeSpec(".", (), (), 500_000_000)
+    assert parse(SMALLEST).code is None
+    assert parse(SMALLEST + '[code]\nmax = "1.5MB"\n').code == CodeSpec(most_bytes=1_500_000)
+
+
+@pytest.mark.parametrize(("written", "gb"), [("500MB", "0.5"), ("1.5 mb", "0.0015"), ("40GB", "40"), ("2tb", "2000")])
+def test_sizes_have_one_of_three_units(written: str, gb: str) -> None:
+    assert parse(with_line("resources", f'vram = "{written}"')).min_vram_gb == Decimal(gb)
