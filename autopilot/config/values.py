@@ -123,13 +123,13 @@ def instant(raw: object) -> datetime:
 
 
 def gpus(raw: object) -> tuple[GpuChoice, ...]:
-    """``"RTX 4090:1 | A100 80GB:2"`` → the choices in order of the text; the count is 1 when left out."""
+    """``"4090:1 | A100 80GB:2"`` → the choices in order of the text; the count is 1 when left out."""
     choices = []
     for alternative in text(raw).split("|"):
         name, colon, number = alternative.partition(":")
         name = " ".join(name.split())
         if not name or (colon and not number.strip().isdecimal()):
-            raise ValueError(f'not a GPU and count: {alternative.strip()!r} (write it as "RTX 4090:1 | A100 80GB:2")')
+            raise ValueError(f'not a GPU and count: {alternative.strip()!r} (write it as "RTX 4090:1 | A100 PCIE:2")')
         choices.append(GpuChoice(name, count(int(number)) if colon else 1))
     return tuple(choices)
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot.domain import gpu_names
 from autopilot.domain.code import NO_CODE, CodeSpec, JobCode
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.money import ZERO, Number
@@ -55,6 +56,7 @@ class Trust(StrEnum):
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
     name: str
+    """As the user wrote it; ``gpu_names`` says which models it stands for."""
     count: int = 1
 
 
@@ -119,9 +121,10 @@ class JobSpec:
 
     @property
     def query(self) -> OfferQuery:
+        wanted = ((name, gpu.count) for gpu in self.gpus for name in gpu_names.expand(gpu.name))
         return OfferQuery(
-            gpus=tuple((gpu.name, gpu.count) for gpu in self.gpus),
-            min_vram_gb=self.min_vram_gb,
+            gpus=tuple(dict.fromkeys(wanted)),
+            min_vram_gb=max(self.min_vram_gb, min(gpu_names.least_gb(gpu.name) for gpu in self.gpus)),
             disk_gb=self.disk_gb,
             verified_only=self.trust is not Trust.ANY,
             datacenter_only=self.trust is Trust.SECURE,

@@ -87,7 +87,7 @@ class OfferQuery:
     """What a job can use; a market narrows its search with it, the policy checks each offer again."""
 
     gpus: tuple[tuple[str, int], ...]
-    """(name, count) pairs, any of which will do."""
+    """(standard name, count) pairs, any of which will do; see ``gpu_names``."""
     min_vram_gb: Decimal
     disk_gb: Decimal
     verified_only: bool

@@ -19,6 +19,7 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain import events as e
+from autopilot.domain import gpu_names
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Start
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
@@ -203,6 +204,12 @@ class Engine:
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         found = await asyncio.gather(*(watch.offers(query) for watch in self.watches.values()))
         return tuple(offer for offers in found for offer in offers)
+
+    async def gpu_names(self) -> tuple[str, ...]:
+        """All kinds of GPU that the markets list; the shipped list stands in for one that cannot be asked."""
+        listed = await asyncio.gather(*(watch.gpu_names() for watch in self.watches.values()))
+        found = (name for names in listed for name in (gpu_names.NAMES if names is None else names))
+        return tuple(dict.fromkeys(found)) or gpu_names.NAMES
 
     async def _list_ended(self, uow: UnitOfWork) -> list[Lease]:
         """Leases whose orders an earlier daemon may not have deleted."""

@@ -144,6 +144,17 @@ class Watch:
         self.search_problem = ""
         return found
 
+    async def gpu_names(self) -> tuple[str, ...] | None:
+        """All kinds of GPU that the market lists; None when it cannot be asked now."""
+        try:
+            async with asyncio.timeout(OFFERS_WAIT_REAL_S):
+                return await self.provider.gpu_names()
+        except (MarketUnknown, TimeoutError) as problem:
+            log.warning(
+                "gpu_names.unavailable", provider=self.provider.name, reason=str(problem) or "no answer in time"
+            )
+            return None
+
     def _make_unknown(self, begun_at: datetime, reason: str) -> Reading:
         if self.last.known or self.last.reason != reason:
             log.warning("market.became_unknown", provider=self.provider.name, reason=reason)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from autopilot.domain import gpu_names
 from autopilot.domain.job import Job, JobSpec, Trust
 from autopilot.domain.market import Market
 from autopilot.domain.money import Number
@@ -27,8 +28,8 @@ class Unfit:
 
 def misfit(spec: JobSpec, offer: Offer) -> Unfit | None:
     """None when the offer fits the job file; else the first thing that does not."""
-    wanted = {(gpu.name.casefold(), gpu.count) for gpu in spec.gpus}
-    if (offer.gpu.casefold(), offer.num_gpus) not in wanted:
+    counted = [gpu.name for gpu in spec.gpus if gpu.count == offer.num_gpus]
+    if not any(gpu_names.fits(name, offer.gpu, offer.vram_gb) for name in counted):
         return Unfit("gpu")
     if offer.vram_gb < spec.min_vram_gb:
         return Unfit("vram_gb", offer.vram_gb, spec.min_vram_gb)

@@ -113,6 +113,10 @@ class Provider(Protocol):
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]: ...
 
+    async def gpu_names(self) -> tuple[str, ...]:
+        """The names of all kinds of GPU that the market lists, whether any is free now or not."""
+        ...
+
     async def account(self) -> Account: ...
 
     async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from autopilot.domain import gpu_names
+
 TFLOPS: dict[str, Decimal] = {
     name: Decimal(tflops)
     for name, tflops in {
-        "T4": "65",
-        "V100": "125",
+        "TESLA T4": "65",
+        "TESLA V100": "125",
         "RTX 2080 TI": "54",
         "RTX 3060": "26",
         "RTX 3070": "41",
@@ -29,7 +31,7 @@ TFLOPS: dict[str, Decimal] = {
         "RTX A4000": "77",
         "RTX A5000": "111",
         "RTX A6000": "155",
-        "RTX 6000 ADA": "364",
+        "RTX 6000ADA": "364",
         "A10": "125",
         "A40": "150",
         "A100": "312",
@@ -44,8 +46,8 @@ TFLOPS: dict[str, Decimal] = {
 
 
 def speed(gpu: str) -> Decimal | None:
-    """TFLOPS of one GPU by the market's name for it ("A100 SXM4", "H100 NVL"): the longest name that begins it."""
-    name = gpu.upper()
+    """TFLOPS of one GPU by a name for it ("A100 SXM4", "H100"): the longest name that begins its standard name."""
+    name = gpu_names.standard(gpu).upper()
     known = [model for model in TFLOPS if name == model or name.startswith(model + " ")]
     return TFLOPS[max(known, key=len)] if known else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+from autopilot.domain import gpu_names
 from autopilot.domain.job import Job, pace_key
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
@@ -37,7 +38,8 @@ def work_left(job: Job, gpu: str, count: int) -> timedelta | None:
     left = job.remaining_work
     if left is None or job.spec.work_on is None:
         return left
-    reference = next((choice.count for choice in job.spec.gpus if choice.name == job.spec.work_on), 1)
+    same = (choice.count for choice in job.spec.gpus if gpu_names.is_called(choice.name, job.spec.work_on))
+    reference = next(same, 1)
     factor = relative_speed(gpu, count, job.spec.work_on, reference)
     return left if factor is None else left / float(factor)
 

@@ -84,6 +84,9 @@ class FencedProvider:
             raise MarketUnknown("a machine that the daemon before this one asked for may still appear")
         return await self._inner.offers(query)
 
+    async def gpu_names(self) -> tuple[str, ...]:
+        return await self._inner.gpu_names()
+
     async def instances(self) -> tuple[Instance, ...]:
         return await self._inner.instances()
 

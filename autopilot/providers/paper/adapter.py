@@ -102,6 +102,9 @@ class PaperProvider:
         held = self._find_alive(instance_id)
         return None if held is None else held.show(self.name)
 
+    async def gpu_names(self) -> tuple[str, ...]:
+        return await self._inner.gpu_names()
+
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         """The real ones, without the machines held here: to us they are taken."""
         found = await self._inner.offers(query)

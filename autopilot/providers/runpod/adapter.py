@@ -124,6 +124,9 @@ class RunpodProvider:
         await self._spot.refresh()
         return await self._search.offers(query, spot=self._spot.available)
 
+    async def gpu_names(self) -> tuple[str, ...]:
+        return await self._search.gpu_names()
+
     async def _gpu_types(self) -> tuple[wire.GpuRow, ...]:
         return await self._either(self._graphql.gpu_types, self._rest.gpu_types)
 

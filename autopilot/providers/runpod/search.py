@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from decimal import Decimal
 
+from autopilot.domain import gpu_names
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.providers.runpod import mapping, wire
@@ -56,10 +57,19 @@ class OfferSearch:
 
     async def _names(self, wanted: Collection[str]) -> dict[str, str]:
         """Id of a GPU type → the name under which it was asked for."""
+        types = await self._types()
+        return {row.gpu_type_id: name for name in sorted(wanted) for row in types if is_called(row, name)}
+
+    async def gpu_names(self) -> tuple[str, ...]:
+        """Ids and display names of all types in the catalogue. Raises ``MarketUnknown``."""
+        async with self._searching:
+            return tuple(name for row in await self._types() for name in (row.name, row.gpu_type_id))
+
+    async def _types(self) -> tuple[wire.GpuRow, ...]:
         now = self._clock.monotonic()
         if self._catalogue_at is None or now - self._catalogue_at >= CATALOGUE_MAX_AGE_S:
             self._catalogue, self._catalogue_at = await self._ask_types(), now
-        return {row.gpu_type_id: name for name in sorted(wanted) for row in self._catalogue if is_called(row, name)}
+        return self._catalogue
 
     async def _prices(self, gpu_type_ids: frozenset[str], count: int) -> list[wire.PriceRow]:
         """All types that were asked for lately are priced in one request."""
@@ -75,11 +85,9 @@ class OfferSearch:
 
 
 def is_called(row: wire.GpuRow, name: str) -> bool:
-    """By its display name or its id, with or without the maker's names: "RTX 4090", "NVIDIA GeForce RTX 4090"."""
-    wanted = name.casefold()
-    identifier = row.gpu_type_id.casefold()
-    short = identifier.removeprefix("nvidia ").removeprefix("geforce ")
-    return wanted in (row.name.casefold(), identifier, short)
+    """By its id, which tells models apart; by its display name where the table does not have the id."""
+    called = row.gpu_type_id if gpu_names.models(row.gpu_type_id) else row.name
+    return gpu_names.is_called(called, name) or gpu_names.is_called(row.gpu_type_id, name)
 
 
 def _fits(offer: Offer, query: OfferQuery) -> bool:

@@ -113,6 +113,9 @@ class VastaiProvider:
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         return await self._search.offers(query)
 
+    async def gpu_names(self) -> tuple[str, ...]:
+        return await self._search.gpu_names()
+
     def offers_age_s(self, query: OfferQuery) -> float | None:
         """Market seconds since ``offers`` last asked the market about this query; None when it has not."""
         return self._search.age_s(query)

@@ -25,6 +25,8 @@ SearchType = Literal["on-demand", "bid"]
 FORGET_AFTER_S = 3600.0
 """A query that nobody asked for in this time no longer counts in the row budget."""
 
+NAMES_MAX_AGE_S = 86_400.0
+
 log = structlog.get_logger(__name__)
 
 
@@ -46,6 +48,8 @@ class OfferSearch:
         self._budget = RowBudget(settings.search_rows_per_day, clock.now())
         self._found: dict[OfferQuery, _Found] = {}
         self._searching = asyncio.Lock()
+        self._names: tuple[str, ...] = ()
+        self._names_at: float | None = None
 
     def age_s(self, query: OfferQuery) -> float | None:
         """Market seconds since the offers of this query were seen; None when they are not known."""
@@ -81,6 +85,17 @@ class OfferSearch:
         ours = (row for row in held.on_demand if row.offer_id not in left)
         found = mapping.offers(on_demand, self._echoes.remove(held.bid), ours)
         return tuple(offer for offer in found if self._fits(offer, query))
+
+    async def gpu_names(self) -> tuple[str, ...]:
+        """All that the market lists; they cost no rows. Raises ``MarketUnknown``."""
+        now = self._clock.monotonic()
+        if self._names_at is None or now - self._names_at >= NAMES_MAX_AGE_S:
+            raw = (await self._client.read(Family.SEARCH, "/gpu_names/unique/")).get("gpu_names")
+            if not isinstance(raw, list):
+                raise MarketUnknown("the answer holds no list of GPU names")
+            self._names = tuple(filter(None, map(values.text, raw)))
+            self._names_at = now
+        return self._names
 
     def _max_age_s(self) -> float:
         rows = sum(held.rows for held in self._found.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autopilot.domain.gpu_names import NAMES
 from autopilot.lab.sandbox.vastai.calls import Call
 from autopilot.lab.sandbox.vastai.replies import OK, HttpReply, Json, failure
 
@@ -40,6 +41,12 @@ ANSWERS: dict[tuple[str, str], Json] = {
     ("GET", "/api/v0/instances/balance/{id}/"): {"success": True, "balance": 0.0},
     ("GET", "/api/v1/invoices/"): {"success": True, "count": 0, "total": 0, "next_token": None, "results": []},
 }
+
+
+def gpu_names(call: Call) -> HttpReply:
+    """Every kind of GPU that was ever offered, whether one is free or not."""
+    offered = {each.spec.gpu_name for each in call.site.market.machines.values()}
+    return HttpReply({"success": True, "gpu_names": sorted({*NAMES, *offered})})
 
 
 def touch_instance(call: Call) -> HttpReply:
