@@ -22,6 +22,7 @@ from autopilot.api import render
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
 from autopilot.api.code import SendAgain, read_sent_code
+from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobNotFound, JobService
 from autopilot.api.plan import OverBudget, ranked_offers
 from autopilot.api.prices import prices
@@ -174,12 +175,12 @@ class _Routes:
 
     async def offers(self, request: web.Request) -> web.Response:
         body = await _body(request)
-        spec = self._spec_of(body)
+        spec = await check_gpus(self._spec_of(body), self._engine)
         job = Job("", spec, JobStatus.PENDING, Reason.SUBMITTED, self._clock.now())
         found = await self._engine.offers(spec.query)
         market = self._engine.market_view(found, None, self._clock.now())
         rows = ranked_offers(job, market, self._engine.config.params)
-        return web.json_response({"offers": rows, "markets": self._markets()})
+        return web.json_response({"offers": rows, "markets": self._markets(), "notes": meanings(spec)})
 
     async def spend(self, request: web.Request) -> web.Response:
         return web.json_response(await spend(self._store, request.query, self._clock.now(), self._engine.config.params))
@@ -198,7 +199,8 @@ class _Routes:
         )
 
     async def prices(self, request: web.Request) -> web.Response:
-        return web.json_response(await prices(self._store, request.query, self._clock.now()))
+        listed = await self._engine.gpu_names()
+        return web.json_response(await prices(self._store, request.query, self._clock.now(), listed))
 
     def _spec_of(self, body: dict[str, Any]) -> JobSpec:
         if "toml" in body:

@@ -13,10 +13,11 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.api.budget import account
 from autopilot.api.code import CodeService, SentCode, take
+from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.key_hint import replace_keys
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
-from autopilot.api.prospects import Unlikely
+from autopilot.api.prospects import INFEASIBLE, Unlikely
 from autopilot.api.terms import ChangeTerms, check_paid, is_tighter
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
@@ -108,16 +109,16 @@ class JobService:
         ``owner``: the uid of whoever asks; ``code``: what they have sent, or with ``dry_run`` would send.
 
         Raises ``UserError``; ``SendAgain`` when the code is not there; ``Unlikely`` where a job with a deadline would
-        be done in time and within its budget with less than that probability, or where the budget of one without
-        suffices in no market; 0 accepts any.
+        be done in time and within its budget with less than that probability, where the budget of one without suffices
+        in no market, or where nothing that was ever seen has what it asks for; 0 accepts any.
         """
         now = self._clock.now()
-        spec = self._parse(text, source, now)
+        self._check_markets()
+        spec = await check_gpus(self._parse(text, source, now), self._engine)
         _check_code(spec, code)
         copy = await self.code.require(owner, code.sha256) if code and not dry_run else None
         taken = _code_of(code, copy)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner, code=taken)
-        self._check_markets()
         planned = await self._plan(job, now, least_probability)
         planned["notes"] += _script_notes(spec)
         if job.spec.secrets:
@@ -142,6 +143,14 @@ class JobService:
         config = self._engine.config
         limits = await account(self._store, config.limits, now, config.params)
         planned = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits)
+        if not planned["offers"] and least_probability:
+            lacking = await unfillable(job.spec, self._engine, self._store, now)
+            planned |= {"refusal": lacking, "verdict": INFEASIBLE} if lacking else {}
+        planned["notes"] += meanings(job.spec)
+        if not planned["offers"] and least_probability:
+            lacking = await unfillable(job.spec, self._engine, self._store, now)
+            planned |= {"refusal": lacking, "verdict": INFEASIBLE} if lacking else {}
+        planned["notes"] += meanings(job.spec)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
             for name, watch in self._engine.watches.items()

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
+from autopilot.api.gpu_check import unknown_gpu
+from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import floor_nano
 from autopilot.domain.prices import PriceObservation
@@ -51,20 +53,26 @@ class _Step:
         }
 
 
-async def prices(store: Store, query: Mapping[str, str], now: datetime) -> render.Json:
-    """Raises ``UserError``."""
+async def prices(store: Store, query: Mapping[str, str], now: datetime, listed: Sequence[str]) -> render.Json:
+    """``listed``: the GPUs that the markets list. Raises ``UserError``, also for a GPU that is in no list or record."""
     gpu = query.get("gpu", "").strip()
     if not gpu:
-        raise UserError("prices of what?", hint='name a GPU, like "RTX 4090"')
+        raise UserError("prices of what?", hint="name a GPU, like 4090")
     since, until = _instant(query, "since", now - timedelta(days=7), now), _instant(query, "until", now, now)
     if since >= until:
         raise UserError("the period ends before it begins")
     steps = _steps(query.get("steps"))
     async with store.snapshot() as uow:
-        seen = await uow.prices.list_by_gpu(gpu, since, until, provider=query.get("provider"))
-    by_market: dict[str, list[PriceObservation]] = defaultdict(list)
-    for each in seen:
-        by_market[each.provider].append(each)
+        seen = [
+            each
+            for name in gpu_names.recorded_as(gpu)
+            for each in await uow.prices.list_by_gpu(name, since, until, provider=query.get("provider"))
+        ]
+    if not seen and not any(gpu_names.is_called(name, gpu) for name in listed):
+        raise unknown_gpu(gpu, listed)
+    by_market: dict[tuple[str, str], list[PriceObservation]] = defaultdict(list)
+    for each in sorted(seen, key=lambda each: each.observed_at):
+        by_market[each.provider, gpu_names.standard(each.gpu)].append(each)
     return {
         "gpu": gpu,
         "since": render.plain(since),
@@ -72,8 +80,8 @@ async def prices(store: Store, query: Mapping[str, str], now: datetime) -> rende
         "step_s": render.plain((until - since) / steps),
         "unit": "USD per GPU-hour",
         "markets": [
-            {"provider": name, **_summary(found), "steps": _in_steps(found, since, until, steps)}
-            for name, found in sorted(by_market.items())
+            {"provider": name, "gpu": model, **_summary(found), "steps": _in_steps(found, since, until, steps)}
+            for (name, model), found in sorted(by_market.items())
         ],
     }
 

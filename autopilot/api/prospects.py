@@ -86,7 +86,8 @@ def prospects(
     notes = _unknowns(job, candidates, market)
     asked = _question(job, candidates, market, now, params)
     if asked is None:
-        return Prospects(None, verdict, notes=notes)
+        is_fine = verdict is Verdict.FINE and not candidates
+        return Prospects(None, Verdict.TIGHT if is_fine else verdict, notes=notes)
     likely = asked.answer()
     if job.spec.deadline is None:
         return _without_deadline(job, asked, likely, notes, least_probability)

@@ -20,10 +20,10 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Ou
     file
         A job file, or - for standard input: offers for that job.
     gpu
-        A GPU and how many, like "RTX 4090:1", in place of a job file.
+        A GPU and how many, like 4090:1 or "A100 80GB:2", in place of a job file.
     """
     if (file is None) == (gpu is None):
-        raise UserError("offers for what?", hint='name a job file, or --gpu "RTX 4090:1"')
+        raise UserError("offers for what?", hint="name a job file, or --gpu 4090:1")
     query: dict[str, Any] = {"gpu": gpu}
     if file is not None:
         toml, source = read_job_file(file)
@@ -34,6 +34,8 @@ def offers(file: JobFile | None = None, /, *, gpu: str | None = None, output: Ou
     else:
         out = console()
         out.print(views.offer_list(body["offers"]) if body["offers"] else "no offers")
+        for note in body.get("notes") or []:
+            out.print(text.plain(note))
         for market in body["markets"]:
             if not market["known"]:
                 out.print(f"{text.plain(market['name'])} is unknown: {text.plain(market['reason'])}")

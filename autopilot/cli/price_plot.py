@@ -25,7 +25,8 @@ def render(body: dict[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for market in body["markets"]:
         steps = market["steps"]
-        parts.append(Text(f"{gpu} on {text.plain(market['provider'])}, $ per GPU and hour", style="bold"))
+        model = text.plain(market.get("gpu", body["gpu"]))
+        parts.append(Text(f"{model} on {text.plain(market['provider'])}, $ per GPU and hour", style="bold"))
         if market["low"] is not None:
             parts.append(Text(plot([_number(step["low"]) for step in steps])))
             parts.append(Text(_axis(body["since"], body["until"], len(steps))))

@@ -28,7 +28,7 @@ def prices(
     Parameters
     ----------
     gpu
-        The GPU by its name, like "RTX 4090".
+        The GPU by its name, like 4090, rtx_4090 or "A100 80GB".
     since
         How long back, like 7d or 12h, or an instant like 2026-11-01T00:00:00Z.
     until

@@ -7,7 +7,7 @@ then the higher of its floors before and after is taken for those between.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -15,6 +15,7 @@ from math import inf, isinf
 from statistics import median
 from typing import NamedTuple
 
+from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.domain.money import HOURS_PER_STORAGE_MONTH
@@ -62,8 +63,8 @@ async def _suite(uow: UnitOfWork, task: Task, since: datetime) -> BidSuite:
         jobs = await uow.jobs.list_newest(limit=NEWEST_JOBS)
         gpus = tuple(dict.fromkeys(gpu for job in jobs for gpu in job.spec.gpus))
     lacks = []
-    for gpu in gpus:
-        seen = await uow.prices.list_by_gpu(gpu.name, since, EVER)
+    for gpu, names in _models(gpus):
+        seen = [each for name in names for each in await uow.prices.list_by_gpu(name, since, EVER)]
         fitting = [
             each for each in seen if each.num_gpus == gpu.count and not (task.verified_only and each.verified is False)
         ]
@@ -76,6 +77,13 @@ async def _suite(uow: UnitOfWork, task: Task, since: datetime) -> BidSuite:
         f"too little is recorded: {'; '.join(lacks) or 'the ledger has no jobs'}",
         hint=f"{LEAST_H} h are needed; the daemon records prices of a GPU while a job that may use it is not over",
     )
+
+
+def _models(gpus: Iterable[GpuChoice]) -> Iterator[tuple[GpuChoice, tuple[str, ...]]]:
+    """Each model that the choices stand for, and the names that it may have in the record."""
+    for gpu in gpus:
+        for model in gpu_names.expand(gpu.name):
+            yield GpuChoice(model, gpu.count), tuple(dict.fromkeys((*gpu_names.recorded_as(model), gpu.name)))
 
 
 class _Record(NamedTuple):

@@ -1,0 +1,116 @@
+"""Whether what a job asks for exists: its GPUs by the markets' own lists, its sizes and prices by what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.domain import gpu_names
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy
+from autopilot.domain.money import ZERO, show
+from autopilot.domain.offer import Offer
+from autopilot.domain.prices import PriceObservation
+from autopilot.engine.engine import Engine
+from autopilot.ports.store import Store
+
+RECORD_COUNTS = timedelta(days=7)
+
+
+async def check_gpus(spec: JobSpec, engine: Engine) -> JobSpec:
+    """The same, with names that only a market knows as that market spells them. Raises ``UserError``."""
+    listed = await engine.gpu_names()
+    return replace(spec, gpus=tuple(_checked(gpu, listed) for gpu in spec.gpus))
+
+
+def _checked(gpu: GpuChoice, listed: Sequence[str]) -> GpuChoice:
+    models = gpu_names.models(gpu.name)
+    found = [name for name in listed if gpu_names.is_called(name, gpu.name)]
+    if not found:
+        raise unknown_gpu(gpu.name, listed)
+    if gpu_names.size_gb(gpu.name) is not None and not models and gpu_names.models(found[0]):
+        raise unknown_gpu(gpu.name, listed)
+    return gpu if models else replace(gpu, name=found[0])
+
+
+def unknown_gpu(name: str, listed: Iterable[str]) -> UserError:
+    near = gpu_names.nearest(name, listed)
+    hint = f"the nearest is {described(near)}" if near else ""
+    return UserError(f"no market lists a GPU called {name!r}", hint=hint)
+
+
+def described(name: str) -> str:
+    """``A100 PCIE (40 or 80 GB)``."""
+    known = gpu_names.standard(name)
+    sizes = sorted({gb for model in gpu_names.models(known) for gb in model.vram_gb})
+    return f"{known} ({' or '.join(map(str, sizes))} GB)" if sizes else known
+
+
+def meanings(spec: JobSpec) -> list[str]:
+    """What the names that stand for several models stand for."""
+    means = dict.fromkeys((gpu.name, gpu_names.meaning(gpu.name)) for gpu in spec.gpus)
+    return [f"{name} stands for {meaning}" for name, meaning in means if meaning]
+
+
+async def unfillable(spec: JobSpec, engine: Engine, store: Store, now: datetime) -> str | None:
+    """For a job that no offer fits: what it asks for that nothing ever seen has, and the nearest that exists."""
+    asked = spec.query
+    anything = replace(asked, min_vram_gb=ZERO, disk_gb=Decimal(1), verified_only=False, datacenter_only=False)
+    seen = await engine.offers(anything)
+    async with store.snapshot() as uow:
+        record = [
+            each
+            for name in dict.fromkeys(name for gpu in spec.gpus for name in gpu_names.recorded_as(gpu.name))
+            for each in await uow.prices.list_by_gpu(name, now - RECORD_COUNTS, now)
+        ]
+    return _too_much_vram(spec, seen) or _too_large_a_disk(spec, seen) or _too_low_a_price(spec, seen, record)
+
+
+def _too_much_vram(spec: JobSpec, seen: Sequence[Offer]) -> str | None:
+    models = [model for gpu in spec.gpus for model in gpu_names.models(gpu.name)]
+    built = [Decimal(gb) for model in models for gb in model.vram_gb]
+    most = max((*built, *(offer.vram_gb for offer in seen)), default=None)
+    if most is None or spec.min_vram_gb <= most:
+        return None
+    largest = max(gpu_names.MODELS, key=lambda model: model.vram_gb[-1])
+    names = " or ".join(dict.fromkeys(gpu.name for gpu in spec.gpus))
+    return (
+        f"resources.vram: no {names} has {spec.min_vram_gb:f} GB: the most is {most:f} GB;"
+        f" of all GPUs {largest.name} has the most, {largest.vram_gb[-1]} GB"
+    )
+
+
+def _too_large_a_disk(spec: JobSpec, seen: Sequence[Offer]) -> str | None:
+    largest = max(seen, key=lambda offer: offer.disk_gb, default=None)
+    if largest is None or spec.disk_gb <= largest.disk_gb:
+        return None
+    where = f"{largest.num_gpus} × {largest.gpu} on {largest.provider}"
+    return f"resources.disk: no machine has {spec.disk_gb:f} GB: the largest seen is {largest.disk_gb:f} GB ({where})"
+
+
+def _too_low_a_price(spec: JobSpec, seen: Sequence[Offer], record: Sequence[PriceObservation]) -> str | None:
+    counts = {gpu.count for gpu in spec.gpus}
+    asked = [
+        (price, each.provider, each.gpu)
+        for each in (*seen, *record)
+        if each.num_gpus in counts
+        for price in _prices(spec, each)
+    ]
+    lowest = min(asked, default=None)
+    if spec.max_hourly is None or lowest is None or spec.max_hourly >= lowest[0]:
+        return None
+    price, market, gpu = lowest
+    return (
+        f"resources.max_hourly: {show(spec.max_hourly, 3)} is below every price of the last 7 days:"
+        f" the lowest was {show(price, 3)} ({gpu} on {market})"
+    )
+
+
+def _prices(spec: JobSpec, seen: Offer | PriceObservation) -> Iterable[Decimal]:
+    low = seen.floor_low if isinstance(seen, PriceObservation) and seen.floor_low is not None else seen.floor
+    if low is not None and spec.spot_policy is not SpotPolicy.ON_DEMAND:
+        yield low
+    if seen.on_demand_price is not None and spec.spot_policy is not SpotPolicy.SPOT:
+        yield seen.on_demand_price

@@ -1,0 +1,180 @@
+"""What a job asks for is checked against what the markets list and have shown, before it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autopilot.agent.unpack import AgentUnpacker
+from autopilot.api.jobs import JobService
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.config.job_file import parse_job
+from autopilot.domain import gpu_names
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import JobSpec
+from autopilot.domain.params import Params
+from autopilot.domain.prices import PriceObservation
+from autopilot.engine.engine import Engine, EngineConfig
+from autopilot.ids import UlidIds
+from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
+from autopilot.policy.guard import Limits
+from autopilot.ports.store import Store
+from autopilot.providers import runpod, vastai
+from autopilot.service.wiring import AgentBootstrap
+from autopilot.store.database import open_store
+from tests.builders import START
+from tests.contract.harness import QuickClock
+
+LIMITS = Limits(
+    day=Decimal(50),
+    month=Decimal(500),
+    max_hourly=Decimal(10),
+    max_instances=10,
+    launches_per_job_10min=3,
+    launches_per_hour=20,
+)
+JOB = """
+name = "train"
+image = "some/image:1"
+run = "python train.py"
+[resources]
+gpu = "{gpu}"
+disk = "{disk}"
+{more}
+[work]
+estimate = "10m"
+[deadline]
+within = "9h"
+"""
+
+
+@dataclass
+class Shop:
+    engine: Engine
+    store: Store
+    jobs: JobService
+    market: str
+
+    async def plan(self, least: float = 0.8, **changes: str) -> Any:
+        return (await self.jobs.submit(_text(changes), "job.toml", dry_run=True, least_probability=least))["plan"]
+
+    async def submit(self, **changes: str) -> Any:
+        return await self.jobs.submit(_text(changes), "job.toml", dry_run=False)
+
+
+def _text(changes: dict[str, str]) -> str:
+    return JOB.format(**({"gpu": "4090", "disk": "20GB", "more": ""} | changes))
+
+
+MARKETS = {"vastai": (vastai.plugin, "sandbox-key"), "runpod": (runpod.plugin, "runpod-sandbox-key")}
+
+
+@asynccontextmanager
+async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncIterator[Shop]:
+    plugin, key = MARKETS[market]
+    provider = plugin.connect({"base_url": url, "api_key": key, "timeout_s": 5}, clock)
+    store, ids = await open_store(str(root / "ledger.db")), UlidIds(clock)
+    blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
+    bootstrap = await AgentBootstrap.prepare(blobs)
+    config = EngineConfig("install1", LIMITS, Params())
+    engine = Engine(config, {market: provider}, store, blobs, bootstrap, AgentUnpacker(), clock, ids)
+
+    def read(text: str, source: str, now: datetime) -> JobSpec:
+        return parse_job(text, source=source, now=now)
+
+    yield Shop(engine, store, JobService(engine, store, blobs, clock, ids, read, lambda: None), market)
+    await provider.close()
+    await store.close()
+
+
+@pytest.fixture(params=[*MARKETS])
+async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
+    clock = QuickClock(START)
+    config = SandboxConfig(state_dir=tmp_path / "market", real_processes=False)
+    async with running_sandbox(config, clock) as sandbox, a_shop(request.param, sandbox.url, tmp_path, clock) as made:
+        await made.engine.tick()
+        yield made
+
+
+@pytest.mark.parametrize("gpu", ["4090", "rtx_4090", "RTX4090", "A100 80GB", "H100", "A100 SXM4"])
+async def test_gpus_are_found_as_people_write_them(shop: Shop, gpu: str) -> None:
+    planned = await shop.plan(gpu=gpu)
+    assert planned["offers"], planned["notes"]
+    assert {offer["gpu"] for offer in planned["offers"]} <= {*gpu_names.expand(gpu)}
+    assert planned["refusal"] is None
+
+
+async def test_a_name_for_several_models_is_said_to_be_one(shop: Shop) -> None:
+    assert "A100 80GB stands for A100 PCIE and A100 SXM4 with 80 GB" in (await shop.plan(gpu="A100 80GB"))["notes"]
+    assert not any("stands for" in note for note in (await shop.plan(gpu="rtx_4090"))["notes"])
+
+
+async def test_a_gpu_that_no_market_lists_is_refused_with_the_nearest(shop: Shop) -> None:
+    with pytest.raises(UserError, match=r"no market lists a GPU called 'RTX 4900'") as refused:
+        await shop.submit(gpu="RTX 4900")
+    assert refused.value.hint == "the nearest is RTX 4090 (24 or 48 GB)"
+    with pytest.raises(UserError, match=r"no market lists a GPU called 'A100 160GB'") as refused:
+        await shop.submit(gpu="A100 160GB")
+    assert "40 or 80 GB" in refused.value.hint
+    assert await shop.jobs.overview(include_finished=True) == []
+
+
+async def test_the_market_s_own_list_decides(shop: Shop) -> None:
+    listed = await shop.engine.gpu_names()
+    if shop.market == "vastai":
+        assert {*gpu_names.NAMES} <= {*listed}, "it names all that it ever offered"
+        assert (await shop.submit(gpu="B300"))["job"]["status"] == "pending"
+    else:
+        assert not any(gpu_names.is_called(each, "B300") for each in listed)
+        with pytest.raises(UserError, match="no market lists a GPU called 'B300'"):
+            await shop.submit(gpu="B300")
+
+
+@pytest.mark.parametrize("market", [*MARKETS])
+async def test_the_shipped_list_stands_in_for_a_market_that_cannot_be_asked(market: str, tmp_path: Path) -> None:
+    async with a_shop(market, "http://127.0.0.1:9", tmp_path, QuickClock(START)) as shut:
+        assert await shut.engine.gpu_names() == gpu_names.NAMES
+        with pytest.raises(UserError, match="no market lists a GPU called 'RTX 4900'"):
+            await shut.submit(gpu="RTX 4900")
+        assert (await shut.submit(gpu="rtx_4090"))["job"]["status"] == "pending"
+
+
+async def test_more_vram_than_any_machine_has_is_said_with_the_most_there_is(shop: Shop) -> None:
+    planned = await shop.plan(more='vram = "800GB"')
+    assert planned["verdict"] == "infeasible"
+    assert "resources.vram: no 4090 has 800 GB: the most is 48 GB" in planned["refusal"]
+    assert "B300 has the most, 288 GB" in planned["refusal"]
+    with pytest.raises(UserError, match=r"resources\.vram"):
+        await shop.submit(more='vram = "800GB"')
+
+
+async def test_a_larger_disk_than_any_machine_has_is_said_with_the_largest(shop: Shop) -> None:
+    planned = await shop.plan(disk="500TB")
+    assert planned["verdict"] == "infeasible"
+    assert "resources.disk: no machine has 500000 GB: the largest seen is" in planned["refusal"]
+    accepted = await shop.plan(disk="500TB", least=0)
+    assert (accepted["refusal"], accepted["verdict"]) == (None, "tight"), "never fine: there is nothing to rent"
+    assert "nothing fits at the moment: the job would wait" in accepted["notes"]
+
+
+async def test_a_limit_below_every_price_of_the_week_is_said_with_the_lowest(shop: Shop) -> None:
+    planned = await shop.plan(more='max_hourly = "$0.01"')
+    assert planned["verdict"] == "infeasible"
+    assert (
+        "resources.max_hourly: $0.010 is below every price of the last 7 days: the lowest was $0." in planned["refusal"]
+    )
+
+
+async def test_a_price_on_record_is_reason_enough_to_wait_for_it(shop: Shop) -> None:
+    seen = PriceObservation("vastai", "1", "RTX 4090", 1, Decimal("0.02"), Decimal("0.5"), START - timedelta(days=2))
+    async with shop.store.transaction() as uow:
+        await uow.prices.add([seen])
+    planned = await shop.plan(more='max_hourly = "$0.03"')
+    assert (planned["refusal"], planned["verdict"]) == (None, "tight")
