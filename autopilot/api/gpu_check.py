@@ -22,10 +22,10 @@ RECORD_COUNTS = timedelta(days=7)
 async def check_gpus(spec: JobSpec, engine: Engine) -> JobSpec:
     """The same, with names that only a market knows as that market spells them. Raises ``UserError``."""
     listed = await engine.gpu_names()
-    return replace(spec, gpus=tuple(_checked(gpu, listed) for gpu in spec.gpus))
+    return replace(spec, gpus=tuple(_check(gpu, listed) for gpu in spec.gpus))
 
 
-def _checked(gpu: GpuChoice, listed: Sequence[str]) -> GpuChoice:
+def _check(gpu: GpuChoice, listed: Sequence[str]) -> GpuChoice:
     models = gpu_names.models(gpu.name)
     found = [name for name in listed if gpu_names.is_called(name, gpu.name)]
     if not found:
@@ -37,11 +37,11 @@ def _checked(gpu: GpuChoice, listed: Sequence[str]) -> GpuChoice:
 
 def unknown_gpu(name: str, listed: Iterable[str]) -> UserError:
     near = gpu_names.nearest(name, listed)
-    hint = f"the nearest is {described(near)}" if near else ""
+    hint = f"the nearest is {describe(near)}" if near else ""
     return UserError(f"no market lists a GPU called {name!r}", hint=hint)
 
 
-def described(name: str) -> str:
+def describe(name: str) -> str:
     """``A100 PCIE (40 or 80 GB)``."""
     known = gpu_names.standard(name)
     sizes = sorted({gb for model in gpu_names.models(known) for gb in model.vram_gb})

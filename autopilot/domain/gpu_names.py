@@ -113,7 +113,7 @@ _MAKERS = re.compile(r"\b(nvidia|amd|instinct|geforce|tesla|quadro|generation|bl
 _SERIES = re.compile(r"^(rtx|gtx)(?=[a-z]*\d)")
 
 
-def _spelled(name: str) -> tuple[str, int | None]:
+def _key_of(name: str) -> tuple[str, int | None]:
     """What tells it from other names, and the size in GB that it states."""
     text = name.casefold().replace("_", " ")
     size = _SIZE.search(text)
@@ -125,7 +125,7 @@ def _spelled(name: str) -> tuple[str, int | None]:
 def _by_key() -> dict[str, tuple[Model, ...]]:
     found: dict[str, tuple[Model, ...]] = {}
     for model in MODELS:
-        for key in dict.fromkeys(_spelled(name)[0] for name in (model.name, *model.also)):
+        for key in dict.fromkeys(_key_of(name)[0] for name in (model.name, *model.also)):
             found[key] = (*found.get(key, ()), model)
     return found
 
@@ -136,7 +136,7 @@ _MODELS = _by_key()
 @lru_cache(maxsize=4096)
 def models(name: str) -> tuple[Model, ...]:
     """All that fit the name; none for one that the table does not have."""
-    key, size = _spelled(name)
+    key, size = _key_of(name)
     found = _MODELS.get(key, ())
     return found if size is None else tuple(each for each in found if any(_is_near(size, gb) for gb in each.vram_gb))
 
@@ -154,7 +154,7 @@ def standard(name: str) -> str:
 
 def size_gb(name: str) -> int | None:
     """The VRAM that the name states: 80 for "A100 80GB"."""
-    return _spelled(name)[1]
+    return _key_of(name)[1]
 
 
 def least_gb(name: str) -> Decimal:
@@ -177,7 +177,7 @@ def fits(asked: str, gpu: str, vram_gb: Decimal) -> bool:
 
 def is_called(gpu: str, asked: str) -> bool:
     """Whether a market's name is one for what was asked for, whatever its size."""
-    wanted, found = _spelled(asked)[0], _spelled(gpu)[0]
+    wanted, found = _key_of(asked)[0], _key_of(gpu)[0]
     return wanted == found or bool({*_MODELS.get(wanted, ())} & {*_MODELS.get(found, ())})
 
 
@@ -186,8 +186,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     known = tuple(known)
     if called := next((each for each in known if is_called(each, name)), None):
         return called
-    keys = {_spelled(each)[0]: each for each in known}
-    close = difflib.get_close_matches(_spelled(name)[0], keys, n=1, cutoff=0.3)
+    keys = {_key_of(each)[0]: each for each in known}
+    close = difflib.get_close_matches(_key_of(name)[0], keys, n=1, cutoff=0.3)
     return keys[close[0]] if close else None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.domain import gpu_names
 from autopilot.providers.runpod import create, mapping, pacing, spot
 from autopilot.providers.runpod.config import RunpodSettings
 
@@ -63,3 +64,31 @@ def test_what_is_told_about_spot_is_what_the_probe_says() -> None:
         assert words in source
     events = set(re.findall(r"`(spot\.became_\w+)`", RUNPOD))
     assert events == set(re.findall(r'"(spot\.became_\w+)"', source))
+
+
+ROOT = Path(__file__).parents[3]
+SPOKEN_OF = (
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/**/*.md"),
+    *ROOT.glob("config/**/*.toml"),
+    *(path for room in ("cli", "config", "api", "service") for path in (ROOT / "autopilot" / room).glob("*.py")),
+)
+GPU_NAME = re.compile(
+    r"\b(?:RTX|GTX|Tesla)[ _]?(?:PRO )?[A-Z]?\d{2,4}(?: ?(?:Ti|Ada))?\b(?:[ -]\d+ ?GB\b)?"
+    r"|\b(?:[ABH]\d{3}|GH200|L40S?|A40|V100)\b(?:[ -](?:PCI[Ee]|SXM\d?|NVL)\b)?(?:[ -]\d+ ?GB\b)?"
+)
+
+
+def named(text: str) -> set[str]:
+    return set(GPU_NAME.findall(text))
+
+
+def test_the_names_of_gpus_are_found_in_texts() -> None:
+    found = named('gpu = "RTX 4090:1 | A100 SXM4 80GB:2", an L40S, rtx, eight H100 and `RTX 9999`')
+    assert found == {"RTX 4090", "A100 SXM4 80GB", "L40S", "H100", "RTX 9999"}
+    assert not gpu_names.models("RTX 9999")
+
+
+@pytest.mark.parametrize("path", SPOKEN_OF, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_example_or_hint_names_a_gpu_that_no_market_lists(path: Path) -> None:
+    assert {name for name in named(path.read_text()) if not gpu_names.models(name)} == set()
