@@ -235,7 +235,7 @@ def test_prices_from_before_are_left_out(ledger: Path, tmp_path: Path, capsys: p
     job = tmp_path / "job.toml"
     job.write_text(JOB)
     assert run(["backtest", "--history", str(job), "--since", "10h"]) == 2
-    assert "too little is recorded: 8 x H100 SXM: 0.0 h" in capsys.readouterr().err
+    assert "too little is recorded: 8 x H100 NVL: 0.0 h" in capsys.readouterr().err
 
 
 def test_no_ledger_is_made(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
