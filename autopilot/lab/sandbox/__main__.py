@@ -14,6 +14,7 @@ from pathlib import Path
 from autopilot.clock import ScaledClock, SystemClock
 from autopilot.domain.errors import UserError
 from autopilot.lab.sandbox.config import SandboxConfig
+from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.runpod.exchange import Mode
 from autopilot.lab.sandbox.server import running_sandbox
 from autopilot.ports.clock import Clock
@@ -39,6 +40,7 @@ def _run(options: argparse.Namespace, state_dir: Path) -> int:
         enforce_rate_limits=not options.no_rate_limits,
         real_processes=not options.no_processes,
         clearing_is_visible=options.clearing_is_visible,
+        private_images=tuple(options.private_image or ()),
         runpod_keys=tuple(options.runpod_api_key or ("runpod-sandbox-key",)),
         runpod_balance=options.runpod_balance,
         runpod_mode=options.runpod_mode,
@@ -93,6 +95,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runpod-balance", type=Decimal, default=Decimal(100), help="dollars at RunPod")
     parser.add_argument("--runpod-billing-lag", type=float, default=3600.0, help="market seconds that billing lags")
     parser.add_argument("--runpod-mode", choices=list(Mode), default=Mode.NORMAL, help="what RunPod offers on spot")
+    parser.add_argument(
+        "--private-image",
+        action="append",
+        type=PrivateImage.parse,
+        help="an image that only a login pulls, as IMAGE=USER:PASSWORD; may be repeated",
+    )
     parser.add_argument("--churn", action="store_true", help="floors move, rivals come and go")
     parser.add_argument("--no-rate-limits", action="store_true")
     parser.add_argument("--no-processes", action="store_true", help="instances run nothing")

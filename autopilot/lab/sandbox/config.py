@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autopilot.lab.sandbox.market.lifecycle import Timings
 from autopilot.lab.sandbox.market.machines import MachineSpec
+from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig, Mode
 from autopilot.lab.sandbox.runpod.machines import MachineSpec as PodMachineSpec
 from autopilot.lab.sandbox.runpod.pods import NetworkVolume
@@ -22,6 +23,8 @@ class SandboxConfig:
 
     state_dir: Path
     seed: int = 1
+    private_images: tuple[PrivateImage, ...] = ()
+    """What neither market pulls without the right login."""
     host: str = "127.0.0.1"
     port: int = 0
     api_keys: tuple[str, ...] = ("sandbox-key",)
@@ -79,6 +82,7 @@ class SandboxConfig:
         return RunpodConfig(
             keys=self.runpod_keys,
             seed=self.seed,
+            private_images=self.private_images,
             balance=self.runpod_balance,
             machines=self.runpod_machines,
             mode=Mode(self.runpod_mode),

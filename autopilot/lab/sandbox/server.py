@@ -99,6 +99,7 @@ class Sandbox:
             RowQuota(config.search_quota_rows),
             log_polls=config.log_polls,
             list_lag_s=config.list_lag_s,
+            private_images=config.private_images,
         )
         self._api = VastApi(
             self._site, self, faults, api_keys=config.api_keys, enforce_rate_limits=config.enforce_rate_limits

@@ -60,6 +60,8 @@ class RentOrder:
     start_stopped: bool = False
     must_lose: bool = False
     defect: Defect | None = None
+    pull_refusal: str | None = None
+    """What the registry says to the pull, where it turns it away."""
 
 
 @dataclass

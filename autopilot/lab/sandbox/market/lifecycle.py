@@ -204,10 +204,13 @@ class Lifecycle:
         else:
             self._report_loading(instance)
             delay_s = self._timings.resume_s
-        if instance.order.defect is None:
+        refused = instance.order.pull_refusal
+        if refused is not None:
+            self._later(instance, self._timings.provision_s, lambda: self._report_failed(instance, refused))
+        elif instance.order.defect is None:
             self._later(instance, delay_s, lambda: self._run(instance))
         elif instance.order.defect is Defect.PULL_FAILED:
-            self._later(instance, delay_s, lambda: self._report_pull_failed(instance))
+            self._later(instance, delay_s, lambda: self._report_failed(instance, _PULL_FAILED))
 
     def _run(self, instance: Contract) -> None:
         now = self._now()
@@ -225,8 +228,8 @@ class Lifecycle:
     def _report_loading(self, instance: Contract) -> None:
         instance.actual, instance.status_msg = "loading", _PULLING
 
-    def _report_pull_failed(self, instance: Contract) -> None:
-        instance.actual, instance.status_msg = "created", _PULL_FAILED
+    def _report_failed(self, instance: Contract, words: str) -> None:
+        instance.actual, instance.status_msg = "created", words
 
     def _report_stopped(self, instance: Contract) -> None:
         instance.actual = "exited" if instance.boots else STOPPED

@@ -53,6 +53,7 @@ _GPU = {
     "minRamPerGpu": _COUNT,
     "minVcpuCountPerGpu": _COUNT,
 }
+REGISTRY = BodyShape(dict, {"name": _TEXT, "username": _TEXT, "password": _TEXT}, ("name", "username", "password"))
 CREATE = BodyShape(
     dict,
     {
@@ -118,6 +119,7 @@ def parse_create(body: Json, team: str | None, pub_key: str) -> PodOrder:
         env=env + ((("PUBLIC_KEY", pub_key),) if start_ssh and pub_key else ()),
         ports=tuple(map(str, _list(body.get("ports")))),
         container_disk_gb=_whole(body.get("disk"), 20),
+        registry_id=str(body["registry"]) if body.get("registry") else None,
         start_ssh=start_ssh,
         team=team,
     )

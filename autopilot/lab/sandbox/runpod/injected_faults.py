@@ -30,12 +30,13 @@ GRAPHQL_FAMILIES = frozenset(
     {
         "myself", "pod", "gpuTypes", "dataCenters", "countryCodes", "podFindAndDeployOnDemand", "podRentInterruptable",
         "podBidResume", "podResume", "podStop", "podTerminate", "podEditJob", "deployCpuPod", "updateUserSettings",
+        "saveRegistryAuth", "deleteRegistryAuth",
     }
 )  # fmt: skip
 """Root fields."""
 REST_FAMILIES = frozenset(
     {"v2.create", "v2.list", "v2.show", "v2.action", "v2.delete", "v2.patch", "v2.logs", "v2.catalog", "v2.billing",
-     "hapi.logs"}
+     "v2.registries", "hapi.logs"}
 )  # fmt: skip
 FAMILIES = GRAPHQL_FAMILIES | REST_FAMILIES
 

@@ -179,9 +179,11 @@ class Lifecycle:
         if pod.dying_until is not None and pod.dying_until > now:
             delay_s = max(delay_s, (pod.dying_until - now).total_seconds())
         pod.write_log(now, "system", f"create container: still fetching image {pod.order.image}")
-        if pod.order.defect is None:
+        if pod.order.pull_refusal is not None:
+            pod.write_log(now, "system", f"error pulling image: {pod.order.pull_refusal.strip()}")
+        elif pod.order.defect is None:
             self._later(pod, delay_s, lambda: self._run(pod))
-        elif pod.order.defect is Defect.BOOT_FAILED:
+        if pod.order.pull_refusal is not None or pod.order.defect is Defect.BOOT_FAILED:
             self._later(pod, self._rng.uniform(*_BOOT_FAILURE_S), lambda: self.stop(pod, Cause.BOOT_FAILED))
 
     def _run(self, pod: Pod) -> None:

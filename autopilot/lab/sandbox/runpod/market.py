@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from decimal import Decimal
+from functools import cached_property
 
 from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.runpod.exchange import Exchange, Mode, SpotPrice
@@ -20,6 +21,7 @@ from autopilot.lab.sandbox.runpod.refusals import (
     not_found,
     wrong_resume,
 )
+from autopilot.lab.sandbox.runpod.registries import Registries
 
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _ID_LENGTH = 14
@@ -28,11 +30,15 @@ _ID_LENGTH = 14
 class PodMarket(Exchange):
     """The exchange, and the moves that the customer may make on it. Every move may raise ``PodRefused``."""
 
+    @cached_property
+    def registries(self) -> Registries:
+        return Registries()
+
     def rent(self, order: PodOrder) -> Pod:
         """The cheapest machine that takes the order, one with free GPUs before one where somebody has to go."""
         self.record("rent.requested", name=order.name, bid=order.bid)
         spot = order.bid is not None
-        order = self._with_network_volume(order)
+        order = self.registries.judge(self._with_network_volume(order))
         if spot and self.mode is Mode.NO_SUPPLY:
             raise no_capacity(spot=True)
         suitable = [machine for machine in self.machines.values() if self._suits(machine, order)]

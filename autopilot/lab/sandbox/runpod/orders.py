@@ -44,6 +44,7 @@ def pod_order(wish: Input, team: str | None, pub_key: str) -> PodOrder:
         volume_gb=_count(wish, "volumeInGb", 0),
         mount=mount_path(wish.get("volumeMountPath")),
         network_volume_id=wish.get("networkVolumeId") or None,
+        registry_id=wish.get("containerRegistryAuthId") or None,
         start_ssh=start_ssh,
         stop_after=_instant(wish, "stopAfter"),
         terminate_after=_instant(wish, "terminateAfter"),

@@ -83,6 +83,10 @@ class PodOrder:
     mount: PurePosixPath = DEFAULT_MOUNT
     """Where the volume is mounted, relative to the pod's root."""
     network_volume_id: str | None = None
+    registry_id: str | None = None
+    """Of the credential to pull with."""
+    pull_refusal: str | None = None
+    """What the registry says to the pull, where it turns it away."""
     start_ssh: bool = False
     stop_after: datetime | None = None
     terminate_after: datetime | None = None

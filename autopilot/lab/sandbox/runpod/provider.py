@@ -14,6 +14,7 @@ from aiohttp import web
 
 from autopilot.domain.errors import UserError, install_hint
 from autopilot.lab.sandbox.faults import Faults
+from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
 from autopilot.lab.sandbox.runpod.churn import Churn
 from autopilot.lab.sandbox.runpod.containers import LocalPods
@@ -38,6 +39,7 @@ class RunpodConfig:
 
     keys: tuple[str, ...] = ("runpod-sandbox-key",)
     seed: int = 1
+    private_images: tuple[PrivateImage, ...] = ()
     balance: Decimal = Decimal(100)
     machines: tuple[MachineSpec, ...] | None = None
     mode: Mode = Mode.NORMAL
@@ -79,6 +81,7 @@ class RunpodSandbox:
             network_volumes=config.network_volumes,
             containers=self._pods or NoPodContainers(),
         )
+        self.market.registries.private = config.private_images
         if config.churn:
             Churn(self.market, config.seed)
         self._stopping = asyncio.Event()

@@ -112,19 +112,22 @@ def root(call: Call) -> dict[str, Callable[..., Any]]:
         "podTerminate": _terminate,
         "podEditJob": _edit,
         "deployCpuPod": _deploy_cpu_pod,
+        "saveRegistryAuth": _save_registry,
         "updateUserSettings": _update_settings,
     }
 
     def bound(resolve: Callable[[Call, Input], Any]) -> Callable[..., Any]:
         return lambda info, input=None: resolve(call, input or {})
 
-    return {name: bound(resolve) for name, resolve in resolvers.items()}
+    fields = {name: bound(resolve) for name, resolve in resolvers.items()}
+    return {**fields, "deleteRegistryAuth": lambda info, registryAuthId: _delete_registry(call, registryAuthId)}
 
 
 def _myself(call: Call, wish: Input) -> Json:
     call.whole_account()
     pods = [call.row(pod) for pod in call.listed_pods()]
-    return rows.user_row(call.market, pods, call.account.pub_key)
+    credentials = [each.row() for each in call.market.registries.of(call.caller.team)]
+    return rows.user_row(call.market, pods, call.account.pub_key) | {"containerRegistryCreds": credentials}
 
 
 def _pod(call: Call, wish: Input) -> Json | None:
@@ -180,6 +183,18 @@ def _update_settings(call: Call, wish: Input) -> Json:
     call.whole_account()
     call.account.pub_key = wish.get("pubKey") or ""
     return _myself(call, {})
+
+
+def _save_registry(call: Call, wish: Input) -> Json:
+    call.whole_account()
+    made = call.market.registries.save(wish["name"], wish["username"], wish["password"], call.caller.team)
+    return made.row()
+
+
+def _delete_registry(call: Call, registry_id: str) -> bool:
+    call.whole_account()
+    call.market.registries.delete(registry_id, call.caller.team)
+    return True
 
 
 def _gpu_types(call: Call, wish: Input) -> list[Json]:

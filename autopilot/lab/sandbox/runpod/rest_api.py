@@ -101,6 +101,9 @@ class RestApi:
             ("PATCH", "/v2/pods/{id}", "v2.patch", _patch),
             ("DELETE", "/v2/pods/{id}", "v2.delete", _delete),
             ("POST", "/v2/pods/{id}/action", "v2.action", _act),
+            ("POST", "/v2/registries", "v2.registries", _save_registry),
+            ("GET", "/v2/registries", "v2.registries", _list_registries),
+            ("DELETE", "/v2/registries/{id}", "v2.registries", _delete_registry),
             ("GET", "/v2/catalog/gpus", "v2.catalog", _gpus),
             ("GET", "/v2/catalog/datacenters", "v2.catalog", _data_centers),
             ("GET", "/v2/billing/pods", "v2.billing", self._pod_billing),
@@ -211,6 +214,25 @@ def _act(call: RestCall) -> web.Response:
     else:
         call.market.restart(pod)
     return web.json_response(call.row(pod))
+
+
+def _save_registry(call: RestCall) -> web.Response:
+    call.call.whole_account()
+    _fits(call.body, bodies.REGISTRY)
+    body = call.body
+    made = call.market.registries.save(body["name"], body["username"], body["password"], call.call.caller.team)
+    return web.json_response(made.row(), status=201)
+
+
+def _list_registries(call: RestCall) -> web.Response:
+    call.call.whole_account()
+    return web.json_response({"registries": [each.row() for each in call.market.registries.of(call.call.caller.team)]})
+
+
+def _delete_registry(call: RestCall) -> web.Response:
+    call.call.whole_account()
+    call.market.registries.delete(call.request.match_info["id"], call.call.caller.team)
+    return web.Response(status=204)
 
 
 def _gpus(call: RestCall) -> web.Response:

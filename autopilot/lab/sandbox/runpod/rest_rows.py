@@ -34,7 +34,7 @@ def pod_row(market: Exchange, pod: Pod, *, runtime_known: bool = True) -> Json:
         "disk": order.container_disk_gb,
         "ports": list(order.ports),
         "env": dict(order.env),
-        "registry": None,
+        "registry": order.registry_id,
         "status": status,
         "actions": list(ACTIONS[status]),
         "mounts": _mounts(pod),

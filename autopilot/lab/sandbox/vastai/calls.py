@@ -10,6 +10,7 @@ from typing import Protocol
 from autopilot.lab.sandbox.faults import InjectedFault
 from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.market import SandboxMarket
+from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.vastai.pacing import RowQuota
 from autopilot.lab.sandbox.vastai.replies import Json, invalid_body, no_such_instance, not_authorized
 
@@ -34,6 +35,7 @@ class Site:
     base_url: str = ""
     log_polls: int = 1
     list_lag_s: float = 0.0
+    private_images: tuple[PrivateImage, ...] = ()
     log_files: dict[str, LogFile] = field(default_factory=dict)
 
 

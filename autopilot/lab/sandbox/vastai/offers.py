@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
 from autopilot.lab.sandbox.market.exchange import Ask, NoSuchAsk
 from autopilot.lab.sandbox.market.instances import Contract, Defect, RentOrder
 from autopilot.lab.sandbox.market.market import CannotStart, InsufficientCredit
+from autopilot.lab.sandbox.private_images import Login, refusal
 from autopilot.lab.sandbox.vastai.calls import Call
 from autopilot.lab.sandbox.vastai.query import OPERATORS, matches, sort_rows
 from autopilot.lab.sandbox.vastai.replies import (
@@ -210,6 +212,7 @@ def _parse_order(call: Call, ask_id: int) -> RentOrder:
         disk_gb=disk,
         price=price,
         label=label,
+        pull_refusal=refusal(call.site.private_images, image or "", _parse_login(body)),
         env=_parse_env(body.get("env")),
         onstart=onstart,
         args=tuple(args),
@@ -220,6 +223,17 @@ def _parse_order(call: Call, ask_id: int) -> RentOrder:
         must_lose=call.has_fault("success_false"),
         defect=defect,
     )
+
+
+def _parse_login(body: Json) -> Login | None:
+    """``-u USER -p PASSWORD SERVER``, as its host hands it to the container runtime."""
+    text = _text(body, "image_login", 2048)
+    if text is None:
+        return None
+    words = shlex.split(text)
+    if len(words) != 5 or words[0] != "-u" or words[2] != "-p":
+        raise invalid_args("image_login must be '-u USER -p PASSWORD SERVER'")
+    return Login(words[1], words[3], words[4])
 
 
 def _parse_price(value: object) -> Decimal | None:
