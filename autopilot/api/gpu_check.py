@@ -92,11 +92,9 @@ def _too_large_a_disk(spec: JobSpec, seen: Sequence[Offer]) -> str | None:
 
 def _too_low_a_price(spec: JobSpec, seen: Sequence[Offer], record: Sequence[PriceObservation]) -> str | None:
     counts = {gpu.count for gpu in spec.gpus}
+    shown: list[Offer | PriceObservation] = [*seen, *record]
     asked = [
-        (price, each.provider, each.gpu)
-        for each in (*seen, *record)
-        if each.num_gpus in counts
-        for price in _prices(spec, each)
+        (price, each.provider, each.gpu) for each in shown if each.num_gpus in counts for price in _prices(spec, each)
     ]
     lowest = min(asked, default=None)
     if spec.max_hourly is None or lowest is None or spec.max_hourly >= lowest[0]:

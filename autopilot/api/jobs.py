@@ -124,6 +124,9 @@ class JobService:
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
             planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
+        if job.spec.registry is not None:
+            server = job.spec.registry.server
+            planned["notes"].append(f"the market, and the host that pulls the image, get the login for {server}")
         if dry_run:
             return {"job": None, "plan": planned}
         if planned["refusal"] is not None:

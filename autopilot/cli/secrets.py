@@ -21,10 +21,11 @@ def secret(
     name: str | None = None,
     /,
     *,
+    server: str | None = None,
     file: Path | None = None,
     system: Annotated[bool, Flag] = False,
 ) -> int:
-    """Keep values for the [secrets] of job files, readable by their owner alone. None is ever shown.
+    """Keep values for the [secrets] and [registry] of job files, readable by their owner alone. None is ever shown.
 
     Parameters
     ----------
@@ -32,6 +33,8 @@ def secret(
         set asks for the value without echo, or reads it from a file or a pipe; list shows names; remove deletes one.
     name
         The secret's name, as job files write it.
+    server
+        The password of this container registry, like ghcr.io: [registry] may name it, and no other server gets it.
     file
         Take the value from this file.
     system
@@ -40,6 +43,8 @@ def secret(
     if action == "list":
         for known in secret_files.names():
             print(known)
+        for known in secret_files.names(secret_files.REGISTRY_PREFIX):
+            print(f"{known} (registry {secret_files.read_registry(known)[0]})")
         return Exit.OK
     if name is None:
         raise UserError(f"which secret? (autopilot secret {action} NAME)")
@@ -48,7 +53,11 @@ def secret(
         if action == "remove":
             print(f"removed {secret_files.remove_secret(name, place)}")
             return Exit.OK
-        path = secret_files.store_secret(name, _value(name, file), place)
+        value = _value(name, file)
+        if server is not None:
+            path = secret_files.store_registry(name, server, value, place)
+        else:
+            path = secret_files.store_secret(name, value, place)
     except OSError as error:
         hint = "run it with sudo" if isinstance(error, PermissionError) and system else ""
         raise CommandError(Exit.FAILED, f"{error.filename}: {error.strerror}", hint=hint) from None

@@ -93,6 +93,15 @@ def _tell_refused(fields: Fields) -> str:
     return f"the market refused to rent it: {text.plain(fields.get('message') or text.words(fields.get('reason')))}"
 
 
+def _tell_login(fields: Fields) -> str:
+    server, secret = text.plain(fields.get("server")), fields.get("secret")
+    who = f"the login with the secret {text.plain(secret)}" if secret else "the pull without a login"
+    mend = (
+        f"autopilot secret set {text.plain(secret)} --server {server}" if secret else "add [registry] to the job file"
+    )
+    return f"{server} refused {who}: {text.plain(fields.get('message'))} ({mend}, then resume the job)"
+
+
 def _tell_paused(fields: Fields) -> str:
     if fields.get("cause") == "outbid":
         return f"outbid at {text.per_hour(fields.get('bid'))}"
@@ -151,6 +160,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "lease.acquired": lambda fields: f"rented as instance {text.plain(fields.get('instance_id'))}",
     "lease.adopted": lambda fields: f"rented after a lost answer, as instance {text.plain(fields.get('instance_id'))}",
     "lease.refused": _tell_refused,
+    "image.login_refused": _tell_login,
     "lease.create_unknown": "the market's answer is lost; the list of machines will show whether it was rented",
     "lease.abandoned": lambda fields: f"nothing was rented{_because(fields)}",
     "lease.running": lambda fields: f"the machine runs at {text.per_hour(fields.get('bid'))}",

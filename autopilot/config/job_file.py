@@ -37,6 +37,7 @@ from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec, SpotPolicy
 from autopilot.domain.money import ZERO
+from autopilot.domain.registry import Registry, server_of
 from autopilot.domain.time import show_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,6 +61,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     for name, _ in fields["secrets"]:
         if name in dict(fields["env"]):
             raise UserError(f"{document.place((SECRETS, name))}: {name} is in [env] as well", hint="keep one of them")
+    fields["registry"] = _registry(document, read)
     fields["inputs"], fields["inputs_gb"] = _read_inputs(document)
     fields["code"] = _read_code(document, read)
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
@@ -161,6 +163,23 @@ def _read_variables(document: TomlDocument, section: str, read: Callable[[object
         except ValueError as error:
             raise UserError(f"{place}: {error}") from None
     return tuple(variables)
+
+
+def _registry(document: TomlDocument, read: Mapping[KeyPath, Any]) -> Registry | None:
+    if ("registry", "server") not in read:
+        if "registry" in document.values:
+            raise UserError(
+                f"{document.place(('registry',))}: [registry] needs server, user and password",
+                hint="password is the name of a secret: autopilot secret set NAME --server SERVER",
+            )
+        return None
+    server, of_image = read["registry", "server"], server_of(read[("image",)])
+    if server != of_image:
+        raise UserError(
+            f"{document.place(('registry', 'server'))}: the image comes from {of_image}, not from {server}",
+            hint="name the image with its registry in front, or mend the server: a password goes nowhere else",
+        )
+    return Registry(server, read["registry", "user"], read["registry", "password"])
 
 
 def _read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], Decimal]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from autopilot.config import values
+from autopilot.config.secret_files import check_name
 from autopilot.domain.job import SpotPolicy, Trust
 
 TOP = ""
@@ -74,6 +75,11 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "vram": Key("size", values.size_gb, "min_vram_gb"),
         "disk": Key("size", values.size_gb, "disk_gb"),
         "max_hourly": Key("money", values.money, "max_hourly"),
+    },
+    "registry": {
+        "server": Key("server", values.server, needs="user"),
+        "user": Key("text", values.word, needs="password"),
+        "password": Key("secret", check_name, needs="server"),
     },
     "work": {
         "estimate": Key("duration", values.duration, "work_estimate"),

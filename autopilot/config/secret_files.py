@@ -10,11 +10,13 @@ import os
 import re
 from pathlib import Path
 
-from autopilot.config import paths
+from autopilot.config import paths, values
 from autopilot.config.keys import read_private, store_private
 from autopilot.domain.errors import UserError
 
 PREFIX = "secret_"
+REGISTRY_PREFIX = "registry_"
+"""Of a registry's password, whose file begins with its server."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}")
 
 
@@ -31,25 +33,52 @@ def places() -> list[Path]:
     return [*paths.credential_dirs(), *([Path(handed_over)] if handed_over else [])]
 
 
-def names() -> list[str]:
-    return sorted({name for place in places() for name in _names_in(place)})
+def names(prefix: str = PREFIX) -> list[str]:
+    return sorted({name for place in places() for name in _names_in(place, prefix)})
 
 
-def _names_in(place: Path) -> list[str]:
+def _names_in(place: Path, prefix: str = PREFIX) -> list[str]:
     try:
-        return [name.removeprefix(PREFIX) for name in os.listdir(place) if name.startswith(PREFIX)]
+        return [name.removeprefix(prefix) for name in os.listdir(place) if name.startswith(prefix)]
     except OSError:
         return []
 
 
 def read_secret(name: str) -> str:
     """Raises ``UserError`` when there is none of that name, or others can read it."""
+    return read_private(_find(PREFIX, name, "secret", f"set {name}"))
+
+
+def read_registry(name: str) -> tuple[str, str]:
+    """The server that a registry's secret is for, and its password. Raises ``UserError`` as ``read_secret`` does."""
+    path = _find(REGISTRY_PREFIX, name, "registry secret", f"set {name} --server SERVER")
+    server, _, password = read_private(path).partition("\n")
+    if not password:
+        raise UserError(
+            f"{path} does not hold a registry's password", hint=f"autopilot secret set {name} --server SERVER"
+        )
+    return server, password
+
+
+def registry_password(name: str, server: str) -> str:
+    """Raises ``UserError`` also for one that is kept for another server."""
+    kept_for, password = read_registry(name)
+    if kept_for != server:
+        raise UserError(
+            f"the registry secret {name!r} is for {kept_for}, and is not sent to {server}",
+            hint=f"autopilot secret set {name} --server {server} replaces it",
+        )
+    return password
+
+
+def _find(prefix: str, name: str, kind: str, command: str) -> Path:
     for place in reversed(places()):
-        path = place / (PREFIX + check_name(name))
+        path = place / (prefix + check_name(name))
         if _is_file(path):
-            return read_private(path)
+            return path
     looked = ", ".join(map(str, reversed(places())))
-    raise UserError(f"there is no secret named {name!r} that the daemon can read in {looked}", hint=_how_to_set(name))
+    hint = _how_to_set(prefix + name, command)
+    raise UserError(f"there is no {kind} named {name!r} that the daemon can read in {looked}", hint=hint)
 
 
 def _is_file(path: Path) -> bool:
@@ -60,20 +89,23 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _how_to_set(name: str) -> str:
+def _how_to_set(file: str, command: str) -> str:
     if "CREDENTIALS_DIRECTORY" not in os.environ:
-        return f"autopilot secret set {name}"
-    credential = f"LoadCredential={PREFIX}{name}:{system_place() / (PREFIX + name)}"
-    return f"sudo autopilot secret set {name} --system, add {credential} to the service, and restart it"
+        return f"autopilot secret {command}"
+    credential = f"LoadCredential={file}:{system_place() / file}"
+    return f"sudo autopilot secret {command} --system, add {credential} to the service, and restart it"
 
 
 def readable_values() -> list[str]:
     """Of every secret that is stored well; what is wrong with another is told to whoever names it."""
-    values = []
+    found = []
     for name in names():
         with contextlib.suppress(UserError, ValueError):
-            values.append(read_secret(name))
-    return values
+            found.append(read_secret(name))
+    for name in names(REGISTRY_PREFIX):
+        with contextlib.suppress(UserError, ValueError):
+            found.append(read_registry(name)[1])
+    return found
 
 
 def system_place() -> Path:
@@ -93,10 +125,21 @@ def store_secret(name: str, value: str, place: Path | None = None) -> Path:
         raise UserError(f"{name!r}: {error}") from None
 
 
+def store_registry(name: str, server: str, password: str, place: Path | None = None) -> Path:
+    """With its server, in the user's own place, or that one. Returns the file; raises ``OSError``, ``UserError``."""
+    try:
+        text = f"{values.server(server)}\n{values.word(password.strip())}"
+        return store_private(place or user_place(), REGISTRY_PREFIX + check_name(name), text)
+    except ValueError as error:
+        raise UserError(f"{name!r}: {str(error).partition(', not ')[0]}") from None
+
+
 def remove_secret(name: str, place: Path | None = None) -> Path:
     """Raises ``OSError``, ``UserError``."""
-    path = (place or user_place()) / (PREFIX + name)
-    if name not in _names_in(path.parent) or not path.is_file():
-        raise UserError(f"there is no secret named {name!r} in {path.parent}", hint="autopilot secret list")
-    path.unlink()
-    return path
+    directory = place or user_place()
+    for prefix in (PREFIX, REGISTRY_PREFIX):
+        path = directory / (prefix + name)
+        if name in _names_in(directory, prefix) and path.is_file():
+            path.unlink()
+            return path
+    raise UserError(f"there is no secret named {name!r} in {directory}", hint="autopilot secret list")

@@ -50,6 +50,15 @@ def matching(pattern: str, explanation: str) -> Callable[[object], str]:
     return read
 
 
+def server(raw: object) -> str:
+    """A registry's host, with a port where it needs one."""
+    return matching(r"[a-z0-9.-]+(?::\d{1,5})?", "must be a registry's host like ghcr.io, without https://")(raw)
+
+
+def word(raw: object) -> str:
+    return matching(r"[^\s'\"`$\\]+", "must be without spaces and quotes")(raw)
+
+
 def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
     def read(raw: object) -> Choice:
         for choice in choices:

@@ -78,6 +78,17 @@ class LeaseObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageLoginRefused:
+    """The image was not given out, or there was no password to ask with. ``secret``: empty without ``[registry]``."""
+
+    lease_id: str
+    server: str
+    secret: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseAbsent:
     """A complete list does not show the instance."""
 
@@ -275,6 +286,7 @@ Event = (
     | LeaseMissed
     | LeaseAbandoned
     | LeaseObserved
+    | ImageLoginRefused
     | LeaseAbsent
     | LeaseGone
     | BidIntended

@@ -159,7 +159,7 @@ def size_gb(name: str) -> int | None:
 
 def least_gb(name: str) -> Decimal:
     """The least VRAM that a GPU shows which was asked for by a name with a size; 0 without one."""
-    return (size_gb(name) or 0) * (1 - NEAR_SIZE)
+    return Decimal(size_gb(name) or 0) * (1 - NEAR_SIZE)
 
 
 def recorded_as(name: str) -> tuple[str, ...]:
@@ -202,4 +202,4 @@ def meaning(name: str) -> str:
 
 
 def _is_near(size: int, vram_gb: Decimal | int) -> bool:
-    return abs(vram_gb - size) < NEAR_SIZE * size
+    return abs(Decimal(vram_gb) - size) < NEAR_SIZE * size

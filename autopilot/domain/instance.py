@@ -45,6 +45,8 @@ class Instance:
     start_failed: bool = False
     """If it never ran: the market says that it did not come up. False as well where a market tells no such end from
     an outbid."""
+    pull_refused: bool = False
+    """The registry does not give out the image to whoever pulls it here; ``message`` has its words."""
     price_to_win: Decimal | None = None
     """$/h: the least bid that brings a stopped machine back, where the market says it. None: it does not."""
 

@@ -13,6 +13,7 @@ from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import OfferQuery
 from autopilot.domain.reasons import Reason
+from autopilot.domain.registry import Registry
 
 
 class JobStatus(StrEnum):
@@ -103,6 +104,8 @@ class JobSpec:
     """How to read progress from the output: a regular expression, or ``json``."""
     stall_after: timedelta | None = None
     stall_fails: bool = False
+    registry: Registry | None = None
+    """Who may pull the image; None: anybody."""
     secrets: tuple[tuple[str, str], ...] = ()
     """(variable, name of the secret that it holds)."""
     inputs: tuple[tuple[str, str], ...] = ()

@@ -21,6 +21,7 @@ class Reason(StrEnum):
     USER_STOPPED = "user_stopped"
     BUDGET_EXHAUSTED = "budget_exhausted"
     ROOM_AGAIN = "room_again"
+    IMAGE_LOGIN_REFUSED = "image_login_refused"
     # why capacity was taken, changed or given up
     CHEAPEST = "cheapest"
     DEADLINE = "deadline"

@@ -15,6 +15,7 @@ from decimal import Decimal
 import structlog
 
 from autopilot.domain import events as e
+from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.params import Params
@@ -23,6 +24,7 @@ from autopilot.engine.accrue import hold_reserves
 from autopilot.engine.destroy_fallback import FALLBACKS_AFTER, apply_destroy_fallback, is_accepted
 from autopilot.engine.event_log import EventLog, evolve_orphan
 from autopilot.engine.lost_bids import LostBids
+from autopilot.engine.registry_logins import Logins, PullWith, login_refused
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import CreateRequest, Done, Provider, RefusalCode, Refused, Unknown
@@ -44,8 +46,10 @@ class Calls:
         clock: Clock,
         avoid: Avoid,
         lost_bids: LostBids,
+        logins: Logins,
         params: Params,
     ) -> None:
+        self._logins = logins
         self._providers = providers
         self._store = store
         self._bootstrap = bootstrap
@@ -114,6 +118,9 @@ class Calls:
             now = self._clock.now()
             await self._record(lease, e.LeaseAbandoned(lease.id, Reason.USER_CANCELLED, now))
             return
+        pull_with = await self._prepare_pull(spec, lease)
+        if pull_with is None:
+            return
         request = CreateRequest(
             label=lease.label,
             offer_id=lease.offer_id,
@@ -124,6 +131,8 @@ class Calls:
             disk_gb=lease.disk_gb,
             env={},
             onstart=self._bootstrap.onstart(lease.job_id, lease.id),
+            login=pull_with.login,
+            login_id=pull_with.login_id,
             ends_by=lease.not_after + LIFETIME_GRACE,
         )
         outcome = await self._providers[lease.provider].create(request)
@@ -134,11 +143,30 @@ class Calls:
             case Refused(code, message, instance_id):
                 self._avoid.add_refused(lease, now, _AVOID_AFTER_REFUSAL.get(code, timedelta(minutes=10)))
                 reason = _REFUSALS.get(code, Reason.REFUSED)
+                if pull_with.login_id is not None and code is RefusalCode.INVALID:
+                    self._logins.doubt()
                 if code is RefusalCode.BID_TOO_LOW:
                     self._lost_bids.add(lease, lease.bid, now)
                 await self._record(lease, e.LeaseRefused(lease.id, reason, message, instance_id, now))
             case Unknown(message):
                 await self._record(lease, e.LeaseUncertain(lease.id, message, now))
+
+    async def _prepare_pull(self, spec: JobSpec, lease: Lease) -> PullWith | None:
+        """None where there is no login to pull with: nothing was rented then, and the lease is over."""
+        try:
+            outcome = await self._logins.prepare(lease.provider, spec)
+        except UserError as problem:
+            now = self._clock.now()
+            refused = e.LeaseRefused(lease.id, Reason.IMAGE_LOGIN_REFUSED, problem.message, None, now)
+            await self._record(lease, refused, login_refused(spec, lease, problem.message, now))
+            return None
+        if isinstance(outcome, Done):
+            return outcome.value
+        now = self._clock.now()
+        self._avoid.add(lease, now, timedelta(minutes=2))
+        message = f"the market did not take the registry's login: {outcome.message}"
+        await self._record(lease, e.LeaseRefused(lease.id, Reason.REFUSED, message, None, now))
+        return None
 
     async def _is_still_wanted(self, lease: Lease) -> bool:
         """Look again just before renting: the job may have been cancelled since the intent was written."""

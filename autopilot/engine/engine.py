@@ -45,8 +45,9 @@ from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
-from autopilot.engine.reconcile import failed_starts, lease_events
+from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
+from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
 from autopilot.engine.waits import Waits
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
@@ -85,6 +86,13 @@ class EngineConfig:
     retention: Retention = field(default_factory=Retention)
 
 
+def _no_password(name: str, server: str) -> str:
+    raise UserError(f"there is no registry secret named {name!r}")
+
+
+_NO_REGISTRY = RegistryAccess(_no_password, b"")
+
+
 def _no_secret(name: str) -> str:
     raise UserError(f"there is no secret named {name!r}")
 
@@ -111,6 +119,7 @@ class Engine:
         ids: Ids,
         secret: Callable[[str], str] = _no_secret,
         recorder: Recorder | None = None,
+        registry: RegistryAccess = _NO_REGISTRY,
     ) -> None:
         """``secret``: the value of the user's secret of that name; raises ``UserError`` when there is none."""
         self.config = config
@@ -126,7 +135,10 @@ class Engine:
         self._ids = ids
         self._avoid = Avoid(providers)
         self._lost_bids = LostBids(providers, config.params.lost_bids)
-        self.calls = Calls(providers, store, bootstrap, clock, self._avoid, self._lost_bids, config.params)
+        self._logins = Logins(providers, store, config.install_id, registry)
+        self.calls = Calls(
+            providers, store, bootstrap, clock, self._avoid, self._lost_bids, self._logins, config.params
+        )
         self.outlooks = Outlooks(store, PHASES, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self._orphans = Orphans(config.install_id, ids)
@@ -176,6 +188,7 @@ class Engine:
             frozenset(job.id for job in jobs),
         )
         await self._maintenance.reconcile()
+        await self._logins.tidy(jobs, self._clock.now())
         await self._checkpoints.reconsider(self._mailbox.doubts(jobs), self._clock.now())
         await self._checkpoints.delete_surplus(jobs)
         await self._code.retire(unused_code, self._clock.now())
@@ -288,6 +301,9 @@ class Engine:
             if lease.id in mail and lease.is_wanted:
                 for event in mail_events(event_log.job, event_log.original, lease, mail[lease.id], now):
                     event_log.apply(event)
+        for lease, words in refused_pulls(event_log.job, readings):
+            event_log.apply(login_refused(event_log.job.spec, lease, words, now))
+            event_log.apply(e.ReleaseRequested(lease.id, Reason.IMAGE_LOGIN_REFUSED, now))
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
             event_log.apply(e.ReleaseRequested(lease.id, Reason.STUCK_LOADING, now))

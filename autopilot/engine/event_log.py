@@ -191,6 +191,10 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.LeaseRefused: _describe_refused,
     e.LeaseUncertain: lambda event, *_: ("lease.create_unknown", (("message", event.message),)),
     e.LeaseAbandoned: lambda event, *_: ("lease.abandoned", (("reason", event.reason),)),
+    e.ImageLoginRefused: lambda event, *_: (
+        "image.login_refused",
+        (("server", event.server), ("secret", event.secret or None), ("message", event.message)),
+    ),
     e.LeaseGone: lambda event, _, new: ("lease.gone", (("reason", new.reason if new else None),)),
     e.BidIntended: lambda event, old, _: ("bid.intended", (("bid", event.bid), ("from", old.bid if old else None))),
     e.BidChanged: lambda event, *_: ("bid.changed", (("bid", event.bid),)),

@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.domain.registry import RegistryLogin
 from autopilot.ports.clock import Clock
 
 T = TypeVar("T")
@@ -84,6 +85,10 @@ class CreateRequest:
     disk_gb: Decimal
     env: Mapping[str, str]
     onstart: str
+    login: RegistryLogin | None = None
+    """To pull the image with, for a market that keeps no logins."""
+    login_id: str | None = None
+    """Of the login that the market keeps, for one that does."""
     ends_by: datetime | None = None
     """When the market is to end it by itself, whatever becomes of us; only where it can."""
 
@@ -91,6 +96,31 @@ class CreateRequest:
 @dataclass(frozen=True, slots=True)
 class Created:
     instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLogin:
+    """A registry's login that a market keeps: it shows id and name, and never what was written."""
+
+    login_id: str
+    name: str
+
+
+class KeptLogins(Protocol):
+    """Of a market that pulls private images with logins that it keeps. Changes return an outcome, as a provider's do.
+
+    The name is unique to a login: one of unknown outcome is looked up by it.
+    """
+
+    async def list(self) -> tuple[KeptLogin, ...]:
+        """All of the account, ours and others': complete or ``MarketUnknown``."""
+        ...
+
+    async def save(self, name: str, login: RegistryLogin) -> Done[KeptLogin] | Refused | Unknown:
+        """One attempt, never repeated."""
+        ...
+
+    async def delete(self, login_id: str) -> Done[None] | Refused | Unknown: ...
 
 
 class Provider(Protocol):
@@ -101,6 +131,11 @@ class Provider(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """As known now. Spot may come and go: ask each time, and keep no copy."""
+        ...
+
+    @property
+    def kept_logins(self) -> KeptLogins | None:
+        """The registry logins that the market keeps; None where a create takes the login itself."""
         ...
 
     async def instances(self) -> tuple[Instance, ...]:

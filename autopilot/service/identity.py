@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import structlog
 
 from autopilot.clock import ScaledClock, SystemClock
+from autopilot.config.keys import read_private, store_private
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
@@ -76,6 +77,19 @@ def install_id(state_dir: Path) -> str:
         )
     _check_machine(state_dir / "install-machine", path)
     return known
+
+
+def registry_key(state_dir: Path) -> bytes:
+    """Of this installation alone: it keeps the names of registry logins at a market from telling their passwords."""
+    path = state_dir / "registry-key"
+    try:
+        return bytes.fromhex(read_private(path))
+    except ValueError:
+        raise UserError(f"{path} does not hold a key", hint="delete it: logins at the markets are made anew") from None
+    except UserError:
+        if path.exists():
+            raise
+    return bytes.fromhex(read_private(store_private(state_dir, path.name, secrets.token_hex(32))))
 
 
 def known_install_id(state_dir: Path) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import date
 from decimal import Decimal
 
@@ -11,7 +12,18 @@ import structlog
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
-from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, Provider, Refused, Unknown
+from autopilot.domain.registry import RegistryLogin
+from autopilot.ports.provider import (
+    Created,
+    CreateRequest,
+    Done,
+    KeptLogin,
+    KeptLogins,
+    MarketUnknown,
+    Provider,
+    Refused,
+    Unknown,
+)
 from autopilot.ports.store import LeadershipLost, Store, StoreUnavailable
 from autopilot.service.sd_notify import notify
 from autopilot.store.leader import HOME_NOTE
@@ -62,6 +74,25 @@ async def shared_install_id(store: Store, own: str, home: str) -> str:
         return known or own
 
 
+class FencedLogins:
+    """The registry logins that a market keeps, changed by the leader alone."""
+
+    def __init__(self, inner: KeptLogins, check_lead: Callable[[], Awaitable[None]]) -> None:
+        self._inner = inner
+        self._check_lead = check_lead
+
+    async def list(self) -> tuple[KeptLogin, ...]:
+        return await self._inner.list()
+
+    async def save(self, name: str, login: RegistryLogin) -> Done[KeptLogin] | Refused | Unknown:
+        await self._check_lead()
+        return await self._inner.save(name, login)
+
+    async def delete(self, login_id: str) -> Done[None] | Refused | Unknown:
+        await self._check_lead()
+        return await self._inner.delete(login_id)
+
+
 class FencedProvider:
     """A market to which only the leader of the ledger speaks, looked up anew before each change.
 
@@ -83,6 +114,11 @@ class FencedProvider:
         if asyncio.get_running_loop().time() < self._creates_from:
             raise MarketUnknown("a machine that the daemon before this one asked for may still appear")
         return await self._inner.offers(query)
+
+    @property
+    def kept_logins(self) -> KeptLogins | None:
+        inner = self._inner.kept_logins
+        return None if inner is None else FencedLogins(inner, self._check_lead)
 
     async def gpu_names(self) -> tuple[str, ...]:
         return await self._inner.gpu_names()

@@ -28,13 +28,14 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
 from autopilot.config.job_file import parse_job
 from autopilot.config.job_terms import change_terms
-from autopilot.config.secret_files import read_secret
+from autopilot.config.secret_files import read_secret, registry_password
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.params import Params
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.history import Retention
+from autopilot.engine.registry_logins import RegistryAccess
 from autopilot.ids import UlidIds
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
@@ -46,7 +47,7 @@ from autopilot.ports.store import Store, StoreUnavailable
 from autopilot.providers import registry
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
-from autopilot.service.identity import close_to_others, install_id, open_clock, prepare_state_dir
+from autopilot.service.identity import close_to_others, install_id, open_clock, prepare_state_dir, registry_key
 from autopilot.service.leadership import (
     CREATE_TIMEOUT_REAL_S,
     FencedProvider,
@@ -127,7 +128,8 @@ async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) 
         stack.callback(recorder.close)
     config = engine_config(settings, own_id)
     unpacker = AgentUnpacker()
-    engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder)
+    registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
+    engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
     wake = asyncio.Event()
     code = CodeService(store, blobs, unpacker, clock, ids, settings.state_dir / "receiving")
     jobs = JobService(engine, store, blobs, clock, ids, _parse, change_terms, wake.set, code)
@@ -236,6 +238,8 @@ def _parse(text: str, source: str, now: datetime) -> JobSpec:
     spec = parse_job(text, source=source, now=now)
     for _, name in spec.secrets:
         read_secret(name)  # a job that names one that is not there would rent machines that cannot begin
+    if spec.registry is not None:
+        registry_password(spec.registry.secret, spec.registry.server)
     return spec
 
 

@@ -102,6 +102,11 @@ class PaperProvider:
         held = self._find_alive(instance_id)
         return None if held is None else held.show(self.name)
 
+    @property
+    def kept_logins(self) -> None:
+        """Nothing is pulled on paper."""
+        return None
+
     async def gpu_names(self) -> tuple[str, ...]:
         return await self._inner.gpu_names()
 

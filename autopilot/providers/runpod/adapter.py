@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import TypeVar
 
 from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.providers.pulls import says_pull_refused
 from autopilot.providers.runpod import mapping, wire
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.runpod.create import PodRequest, difference, pod_request
 from autopilot.providers.runpod.graphql import GraphqlMarket
+from autopilot.providers.runpod.logins import RunpodLogins
 from autopilot.providers.runpod.outcomes import NO_POD, Outcome, Withdrawn
 from autopilot.providers.runpod.pacing import Family
 from autopilot.providers.runpod.queries import SPOT_OPERATION
@@ -65,6 +69,9 @@ class RunpodProvider:
         """Pods that must be in the next list unless a read of their own says that they are gone."""
         self._runtimes = Runtimes()
         self._bids: dict[str, Decimal] = {}
+        self.kept_logins = RunpodLogins(client)
+        self._pull_words: dict[str, str] = {}
+        """Of pods that did not come up: what their host said; empty where it said nothing of a registry."""
         self._credit: tuple[float, Decimal] | None = None
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
@@ -97,7 +104,22 @@ class RunpodProvider:
         self._runtimes.forget_others(swept.pods)
         self._bids = {pod_id: bid for pod_id, bid in self._bids.items() if pod_id in self._alive}
         self._credit = None if swept.credit is None else (self._clock.monotonic(), swept.credit)
-        return listed
+        return await self._with_pull_words(listed)
+
+    async def _with_pull_words(self, listed: tuple[Instance, ...]) -> tuple[Instance, ...]:
+        """The list gives no reason for a pod that did not come up: its host's log does, which is read once."""
+        failed = {each.instance_id for each in listed if each.start_failed and each.label.startswith(LABEL_PREFIX)}
+        self._pull_words = {pod_id: words for pod_id, words in self._pull_words.items() if pod_id in failed}
+        for pod_id in sorted(failed - self._pull_words.keys()):
+            said = await self._rest.host_log(pod_id)
+            if said is not None:
+                self._pull_words[pod_id] = next((line for line in reversed(said) if says_pull_refused(line)), "")
+        return tuple(
+            replace(each, pull_refused=True, message=words)
+            if (words := self._pull_words.get(each.instance_id))
+            else each
+            for each in listed
+        )
 
     async def _confirm_lost(self, missing: Iterable[str]) -> None:
         """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""

@@ -38,6 +38,7 @@ class PodRequest:
     container_gb: int
     volume_gb: int
     ends_by: datetime | None = None
+    login_id: str | None = None
 
 
 def command(script: str) -> str:
@@ -80,6 +81,7 @@ def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
         container_gb=container_gb,
         volume_gb=volume_gb,
         ends_by=request.ends_by,
+        login_id=request.login_id,
     )
 
 
@@ -102,6 +104,8 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
         "startSsh": False,
         "supportPublicIp": False,
     }
+    if wanted.login_id is not None:
+        found["containerRegistryAuthId"] = wanted.login_id
     if wanted.ends_by is not None:
         found["terminateAfter"] = f"{wanted.ends_by:%Y-%m-%dT%H:%M:%SZ}"
     if wanted.bid is not None:
@@ -111,7 +115,8 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
 
 def rest_body(wanted: PodRequest) -> dict[str, Any]:
     """REST rents on demand only, and cannot be told when to end a pod by itself."""
-    return {
+    registry = {} if wanted.login_id is None else {"registry": wanted.login_id}
+    return registry | {
         "name": wanted.name,
         "image": wanted.image,
         "cloud": wanted.pool.cloud,

@@ -92,6 +92,16 @@ class RestMarket:
             return Unknown(str(error))
         return outcomes.judge_destroy(answer)
 
+    async def host_log(self, pod_id: str) -> list[str] | None:
+        """The newest lines that its host wrote about the pod; None when they cannot be read now."""
+        wish = {"source": "system", "tail": "50"}
+        try:
+            async with self._client.lane(Family.REST_READ):
+                reply = await self._client.transport.listen(f"/v2/pods/{pod_id}/logs", wish)
+        except NoReply:
+            return None
+        return wire.log_lines(reply.text) if reply.status == 200 else None
+
     async def bills(self, since: date, until: date) -> tuple[wire.BillRow, ...]:
         """By pod and UTC day, both days included. Raises ``MarketUnknown`` when records are missing or unreadable."""
         wish = {

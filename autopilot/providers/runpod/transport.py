@@ -24,6 +24,8 @@ LARGEST_BODY_BYTES = 8 * 2**20
 THREADS = 4
 SDK_TIMEOUT_S = 40.0
 """Real seconds; the SDK itself gives up when nothing came for 30."""
+LISTEN_REAL_S, QUIET_REAL_S = 5.0, 0.5
+"""How long a stream is listened to, and how long when nothing comes."""
 USER_AGENT = f"gpu-autopilot/{__version__}"
 """The market's gateway turns away clients that it does not know by name."""
 
@@ -34,6 +36,10 @@ class Transport(Protocol):
     async def send(
         self, method: str, path: str, *, parameters: Mapping[str, str] | None, body: Mapping[str, Any] | None
     ) -> Reply: ...
+
+    async def listen(self, path: str, parameters: Mapping[str, str]) -> Reply:
+        """What a stream that does not end has to say at first."""
+        ...
 
     async def gpu_types(self) -> Any:
         """All GPU types that the market knows, rentable or not: id, displayName, memoryInGb."""
@@ -78,6 +84,34 @@ class HttpTransport:
             # Anything at all may have happened after the request left, so that no kind of error means "not sent".
             timed_out = isinstance(error, TimeoutError)
             raise NoReply(f"no answer to {method} {path}: {type(error).__name__}", timed_out=timed_out) from None
+
+    async def listen(self, path: str, parameters: Mapping[str, str]) -> Reply:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(headers=self._headers, timeout=self._timeout)
+        heard = bytearray()
+        status = 0
+        try:
+            async with (
+                asyncio.timeout(LISTEN_REAL_S),
+                self._session.get(self._base_url + path, params=parameters, allow_redirects=False) as response,
+            ):
+                status = response.status
+                while len(heard) < LARGEST_BODY_BYTES and (chunk := await self._next(response)):
+                    heard += chunk
+        except TimeoutError as error:
+            if not status:
+                raise NoReply(f"no answer to GET {path}", timed_out=True) from error
+        except Exception as error:
+            raise NoReply(f"no answer to GET {path}: {type(error).__name__}") from None
+        return Reply(status, heard.decode("utf-8", "replace").replace(self._key, "[key]"), None)
+
+    async def _next(self, response: aiohttp.ClientResponse) -> bytes:
+        """The next piece; nothing where none comes soon."""
+        try:
+            async with asyncio.timeout(QUIET_REAL_S):
+                return await response.content.readany()
+        except TimeoutError:
+            return b""
 
     async def _text(self, response: aiohttp.ClientResponse) -> str:
         body = bytearray()

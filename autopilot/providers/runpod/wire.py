@@ -232,6 +232,17 @@ def rest_pod_row(raw: object) -> PodRow:
     )
 
 
+def log_lines(events: str) -> list[str]:
+    """The lines in a stream of events; what cannot be read is left out."""
+    found = []
+    for data in (line.removeprefix("data:") for line in events.splitlines() if line.startswith("data:")):
+        try:
+            found.append(values.text(values.mapping(values.decode(data)).get("line"))[:500])
+        except values.Unreadable:
+            continue
+    return found
+
+
 def _size(value: object) -> Decimal:
     read = values.number(value)
     return ZERO if read is None or read < 0 else read

@@ -43,6 +43,7 @@ class VastaiProvider:
         reports_floor=True,
         bills_at_bid=True,
     )
+    kept_logins = None
 
     def __init__(self, settings: VastaiSettings, client: VastaiClient, clock: Clock) -> None:
         self._settings = settings

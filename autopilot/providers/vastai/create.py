@@ -7,6 +7,7 @@ from typing import Any
 
 from autopilot.domain.instance import Instance
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.registry import RegistryLogin
 from autopilot.ports.provider import CreateRequest
 from autopilot.providers import values
 from autopilot.providers.vastai.config import VastaiSettings
@@ -35,6 +36,11 @@ def _faults(request: CreateRequest) -> list[str]:
     return [fault for fault, present in faults.items() if present]
 
 
+def _image_login(login: RegistryLogin) -> str:
+    """As the host's container runtime takes it: words without spaces or quotes."""
+    return f"-u {login.user} -p {login.password} {login.server}"
+
+
 def body(request: CreateRequest, bid: Decimal | None, settings: VastaiSettings) -> dict[str, Any]:
     """``bid`` None rents on demand, so it is None only when on demand is what was asked for.
 
@@ -52,6 +58,7 @@ def body(request: CreateRequest, bid: Decimal | None, settings: VastaiSettings) 
         label=request.label,
         onstart_cmd=request.onstart,
         runtype=settings.runtype,
+        login=None if request.login is None else _image_login(request.login),
         # A bid that cannot start is then refused outright instead of leaving a stopped instance behind.
         cancel_unavail=True,
     )

@@ -10,6 +10,7 @@ from autopilot.domain.instance import Charge, CostKind, Instance, InstanceStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.time import utc_day
+from autopilot.providers.pulls import says_pull_refused
 from autopilot.providers.vastai.wire import ChargeRow, InstanceRow, OfferRow
 
 PROVIDER = "vastai"
@@ -51,6 +52,11 @@ def status(row: InstanceRow) -> InstanceStatus:
     return InstanceStatus.RUNNING
 
 
+def pull_refused(row: InstanceRow) -> bool:
+    """Whether the registry turned the host away, in the words that it said of a container that is not up."""
+    return row.actual in _NOT_YET_UP and says_pull_refused(row.message)
+
+
 def instance(row: InstanceRow) -> Instance:
     return Instance(
         provider=PROVIDER,
@@ -67,6 +73,7 @@ def instance(row: InstanceRow) -> Instance:
         num_gpus=row.num_gpus,
         ends_at=row.ends_at,
         message=row.message,
+        pull_refused=pull_refused(row),
     )
 
 

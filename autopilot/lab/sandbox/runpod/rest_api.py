@@ -220,7 +220,8 @@ def _save_registry(call: RestCall) -> web.Response:
     call.call.whole_account()
     _fits(call.body, bodies.REGISTRY)
     body = call.body
-    made = call.market.registries.save(body["name"], body["username"], body["password"], call.call.caller.team)
+    name, user, password = (str(body[key]) for key in ("name", "username", "password"))
+    made = call.market.registries.save(name, user, password, call.call.caller.team)
     return web.json_response(made.row(), status=201)
 
 
