@@ -80,7 +80,7 @@ class Logins:
 
     async def _keep(self, provider: str, kept: KeptLogins, login: RegistryLogin) -> Done[PullWith] | Refused | Unknown:
         name = login.name(self._install_id, self._access.key)
-        known = await self._noted(provider)
+        known = await self._read_note(provider)
         if (login_id := known.get(name)) is not None:
             return Done(PullWith(login_id=login_id))
         if name not in known:
@@ -135,14 +135,14 @@ class Logins:
                 log.info("registry_login.deleted", provider=provider, name=name)
             else:
                 log.warning("registry_login.not_deleted", provider=provider, name=name, reason=outcome.message)
-        if ours != await self._noted(provider):
+        if ours != await self._read_note(provider):
             await self._note(provider, ours)
         return not ours.keys() - needed
 
     def _name(self, spec: JobSpec) -> str:
         return self._read(spec).name(self._install_id, self._access.key)
 
-    async def _noted(self, provider: str) -> Mapping[str, str | None]:
+    async def _read_note(self, provider: str) -> Mapping[str, str | None]:
         """Name → id; None while it is not known whether it was made."""
         async with self._store.snapshot() as uow:
             note = await uow.notes.get(NOTE + provider)

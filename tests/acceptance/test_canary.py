@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import socket
 import tempfile
@@ -27,9 +28,18 @@ from tests.acceptance.stage import command, job_text, show, submit, until, witho
 VAST_KEY = "sentinel1+vast/account=key&0123456789"
 RUNPOD_KEY = "sentinel2+runpod/account=key&9876543210"
 SECRET = "sentinel3+user/secret=value&1357924680"
+REGISTRY_PASSWORD = "sentinel4+registry/pass=word&1029384756"
 ACCOUNT_KEYS = (VAST_KEY, RUNPOD_KEY)
-EXEMPT = ("vastai-key", "runpod-key", "secret_hf")
+NEVER = (*ACCOUNT_KEYS, REGISTRY_PASSWORD)
+"""What neither a machine nor its host, and no file, answer or output, ever gets."""
+EXEMPT = ("vastai-key", "runpod-key", "secret_hf", "registry_ghcr")
 """The files that hold the keys, each readable by its owner alone."""
+
+
+PRIVATE_IMAGE = "ghcr.io/autopilot/demo"
+LOGIN = '[registry]\nserver = "ghcr.io"\nuser = "me"\npassword = "ghcr"\n'
+TAKES_LOGINS = (b"PUT /api/v0/asks/", b"POST /v2/registries ")
+"""The only requests in which a registry's login belongs."""
 
 
 class CanaryTheatre(Theatre):
@@ -52,10 +62,12 @@ class CanaryTheatre(Theatre):
         for name, value in zip(("vastai-key", "runpod-key"), ACCOUNT_KEYS, strict=True):
             _keep(root / name, value)
         _keep(root / "daemon/autopilot/credentials/secret_hf", SECRET)
+        _keep(root / "daemon/autopilot/credentials/registry_ghcr", f"ghcr.io\n{REGISTRY_PASSWORD}")
 
     def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> Any:
         if name == "market":
             arguments = [*arguments, "--api-key", VAST_KEY, "--runpod-api-key", RUNPOD_KEY]
+            arguments += ["--private-image", f"{PRIVATE_IMAGE}=me:{REGISTRY_PASSWORD}"]
         return super()._start(name, arguments, environment)
 
 
@@ -124,8 +136,8 @@ def search_processes(theatre: Theatre) -> int:
         except OSError:
             continue
         searched += 1
-        assert_without(arguments, f"the arguments of {pid}", *ACCOUNT_KEYS, SECRET)
-        assert_without(environment, f"the environment of {pid}", *ACCOUNT_KEYS)
+        assert_without(arguments, f"the arguments of {pid}", *NEVER, SECRET)
+        assert_without(environment, f"the environment of {pid}", *NEVER)
         if pid == theatre.pids[0]:
             assert_without(environment, "the daemon's environment", SECRET)
     return searched
@@ -140,7 +152,7 @@ def search_files(theatre: Theatre) -> int:
         data = path.read_bytes()
         if path.name == "market.log":
             continue  # the market's own
-        assert_without(data, str(path), *ACCOUNT_KEYS)
+        assert_without(data, str(path), *NEVER)
         if path.name != "orders.json":  # where a machine gets it from
             assert_without(data, str(path), SECRET)
     return searched
@@ -157,7 +169,7 @@ def search_answers(theatre: Theatre, job_id: str, lease_id: str) -> None:
             body = theatre.client.get(path)
         except CommandError as problem:
             body = {"error": problem.message, "hint": problem.hint}
-        assert_without(json.dumps(body), path, *ACCOUNT_KEYS, SECRET)
+        assert_without(json.dumps(body), path, *NEVER, SECRET)
 
 
 def search_commands(theatre: CanaryTheatre, job_id: str) -> None:
@@ -168,7 +180,7 @@ def search_commands(theatre: CanaryTheatre, job_id: str) -> None:
     ):
         done = command(theatre, *words, **environment(theatre))
         assert done.returncode in (0, 1, 3), done.stderr
-        assert_without(done.stdout + done.stderr, " ".join(words), *ACCOUNT_KEYS, SECRET)
+        assert_without(done.stdout + done.stderr, " ".join(words), *NEVER, SECRET)
 
 
 def is_over(body: Any) -> bool:
@@ -182,6 +194,7 @@ def environment(theatre: CanaryTheatre) -> dict[str, str]:
 def search_wires(theatre: CanaryTheatre) -> None:
     """The key is in the one header that it belongs in, and nowhere else; machines never send or get one."""
     seen: set[str] = set()
+    takers: set[bytes] = set()
     for sent in theatre.market_wire.sent:
         data = bytes(sent)
         for key in ACCOUNT_KEYS:
@@ -191,13 +204,29 @@ def search_wires(theatre: CanaryTheatre) -> None:
             kept = [line for line in lines if line.lower() != header.lower()]
             assert_without(b"\r\n".join(kept), "what was sent to the market", key)
         assert_without(data, "what was sent to the market", SECRET)
+        takers |= _search_logins(data)
+    assert takers == set(TAKES_LOGINS), "both markets got the login, each in its way"
     assert seen == set(ACCOUNT_KEYS), "the keys were never used: this test would find nothing"
     for answered in theatre.market_wire.answered:
-        assert_without(answered, "what the market answered", *ACCOUNT_KEYS, SECRET)
+        assert_without(answered, "what the market answered", *NEVER, SECRET)
     for kept in (*theatre.mailbox_wire.sent, *theatre.mailbox_wire.answered):
-        assert_without(kept, "the mailbox's traffic", *ACCOUNT_KEYS)
+        assert_without(kept, "the mailbox's traffic", *NEVER)
     assert any(SECRET.encode() in bytes(answer) for answer in theatre.mailbox_wire.answered), "no machine got it"
     assert not any(SECRET.encode() in bytes(sent) for sent in theatre.mailbox_wire.sent)
+
+
+def _search_logins(data: bytes) -> set[bytes]:
+    """Of one connection: the requests that bear a registry's login. It stands in no other."""
+    bearing: set[bytes] = set()
+    starts = [found.start() for found in re.finditer(rb"(?:GET|PUT|POST|DELETE) /\S* HTTP/1\.1\r\n", data)]
+    for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
+        request = data[start:end]
+        taker = next((each for each in TAKES_LOGINS if request.startswith(each)), None)
+        if taker is None:
+            assert_without(request, "what was sent to the market", REGISTRY_PASSWORD)
+        elif REGISTRY_PASSWORD.encode() in request:
+            bearing.add(taker)
+    return bearing
 
 
 def reprice_runpod(theatre: Theatre, price: str) -> None:
@@ -223,7 +252,9 @@ def test_no_key_is_ever_written_or_sent_where_it_does_not_belong(theatre: Canary
     theatre.start_daemon()
     for fault in FAULTS:
         theatre.emu("fault", dict(fault))
-    job_id = submit(theatre, job_text(100_000) + '\n[secrets]\nHF_TOKEN = "hf"\n')
+    job_id = submit(
+        theatre, job_text(100_000, image=f'image = "{PRIVATE_IMAGE}:1"') + LOGIN + '\n[secrets]\nHF_TOKEN = "hf"\n'
+    )
 
     def at_work() -> Any:
         job = show(theatre, job_id)["job"]
@@ -258,7 +289,7 @@ def _environs(theatre: Theatre) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("secret", [*ACCOUNT_KEYS, SECRET])
+@pytest.mark.parametrize("secret", [*NEVER, SECRET])
 def test_the_search_finds_every_form(secret: str) -> None:
     basic = base64.b64encode(f"user:{secret}".encode()).decode()
     odd = base64.urlsafe_b64encode(f"ab{secret}cdefgh".encode()).decode()

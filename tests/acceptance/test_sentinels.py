@@ -17,10 +17,16 @@ from autopilot.lab.demo.theatre import KEYS, Theatre
 from tests.acceptance.stage import SPEED, show, submit, until
 from tests.s3_server import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, S3Server, running_s3
 
+REGISTRY_PASSWORD = "planted-password-of-the-registry"
 JOB = """name = "{name}"
-image = "autopilot/demo:1"
+image = "ghcr.io/autopilot/demo:1"
 run = 'env > seen; echo started; sleep 1000'
 workdir = "/workspace"
+
+[registry]
+server = "ghcr.io"
+user = "me"
+password = "ghcr"
 
 [secrets]
 TOKEN = "{name}"
@@ -99,6 +105,8 @@ async def test_a_host_sees_no_secret_but_those_that_its_job_is_given() -> None:
             theatre = Theatre(root, seed=1, speed=SPEED, markets=("vastai", "runpod"), settings=settings)
             for name in ("one", "two"):
                 store_private(root / "daemon" / "autopilot" / "credentials", f"secret_{name}", f"sentinel-{name}")
+            credentials = root / "daemon" / "autopilot" / "credentials"
+            store_private(credentials, "registry_ghcr", f"ghcr.io\n{REGISTRY_PASSWORD}")
             try:
                 seen, daemon_log = await asyncio.to_thread(play, theatre, s3)
             finally:
@@ -111,7 +119,7 @@ async def test_a_host_sees_no_secret_but_those_that_its_job_is_given() -> None:
 
 
 def check(seen: list[Machine], traffic: bytes, log: bytes) -> None:
-    never = [*KEYS.values(), SECRET_ACCESS_KEY, "sentinel-of-the-daemons-environment"]
+    never = [*KEYS.values(), SECRET_ACCESS_KEY, REGISTRY_PASSWORD, "sentinel-of-the-daemons-environment"]
     assert len(seen) == 2
     assert b"heartbeat.json" in traffic, "it was recorded"
     for secret in never:

@@ -24,7 +24,7 @@ from pathlib import Path, PurePosixPath
 _log = logging.getLogger(__name__)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _IMAGES = Path(__file__).with_name("images")
-_IMAGE_NAME = re.compile(r"autopilot/([a-z0-9][a-z0-9_-]*)(?::[\w.-]+)?", re.ASCII)
+_IMAGE_NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)?autopilot/([a-z0-9][a-z0-9_-]*)(?::[\w.-]+)?", re.ASCII)
 _DIRECTORIES = ("workspace", "root", "tmp")
 
 
@@ -214,7 +214,7 @@ class Boxes:
 
 
 def image_directory(image: str) -> Path | None:
-    """Where the files of ``autopilot/<name>:<tag>`` are; ``None`` for any other image, which starts out empty."""
+    """Where the files of ``autopilot/<name>:<tag>`` are, whatever its registry; ``None`` for any other image, which starts out empty."""
     match = _IMAGE_NAME.fullmatch(image)
     if match is None:
         return None

@@ -114,3 +114,34 @@ def test_a_place_that_may_not_be_entered_holds_nothing(
     assert "sudo autopilot secret set hf --system" in refused.value.hint
     (handed_over / "secret_hf").write_text("handed over")
     assert secret_files.read_secret("hf") == "handed over"
+
+
+def test_a_registry_s_secret_is_kept_with_its_server_and_refused_with_another(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("sentinel-value\n"))
+    assert run(["secret", "set", "ghcr", "--server", "ghcr.io"]) == 0
+    assert stat.S_IMODE((home / "registry_ghcr").stat().st_mode) == 0o600
+    assert secret_files.registry_password("ghcr", "ghcr.io") == "sentinel-value"
+    with pytest.raises(UserError, match=r"is for ghcr\.io, and is not sent to docker\.io"):
+        secret_files.registry_password("ghcr", "docker.io")
+    with pytest.raises(UserError, match="no secret named 'ghcr'"):
+        secret_files.read_secret("ghcr")
+    assert secret_files.readable_values() == ["sentinel-value"], "hidden in the log"
+    assert run(["secret", "list"]) == 0
+    assert run(["secret", "remove", "ghcr"]) == 0
+    output = capsys.readouterr()
+    assert "ghcr (registry ghcr.io)\n" in output.out
+    assert "sentinel-value" not in output.out + output.err
+    with pytest.raises(UserError, match="no registry secret named 'ghcr'"):
+        secret_files.registry_password("ghcr", "ghcr.io")
+
+
+@pytest.mark.parametrize(("server", "value"), [("https://ghcr.io", "x"), ("", "x"), ("ghcr.io", "two words")])
+def test_what_no_registry_takes_is_refused_without_showing_it(
+    server: str, value: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(value))
+    assert run(["secret", "set", "ghcr", "--server", server]) == 2
+    assert value == "x" or value not in capsys.readouterr().err
+    assert not home.exists()

@@ -39,7 +39,7 @@ FIELDS = {
 
 def _names() -> set[str]:
     source = "".join(inspect.getsource(module) for module in (event_log, invoices, jobs))
-    return set(re.findall(r'"((?:lease|bid|run|checkpoint|agent|work|invoice|job)\.[a-z_]+)"', source))
+    return set(re.findall(r'"((?:image|lease|bid|run|checkpoint|agent|work|invoice|job)\.[a-z_]+)"', source))
 
 
 def tell(name: str, **fields: Any) -> str:
@@ -155,6 +155,13 @@ def test_an_event_without_its_beginning_has_a_line_of_its_own(name: str) -> None
     ((_, told),) = story_of(("06:00:00", name, FIELDS))
     assert told == tell(name, **FIELDS)
     assert {name, *story.CONTINUED[name].follows} <= set(story.SENTENCES)
+
+
+def test_a_refused_login_names_the_registry_the_secret_and_the_way_out() -> None:
+    told = tell("image.login_refused", server="ghcr.io", secret="ghcr", message="denied: denied")
+    assert told.startswith("ghcr.io refused the login with the secret ghcr: denied: denied")
+    assert "autopilot secret set ghcr --server ghcr.io" in told
+    assert "add [registry] to the job file" in tell("image.login_refused", server="ghcr.io", message="unauthorized")
 
 
 def test_what_a_later_version_logs_is_shown_as_it_is() -> None:

@@ -16,6 +16,7 @@ from autopilot.config.job_keys import JOB_KEYS
 from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
+from autopilot.domain.registry import Registry, server_of
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOBS = Path(__file__).parents[3] / "config" / "jobs"
@@ -58,6 +59,10 @@ gpu = "RTX  4090:2 | A100 80GB"
 vram = "24 GB"
 disk = "1.5TB"
 max_hourly = "$2.50"
+[registry]
+server = "registry.example:5000"
+user = "me"
+password = "team"
 [work]
 estimate = "1d12h"
 on = "RTX 4090"
@@ -105,6 +110,7 @@ def test_every_key_is_read() -> None:
         trust=Trust.SECURE,
         as_root=True,
         code=CodeSpec("src", ("data/small.csv",), ("data/", "*.ckpt"), 1_500_000_000),
+        registry=Registry("registry.example:5000", "me", "team"),
         env=(("WANDB_MODE", "offline"), ("EMPTY", "")),
         min_vram_gb=Decimal(24),
         disk_gb=Decimal(1500),
@@ -399,3 +405,36 @@ def test_code_alone_is_the_directory_of_the_job_file() -> None:
 @pytest.mark.parametrize(("written", "gb"), [("500MB", "0.5"), ("1.5 mb", "0.0015"), ("40GB", "40"), ("2tb", "2000")])
 def test_sizes_have_one_of_three_units(written: str, gb: str) -> None:
     assert parse(with_line("resources", f'vram = "{written}"')).min_vram_gb == Decimal(gb)
+
+
+IMAGES = [
+    ("train", "docker.io"),
+    ("me/train:1", "docker.io"),
+    ("ghcr.io/me/train:1", "ghcr.io"),
+    ("localhost/train", "localhost"),
+    ("host:5000/train@sha256:0123", "host:5000"),
+]
+
+
+@pytest.mark.parametrize(("image", "server"), IMAGES)
+def test_an_image_s_name_says_its_registry(image: str, server: str) -> None:
+    assert server_of(image) == server
+    login = f'[registry]\nserver = "{server}"\nuser = "me"\npassword = "x"\n'
+    assert parse(SMALLEST.replace("python:3.12-slim", image) + login).registry == Registry(server, "me", "x")
+
+
+@pytest.mark.parametrize(
+    ("registry", "words"),
+    [
+        ('server = "ghcr.io"\nuser = "me"\npassword = "x"', "the image comes from docker.io, not from ghcr.io"),
+        ('server = "https://docker.io"\nuser = "me"\npassword = "x"', "must be a registry's host like ghcr.io"),
+        ('server = "docker.io"', "registry.server needs registry.user"),
+        ('server = "docker.io"\nuser = "me"', "registry.user needs registry.password"),
+        ('user = "me"\npassword = "x"', "registry.password needs registry.server"),
+        ('server = "docker.io"\nuser = "a b"\npassword = "x"', "must be without spaces and quotes"),
+        ('server = "docker.io"\nuser = "me"\npassword = "dckr_pat_abc+/="', "must be a secret's name"),
+        ("", "[registry] needs server, user and password"),
+    ],
+)
+def test_a_registry_is_whole_and_the_image_s_own(registry: str, words: str) -> None:
+    assert words in refusal(f"{SMALLEST}[registry]\n{registry}\n")
