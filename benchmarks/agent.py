@@ -130,7 +130,7 @@ class _Bench:
                 wall, cpu = await self.slowed_by_an_upload(lease, core)
                 walls.append(wall)
                 cpus.append(cpu)
-                sent = [await self.store.size(key) for key in await self.store.keys(f"jobs/{JOB}/{lease}/ckpt")]
+                sent = list((await self.store.sizes(f"jobs/{JOB}/{lease}/ckpt")).values())
                 speeds.append(sum(filter(None, sent)) / 1e6 / (TRAINING_S / 2))
             figures.append(Figure(f"a training step beside an upload at 50 MB/s {where} takes longer by", walls, "%"))
             figures.append(Figure("… of processor time (target: below 1)", cpus, "%"))
@@ -141,7 +141,7 @@ class _Bench:
         """Percent by which a step takes longer: of time, and of processor time."""
         arguments = self.arguments(lease, "checkpoint_slowly", 0, self.files)
         upload = await asyncio.create_subprocess_exec(*core, sys.executable, *arguments, stdout=subprocess.DEVNULL)
-        while not await self.store.keys(f"jobs/{JOB}/{lease}/ckpt"):  # noqa: ASYNC110 -- it hashes first
+        while not await self.store.sizes(f"jobs/{JOB}/{lease}/ckpt"):  # noqa: ASYNC110 -- it hashes first
             await asyncio.sleep(0.1)
         training = asyncio.create_task(
             _json([str(MACHINE), "steps", str(TRAINING_S)], {"OPENBLAS_NUM_THREADS": "1"}, TRAINING_CORE)

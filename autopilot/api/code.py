@@ -63,8 +63,14 @@ def read_sent_code(raw: object) -> SentCode | None:
             return None
         case {"sha256": str(sha256), "files": int(files), "size_bytes": int(size), **others}:
             commit, is_dirty = others.get("commit", ""), others.get("is_dirty", False)
-            texts = _SHA256.fullmatch(sha256) and isinstance(commit, str) and _COMMIT.fullmatch(commit)
-            if texts and isinstance(is_dirty, bool) and files > 0 and 0 <= size <= MOST_BYTES:
+            texts = _SHA256.fullmatch(sha256) and _COMMIT.fullmatch(str(commit))
+            if (
+                texts
+                and isinstance(commit, str)
+                and isinstance(is_dirty, bool)
+                and files > 0
+                and 0 <= size <= MOST_BYTES
+            ):
                 return SentCode(sha256, files, size, commit, is_dirty)
     raise UserError("code must be an object with sha256, files, size_bytes, commit and is_dirty")
 
@@ -151,7 +157,7 @@ class CodeService:
         return copy
 
     async def _missing(self, copy: CodeCopy) -> list[int]:
-        there = set(await self._blobs.keys(code_prefix(copy.id)))
+        there = set(await self._blobs.sizes(code_prefix(copy.id)))
         return [i for i in range(copy.part_count + 1) if code_key(copy.id, i) not in there]
 
     async def _contents_of(self, copy: CodeCopy) -> CodeContents:

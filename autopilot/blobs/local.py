@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -122,7 +123,7 @@ class LocalBlobStore:
 
         def walk() -> dict[str, int]:
             found = [path] if path.is_file() else (each for each in path.rglob("*") if each.is_file())
-            sizes = {each: _none_if_absent(lambda each=each: each.stat().st_size) for each in found}
+            sizes = {each: _none_if_absent(partial(_size_of, each)) for each in found}
             return {each.relative_to(self.root).as_posix(): size for each, size in sizes.items() if size is not None}
 
         return await _off_loop(walk)
@@ -212,3 +213,7 @@ def _none_if_absent(work: Callable[[], T]) -> T | None:
         return work()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
+
+
+def _size_of(path: Path) -> int:
+    return path.stat().st_size

@@ -336,7 +336,9 @@ def _count_traffic(lease: Lease, event: e.HeartbeatSeen) -> Lease:
         return lease
     day = utc_day(event.at).isoformat()
     by_day = dict(lease.traffic.sent_by_day)
-    by_day[day] = int(by_day.get(day, 0)) + more
+    counted = by_day.get(day, 0)
+    assert isinstance(counted, int), "bytes are whole"
+    by_day[day] = counted + more
     return replace(lease, traffic=replace(lease.traffic, sent_by_day=tuple(by_day.items())))
 
 

@@ -359,7 +359,12 @@ def cost_by_day(lease: Lease, now: datetime) -> dict[tuple[CostKind, date], Deci
 
 def counted_bytes(lease: Lease) -> int:
     """What its agents have reported to have sent, as far as it was believed."""
-    return sum(int(sent) for _, sent in lease.traffic.sent_by_day)
+    return sum(_whole(sent) for _, sent in lease.traffic.sent_by_day)
+
+
+def _whole(sent: Number) -> int:
+    assert isinstance(sent, int), "bytes are whole"
+    return sent
 
 
 def counted_traffic(leases: Iterable[Lease]) -> Decimal:

@@ -214,7 +214,10 @@ class Boxes:
 
 
 def image_directory(image: str) -> Path | None:
-    """Where the files of ``autopilot/<name>:<tag>`` are, whatever its registry; ``None`` for any other image, which starts out empty."""
+    """Where the files of ``autopilot/<name>:<tag>`` are, whatever its registry; ``None`` for any other image.
+
+    Such an image starts out empty.
+    """
     match = _IMAGE_NAME.fullmatch(image)
     if match is None:
         return None

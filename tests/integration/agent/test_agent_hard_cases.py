@@ -62,14 +62,14 @@ async def test_frozen_past_its_permit_it_wakes_saves_apart_and_goes(world: World
     heir = await world.lease("b", PRECIOUS, restore=restore, run_epoch=2)
     world.host(heir).start()
     await heir.until("the heir's checkpoint", lambda beat: beat.last_checkpoint is not None)
-    before = {key: await world.store.get(key) for key in await world.store.keys(f"jobs/{JOB}/b/ckpt")}
+    before = {key: await world.store.get(key) for key in await world.store.sizes(f"jobs/{JOB}/b/ckpt")}
     await asyncio.sleep(4.5)  # more than the permit, in real seconds
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     await eventually(lambda: world.market_calls, "it gives its machine back")
     assert world.market_calls[0][0] == "DELETE"
     assert {key: await world.store.get(key) for key in before} == before
-    newest = max(int(key.split("/")[-2]) for key in await world.store.keys(f"jobs/{JOB}/a/ckpt"))
+    newest = max(int(key.split("/")[-2]) for key in await world.store.sizes(f"jobs/{JOB}/a/ckpt"))
     late = parse_manifest_epoch(await world.store.get(manifest_key(JOB, "a", newest)))
     assert late == 1, "the daemon takes none of an epoch that is over"
 

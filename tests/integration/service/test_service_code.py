@@ -176,7 +176,7 @@ async def test_without_a_job_it_goes_in_two_steps_a_day_apart(served: Served, pa
         """(whether a job may take it, whether its objects are there) so long after it was sent."""
         await retention.retire(await copies(served), copy.sent_at + span)
         there = await served.call("GET", f"/v1/code/{packed.sha256}")
-        return [there[1]["there"], bool(await engine._blobs.keys(prefix))]
+        return [there[1]["there"], bool(await engine._blobs.sizes(prefix))]
 
     assert await after(timedelta(minutes=59)) == [True, True]
     assert await after(timedelta(minutes=60)) == [False, True]

@@ -29,6 +29,7 @@ class Agent(Protocol):
     box: Box
     machine: Machine
     rng: random.Random
+    beats: int
 
     def lease(self) -> Lease | None: ...
     def put(self, url: str, what: Stored) -> None: ...

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from autopilot.domain import events as e
 from autopilot.domain import evolve_lease
 from autopilot.domain.lease import Role
 from autopilot.domain.reasons import Reason
@@ -164,6 +165,6 @@ def _permit_after_stop() -> Patches:
         for lease in event_log.job.leases:
             is_stopping = lease.is_wanted and lease.orders.role is Role.SAVE_AND_STOP and lease.orders.stop_seq
             if is_stopping and now - lease.permit.renewed_at >= engine.PERMIT_EVERY:
-                event_log.apply(engine.e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, 900))
+                event_log.apply(e.PermitRenewed(lease.id, self._mailbox.newest_seq(lease) + 1, now, 900))
 
     return [(engine.Engine, "_renew_permits", as_if_it_ran)]

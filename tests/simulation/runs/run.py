@@ -15,7 +15,8 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import SPEND_TYPES
 from autopilot.domain.money import ZERO
-from tests.simulation.checks.invariants import CHECKED_EVERY_S, QUARANTINE_S, Violation
+from tests.simulation.checks.conduct import CHECKED_EVERY_S
+from tests.simulation.checks.invariants import QUARANTINE_S, Violation
 from tests.simulation.checks.logs import watch_log
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.faults import Faults
