@@ -42,7 +42,7 @@ CHECKERS = {
     "S11": "what is to go and is still there is told so again within 25 minutes",
     "S12": "markets are not called faster than they allow, nor asked without end to rent for a job or to destroy",
     "S13": "no task ends in an error that nobody expected",
-    "S14": "a job has SUCCEEDED only when its command ended well on some machine",
+    "S14": "a job has SUCCEEDED only when its command ended well on some machine, and no run fails twice",
     "S15": "no machine is kept for hours at one stage of getting ready, without ever beginning the command",
     "S16": "no bid is made on a machine within an hour of losing there at that height",
     "S17": "no bid stands on a floor that echoes our own",
@@ -238,6 +238,10 @@ class Invariants:
                 self._conduct.change_job(self.ground.committed.get("jobs", {}).get(job_id), job)
             if job is not None and job.status is JobStatus.SUCCEEDED and job_id not in self.ground.finished:
                 self.add_violation("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
+            if job is not None and not self.is_ledger_old:
+                reported = sum(1 for known, _ in self.ground.failed_runs if known == job_id)
+                if job.failures > reported:
+                    self.add_violation("S14", f"{job.failures} failures of job {job_id[-1]}, {reported} runs failed")
         for entry_id, entry in tables.entries.changes.items():
             known = self.ground.committed.get("entries", {}).get(entry_id)
             if entry is None or (known is not None and known != entry):

@@ -92,6 +92,7 @@ STORIES: dict[str, Scenario] = {
     "inputs never come": _story(
         (40.0, "first never gets ready"), inputs=(("data", "https://files.example/data"),), length_s=3600.0
     ),
+    "fails twice on its machine": _story((40.0, "first fails"), length_s=6000.0),
     "user destroys it": _story((500.0, "user destroys"), minutes=10, length_s=3000.0),
     # A machine that the ledger does not know puts the ledger in doubt for half an hour, and a restart anew.
     "machine from nowhere": _story((340.0, "machine from nowhere"), length_s=5400.0),

@@ -15,6 +15,7 @@ from typing import Any
 from autopilot.agent.shipped.agent import POLL_S
 from autopilot.agent.shipped.machine import SAVE_BOUND_S, TERM_GRACE_S, Machine
 from autopilot.agent.shipped.orders import parse_orders
+from autopilot.agent.shipped.states import ABILITIES
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import BYTES_PER_GB
 from tests.simulation.ground.ground import Ground
@@ -360,6 +361,9 @@ class SimAgent:
             self._done("report", False)
             return
         try:
+            ended = self.machine.exit
+            if ended is not None and ended.exit_code != 0 and self.box.job_id is not None:
+                self.ground.failed_runs.add((self.box.job_id, ended.run_epoch))
             body = json.dumps({"v": 1, **(self.machine.to_remember()["exit"] or {})}).encode()
             self.put(orders["put_urls"]["exit"], stored(body))
         except ObjectRefused:
@@ -379,7 +383,7 @@ class SimAgent:
             **{"orders_seq_seen": machine.seq, "state": machine.state(), "saved": machine.is_saved()},
             **{"step": step * (1000 if is_lie else 1), "progress": None, "bytes_sent": self.bytes_sent},
             **{"last_ckpt_n": self.memory["last_ckpt_n"], "next_ckpt_n": self.memory["next_ckpt_n"]},
-            "restore_failed": self.damaged > 0,
+            **{"restore_failed": self.damaged > 0, "can": ABILITIES},
         }
         beat = stored(json.dumps(body).encode()) if self._liar is None else self._liar.heartbeat(body)
         with contextlib.suppress(ObjectRefused):

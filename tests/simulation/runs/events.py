@@ -320,6 +320,14 @@ def _first_never_gets_ready(world: World) -> None:
     world.loop.after(1.0, _first_never_gets_ready, world)
 
 
+def _first_fails(world: World) -> None:
+    """The job's command, each time that it runs on the first machine that is rented."""
+    for box in world.boxes():
+        box.is_broken = "fails"
+        return
+    world.loop.after(1.0, _first_fails, world)
+
+
 def _second_never_starts(world: World) -> None:
     """Of the two machines of one create, that which its answer does not name: nothing on it can end it."""
     for box in world.boxes():
@@ -378,6 +386,7 @@ ACTS = {
     "kill": _kill,
     "dies as soon as it rents": _die_as_soon_as_it_rents,
     "first never gets ready": _first_never_gets_ready,
+    "first fails": _first_fails,
     "second never starts": _second_never_starts,
     "machine from nowhere": _machine_from_nowhere,
     "dies for an hour": _die_for_an_hour,

@@ -415,6 +415,18 @@ def _next_runs_too() -> Patches:
     return [(engine, "intended_lease", at_once)]
 
 
+@bug("another attempt on a machine keeps the run epoch of the one before")
+def _epoch_reused() -> Patches:
+    run_again = evolution._run_again
+
+    def reused(job: Any, lease: Any, at: Any) -> Any:
+        again = run_again(job, lease, at)
+        leases = (change_lease(held, run_epoch=job.run_epoch) if held.id == lease.id else held for held in again.leases)
+        return replace(again, run_epoch=job.run_epoch, leases=tuple(leases))
+
+    return [(evolution, "_run_again", reused)]
+
+
 @bug("the account's key goes to the machine")
 def _key_on_the_machine() -> Patches:
     onstart = OrdersBootstrap.onstart
