@@ -39,6 +39,8 @@ class Agent:
     step: int = 0
     saved_step: int = 0
     next_checkpoint: int = 0
+    claims_sent: int = 0
+    """Bytes, as it says."""
     acted_at: datetime | None = None
     saved_at: datetime | None = None
 
@@ -120,6 +122,7 @@ class Agent:
             last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint else None,
             next_checkpoint=self.next_checkpoint,
             can=(RUN_AGAIN,) if agents.can_run_again else (),
+            bytes_sent=self.claims_sent,
         )
         await self.store.put(heartbeat_key(self.job_id, self.lease_id), beat.to_json())
 

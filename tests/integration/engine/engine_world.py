@@ -95,6 +95,8 @@ class World:
         self.blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
         self.agents = Agents(self.blobs, self.market)
         self.wrap = wrap
+        self.limits = LIMITS
+        """Of the next daemon."""
         self.timeout_s = 5.0
         self.ledger_url = str(root / "ledger.db")
         self.api_key = "sandbox-key"
