@@ -161,7 +161,10 @@ class _Routes:
         return web.json_response({"job": await self._jobs.stop(request.match_info["ref"])})
 
     async def cancel(self, request: web.Request) -> web.Response:
-        return web.json_response({"job": await self._jobs.cancel(request.match_info["ref"])})
+        job, unrecorded = await self._jobs.cancel(request.match_info["ref"])
+        if not unrecorded:
+            return web.json_response({"job": job})
+        return web.json_response({"job": job, "unrecorded": unrecorded}, status=202)
 
     async def resume(self, request: web.Request) -> web.Response:
         chosen = str((await _body(request)).get("from_checkpoint") or "") if request.can_read_body else ""

@@ -10,6 +10,8 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+import structlog
+
 from autopilot.api import render
 from autopilot.api.budget import account
 from autopilot.api.code import CodeService, SentCode, take
@@ -38,8 +40,10 @@ from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
-from autopilot.ports.store import EventRecord, Store, UnitOfWork
+from autopilot.ports.store import EventRecord, Store, StoreUnavailable, UnitOfWork
 from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
+
+log = structlog.get_logger(__name__)
 
 ParseJob = Callable[[str, str, datetime], JobSpec]
 """(text, source, now) → spec; raises ``UserError``."""
@@ -358,8 +362,22 @@ class JobService:
         urls = [self._blobs.sign_get(key, URL_VALID_FOR) for key in keys]
         return {"name": job.spec.name, "code": render.code(job.code), "urls": urls}
 
-    async def cancel(self, reference: str) -> render.Json:
-        return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED)
+    async def cancel(self, reference: str) -> tuple[render.Json, str]:
+        """The job, and why the ledger could not take the cancel, empty where it did.
+
+        It holds all the same: its machines are destroyed, and it is recorded as soon as it can be.
+        Raises ``UserError``, and ``StoreUnavailable`` where the ledger cannot even be read.
+        """
+        try:
+            return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED), ""
+        except StoreUnavailable as problem:
+            async with self._store.snapshot() as uow:
+                job = await self._find(uow, reference)
+                answer = self._render(job, await self._outstanding(uow))
+            self._engine.unrecorded_cancels.add(job.id)
+            self._wake()
+            log.warning("cancel.unrecorded", job=job.id, reason=str(problem))
+            return answer, str(problem)
 
     async def resume(self, reference: str, from_checkpoint: str = "") -> render.Json:
         """Let a parked job go on. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer

@@ -146,6 +146,15 @@ def _act_on(jobs: Sequence[str], verb: str) -> int:
 
 
 def _act(job: str, verb: str, wish: dict[str, str] | None = None) -> int:
-    body = Client().post(job_path(job, verb), wish)["job"]
-    print(f"{text.plain(body['name'])} ({text.plain(body['id'])}) is {text.plain(body['status'])}")
+    answer = Client().post(job_path(job, verb), wish)
+    body = answer["job"]
+    name = f"{text.plain(body['name'])} ({text.plain(body['id'])})"
+    if "unrecorded" in answer:
+        print(
+            f"{text.plain(answer['unrecorded'])}\n"
+            f"{name} is cancelled all the same: its machines are being destroyed, and the ledger is told as soon as it"
+            " can be written. If the daemon ends before that, cancel the job again."
+        )
+    else:
+        print(f"{name} is {text.plain(body['status'])}")
     return Exit.OK

@@ -48,6 +48,7 @@ from autopilot.engine.outlook import Outlooks
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
+from autopilot.engine.unrecorded_cancels import UnrecordedCancels
 from autopilot.engine.waits import Waits
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
@@ -146,6 +147,7 @@ class Engine:
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._history = History(store, clock, config.retention)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
+        self.unrecorded_cancels = UnrecordedCancels()
         self._regained = Regained(config.limits)
         self._code = CodeRetention(store, blobs)
         self._known_jobs: tuple[Job, ...] = ()
@@ -169,10 +171,11 @@ class Engine:
             jobs, outbox, orphans = await self._commit(readings, mail, offers)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.
-            self._destroy_due(self._known_jobs, ())
+            self._destroy_due(self.unrecorded_cancels.let_go(self._known_jobs, self._clock.now()), ())
             await self.calls.settle_for(CALLS_WAIT_REAL_S)
             raise
         self._known_jobs = jobs
+        self.unrecorded_cancels.forget_recorded(jobs)
         await self._mailbox.admit(jobs)
         await asyncio.gather(*(self._mailbox.write_orders(job, lease) for job in jobs for lease in job.leases))
         for spec, lease in outbox.creates:
@@ -266,6 +269,7 @@ class Engine:
             event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
+                self.unrecorded_cancels.apply(event_log, now)
                 with _contain(event_log):
                     self._evolve(event_log, readings, mail, now)
                 newest = event_log.job.checkpoint

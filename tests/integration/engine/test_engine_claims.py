@@ -147,7 +147,7 @@ async def test_a_claim_counts_against_nobody_beyond_its_job_s_budget_and_what_a_
     world: World,
 ) -> None:
     """It did lie in the store, and would be thousands of dollars. The bill knows nothing of it."""
-    claiming, other = await both_running(world, LONG_JOB, OTHER_JOB)
+    claiming, _ = await both_running(world, LONG_JOB, OTHER_JOB)
     await claim(world, claiming, stored_gb=8000)
     await world.tick(4)
     parked = await find(world, "train")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,7 @@ from sqlalchemy.pool import Pool
 
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
+from autopilot.domain.reasons import Reason
 from autopilot.ports.store import StoreUnavailable
 
 
@@ -106,6 +109,66 @@ async def submit_and_tick_until_it_fails(world: World) -> None:
 async def names(world: World) -> set[str]:
     async with world.store.snapshot() as uow:
         return {job.spec.name for job in await uow.jobs.list_newest(limit=100)}
+
+
+async def test_a_cancel_that_cannot_be_recorded_holds_at_once_and_is_recorded_later(world: World) -> None:
+    world.agents.total_steps = 100_000
+    lease = await world.running()
+    with locked_ledger(world):
+        answer, unrecorded = await world.jobs.cancel("train")
+        assert answer["status"] == "running"
+        assert "another process keeps it locked" in unrecorded
+        await fruitless_ticks(world, 2)
+        assert world.instance(lease).destroyed_at is not None
+    assert (await world.job()).status is JobStatus.RUNNING
+    job = await world.until_over(JobStatus.CANCELLED)
+    assert job.reason is Reason.USER_CANCELLED
+    assert world.creates() == 1
+    _, unrecorded = await world.jobs.cancel((await world.submit()).id)
+    assert not unrecorded
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "small"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """A file that takes all the room there is."""
+    ballast = disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    return ballast
+
+
+async def submit_until_it_fails(world: World) -> None:
+    for number in range(200):
+        text = JOB_WITH_LONG_ENV.format(name=f"job-{number}", filler="x" * 30_000)
+        await world.jobs.submit(text, "job.toml", dry_run=False, least_probability=0.0)
+
+
+async def test_cancel_works_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
+    """Where a little still fits it is recorded, else remembered: the machine goes in either case."""
+    async with a_world(tmp_path, ledger_url=str(small_disk / "ledger.db")) as world:
+        world.agents.total_steps = 100_000
+        lease = await world.running()
+        ballast = fill(small_disk)
+        with pytest.raises(StoreUnavailable, match="the disk is full"):
+            await submit_until_it_fails(world)
+        await world.jobs.cancel("train")
+        for _ in range(3):
+            with contextlib.suppress(StoreUnavailable):
+                await world.tick()
+            world.clock.advance(15)
+        assert world.instance(lease).destroyed_at is not None
+        ballast.unlink()
+        await world.until(lambda job: job.status is JobStatus.CANCELLED, "the cancel is recorded", most=20)
 
 
 @pytest.fixture

@@ -270,6 +270,16 @@ def test_cancel_and_resume(daemon: Daemon, capsys: Capture) -> None:
     assert printed(capsys, "resume", "bert-qa") == "bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X) is pending\n"
 
 
+def test_a_cancel_that_the_ledger_could_not_take(daemon: Daemon, capsys: Capture) -> None:
+    _, body = daemon.answers["POST /v1/jobs/bert-qa/cancel"]
+    daemon.answers["POST /v1/jobs/bert-qa/cancel"] = (202, body | {"unrecorded": "the disk is full"})
+    out = printed(capsys, "cancel", "bert-qa")
+    assert out.startswith(
+        "the disk is full\nbert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X) is cancelled all the same: its machines"
+    )
+    assert out.endswith("If the daemon ends before that, cancel the job again.\n")
+
+
 def test_offers(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
     out = printed(capsys, "offers", "--gpu", "RTX 4090:1")
     assert daemon.requests[0] == ("POST /v1/offers", "", {"gpu": "RTX 4090:1"})
