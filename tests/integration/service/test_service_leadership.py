@@ -147,6 +147,46 @@ def test_when_the_leader_is_killed_the_standby_takes_over_its_machines(
     assert ledger.rows("SELECT renewed_at FROM leader") == [(None,)]
 
 
+def a_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_standbys_with_the_same_directory_port_and_socket_wait_quietly_and_take_all_of_them(
+    theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]
+) -> None:
+    """As under a supervisor, which starts the one that was killed anew: one death is one epoch."""
+    port = a_free_port()
+    same = {"AUTOPILOT_BLOBS__LISTEN": f"127.0.0.1:{port}", "AUTOPILOT_API__SOCKET": str(theatre.root / "same")}
+    place, key = MailboxPlace(theatre.root / "daemon"), "probe/heartbeat"
+    client = Client(theatre.root / "same", timeout_s=5)
+
+    def answers_as(daemon: ADaemon) -> bool:
+        with contextlib.suppress(CommandError):
+            body = client.get("/v1/status")
+            return body["pid"] == daemon.pid and body["last_tick_at"] is not None
+        return False
+
+    leader = ADaemon(theatre, "one", ledger, **same)
+    daemons.append(leader)
+    until(lambda: answers_as(leader), "the first daemon leads")
+    for epoch, name in enumerate(("two", "three"), start=2):
+        standby = ADaemon(theatre, name, ledger, **same)
+        daemons.append(standby)
+        until(standby.is_standby, "the next stands by")
+        assert answers_as(leader)
+        leader.process.kill()
+        until(lambda standby=standby: answers_as(standby), "it has the socket, and ticks", within_s=TAKEOVER_S)
+        until(lambda standby=standby: serves(standby), "its listener has the port", within_s=TAKEOVER_S)
+        place.keep_port(port)  # no daemon notes one that is set; the next line looks there
+        assert put(place, key, b"{}") == 201
+        assert ledger.epoch() == epoch
+        assert standby.log()[0]["event"] == "leadership.awaited"
+        leader = standby
+    assert leader.process.poll() is None
+
+
 @pytest.mark.slow
 def test_a_leader_that_was_stopped_for_long_writes_nothing_when_it_goes_on(
     theatre: Theatre, ledger: Ledger, daemons: list[ADaemon]

@@ -148,6 +148,20 @@ def test_the_watchdog_is_fed_by_completed_ticks_only(market: Theatre, monkeypatc
     notify.close()
 
 
+def test_what_a_daemon_makes_is_for_its_user_alone_whatever_the_umask(market: Theatre) -> None:
+    before = os.umask(0)
+    try:
+        market.launch_daemon()
+    finally:
+        os.umask(before)
+    first_tick(market)
+    job_id = submit(market, job_text(20))
+    until(lambda: show(market, job_id)["checkpoints"], "a checkpoint")
+    made = [path for path in (market.root / "daemon").rglob("*") if path != market.client.socket_path]
+    assert {path.name for path in made} >= {"ledger.db", "mailbox.key", "install-id"}
+    assert [path for path in made if path.stat().st_mode & 0o077] == []
+
+
 SUBMITS_AT_ONCE = 200
 
 
