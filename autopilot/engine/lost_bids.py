@@ -1,6 +1,6 @@
 """The bids that lost lately, on every market: what the lists do not say of rivals.
 
-Held in memory, and read back from the ledger at the start. A machine that comes to run at a bid proves that it wins.
+Held in memory, and read back from the ledger at the start. A machine that was rented at a bid proves that it wins.
 """
 
 from __future__ import annotations
@@ -54,15 +54,14 @@ class LostBids:
             del self._lost[min(self._lost, key=lambda each: self._lost[each].at)]
 
     def forget_won(self, leases: Iterable[Lease]) -> None:
-        """A machine that came to run, after the loss, at a bid no higher than what lost proves that the rival is gone.
+        """A machine that was rented since, at a bid no higher than what lost, proves that the rival is gone.
 
-        One that ran before proves nothing: it may hold other GPUs of that host.
+        One that was rented before proves nothing: it may hold other GPUs of that host.
         """
         for lease in leases:
             lost = self._lost.get((lease.provider, lease.machine_id, lease.num_gpus))
             runs = lease.is_spot and lease.observed.status is InstanceStatus.RUNNING
-            since = lease.observed.running_since
-            if lost is not None and runs and lease.bid <= lost.bid and since is not None and since > lost.at:
+            if lost is not None and runs and lease.bid <= lost.bid and lease.intended_at > lost.at:
                 del self._lost[lost.provider, lost.machine_id, lost.num_gpus]
 
     def on(self, offers: Iterable[Offer], now: datetime) -> tuple[LostBid, ...]:

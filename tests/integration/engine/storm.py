@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from engine_world import LIMITS, D, World
 
@@ -231,50 +232,61 @@ class Storm(World):
 class Lost:
     bid: Decimal
     at: datetime
-    gpu_ids: frozenset[int]
+
+
+class LostBids:
+    """What the market's journal says of bids that lost, entry by entry."""
+
+    def __init__(self, storm: Storm) -> None:
+        self._instances = storm.market.instances
+        self._lost: dict[tuple[int, int], Lost] = {}
+        self._outbid: set[int] = set()
+        self.repeated: list[str] = []
+        """Creates that bid no more than what had lost on that machine within the hour, for as many GPUs."""
+
+    def read(self, entry: JournalEntry) -> None:
+        instance = self._instances.get(int(str(entry.fields.get("instance_id", 0))))
+        place = _place(entry, instance)
+        if place is None:
+            return
+        key, price = place
+        before = self._lost.get(key)
+        is_below = before is not None and price <= before.bid
+        if entry.kind in ("create.lost", "instance.created") and before and is_below and entry.at - before.at < HOLDS:
+            self.repeated.append(f"{key}: {price}, {entry.at - before.at} after {before.bid} lost: {entry.fields}")
+        if self._has_lost(entry, instance):
+            self._lost[key] = Lost(max(price, before.bid if before else price), entry.at)
+        elif entry.kind == "instance.running" and instance and before and is_below and instance.created_at > before.at:
+            del self._lost[key]  # Rented since, at no higher a bid: the rival is gone.
+
+    def _has_lost(self, entry: JournalEntry, instance: Contract | None) -> bool:
+        """At its create, or because it was outbid and given up."""
+        if instance is None:
+            return entry.kind == "create.lost"
+        if entry.kind == "instance.paused" and entry.fields["cause"] == Cause.OUTBID:
+            self._outbid.add(instance.id)
+        elif entry.kind == "instance.resumed":
+            self._outbid.discard(instance.id)
+        return entry.kind == "instance.created_stopped" or (
+            entry.kind == "instance.destroyed" and instance.id in self._outbid
+        )
+
+
+def _place(entry: JournalEntry, instance: Contract | None) -> tuple[tuple[int, int], Decimal] | None:
+    """The machine and number of GPUs, and the bid; None for what is no bid of ours."""
+    if instance is not None and instance.is_bid:
+        return (instance.machine_id, len(instance.gpu_ids)), instance.price_at(entry.at) or instance.price
+    fields: dict[str, Any] = entry.fields
+    if entry.kind == "create.lost" and fields["is_bid"]:
+        return (fields["machine_id"], fields["num_gpus"]), fields["price"]
+    return None
 
 
 def repeated_bids(storm: Storm) -> list[str]:
-    """Creates that bid no more than what had lost on that machine within the hour, for as many GPUs.
-
-    What has run there since at no higher a bid, on the same GPUs, has proved that the rival is gone.
-    """
-    lost: dict[tuple[int, int], Lost] = {}
-    outbid: set[int] = set()
-    found: list[str] = []
+    lost = LostBids(storm)
     for entry in storm.market.journal.entries:
-        fields = entry.fields
-        instance = storm.market.instances.get(int(str(fields.get("instance_id", 0))))
-        if entry.kind == "instance.paused" and fields["cause"] == Cause.OUTBID and instance is not None:
-            outbid.add(instance.id)
-        if entry.kind in ("instance.resumed", "instance.running") and instance is not None:
-            outbid.discard(instance.id)
-        place = _place(entry, instance)
-        if place is None:
-            continue
-        key, gpu_ids, price = place
-        before = lost.get(key)
-        if entry.kind in ("create.lost", "instance.created") and before is not None and price <= before.bid:
-            apart = entry.at - before.at
-            if apart < HOLDS:
-                found.append(f"{key} at {price} {apart} after {before.bid} lost ({fields['label']})")
-        is_lost = entry.kind in ("create.lost", "instance.created_stopped")
-        if is_lost or (entry.kind == "instance.destroyed" and instance is not None and instance.id in outbid):
-            lost[key] = Lost(max(price, before.bid if before else price), entry.at, gpu_ids)
-        elif entry.kind == "instance.running" and before and price <= before.bid and gpu_ids & before.gpu_ids:
-            del lost[key]
-    return found
-
-
-def _place(entry: JournalEntry, instance: Contract | None) -> tuple[tuple[int, int], frozenset[int], Decimal] | None:
-    """The machine and number of GPUs, which GPUs, and the bid; None for what is no bid of ours."""
-    if instance is not None and instance.is_bid:
-        gpu_ids, price = instance.gpu_ids, instance.price_at(entry.at) or instance.price
-        return (instance.machine_id, len(gpu_ids)), frozenset(gpu_ids), price
-    if entry.kind == "create.lost" and entry.fields["is_bid"]:
-        gpu_ids = entry.fields["gpu_ids"]  # type: ignore[assignment]
-        return (int(str(entry.fields["machine_id"])), len(gpu_ids)), frozenset(gpu_ids), D(str(entry.fields["price"]))
-    return None
+        lost.read(entry)
+    return lost.repeated
 
 
 async def check(storm: Storm) -> None:

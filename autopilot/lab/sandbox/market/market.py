@@ -50,7 +50,7 @@ class SandboxMarket(Exchange):
                 "create.lost",
                 label=order.label,
                 machine_id=machine.spec.machine_id,
-                gpu_ids=list(chunk),
+                num_gpus=len(chunk),
                 price=instance.price,
                 is_bid=instance.is_bid,
             )
