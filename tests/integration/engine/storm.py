@@ -27,13 +27,13 @@ from autopilot.lab.sandbox.market.metering import to_decimal
 from autopilot.lab.sandbox.units import NANO
 
 START = ManualClock().now()
-TICK_S = 30.0
+TICK_S = 45.0
 CENT = D("0.01")
-MOST_RENTED, MOST_CREATES = 8, 24
+MOST_RENTED, MOST_CREATES = 12, 30
 """Of one job in all the storm: machines, and creates that the market sees. What is refused costs nothing."""
 HOLDS = timedelta(hours=LostBidRules().first_h)
 """A bid that lost is not repeated for so long at the least."""
-RESTARTS_PER_TICK = 0.01
+RESTARTS_PER_TICK = 0.015
 GUSTS_APART_S = 150.0
 """On the average."""
 FAULTS = (
@@ -213,10 +213,7 @@ class Storm(World):
         leases = await self.leases()
         lines = []
         for job in await self.all_jobs():
-            late = (
-                "" if job.finished_at is None else f", {self.deadlines[job.id] - job.finished_at} before its deadline"
-            )
-            lines.append(f"{self.wishes[job.id]}: {job.status} ({job.reason}){late}")
+            lines.append(f"{self.wishes[job.id]}: {job.status} ({job.reason}), over at {job.finished_at}")
             for each in (lease for lease in leases if lease.job_id == job.id):
                 lines.append(
                     f"   {each.intended_at:%H:%M:%S} {each.capacity_type} {each.machine_id} {each.bid}"

@@ -329,3 +329,37 @@ def test_the_default_market_has_the_promised_models_and_spread() -> None:
     assert specs == default_catalogue(1, datetime(2026, 1, 1, tzinfo=UTC))
     assert specs != default_catalogue(2, datetime(2026, 1, 1, tzinfo=UTC))
     assert isinstance(SandboxMarket(specs, datetime(2026, 1, 1, tzinfo=UTC)).credit, Decimal)
+
+
+def shown_floor(trader: Any) -> Decimal:
+    return next(ask.min_bid for ask in trader.market.asks() if ask.machine.spec.machine_id == trader.machine_id)
+
+
+def test_a_list_may_echo_a_bid_after_its_machine_was_given_back(trader: Any) -> None:
+    trader.market.echo_lasts_s = 900
+    instance = trader.rent("0.138")
+    trader.wait(60)
+    trader.market.destroy(instance.id)
+    trader.wait(899)
+    assert shown_floor(trader) == Decimal("0.138")
+    trader.wait(1)
+    assert shown_floor(trader) == Decimal("0.10")
+
+
+def test_a_full_host_is_listed_and_takes_nobody(trader: Any) -> None:
+    machine = trader.market.machines[trader.machine_id]
+    machine.is_full = True
+    assert shown_floor(trader) == Decimal("0.10")
+    with pytest.raises(NoSuchAsk):
+        trader.rent("0.20")
+    machine.is_full = False
+    assert trader.rent("0.20").holding
+
+
+def test_a_create_that_loses_is_recorded_with_its_machine(trader: Any) -> None:
+    trader.rival("0.20")
+    with pytest.raises(CannotStart):
+        trader.rent("0.15", cancel_unavail=True)
+    lost = trader.market.journal.entries[-1]
+    assert lost.kind == "create.lost"
+    assert (lost.fields["machine_id"], lost.fields["price"]) == (trader.machine_id, Decimal("0.1500"))
