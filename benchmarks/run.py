@@ -19,6 +19,7 @@ import agent
 import commands
 import deciding
 import ledger
+import packing
 import rebid
 import structlog
 import ticks
@@ -30,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "tick": lambda root: asyncio.run(ticks.measure(root)),
     "ledger": lambda root: asyncio.run(ledger.measure(root)),
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
+    "pack": packing.measure,
     "agent": lambda root: asyncio.run(agent.measure(root)),
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from autopilot.agent.pack import pack
+from autopilot.code.credentials import FILES, PLACES
 from autopilot.code.select import Selection, Wanted, select
 from autopilot.domain.errors import UserError
 
@@ -144,7 +145,15 @@ def test_what_lies_where_the_checkpoint_will_is_left_out_unless_included(tmp_pat
     "name",
     [
         *(".env", "deep/.env.local", "id_rsa", "keys/id_ed25519", "tls/server.pem", ".netrc", "sub/.aws/credentials"),
-        *(".docker/config.json", ".kube/config", "service-account-prod.json", "kaggle.json", "ID_RSA"),
+        *(
+            ".docker/config.json",
+            "a/.docker/config.json",
+            ".ssh/config",
+            ".kube/config",
+            "service-account-prod.json",
+            "kaggle.json",
+            "ID_RSA",
+        ),
     ],
 )
 def test_what_looks_like_a_credential_is_refused_by_name_unless_included(tmp_path: Path, name: str) -> None:
@@ -159,7 +168,9 @@ def test_what_looks_like_a_credential_is_refused_by_name_unless_included(tmp_pat
         assert name in refusal(tmp_path, include=(pattern,)).message, f"{pattern} names no file"
 
 
-@pytest.mark.parametrize("name", [".env.example", "id_rsa.pub", "id_map.py", "environment.yml", "config.json"])
+@pytest.mark.parametrize(
+    "name", [".env.example", "id_rsa.pub", "id_map.py", "id_cards/a.py", "environment.yml", "config.json"]
+)
 def test_what_only_sounds_like_one_is_sent(tmp_path: Path, name: str) -> None:
     assert sent(fill(tmp_path, name)) == [name]
 
@@ -231,3 +242,9 @@ def test_an_empty_directory_is_refused(tmp_path: Path) -> None:
 def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, "a")
     assert "code.exclude" in refusal(tmp_path, exclude=("!",)).message
+
+
+def test_the_job_file_s_page_names_every_pattern() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/job-file.md").read_text()
+    names = [pattern.removeprefix("!").removeprefix("**/") for pattern in (*FILES, *PLACES)]
+    assert [name for name in names if f"`{name}`" not in page] == []

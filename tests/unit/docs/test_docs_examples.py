@@ -62,14 +62,17 @@ def test_the_readme_s_job_is_a_job() -> None:
 
 def test_the_quickstart_s_job_brings_its_code() -> None:
     page = ROOT / "docs/quickstart.md"
-    (example,) = blocks(page, "toml")
-    assert "git clone" in parse_job(example, source=page.name, now=NOW).setup
+    sent, cloned = (parse_job(example, source=page.name, now=NOW) for example in blocks(page, "toml"))
+    assert sent.code is not None
+    assert "git clone" in cloned.setup
     assert "docs/quickstart.md#bring-your-code" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config/jobs").glob("*.toml")), ids=lambda file: file.name)
 def test_each_shipped_job_says_how_code_reaches_the_machine(file: Path) -> None:
-    assert "# Nothing is uploaded from here" in file.read_text()
+    spec = parse_job(file.read_text(), source=file.name, now=NOW)
+    assert "[code]" in file.read_text()
+    assert (spec.code is not None) != spec.image.startswith("autopilot/"), "or the image has it"
 
 
 @pytest.mark.parametrize("name", ["quickstart.md", "how-to/point-it-elsewhere.md"])
