@@ -120,5 +120,8 @@ STORIES: dict[str, Scenario] = {
         spot_policy=SpotPolicy.SPOT,
     ),
     "ends unseen": _story((500.0, "ends unseen"), minutes=10, length_s=4200.0),
+    "market dark for long, its machine speaks": _story(
+        bursts=(_outage("C2", 600.0, 3000.0),), minutes=50, length_s=4200.0
+    ),
     "object store dark": _story(bursts=(_outage("J1", 300.0, 900.0),)),
 }
