@@ -192,6 +192,11 @@ def test_a_permit_lasts_as_long_as_the_money(lefts: list[tuple[Decimal | None, D
     assert budget.permit_ttl_s(lefts, 900, params) == ttl_s
 
 
+def test_an_hour_of_money_is_an_hour_of_permit() -> None:
+    params = Params(budget=Budget(detect_s=60, save_timeout_s=240, destroy_s=60))
+    assert budget.permit_ttl_s([(D("0.5"), D("0.5"))], 7200, params) == STOPPING_S + 3600
+
+
 def test_a_permit_never_ends_between_two_renewals_of_a_daemon_that_lives() -> None:
     params = Params(budget=Budget(detect_s=30, save_timeout_s=90, destroy_s=30))
     assert budget.permit_ttl_s([(D(0), D(1))], 900, params) == budget.PERMIT_LEAST_S == 180
