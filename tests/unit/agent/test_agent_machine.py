@@ -223,6 +223,14 @@ def test_a_fenced_machine_ends_the_job_and_uploads_nothing() -> None:
         assert m.decide(5000) == "destroy"
 
 
+def test_a_machine_that_must_leave_begins_nothing() -> None:
+    m = machine()
+    m.take_orders(orders("leave", setup="pip install x", restore=3), 10)
+    assert m.decide(10) is None
+    assert m.decide(899) is None
+    assert m.decide(910) == "destroy"
+
+
 def test_save_and_stop_is_saved_only_when_the_upload_is_done_and_run_goes_on_from_it() -> None:
     m = running()
     m.take_orders(orders("save_and_stop", seq=2), 10)
