@@ -26,6 +26,8 @@ def tell(event: Mapping[str, Any]) -> str:
     if sentence is not None:
         return sentence(fields) if callable(sentence) else sentence
     kind, _, status = name.partition(".")
+    if name in OVER_WORDS:
+        return f"{OVER_WORDS[name]}{'' if fields.get('reason') == 'completed' else _because(fields)}"
     if kind == "job":
         numbers = text.numbers({key: value for key, value in fields.items() if key not in ("reason", "from")})
         return f"the job is {text.words(status)}{_because(fields)}{numbers and f' ({numbers})'}"
@@ -104,6 +106,9 @@ def _tell_login(fields: Fields) -> str:
 
 def _tell_paused(fields: Fields) -> str:
     if fields.get("cause") == "outbid":
+        bid, to_win = fields.get("bid"), fields.get("price_to_win")
+        if bid is not None and to_win is not None and Decimal(to_win) < Decimal(bid):
+            return f"displaced at {text.per_hour(bid)}, which no bid beats ({text.per_hour(to_win)} would win)"
         return f"outbid at {text.per_hour(fields.get('bid'))}"
     return f"the market stopped the machine{_because(fields, 'cause')}"
 
@@ -152,6 +157,12 @@ def _term(term: str, value: Any) -> str:
 def _tell_loss(fields: Fields) -> str:
     return f"{show_duration(timedelta(seconds=float(fields.get('seconds') or 0)))} of work lost"
 
+
+OVER_WORDS = {
+    "job.succeeded": "the job succeeded",
+    "job.failed": "the job failed",
+    "job.cancelled": "the job is cancelled",
+}
 
 SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "job.submitted": "submitted",
@@ -213,9 +224,12 @@ def _tell_raise(fields: Fields, _: str) -> str:
 
 
 def _tell_given_up(fields: Fields, took: str) -> str:
-    return f"given up{'' if took == '0 s' else f' after {took}'}{_because(fields)}"
+    why = "" if fields.get("reason") in ENDS else _because(fields)
+    return f"given up{'' if took == '0 s' else f' after {took}'}{why}"
 
 
+ENDS = ("completed", "moving", "retry", "outbid", "host_lost")
+"""Reasons that the beginning of the line has told."""
 RENTED = frozenset({"lease.intended"})
 STOPPED = frozenset({"lease.paused", "lease.offline"})
 REBID = frozenset({"bid.intended"})
@@ -226,8 +240,8 @@ OVER = RENTED | STOPPED | ENDED | GIVEN_UP
 
 CONTINUED: Mapping[str, Phrase] = {
     "lease.acquired": Phrase(RENTED, _silent),
-    "lease.adopted": Phrase(RENTED, lambda fields, _: "the list of machines shows it"),
-    "lease.create_unknown": Phrase(RENTED, lambda fields, _: "the market's answer was lost"),
+    "lease.adopted": Phrase(RENTED, lambda fields, _: "the machine was found"),
+    "lease.create_unknown": Phrase(RENTED, lambda fields, _: "the answer was lost"),
     "lease.refused": Phrase(RENTED, lambda fields, _: _tell_refused(fields)),
     "lease.abandoned": Phrase(RENTED, lambda fields, _: f"nothing was rented{_because(fields)}"),
     "lease.running": Phrase(RENTED, lambda fields, took: f"runs after {took}"),

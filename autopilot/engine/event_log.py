@@ -173,7 +173,12 @@ def _observation(old: Lease | None, new: Lease | None) -> Words | None:
     if old is None or new is None:
         return None
     if new.state is LeaseState.PAUSED and old.state is not LeaseState.PAUSED:
-        return "lease.paused", (("cause", new.observed.pause_cause), ("bid", new.bid))
+        observed = new.observed
+        return "lease.paused", (
+            ("cause", observed.pause_cause),
+            ("bid", new.bid),
+            ("price_to_win", observed.price_to_win),
+        )
     if new.observed.offline_since and not old.observed.offline_since:
         return "lease.offline", ()
     if new.observed.running_since and not old.observed.running_since:

@@ -17,6 +17,7 @@ from autopilot.domain.actions import ChangeBid, Note, Release, Start
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ceil_nano
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.options import waits_for_spot
 from autopilot.policy.situation import Answer, Situation
@@ -71,11 +72,18 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
             return (ChangeBid(lease.id, rung, Reason.OUTBID),), (note,)
     if other is None and not situation.pressure.needs_on_demand and not has_waited_out:
         return (), (note,)
-    to_win = lease.observed.price_to_win
-    is_held_by_a_bid = to_win is not None and to_win > lease.bid
-    is_displaced = lease.bidding.raises >= params.bids.max_rebids > 0 and not is_held_by_a_bid
-    cause = Reason.DISPLACED if is_displaced else lease.observed.pause_cause or Reason.UNKNOWN
-    return (Release(lease.id, cause),), (note,)
+    return (Release(lease.id, _cause_of_loss(lease, params)),), (note,)
+
+
+def _cause_of_loss(lease: Lease, params: Params) -> Reason:
+    """What took the machine for good.
+
+    A bidder, where a bid above ours is known to win; an on-demand renter, where ours should win or no raise helps.
+    """
+    seen, to_win = lease.observed.pause_cause or Reason.UNKNOWN, lease.observed.price_to_win
+    if seen is Reason.OUTBID and to_win is not None and to_win != lease.bid:
+        return Reason.OUTBID if to_win > lease.bid else Reason.DISPLACED
+    return Reason.DISPLACED if lease.bidding.raises >= params.bids.max_rebids > 0 else seen
 
 
 def _cost_of_rebid(situation: Situation, lease: Lease, bid: Decimal, *, keeps_disk: bool) -> Decimal:

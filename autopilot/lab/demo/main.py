@@ -23,12 +23,14 @@ from autopilot.lab.demo.verdict import DemoCheck, Reference, checks, two_markets
 from autopilot.lab.demo.view import LiveView, PlainView, View
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 SPEED = 60.0
 STEPS = 24_000
 LOOK_EVERY_S = 0.25
 GIVE_UP_AFTER_S = 300.0
+UNTOLD = ("checkpoint.verified", "lease.settled")
+"""Events that the story at the end leaves out."""
 FINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -50,13 +52,14 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
             theatre.start_market()
             set_stage(theatre)
             theatre.start_daemon()
-            body, unanswered = _play(theatre, view)
+            body, strikes, unanswered = _play(theatre, view)
         finally:
             view.close()
         results = [*checks(theatre, body["job"], unanswered, reference), two_markets(body["leases"])]
-        _report(out, theatre, body, results, time.monotonic() - began)
+        told = _tell(theatre, body, strikes, results)
+        out.print(told, f"took {time.monotonic() - began:.0f} s", sep="\n")
         if picture is not None:
-            _draw(picture, theatre, body, results, time.monotonic() - began)
+            _draw(picture, told)
         return 0 if all(check.holds for check in results) else 1
     finally:
         reference.stop()
@@ -67,10 +70,14 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
             shutil.rmtree(root, ignore_errors=True)
 
 
-def _play(theatre: Theatre, view: View) -> tuple[Json, str | None]:
+Strike = tuple[datetime, str]
+"""When an act began, in market time, and its title."""
+
+
+def _play(theatre: Theatre, view: View) -> tuple[Json, list[Strike], str | None]:
     """Submit the job, play the acts, wait for the end and the first complete bills.
 
-    Returns the job and what went unanswered.
+    Returns the job, the strikes, and what went unanswered.
     """
     job_file = packaged_config().parent / "jobs" / "demo.toml"
     wish = {"toml": job_file.read_text(), "source": job_file.name, "dry_run": False}
@@ -78,39 +85,37 @@ def _play(theatre: Theatre, view: View) -> tuple[Json, str | None]:
     reference = submitted["job"]["id"]
     began = datetime.fromisoformat(submitted["job"]["submitted_at"])
     script = Script(theatre)
-    seq, act = 0, None
+    seq, strikes = 0, list[Strike]()
     give_up = time.monotonic() + GIVE_UP_AFTER_S
     while True:
         body = theatre.client.get(job_path(reference))
         for event in body["events"]:
             if event["seq"] > seq:
                 seq = event["seq"]
-                view.say(_line(event, began))
+                if event["name"] not in story.IMPLIED:
+                    view.say(f"{_since(event['at'], began)}  {story.tell(event)}")
         view.show(body, _winning_bid(theatre, body["job"]["main"]))
-        begun = script.play(body)
-        if begun is not None:
-            act = begun
-            view.say(f"           ⚡ {act.title}")
+        now = theatre.client.market_now()
+        act = script.play(body)
+        if act is not None:
+            strikes.append((now, act.title))
+            view.say(f"         ⚡ {act.title}")
         if body["job"]["status"] in FINAL and theatre.client.get("/v1/status")["unbilled_leases"] == 0:
             open_leases = [lease for lease in body["leases"] if lease["state"] not in ("gone", "abandoned")]
             if not open_leases:
                 break
         if time.monotonic() > give_up:
-            return body, "the demo took too long"
+            return body, strikes, "the demo took too long"
         time.sleep(LOOK_EVERY_S)
     if not script.is_over or not script.is_answered(body):
-        return body, f"the last blow was: {act.title if act else 'none'}"
-    return body, None
+        return body, strikes, f"the last blow was: {strikes[-1][1] if strikes else 'none'}"
+    return body, strikes, None
 
 
-def _line(event: Json, began: datetime) -> str:
-    since = datetime.fromisoformat(event["at"]) - began
-    return f"{_show_elapsed(since.total_seconds())}  {story.tell(event)}"
-
-
-def _show_elapsed(seconds: float) -> str:
-    minutes, secs = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{secs:02d}"
+def _since(at: str, began: datetime) -> str:
+    """``0:07``: hours and minutes of market time."""
+    minutes = int((datetime.fromisoformat(at) - began).total_seconds()) // 60
+    return f"{minutes // 60}:{minutes % 60:02d}"
 
 
 def _winning_bid(theatre: Theatre, lease: Json | None) -> Decimal | None:
@@ -124,41 +129,59 @@ def _winning_bid(theatre: Theatre, lease: Json | None) -> Decimal | None:
     return max([Decimal(machine["floor"]), *(Decimal(bid) for bid in rivals)])
 
 
-def _report(out: Console, theatre: Theatre, body: Json, results: list[DemoCheck], took_s: float) -> None:
+def _tell(theatre: Theatre, body: Json, strikes: list[Strike], results: list[DemoCheck]) -> RenderableType:
+    """What holds and what was saved, then how it came to that."""
+    from rich.console import Group
     from rich.rule import Rule
+    from rich.text import Text
+
+    marks = {True: ("✔ ", "bold green"), False: ("✘ ", "bold red")}
+    return Group(
+        *(Text.assemble(marks[check.holds], f"{check.what}: ", (check.detail, "dim")) for check in results),
+        Text(f"$ {_savings(body['spend'])}", style="bold green"),
+        "",
+        Rule("what happened (hours and minutes of market time)", align="left"),
+        _story(body, strikes),
+        "",
+        Rule("what it cost, machine by machine", align="left"),
+        money_views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"),
+        Text("each bill is due a second look after an hour of market time (autopilot reconcile)", style="dim"),
+    )
+
+
+def _story(body: Json, strikes: list[Strike]) -> RenderableType:
+    """Each blow, and below it what the daemon did about it."""
+    from rich.table import Table
+    from rich.text import Text
 
     began = datetime.fromisoformat(body["job"]["submitted_at"])
-    out.print(Rule("timeline (market time since the submit)", align="left"))
-    for event in body["events"]:
-        if event["name"] not in ("checkpoint.verified", "agent.reported"):
-            out.print(_line(event, began), no_wrap=True, overflow="ellipsis")
-    out.print(Rule("spend", align="left"))
-    out.print(money_views.spend_table(theatre.client.get("/v1/spend", by="instance"), "instance"))
-    out.print(money_views.spend_table(theatre.client.get("/v1/spend", by="month"), "month"))
-    out.print(_savings(body["spend"]))
-    out.print("the bills are complete; each is due a second look after an hour of market time (autopilot reconcile)")
-    out.print(Rule("checks", align="left"))
-    for check in results:
-        out.print(f"{'✔' if check.holds else '✘'} {check.what}: {check.detail}")
-    out.print(f"took {took_s:.0f} s")
+    told = [event for event in body["events"] if event["name"] not in UNTOLD]
+    rows = [(at, "", Text(f"⚡ {title}", style="yellow")) for at, title in strikes]
+    rows += [
+        (datetime.fromisoformat(line.at), _since(line.at, began), Text(str(line))) for line in story.tell_all(told)
+    ]
+    table = Table.grid(padding=(0, 1))
+    for _, since, what in sorted(rows, key=lambda row: row[0]):
+        table.add_row(since, what)
+    return table
 
 
 def _savings(spend: Json) -> str:
     paid = Decimal(spend["posted"])
     equivalent = spend["on_demand_equivalent"]
     if equivalent is None or Decimal(equivalent) == 0:
-        return "no on-demand price was seen to compare with"
-    saved = 1 - paid / Decimal(equivalent)
-    return f"the same hours on demand: {text.money(equivalent, 3)}; saved {text.percent(str(saved))}"
+        return f"{text.money(str(paid))} paid; no on-demand price was seen to compare with"
+    saved = text.percent(str(1 - paid / Decimal(equivalent)))
+    return f"saved {saved}: {text.money(str(paid))} paid, the same hours on demand cost {text.money(equivalent)}"
 
 
-def _draw(picture: Path, theatre: Theatre, body: Json, results: list[DemoCheck], took_s: float) -> None:
+def _draw(picture: Path, told: RenderableType) -> None:
     from io import StringIO
 
     from rich.console import Console
 
     canvas = Console(record=True, width=110, file=StringIO(), highlight=False, markup=False, emoji=False)
-    _report(canvas, theatre, body, results, took_s)
+    canvas.print(told)
     svg = canvas.export_svg(title="autopilot demo")
     # rich names web fonts; the picture must open offline and tell nobody that it was opened.
     picture.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL))

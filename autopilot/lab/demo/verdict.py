@@ -61,7 +61,7 @@ class Reference:
 def checks(theatre: Theatre, job: Json, unanswered: str | None, reference: Reference) -> list[DemoCheck]:
     """All of them, whatever the first ones say."""
     return [
-        DemoCheck("the job succeeded", job["status"] == "succeeded", f"{job['status']}: {job['reason']}"),
+        DemoCheck("the job succeeded", job["status"] == "succeeded", f"{job['reason']}, step {job['step']:,}"),
         DemoCheck(
             "every blow was answered", unanswered is None, unanswered or "outbid, displaced, lost answer, lost host"
         ),
@@ -77,7 +77,7 @@ def _model(theatre: Theatre, job: Json, reference: Reference) -> DemoCheck:
     if checkpoint is None:
         return DemoCheck(what, False, "there is no checkpoint")
     ours, theirs = _digest(theatre, job["id"], checkpoint), reference.digest()
-    return DemoCheck(what, ours == theirs, f"sha256 {ours[:16]}… against {theirs[:16]}…")
+    return DemoCheck(what, ours == theirs, f"sha256 {ours[:12]}… and {theirs[:12]}…")
 
 
 def _digest(theatre: Theatre, job_id: str, checkpoint: Json) -> str:

@@ -72,6 +72,11 @@ def test_the_story_of_an_outbid() -> None:
     assert tell("job.changed", term="budget", **{"from": None, "to": "12"}) == (
         "the owner changed the budget from none to $12.00"
     )
+    displaced = tell("lease.paused", cause="outbid", bid="0.3", price_to_win="0.25")
+    assert displaced == "displaced at $0.30/h, which no bid beats ($0.25/h would win)"
+    assert tell("lease.paused", cause="outbid", bid="0.3", price_to_win="0.35") == "outbid at $0.30/h"
+    assert tell("job.succeeded", reason="completed") == "the job succeeded"
+    assert tell("job.failed", reason="never_started") == "the job failed: never started"
     assert tell("job.parked", reason="budget_exhausted") == "the job is parked: budget exhausted"
 
 
@@ -116,8 +121,8 @@ def test_how_a_machine_was_rented_and_given_up_is_a_line_each() -> None:
         ("06:31:31", "lease.destroy_sent", {"accepted": "true"}),
         ("06:31:50", "lease.gone", {"reason": "displaced"}),
     ) == [
-        ("06:00", "rents RTX 4090 on vastai machine 43668, spot at $0.278/h: cheapest; the market's answer was lost; "
-         "the list of machines shows it; runs after 1 min 55 s"),
+        ("06:00", "rents RTX 4090 on vastai machine 43668, spot at $0.278/h: cheapest; the answer was lost; "
+         "the machine was found; runs after 1 min 55 s"),
         ("06:10", "checkpoint 2 is safe, step 20, 1 kB"),
         ("06:30", "outbid at $0.278/h; given up after 1 min 30 s: displaced; gone"),
     ]  # fmt: skip
@@ -132,12 +137,12 @@ def test_a_move_and_an_end_are_a_line_each() -> None:
         ("06:30:00", "lease.settled", {}),
     ) == [
         ("06:00", "tells the machine to save and stop: moving; checkpoint 2 is safe, step 20, 1 kB; "
-         "given up after 45 s: moving; gone; billed"),
+         "given up after 45 s; gone; billed"),
     ]  # fmt: skip
     assert story_of(
         ("07:00:00", "run.exited", {"exit_code": 0}),
         ("07:00:00", "lease.release_requested", {"reason": "completed"}),
-    ) == [("07:00", "the command ended with exit code 0; given up: completed")]
+    ) == [("07:00", "the command ended with exit code 0; given up")]
 
 
 def test_a_refusal_stands_beside_what_was_asked_for() -> None:

@@ -55,7 +55,7 @@ def test_a_line_grows_as_more_of_it_happens(daemon: Daemon) -> None:
     daemon.answers["GET /v1/jobs"] = (200, {"jobs": []})
     text = " ".join(shown(client, news).split())
     assert f"{outbid}; raised to $0.306/h; back after 19 s; 15 s of work lost" in text
-    assert text.endswith("06:40 bert-qa: the job is succeeded"), "told although it is off the list"
+    assert text.endswith("06:40 bert-qa: the job succeeded"), "told although it is off the list"
     assert "another" not in text
     assert [query for path, query, _ in daemon.requests if path == "GET /v1/events"][-1] == "after=14"
 
