@@ -163,11 +163,11 @@ def decision(record: DecisionRecord) -> Json:
     }
 
 
-def wait(found: Wait) -> Json:
+def wait(current: Wait) -> Json:
     return {
-        "at": plain(found.at),
-        "vetoes": [note(n) for n in found.vetoes],
-        "notes": [note(n) for n in found.notes],
+        "at": plain(current.at),
+        "vetoes": [note(n) for n in current.vetoes],
+        "notes": [note(n) for n in current.notes],
     }
 
 

@@ -157,7 +157,7 @@ def why(job: str, /, *, limit: int = 20, output: Output = FOR_PEOPLE) -> int:
         output.print(body, "decisions")
         return Exit.OK
     out = console()
-    for line in [*views.standing(body["job"]), *views.decision_lines(body["decisions"])]:
+    for line in [*views.job_status(body["job"]), *views.decision_lines(body["decisions"])]:
         out.print(line)
     if not body["decisions"] and not body["job"]["waiting"]:
         out.print("  nothing was decided yet; the daemon decides every few seconds")

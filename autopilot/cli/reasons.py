@@ -22,10 +22,10 @@ def brief(job: Row) -> str:
         return tell_veto(waiting["vetoes"][0])
     notes = [(note["topic"], note["numbers"]) for note in waiting["notes"]]
     searched = [numbers for topic, numbers in notes if topic == "search" and not int(numbers["fitting"])]
-    nearest = [_removed(numbers) for topic, numbers in notes if topic == "removed"] if searched else []
-    chosen = [_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
+    nearest = [_tell_removed(numbers) for topic, numbers in notes if topic == "removed"] if searched else []
+    chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
     others = [tell(note) for note in waiting["notes"] if note["topic"] in ("paused", "no_spot", "unsearched")]
-    return "; ".join([*map(_found, searched), *nearest[:1], *chosen, *others])
+    return "; ".join([*map(_tell_count, searched), *nearest[:1], *chosen, *others])
 
 
 def tell_wait(job: Row) -> list[str]:
@@ -69,7 +69,7 @@ def tell_answer(event: Row, bid: str | None) -> str:
     return story.tell(event)
 
 
-def _search(numbers: Numbers) -> str:
+def _tell_search(numbers: Numbers) -> str:
     wishes = [
         text.plain(numbers.get("gpus")),
         *([f"{_gb(numbers['min_vram_gb'])} of GPU memory"] if numbers.get("min_vram_gb") else []),
@@ -77,10 +77,10 @@ def _search(numbers: Numbers) -> str:
         *([_TRUST[numbers["trust"]]] if numbers.get("trust") in _TRUST else []),
         *([f"{text.plain(numbers['policy'])} only"] if numbers.get("policy") else []),
     ]
-    return f"looked for {', '.join(wishes)}: {_found(numbers)}"
+    return f"looked for {', '.join(wishes)}: {_tell_count(numbers)}"
 
 
-def _found(numbers: Numbers) -> str:
+def _tell_count(numbers: Numbers) -> str:
     offers, fitting, on_demand = int(numbers["offers"]), int(numbers["fitting"]), numbers.get("only_on_demand")
     if not offers:
         return "no offer"
@@ -116,7 +116,7 @@ def _near_on_demand(numbers: Numbers) -> str:
     return f"with a floor near the on-demand price: nearest floor {has}, bids there end at {wanted}"
 
 
-def _lost(numbers: Numbers) -> str:
+def _where_bids_lost(numbers: Numbers) -> str:
     if numbers.get("has") is None:
         return "where our bids lost"
     has, wanted = text.per_hour(numbers["has"]), text.per_hour(numbers["wanted"])
@@ -146,28 +146,28 @@ CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "max_hourly_on_demand": _above("max_hourly", "on-demand price"),
     "max_rate": _above("max_rate", "rate with its disk"),
     "on_demand_share": _near_on_demand,
-    "lost_bid": _lost,
+    "lost_bid": _where_bids_lost,
 }
 """What removed offers, as it stands behind their number."""
 
 
-def _removed(numbers: Numbers) -> str:
+def _tell_removed(numbers: Numbers) -> str:
     told = CONDITIONS.get(str(numbers["condition"]), text.words(numbers["condition"]))
     return f"{numbers['offers']} {told if isinstance(told, str) else told(numbers)}"
 
 
-def _wider(numbers: Numbers) -> str:
+def _tell_wider(numbers: Numbers) -> str:
     offers = int(numbers["offers"])
     if not offers:
         return "no market has these GPUs now, on any host; autopilot offers --gpu NAME tries a name out"
     return f"without the other wishes: {offers} offer{'s' * (offers > 1)} of these GPUs"
 
 
-def _unsearched(numbers: Numbers) -> str:
+def _tell_unsearched(numbers: Numbers) -> str:
     return f"{text.plain(numbers.get('provider'))} could not be searched: {text.plain(numbers.get('problem'))}"
 
 
-def _acquire(numbers: Numbers) -> str:
+def _tell_acquire(numbers: Numbers) -> str:
     prices = [("floor", numbers.get("floor")), ("on demand", numbers.get("on_demand_price"))]
     beside = [f"{name} {text.per_hour(price)}" for name, price in prices if price not in (None, numbers.get("bid"))]
     where = f"{text.plain(numbers.get('provider'))} machine {text.plain(numbers.get('machine_id'))}"
@@ -180,7 +180,7 @@ def _because(numbers: Numbers) -> str:
     return f": {text.words(numbers['reason'])}" if numbers.get("reason") else ""
 
 
-def _status(numbers: Numbers) -> str:
+def _tell_status(numbers: Numbers) -> str:
     of = f" of {text.money(numbers['budget'])}" if numbers.get("budget") is not None else ""
     spent = f"{text.money(numbers.get('committed'))}{of} spent or committed"
     if numbers.get("slack_s") is None:
@@ -189,7 +189,7 @@ def _status(numbers: Numbers) -> str:
     return f"slack {slack} ({text.words(numbers.get('verdict'))}), one more loss costs {loss}, {spent}"
 
 
-def _paused(numbers: Numbers) -> str:
+def _tell_paused(numbers: Numbers) -> str:
     told = (
         ("price_to_win", text.per_hour, "{} would win"),
         ("rebid", text.per_hour, "the next bid is {}"),
@@ -203,7 +203,7 @@ def _paused(numbers: Numbers) -> str:
     )
 
 
-def _lost_bid(numbers: Numbers) -> str:
+def _tell_lost_bid(numbers: Numbers) -> str:
     times = int(numbers.get("times") or 1)
     counted = "a bid" if times == 1 else f"{times} bids"
     where = f"{text.plain(numbers.get('provider'))} machine {text.plain(numbers.get('machine_id'))}"
@@ -211,27 +211,27 @@ def _lost_bid(numbers: Numbers) -> str:
     return f"{counted} up to {bid} lost on {where}; it is taken to want more for {held}"
 
 
-def _no_spot(numbers: Numbers) -> str:
+def _tell_no_spot(numbers: Numbers) -> str:
     found = f": {text.plain(numbers['found'])}" if numbers.get("found") else ""
     return f"{text.plain(numbers.get('provider'))} has no spot{found}"
 
 
-def _choice(option: Numbers) -> str:
+def _tell_choice(option: Numbers) -> str:
     name = text.words(option["option"])
     cost = f", {text.money(option['cost'])} expected to the end" if option.get("cost") is not None else ""
     return f"{'waiting is the cheapest' if name == 'wait' else name}{cost}"
 
 
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
-    "search": _search,
-    "removed": _removed,
-    "wider": _wider,
-    "unsearched": _unsearched,
-    "status": _status,
-    "paused": _paused,
-    "lost_bid": _lost_bid,
-    "no_spot": _no_spot,
-    "acquire": _acquire,
+    "search": _tell_search,
+    "removed": _tell_removed,
+    "wider": _tell_wider,
+    "unsearched": _tell_unsearched,
+    "status": _tell_status,
+    "paused": _tell_paused,
+    "lost_bid": _tell_lost_bid,
+    "no_spot": _tell_no_spot,
+    "acquire": _tell_acquire,
     "change_bid": lambda numbers: f"bid {text.per_hour(numbers.get('bid'))}{_because(numbers)}",
     "start": lambda numbers: f"start the machine{_because(numbers)}",
     "save_and_stop": lambda numbers: f"save and stop{_because(numbers)}",

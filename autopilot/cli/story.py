@@ -68,11 +68,11 @@ def tell_all(events: Iterable[Mapping[str, Any]]) -> list[Line]:
     return lines
 
 
-def _go_on(line: Line, name: str, told: str) -> None:
+def _go_on(line: Line, name: str, phrase: str) -> None:
     if name == "work.lost":
-        line.lost = told
-    elif told:
-        line.parts.append(told)
+        line.lost = phrase
+    elif phrase:
+        line.parts.append(phrase)
 
 
 def _since(began: str, at: str) -> str:
@@ -108,7 +108,7 @@ def _tell_paused(fields: Fields) -> str:
     if fields.get("cause") == "outbid":
         bid, to_win = fields.get("bid"), fields.get("price_to_win")
         if bid is not None and to_win is not None and Decimal(to_win) < Decimal(bid):
-            return f"displaced at {text.per_hour(bid)}, which no bid beats ({text.per_hour(to_win)} would win)"
+            return f"displaced at {text.per_hour(bid)}"
         return f"outbid at {text.per_hour(fields.get('bid'))}"
     return f"the market stopped the machine{_because(fields, 'cause')}"
 

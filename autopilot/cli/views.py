@@ -206,17 +206,17 @@ def last_output(chunks: list[Row]) -> list[RenderableType]:
 
 def event_list(events: list[Row], *, with_fields: bool = False) -> RenderableType:
     """The newest. ``with_fields``: each as it was recorded; else the story that they make."""
-    rows = _recorded(events) if with_fields else [(line.at, str(line)) for line in story.tell_all(events)]
+    rows = _list_fields(events) if with_fields else [(line.at, str(line)) for line in story.tell_all(events)]
     earlier = f" (the last {EVENTS_SHOWN} of {len(rows)})" if len(rows) > EVENTS_SHOWN else ""
     columns = ("AT (UTC)", "EVENT", f"FIELDS{earlier}") if with_fields else ("AT (UTC)", f"WHAT{earlier}")
     return table(columns, [(text.clock_time(at), *told) for at, *told in rows[-EVENTS_SHOWN:]])
 
 
-def _recorded(events: list[Row]) -> list[tuple[str, ...]]:
+def _list_fields(events: list[Row]) -> list[tuple[str, ...]]:
     return [(each["at"], text.plain(each["name"]), text.fields(each.get("fields") or {})) for each in events]
 
 
-def standing(job: Row) -> list[RenderableType]:
+def job_status(job: Row) -> list[RenderableType]:
     """Where the job stands now, and what it waits for."""
     from rich.text import Text
 
@@ -224,7 +224,7 @@ def standing(job: Row) -> list[RenderableType]:
     as_of = f" (at {text.clock_time(waiting['at'])} UTC)" if waiting else ""
     status = Text(f"now {text.plain(job['status'])}: {text.words(job['reason'])}{as_of}", style="bold")
     lines = [Text(f"  {line}") for line in reasons.tell_wait(job)]
-    return [status, *lines, *_weighed(waiting["notes"] if waiting else [])]
+    return [status, *lines, *_tabulate_options(waiting["notes"] if waiting else [])]
 
 
 def decision_lines(decisions: list[Row]) -> list[RenderableType]:
@@ -233,12 +233,12 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for decision in decisions:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
-        lines += [Text(f"  {label:<8}{told}") for label, told in _decided(decision)]
-        lines += _weighed(decision.get("notes"))
+        lines += [Text(f"  {label:<8}{told}") for label, told in _list_reasons(decision)]
+        lines += _tabulate_options(decision.get("notes"))
     return lines
 
 
-def _decided(decision: Row) -> Iterator[tuple[str, str]]:
+def _list_reasons(decision: Row) -> Iterator[tuple[str, str]]:
     """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
     actions = decision.get("actions") or []
     bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
@@ -251,7 +251,7 @@ def _decided(decision: Row) -> Iterator[tuple[str, str]]:
     yield from (("saw", reasons.tell(note)) for note in decision.get("notes") or [] if note["topic"] != OPTION)
 
 
-def _weighed(notes: list[Row] | None) -> list[RenderableType]:
+def _tabulate_options(notes: list[Row] | None) -> list[RenderableType]:
     weighed = [note for note in notes or [] if note["topic"] == OPTION]
     return [options_weighed(weighed)] if weighed else []
 

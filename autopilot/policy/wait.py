@@ -30,7 +30,7 @@ def wait_notes(job: Job, market: Market, now: datetime, params: Params) -> tuple
     nearest: dict[str, tuple[float, Decimal, Offer, Unfit]] = {}
     only_on_demand = 0
     for offer, unmet in judge(job, market, now, params):
-        unfit, has_other_way = (unmet, False) if unmet else _unpriced(job.spec, offer, market, params)
+        unfit, has_other_way = (unmet, False) if unmet else _price_misfit(job.spec, offer, market, params)
         if unfit is None:
             continue
         only_on_demand += has_other_way
@@ -92,7 +92,7 @@ def _gap(unfit: Unfit) -> float:
     return abs(float(unfit.has) - float(unfit.wanted)) / abs(float(unfit.wanted))
 
 
-def _unpriced(spec: JobSpec, offer: Offer, market: Market, params: Params) -> tuple[Unfit | None, bool]:
+def _price_misfit(spec: JobSpec, offer: Offer, market: Market, params: Params) -> tuple[Unfit | None, bool]:
     """Why an offer that fits cannot be had by a bid, or at all; and whether it could be had on demand even so."""
     able = market.providers[offer.provider].capabilities
     on_demand = _unfit_on_demand(spec, offer, able)

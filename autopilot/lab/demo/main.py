@@ -56,10 +56,10 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
         finally:
             view.close()
         results = [*checks(theatre, body["job"], unanswered, reference), two_markets(body["leases"])]
-        told = _tell(theatre, body, strikes, results)
-        out.print(told, f"took {time.monotonic() - began:.0f} s", sep="\n")
+        ending = _tell(theatre, body, strikes, results)
+        out.print(ending, f"took {time.monotonic() - began:.0f} s", sep="\n")
         if picture is not None:
-            _draw(picture, told)
+            _draw(picture, ending)
         return 0 if all(check.holds for check in results) else 1
     finally:
         reference.stop()
@@ -175,13 +175,13 @@ def _savings(spend: Json) -> str:
     return f"saved {saved}: {text.money(str(paid))} paid, the same hours on demand cost {text.money(equivalent)}"
 
 
-def _draw(picture: Path, told: RenderableType) -> None:
+def _draw(picture: Path, ending: RenderableType) -> None:
     from io import StringIO
 
     from rich.console import Console
 
     canvas = Console(record=True, width=110, file=StringIO(), highlight=False, markup=False, emoji=False)
-    canvas.print(told)
+    canvas.print(ending)
     svg = canvas.export_svg(title="autopilot demo")
     # rich names web fonts; the picture must open offline and tell nobody that it was opened.
     picture.write_text(re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL))

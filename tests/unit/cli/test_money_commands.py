@@ -133,7 +133,7 @@ def test_the_life_of_a_machine(daemon: Daemon, capsys: Capture) -> None:
         "instance 47848147 on vastai",
         "running $0.28/h $0.003/h",
         "settle compute $0.000308",
-        "rented as instance 47848147",
+        "spot at $0.28/h: cheapest; runs after",
         "posted",
     ):
         assert part in out, part
