@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlencode
@@ -123,8 +122,11 @@ class LocalBlobStore:
 
         def walk() -> dict[str, int]:
             found = [path] if path.is_file() else (each for each in path.rglob("*") if each.is_file())
-            sizes = {each: _none_if_absent(partial(_size_of, each)) for each in found}
-            return {each.relative_to(self.root).as_posix(): size for each, size in sizes.items() if size is not None}
+            sizes = {}
+            for each in found:
+                with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                    sizes[each.relative_to(self.root).as_posix()] = each.stat().st_size
+            return sizes
 
         return await _off_loop(walk)
 
@@ -213,7 +215,3 @@ def _none_if_absent(work: Callable[[], T]) -> T | None:
         return work()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-
-
-def _size_of(path: Path) -> int:
-    return path.stat().st_size
