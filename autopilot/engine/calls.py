@@ -7,8 +7,8 @@ that lease alone. Shutdown waits for creates, because a create that is cut off c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -18,6 +18,7 @@ from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.lease import Lease, LeaseState, Role
+from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves
@@ -261,15 +262,20 @@ class Avoid:
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
         self._until: dict[tuple[str, str, str], datetime] = {}
+        self._no_bids_until: dict[tuple[str, str, str], datetime] = {}
         self._refused: dict[tuple[str, str, str], _Refused] = {}
 
-    def add(self, lease: Lease, now: datetime, span: timedelta) -> None:
-        """Of a pool the next machine is another one: what is wrong with this one says little of it."""
+    def add(self, lease: Lease, now: datetime, span: timedelta, *, bids_only: bool = False) -> None:
+        """Of a pool the next machine is another one: what is wrong with this one says little of it.
+
+        ``bids_only``: on demand may be rented there, which outranks any bid.
+        """
         provider = self._providers.get(lease.provider)
         if provider is not None and provider.capabilities.is_pooled:
             span = min(span, POOL_AVOIDED)
         if lease.job_id is not None:
-            self._until[lease.job_id, lease.provider, lease.machine_id] = now + span
+            until = self._no_bids_until if bids_only else self._until
+            until[lease.job_id, lease.provider, lease.machine_id] = now + span
 
     def add_refused(self, lease: Lease, now: datetime, span: timedelta) -> None:
         """``span``, and each time twice as long for a machine that refuses again and again, up to a limit."""
@@ -286,6 +292,14 @@ class Avoid:
         self._until = {key: until for key, until in self._until.items() if until > now}
         self._refused = {key: last for key, last in self._refused.items() if now < last.at + 3 * last.span}
         return frozenset((provider, machine) for job, provider, machine in self._until if job == job_id)
+
+    def without_bids(self, offers: Iterable[Offer], job_id: str, now: datetime) -> tuple[Offer, ...]:
+        """The offers, and no floor where the job had better not bid."""
+        self._no_bids_until = {key: until for key, until in self._no_bids_until.items() if until > now}
+        return tuple(
+            replace(offer, floor=None) if (job_id, offer.provider, offer.machine_id) in self._no_bids_until else offer
+            for offer in offers
+        )
 
 
 _OF_THE_MOMENT = (RefusalCode.RATE_LIMITED, RefusalCode.INVALID)

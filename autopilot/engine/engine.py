@@ -215,6 +215,7 @@ class Engine:
         avoid = self._avoid.machines(job_id, now) if job_id else frozenset()
         lost = self._lost_bids.on(offers, now)
         offers = raise_floors(offers, lost, self.config.params.bids.unit)
+        offers = self._avoid.without_bids(offers, job_id, now) if job_id else offers
         return Market(views, offers, now, avoid, lost_bids=lost)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
@@ -409,7 +410,8 @@ class Engine:
                 case Start(lease_id, _):
                     outbox.starts.append(before[lease_id])
                 case Release(lease_id, reason):
-                    self._avoid.add(before[lease_id], now, AVOID_AFTER_RELEASE.get(reason, timedelta(0)))
+                    span = AVOID_AFTER_RELEASE.get(reason, timedelta(0))
+                    self._avoid.add(before[lease_id], now, span, bids_only=reason is Reason.OUTBID)
                     if before[lease_id].observed.pause_cause is Reason.OUTBID:
                         self._lost_bids.add(before[lease_id], before[lease_id].bid, now)
                 case _:

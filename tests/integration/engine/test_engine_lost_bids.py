@@ -7,7 +7,9 @@ from decimal import Decimal
 import pytest
 from engine_world import JOB, D, World
 
-from autopilot.lab.sandbox.market.machines import Machine
+from autopilot.domain.offer import CapacityType
+from autopilot.domain.reasons import Reason
+from autopilot.lab.sandbox.market.machines import HostState, Machine
 
 SPOT_ONLY = JOB + '[spot]\npolicy = "spot"\n'
 
@@ -128,3 +130,22 @@ async def test_what_runs_on_the_next_gpu_of_a_host_says_nothing_of_a_bid_that_lo
     tried = await bids(world)
     assert tried[0] == ours.price == D("0.138")
     assert tried == sorted(set(tried)), "each create bids more than the one that lost"
+
+
+async def test_where_a_bid_was_outbid_a_deadline_takes_the_machine_on_demand(world: World) -> None:
+    world.agents.total_steps = 900
+    job = JOB.replace("RTX 4090:1", "A100 SXM4:1").replace('"10m"', '"15m"') + '[deadline]\nwithin = "50m"\n'
+    for machine in world.market.machines.values():
+        if (machine.spec.gpu_name, machine.spec.gpu_count) == ("A100 SXM4", 1):
+            world.market.set_host(machine.spec.machine_id, HostState.OFFLINE)
+    lease = await world.running(job)
+    for gpu in world.market.machines[int(lease.machine_id)].spec.gpu_ids:
+        world.market.add_rival(int(lease.machine_id), (gpu,), D("1.200"))
+    await world.until(lambda job: job.status.is_final, "the end", most=250)
+    first, second = await world.leases()
+    assert (first.reason, second.capacity_type) == (Reason.OUTBID, CapacityType.ON_DEMAND)
+    assert second.machine_id == first.machine_id
+    ended = await world.job()
+    assert ended.finished_at is not None
+    assert ended.spec.deadline is not None
+    assert ended.finished_at <= ended.spec.deadline
