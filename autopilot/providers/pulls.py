@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _REFUSED = re.compile(
-    r"\bunauthorized\b|\bdenied\b|authentication required|no basic auth credentials|incorrect username or password"
+    r"(?:^|[:\s])(?:unauthorized|denied)(?::|\s|$)|authentication required|no basic auth credentials"
+    r"|incorrect username or password"
     r"|\b40[13] (?:unauthorized|forbidden)\b",
     re.IGNORECASE,
 )

@@ -214,10 +214,7 @@ class Boxes:
 
 
 def image_directory(image: str) -> Path | None:
-    """Where the files of ``autopilot/<name>:<tag>`` are, whatever its registry; ``None`` for any other image.
-
-    Such an image starts out empty.
-    """
+    """Where the files of ``autopilot/<name>:<tag>`` are, whatever its registry; ``None``: an empty image."""
     match = _IMAGE_NAME.fullmatch(image)
     if match is None:
         return None

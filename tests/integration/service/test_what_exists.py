@@ -18,9 +18,10 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_file import parse_job
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
-from autopilot.domain.job import JobSpec
+from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
+from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
@@ -29,7 +30,7 @@ from autopilot.ports.store import Store
 from autopilot.providers import runpod, vastai
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store
-from tests.builders import START
+from tests.builders import START, a_spec
 from tests.contract.harness import QuickClock
 
 LIMITS = Limits(
@@ -109,6 +110,20 @@ async def test_gpus_are_found_as_people_write_them(shop: Shop, gpu: str) -> None
     assert planned["offers"], planned["notes"]
     assert {offer["gpu"] for offer in planned["offers"]} <= {*gpu_names.expand(gpu)}
     assert planned["refusal"] is None
+
+
+@pytest.mark.parametrize("gpu", ["rtx 4090", "NVIDIA A100-SXM4-80GB", "A100 SXM4", "A100 SXM"])
+async def test_a_job_that_the_ledger_has_under_another_spelling_goes_on(shop: Shop, gpu: str) -> None:
+    spec = a_spec(gpus=(GpuChoice(gpu),), work_estimate=None)
+    async with shop.store.transaction() as uow:
+        await uow.jobs.save(Job("old", spec, JobStatus.PENDING, Reason.SUBMITTED, START))
+    await shop.engine.tick()
+    await shop.engine.calls.settle_for(10)
+    async with shop.store.snapshot() as uow:
+        job = await uow.jobs.find("old")
+    assert job is not None
+    assert job.main is not None, "it rents"
+    assert gpu_names.is_called(job.main.gpu, gpu)
 
 
 async def test_a_name_for_several_models_is_said_to_be_one(shop: Shop) -> None:
