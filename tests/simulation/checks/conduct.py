@@ -78,6 +78,9 @@ class Conduct:
             self._add_violation("S24", f"{rented} machines within the hour, {limit} are allowed")
 
     def change_job(self, before: Job | None, after: Job) -> None:
+        was_cancelled = before is not None and before.status is JobStatus.CANCELLING
+        if was_cancelled and after.status is not JobStatus.CANCELLING and not after.status.is_final:
+            self._add_violation("S25", f"job {after.id[-1]} was cancelled and is {after.status} again")
         is_parked = after.status is JobStatus.PARKED and (before is None or before.status is not JobStatus.PARKED)
         if not is_parked or after.reason not in LIMITED:
             return

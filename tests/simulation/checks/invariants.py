@@ -53,6 +53,7 @@ CHECKERS = {
     "S22": "no job is parked for a limit of the account of which hardly anything is spent",
     "S23": "the store takes nothing for a lease that is over and no more than its share, and refuses no honest machine",
     "S24": "no more machines are rented in an hour than the limits allow",
+    "S25": "a job that was cancelled stays so",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",

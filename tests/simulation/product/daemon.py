@@ -34,6 +34,8 @@ INSTALL_ID = "simulate"
 SENTINEL_KEY = "sentinel-account-key"
 """The markets' key: nothing that leaves the daemon may hold it."""
 STOP_WAITS_S = 90.0
+LONGEST_READ_S = 1.0
+"""Mostly: of the markets, in a tick."""
 
 
 class OrdersBootstrap:
@@ -77,6 +79,8 @@ class Daemon:
         self.life = Life(Process("daemon"), ground.now_s)
         self.clock = HostClock(ground.loop, wrong_s)
         self._ids = ids
+        self._rng = rng
+        self._granting: asyncio.Task[None] | None = None
         self._blobs = SimulatedBlobs(ground, objects, rng)
         self._markets_by_name = self._adapters(connections)
         self._is_fenced = ground.faults.hits("F3")
@@ -119,7 +123,7 @@ class Daemon:
         )
         while not self.life.is_stopping:
             began_s = self.ground.now_s
-            await self._grant_wishes()
+            self._hear_wishes()
             try:
                 await engine.tick()
             except StoreUnavailable:
@@ -131,9 +135,15 @@ class Daemon:
         await engine.calls.settle_for(STOP_WAITS_S)
         self.life.has_stopped = True
 
-    async def _grant_wishes(self) -> None:
+    def _hear_wishes(self) -> None:
+        """The user speaks beside the ticks: before one, or while it reads the markets."""
+        if self.ground.wishes and (self._granting is None or self._granting.done()):
+            self._granting = asyncio.create_task(self._grant_wishes(self._rng.uniform(0, LONGEST_READ_S)))
+
+    async def _grant_wishes(self, in_s: float) -> None:
         """What the user has asked for meanwhile; tried again until the ledger takes it."""
         wishes = self.ground.wishes
+        await asyncio.sleep(in_s)
         while wishes:
             try:
                 async with self.ledger.transaction() as uow:
