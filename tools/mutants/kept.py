@@ -94,6 +94,8 @@ def report(paths: Mapping[str, Sequence[str]], lines: Mapping[str, Line], why: M
         yield line.change
     for mutant in sorted(mutant for mutant in why if mutant in lines and lines[mutant].is_killed):
         yield f"\n{mutant} has a reason to live and is killed by {lines[mutant].by}: take the reason away"
+    for mutant in sorted(why.keys() - set(everything)):
+        yield f"\n{mutant} has a reason to live and is not drawn any more: take the reason away"
 
 
 def _row(name: str, drawn: Iterable[str], lines: Mapping[str, Line]) -> str:

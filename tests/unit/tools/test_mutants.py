@@ -171,12 +171,17 @@ def test_lines_are_kept_by_the_code_that_ran(tmp_path: Path) -> None:
 
 def test_the_report_counts_and_names_survivors() -> None:
     lines = {"m1": _line("m1"), "m2": _line("m2", ""), "m3": _line("m3")}
-    text = list(report({"toy.py": ["m1", "m2", "m3", "m4"]}, lines, {"m2": "the same to everybody", "m3": "old"}))
+    text = list(
+        report({"toy.py": ["m1", "m2", "m3", "m4"]}, lines, {"m2": "the same to everybody", "m3": "old", "m9": "gone"})
+    )
     assert text[1].split() == ["toy.py", "4", "2", "1", "1", "67%"]
     assert text[2].split()[1:] == ["4", "2", "1", "1", "67%"]
     assert "m2 survived in toy.py:7 price: the same to everybody" in text[3]
     assert text[4] == "-a\n+b"
-    assert text[5] == "\nm3 has a reason to live and is killed by test: take the reason away"
+    assert text[5:] == [
+        "\nm3 has a reason to live and is killed by test: take the reason away",
+        "\nm9 has a reason to live and is not drawn any more: take the reason away",
+    ]
 
 
 def test_enough_is_all_run_nine_tenths_killed_and_a_reason_for_the_rest() -> None:
