@@ -13,6 +13,7 @@ from tools.mutants.table import ROOT
 
 RESULTS = ROOT / "docs/research/mutants.jsonl"
 SURVIVORS = Path(__file__).with_name("survivors.toml")
+LEAST_DRAWN = 200
 LEAST_KILLED = 0.9
 
 _WHAT_RUNS = ("autopilot", "tests")
@@ -75,11 +76,11 @@ def reasons(path: Path = SURVIVORS) -> dict[str, str]:
 
 
 def is_enough(drawn: Sequence[str], lines: Mapping[str, Line], why: Mapping[str, str]) -> bool:
-    """Whether all have run, enough were killed, and each that was not has a reason."""
+    """Whether so many are drawn, all have run, enough were killed, and each that was not has a reason."""
     found = [lines[mutant] for mutant in drawn if mutant in lines]
     killed = sum(line.is_killed for line in found)
     named = all(line.is_killed or line.mutant in why for line in found)
-    return len(found) == len(drawn) and killed >= LEAST_KILLED * len(drawn) and named
+    return len(drawn) >= LEAST_DRAWN and len(found) == len(drawn) and killed >= LEAST_KILLED * len(drawn) and named
 
 
 def report(paths: Mapping[str, Sequence[str]], lines: Mapping[str, Line], why: Mapping[str, str]) -> Iterator[str]:

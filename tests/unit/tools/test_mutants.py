@@ -8,7 +8,7 @@ import pytest
 from tools.mutants.kept import Code, Line, append, is_enough, read, reasons, report
 from tools.mutants.making import Mutant, Source
 from tools.mutants.running import Broken, Copy, Stage, verdict
-from tools.mutants.table import DROP_SHARE, LOGIC_SHARE, MODULES, ROOT, SEED
+from tools.mutants.table import MODULES, ROOT, Module
 
 TOY = '''
 from dataclasses import dataclass
@@ -82,20 +82,13 @@ def test_names_are_unique() -> None:
 # -- the table
 
 
-def test_enough_is_drawn_and_every_scope_has_some() -> None:
-    drawn = 0
-    for module in MODULES:
-        mutants = Source(module.path, (ROOT / module.path).read_text()).mutants
-        drawn += sum(module.means(one.scope) and one.is_drawn(SEED, LOGIC_SHARE, DROP_SHARE) for one in mutants)
-        for scope in module.scopes:
-            assert any(replace(module, scopes=(scope,)).means(one.scope) for one in mutants), f"{module.path}: {scope}"
-    assert drawn >= 200
-
-
-def test_the_tests_that_are_named_exist() -> None:
-    for module in MODULES:
-        for name in (*module.own, *module.wider):
-            assert (ROOT / name).exists(), f"{module.path}: {name}"
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.path)
+def test_what_a_module_names_is_there(module: Module) -> None:
+    for name in (*module.own, *module.wider):
+        assert (ROOT / name).exists(), name
+    mutants = Source(module.path, (ROOT / module.path).read_text()).mutants
+    for scope in module.scopes or ("",):
+        assert any(replace(module, scopes=(scope,) if scope else ()).means(one.scope) for one in mutants), scope
 
 
 # -- running
@@ -106,7 +99,9 @@ OWN, WIDER = Stage("own", ("test_own.py",)), Stage("wider", ("test_wider.py",))
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Copy:
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take longer to load than the toy to be tested
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_timeout")
     (tmp_path / "toy.py").write_text("def price(km, night):\n    return (km + 1) * (2 if night and km < 90 else 1)\n")
     (tmp_path / "test_own.py").write_text(_OWN)
     (tmp_path / "test_wider.py").write_text(_WIDER)
@@ -184,13 +179,15 @@ def test_the_report_counts_and_names_survivors() -> None:
     ]
 
 
-def test_enough_is_all_run_nine_tenths_killed_and_a_reason_for_the_rest() -> None:
-    drawn = [f"m{number}" for number in range(10)]
-    lines = {mutant: _line(mutant, "" if mutant == "m0" else "own") for mutant in drawn}
-    assert is_enough(drawn, lines, {"m0": "equal"})
-    assert not is_enough(drawn, lines, {})
-    assert not is_enough([*drawn, "m10"], lines, {"m0": "equal"})
-    assert not is_enough(drawn, {**lines, "m1": _line("m1", "")}, {"m0": "equal", "m1": "equal"})
+def test_enough_is_two_hundred_all_run_nine_tenths_killed_and_a_reason_for_the_rest() -> None:
+    drawn = [f"m{number}" for number in range(200)]
+    why = dict.fromkeys(drawn[:20], "equal")
+    lines = {mutant: _line(mutant, "" if mutant in why else "own") for mutant in drawn}
+    assert is_enough(drawn, lines, why)
+    assert not is_enough(drawn, lines, {mutant: why[mutant] for mutant in drawn[1:20]}), "one without a reason"
+    assert not is_enough([*drawn, "m200"], lines, why), "one that has not run"
+    assert not is_enough(drawn, {**lines, "m20": _line("m20", "")}, {**why, "m20": "equal"}), "more than a tenth lives"
+    assert not is_enough(drawn[20:], lines, why), "too few"
 
 
 def test_every_reason_says_something() -> None:
