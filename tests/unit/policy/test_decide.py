@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -85,6 +86,30 @@ def test_what_an_account_limit_parked_goes_on_in_the_next_period(
 ) -> None:
     job = play(a_job(), e.StatusSet(JobStatus.PARKED, reason, START))
     actions = decide(job, replace(MARKET, allowance=allowance), START + now, P).actions
+    assert actions == ((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN),) if goes_on else ())
+
+
+@pytest.mark.parametrize(
+    ("reason", "made_room", "left", "allowance", "goes_on"),
+    [
+        (Reason.BUDGET_EXHAUSTED, True, D(2), Allowance(), True),
+        (Reason.BUDGET_EXHAUSTED, False, D(2), Allowance(), False),  # its machine is gone, and the reserve is free
+        (Reason.BUDGET_EXHAUSTED, True, D("0.01"), Allowance(), False),  # not enough to start and stop safely
+        (Reason.BUDGET_EXHAUSTED, True, D(2), Allowance(day=D("0.01")), False),
+        (Reason.BUDGET_EXHAUSTED, True, D(2), Allowance(month=D(0)), False),
+        (Reason.OVER_DAY_LIMIT, True, D(2), Allowance(day=D(1)), True),
+        (Reason.OVER_DAY_LIMIT, True, D(2), Allowance(day=D("0.01")), False),
+        (Reason.OVER_MONTH_LIMIT, True, D("0.01"), Allowance(month=D(1)), False),
+        (Reason.OVER_MONTH_LIMIT, False, D(2), Allowance(month=D(1)), False),
+        (Reason.USER_CANCELLED, True, D(2), Allowance(), False),  # only what money parked
+    ],
+)
+def test_money_that_came_back_lets_a_parked_job_go_on_where_it_pays_a_whole_start(
+    reason: Reason, made_room: bool, left: Decimal, allowance: Allowance, goes_on: bool
+) -> None:
+    job = play(a_job(spec=a_spec(budget=D(5)), spent=5 - left), e.StatusSet(JobStatus.PARKED, reason, START))
+    market = replace(a_market(an_offer()), allowance=allowance, made_room=made_room)
+    actions = decide(job, market, START + HOUR, P).actions
     assert actions == ((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN),) if goes_on else ())
 
 
