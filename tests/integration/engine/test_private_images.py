@@ -248,9 +248,21 @@ async def test_a_login_whose_making_was_not_answered_is_found_by_its_name(keeper
     job_id = await keeper.submit()
     await keeper.tick(10)
     assert len(keeper.names()) == 1
-    main = (await keeper.job(job_id)).main
-    assert main is not None
-    assert main.has_run
+    job = await keeper.job(job_id)
+    assert job.main is not None
+    assert job.main.has_run
+    assert job.launches == 1
+
+
+async def test_a_login_that_a_killed_daemon_had_made_is_found_and_not_made_twice(keeper: Place) -> None:
+    name = RegistryLogin("ghcr.io", "me", PASSWORD).name(INSTALL_ID, KEY)
+    async with keeper.store.transaction() as uow:
+        await uow.notes.set("registry_logins.runpod", json.dumps({name: None}))
+    keeper.sandbox.runpod.registries.save(name, "me", PASSWORD, None)
+    job_id = await keeper.submit()
+    await keeper.tick(8)
+    assert keeper.names() == [name]
+    assert (await keeper.job(job_id)).launches == 1
 
 
 async def test_ours_that_no_ledger_knows_are_deleted_and_others_are_never_touched(keeper: Place) -> None:
