@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 import structlog
 
@@ -138,6 +139,7 @@ class Calls:
         )
         outcome = await self._providers[lease.provider].create(request)
         now = self._clock.now()
+        hide = partial(self._logins.hide, spec)
         match outcome:
             case Done(created):
                 await self._record(lease, e.LeaseAcquired(lease.id, created.instance_id, now))
@@ -148,9 +150,9 @@ class Calls:
                     self._logins.doubt()
                 if code is RefusalCode.BID_TOO_LOW:
                     self._lost_bids.add(lease, lease.bid, now)
-                await self._record(lease, e.LeaseRefused(lease.id, reason, message, instance_id, now))
+                await self._record(lease, e.LeaseRefused(lease.id, reason, hide(message), instance_id, now))
             case Unknown(message):
-                await self._record(lease, e.LeaseUncertain(lease.id, message, now))
+                await self._record(lease, e.LeaseUncertain(lease.id, hide(message), now))
 
     async def _prepare_pull(self, spec: JobSpec, lease: Lease) -> PullWith | None:
         """None where there is no login to pull with: nothing was rented then, and the lease is over."""
@@ -165,7 +167,7 @@ class Calls:
             return outcome.value
         now = self._clock.now()
         self._avoid.add(lease, now, timedelta(minutes=2))
-        message = f"the market did not take the registry's login: {outcome.message}"
+        message = f"the market did not take the registry's login: {self._logins.hide(spec, outcome.message)}"
         await self._record(lease, e.LeaseRefused(lease.id, Reason.REFUSED, message, None, now))
         return None
 

@@ -307,7 +307,8 @@ class Engine:
                 for event in mail_events(event_log.job, event_log.original, lease, mail[lease.id], now):
                     event_log.apply(event)
         for lease, words in refused_pulls(event_log.job, readings):
-            event_log.apply(login_refused(event_log.job.spec, lease, words, now))
+            spec = event_log.job.spec
+            event_log.apply(login_refused(spec, lease, self._logins.hide(spec, words), now))
             event_log.apply(e.ReleaseRequested(lease.id, Reason.IMAGE_LOGIN_REFUSED, now))
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])

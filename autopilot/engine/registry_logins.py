@@ -73,6 +73,15 @@ class Logins:
         async with self._changing:
             return await self._keep(provider, kept, login)
 
+    def hide(self, spec: JobSpec, message: str) -> str:
+        """What a market or a host said, without the password: it knows it, and may say it."""
+        if spec.registry is None:
+            return message
+        try:
+            return message.replace(self._read(spec).password, "[password]")
+        except UserError:
+            return message
+
     def _read(self, spec: JobSpec) -> RegistryLogin:
         assert spec.registry is not None, "asked for only where there is one"
         registry = spec.registry

@@ -32,6 +32,7 @@ from tests.acceptance.stage import (
 )
 
 GOOD = job_text(300)
+LOGIN = '[registry]\nserver = "{}"\nuser = "me"\npassword = "none"\n'
 REAL = "https://console.vast.ai"
 ROOM_BYTES = SMALL_ROOM_BYTES + (32 << 20)
 """On the small disk, for ledger and checkpoints, beyond what the mailbox keeps free."""
@@ -70,6 +71,42 @@ JOB_FILES = [
     ),
     pytest.param(job_text(300, total='total = "$0.05"'), 4, ("budget of $0.05", "one hour"), id="budget-too-small"),
     pytest.param(GOOD + "# " + "x" * 300_000, 2, ("larger",), id="too-large"),
+    pytest.param(
+        job_text(300, gpu='gpu = "RTX 4900"'),
+        2,
+        ("no market lists a GPU called 'RTX 4900'", "the nearest is RTX 4090"),
+        id="no-such-gpu",
+    ),
+    pytest.param(
+        job_text(300, gpu='gpu = "A100 160GB"'), 2, ("'A100 160GB'", "40 or 80 GB"), id="no-such-size-of-a-gpu"
+    ),
+    pytest.param(
+        job_text(300, disk='vram = "800GB"'),
+        4,
+        ("resources.vram: no RTX 4090 has 800 GB", "the most is 48 GB", "B300 has the most, 288 GB"),
+        id="no-such-vram",
+    ),
+    pytest.param(
+        job_text(300, disk='disk = "500TB"'), 4, ("no machine has 500000 GB", "the largest seen is"), id="no-such-disk"
+    ),
+    pytest.param(
+        job_text(300, disk='max_hourly = "$0.01"'),
+        4,
+        ("$0.010 is below every price of the last 7 days", "the lowest was $0."),
+        id="no-such-price",
+    ),
+    pytest.param(
+        job_text(300, image='image = "ghcr.io/me/train:1"') + LOGIN.format("quay.io"),
+        2,
+        ("the image comes from ghcr.io, not from quay.io",),
+        id="registry-of-another-image",
+    ),
+    pytest.param(
+        job_text(300, image='image = "ghcr.io/me/train:1"') + LOGIN.format("ghcr.io"),
+        2,
+        ("no registry secret named 'none'", "autopilot secret set none --server SERVER"),
+        id="no-registry-secret",
+    ),
 ]
 
 

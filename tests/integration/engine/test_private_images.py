@@ -28,8 +28,10 @@ from autopilot.domain.registry import RegistryLogin
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.registry_logins import RegistryAccess
 from autopilot.ids import UlidIds
-from autopilot.lab.sandbox.private_images import PrivateImage
+from autopilot.lab.sandbox.private_images import Login, PrivateImage
+from autopilot.lab.sandbox.runpod import registries
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.lab.sandbox.vastai import offers
 from autopilot.ports.store import EventRecord, Store
 from autopilot.providers import runpod, vastai
 from autopilot.service.wiring import AgentBootstrap
@@ -201,6 +203,18 @@ async def test_a_secret_that_is_gone_parks_the_job_before_anything_is_rented(pla
     job = await place.job(job_id)
     assert (job.status, job.reason) == (JobStatus.PARKED, Reason.IMAGE_LOGIN_REFUSED)
     assert place.rented() == 0
+
+
+async def test_a_host_that_says_the_password_back_is_not_quoted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def say_it(private: object, image: str, login: Login | None) -> str:
+        return f"login of {login and login.user} with {login and login.password}: denied: denied"
+
+    for module in (offers, registries):
+        monkeypatch.setattr(module, "refusal", say_it)
+    job_id = await place.submit()
+    await place.tick(8)
+    said = next(event for event in await place.events(job_id) if event.name == "image.login_refused")
+    assert str(dict(said.fields)["message"]).endswith("login of me with [password]: denied: denied")
 
 
 async def test_the_password_is_in_no_row_and_no_file(place: Place) -> None:
