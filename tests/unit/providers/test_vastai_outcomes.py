@@ -89,6 +89,7 @@ def test_recorded_errors_of_reads(words: str, code: RefusalCode | None) -> None:
     with pytest.raises(MarketUnknown) as raised:
         outcomes.read(recorded(words))
     assert raised.value.code is code
+    assert str(raised.value) == recorded(words).summary
 
 
 def test_every_recorded_error_has_its_row() -> None:
