@@ -18,7 +18,8 @@ _ONE_TEST_S = 120
 """A mutant that hangs is killed by this. A test that takes 5 s alone may take four times as long beside others."""
 _STAGE_S = 900
 
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
+"""Without its parameters, which may hold spaces and dashes."""
 _VIOLATED = re.compile(r"^seed (\d+): (\S+)", re.MULTILINE)
 
 

@@ -94,7 +94,12 @@ def test_what_a_module_names_is_there(module: Module) -> None:
 # -- running
 
 _OWN = "from toy import price\n\ndef test_price(): assert price(4, False) == 5\n"
-_WIDER = "from toy import price\n\ndef test_night(): assert price(4, True) == 10\n"
+_WIDER = """import pytest
+from toy import price
+
+@pytest.mark.parametrize("km", [pytest.param(4, id="by night - not [far]")])
+def test_night(km): assert price(km, True) == 10
+"""
 OWN, WIDER = Stage("own", ("test_own.py",)), Stage("wider", ("test_wider.py",))
 
 
