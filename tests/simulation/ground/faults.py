@@ -100,7 +100,7 @@ CATALOGUE = (
     _chance("J6", 0.10, "a host sends parts without end, until its share of the store is used up"),
     _chance("J7", 0.10, "a host goes on writing once its lease is over"),
     _chance("J8", 0.02, "a checkpoint names a part of the one before, with another hash"),
-    _event("J9", 2.0, 0, 0, "a part of the newest checkpoint rots in the store, its size unchanged"),
+    _chance("J9", 0.10, "a part of a checkpoint has rotted in the store when it is to be restored, its size unchanged"),
     _burst("K1", 2.0, 60, 7200, "a machine cannot reach the object store"),
     _chance("K2", 0.20, "a machine's link is slow: what it sends or fetches takes up to an hour"),
 )

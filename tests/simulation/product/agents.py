@@ -311,6 +311,8 @@ class SimAgent:
             return None
         if self.box.is_suspended or not self._can_reach_store:
             raise ObjectRefused("the store cannot be reached")
+        if self.ground.faults.hits("J9"):
+            self._objects.rot(restore["part_urls"][-1])
         manifest = json.loads(self._objects.get_by(restore["manifest_url"]).data or b"{}")
         for part, url in zip(manifest["parts"], restore["part_urls"], strict=False):
             if not self._is_whole(self._objects.get_by(url), part):

@@ -86,10 +86,10 @@ class Objects:
     def size_of(self, prefix: str) -> int:
         return sum(kept.size for key, kept in self.kept.items() if key.startswith(prefix + "/"))
 
-    def rot(self, checkpoint: Checkpoint, rng: random.Random) -> None:
-        """One of its parts is another from now on, of the same size."""
-        parts = [key for key in self.keys_of(checkpoint) if "/part-" in key and not key.endswith("/part-0")]
-        if parts and (key := rng.choice(sorted(parts))) in self.kept:
+    def rot(self, url: str) -> None:
+        """What that URL gets is another part from now on, of the same size."""
+        key = self._checked(url, "get")
+        if key in self.kept:
             self.put(key, a_part("rotten", self.kept[key].size))
 
     def put(self, key: str, what: Stored) -> None:

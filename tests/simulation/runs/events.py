@@ -37,7 +37,6 @@ class Events:
             "F1": self._kill,
             "F2": self._pause,
             "H2": self._suspend,
-            "J9": self._rot,
         }
         for row, act in acts.items():
             for event in self.world.faults.schedule(row, until_s):
@@ -106,11 +105,6 @@ class Events:
         if not market.is_dry and self._begins(event):
             market.run_dry()
             self.world.loop.after(event.ends_s - event.begins_s, market.pay_in)
-
-    def _rot(self, event: Burst) -> None:
-        newest = [job.checkpoint for job in self.world.committed.get("jobs", {}).values() if job.checkpoint]
-        if newest and self._begins(event):
-            self.world.objects.rot(self.rng.choice(newest), self.rng)
 
     def _outbid_all(self, event: Burst) -> None:
         if self._begins(event):
