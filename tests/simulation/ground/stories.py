@@ -112,6 +112,13 @@ STORIES: dict[str, Scenario] = {
         length_s=3600.0,
         spot_policy=SpotPolicy.SPOT,
     ),
+    "the next job on the machine that was just left": _story(
+        (0.0, "one host"),
+        faults={"E12": (0, 1, 2)},
+        wishes=((600.0, Submit(SECOND, a_spec(timedelta(minutes=5), spot_policy=SpotPolicy.SPOT))),),
+        length_s=3600.0,
+        spot_policy=SpotPolicy.SPOT,
+    ),
     "spot is found late, behind the fence": _story(
         (0.0, "nothing at vast.ai"),
         faults={"F3": tuple(range(100))},

@@ -264,12 +264,16 @@ def _outbid_unseen(world: World) -> None:
                 market.set_rival(box.host, box.rate * 2, is_told=False)
 
 
-def _one_host_of_eight(world: World) -> None:
+def _one_host(world: World, gpus: int = 1) -> None:
     """All other machines are taken."""
     first, *others = [host for market in world.markets.values() for host in market.hosts.values()]
-    first.room = 8
+    first.room = gpus
     for host in others:
         host.room = 0
+
+
+def _one_host_of_eight(world: World) -> None:
+    _one_host(world, 8)
 
 
 def _nothing_at_vastai(world: World) -> None:
@@ -373,6 +377,7 @@ ACTS = {
     "runs dry": _run_dry,
     "paid in": _pay_in,
     "outbid unseen": _outbid_unseen,
+    "one host": _one_host,
     "one host of eight": _one_host_of_eight,
     "nothing at vast.ai": _nothing_at_vastai,
     "ends unseen": _end_unseen,
