@@ -1,4 +1,4 @@
-"""What ends the hold of a bid that lost on a machine: one that has begun to run for less, none that ran all along."""
+"""What ends the hold of a bid that lost on a machine: one that was rented since for no more, none that ran before."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def lost() -> LostBids:
     return bids
 
 
-def test_a_machine_that_has_begun_to_run_since_proves_that_the_bid_wins(lost: LostBids) -> None:
-    lost.forget_won([on_that_machine(running_since=LATER)])
+def test_a_machine_that_was_rented_since_proves_that_the_bid_wins(lost: LostBids) -> None:
+    lost.forget_won([on_that_machine(intended_at=LATER)])
     assert lost.on([OFFER], LATER) == ()
 
 
 def test_another_gpu_of_the_host_that_ran_all_along_proves_nothing(lost: LostBids) -> None:
     before = lost.on([OFFER], LATER)
-    lost.forget_won([on_that_machine(running_since=START)])
+    lost.forget_won([on_that_machine(intended_at=START)])
     assert lost.on([OFFER], LATER) == before != ()
 
 
 def test_a_machine_at_a_higher_bid_proves_nothing(lost: LostBids) -> None:
-    lost.forget_won([on_that_machine(running_since=LATER, bid=BID + D("0.01"))])
+    lost.forget_won([on_that_machine(intended_at=LATER, bid=BID + D("0.01"))])
     assert lost.on([OFFER], LATER) != ()
