@@ -67,7 +67,7 @@ class Liar:
 
     def _put_junk(self, orders: dict[str, Any]) -> None:
         urls = orders["put_urls"]
-        of_another_run = {"v": 1, "run_epoch": orders["run_epoch"] + 1, "exit_code": 0}
+        of_another_run = {"v": 1, "run_epoch": orders["run_epoch"] + 1000, "exit_code": 0}
         self._agent.put(urls["exit"], self._agent.rng.choice((*JUNK, stored(json.dumps(of_another_run).encode()))))
         for log in urls["log"]:
             self._agent.put(log["url"], LOG_JUNK)
