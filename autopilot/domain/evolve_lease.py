@@ -312,7 +312,7 @@ def _hear(lease: Lease, event: e.HeartbeatSeen) -> Lease:
         has_saved=event.saved,
         last_checkpoint=event.last_checkpoint_number,
         log_count=event.log_count,
-        sent_bytes=_counted_before(lease.agent, event) + _believed(lease, event),
+        sent_bytes=_counted_before(lease.agent, event) + _bound_claim(lease, event),
         can_run_again=event.can_run_again,
     )
     return replace(_count_traffic(lease, event), agent=agent)
@@ -331,7 +331,7 @@ def _counted_before(agent: AgentReport, event: e.HeartbeatSeen) -> int:
 
 def _count_traffic(lease: Lease, event: e.HeartbeatSeen) -> Lease:
     """Add what the agent has sent since its last word, on the day on which it was heard."""
-    more = _sent_unheard(lease, event) + _believed(lease, event)
+    more = _sent_unheard(lease, event) + _bound_claim(lease, event)
     if not more:
         return lease
     day = utc_day(event.at).isoformat()
@@ -342,7 +342,7 @@ def _count_traffic(lease: Lease, event: e.HeartbeatSeen) -> Lease:
     return replace(lease, traffic=replace(lease.traffic, sent_by_day=tuple(by_day.items())))
 
 
-def _believed(lease: Lease, event: e.HeartbeatSeen) -> int:
+def _bound_claim(lease: Lease, event: e.HeartbeatSeen) -> int:
     """Bytes by which its counter is believed to have grown: it does not go back within a boot.
 
     What is beyond ``most_bytes`` counts later, should it turn out to have been sent.

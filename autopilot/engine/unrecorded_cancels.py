@@ -26,13 +26,13 @@ class UnrecordedCancels:
 
     def let_go(self, jobs: Iterable[Job], now: datetime) -> tuple[Job, ...]:
         """These jobs as they are, the machines of those that were cancelled to be destroyed."""
-        return tuple(self._released(job, now) if job.id in self._ids else job for job in jobs)
+        return tuple(self._release(job, now) if job.id in self._ids else job for job in jobs)
 
     def forget_recorded(self, jobs: Iterable[Job]) -> None:
         """``jobs``: all that are open, as they were just committed."""
         self._ids &= {job.id for job in jobs if not _is_ending(job)}
 
-    def _released(self, job: Job, now: datetime) -> Job:
+    def _release(self, job: Job, now: datetime) -> Job:
         event_log = EventLog(job)
         self.apply(event_log, now)
         for lease in job.leases:
