@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 SAID_FROM_BYTES = 20_000_000
 
 
-def send(client: Client, file: Path, toml: str, source: str, *, dry_run: bool) -> tuple[Json, str] | None:
+def send(client: Client, beside: Path, toml: str, source: str, *, dry_run: bool) -> tuple[Json, str] | None:
     """(what the submit says of the code, the same in words); None for a job file without ``[code]``.
 
-    With ``dry_run`` it is packed and not sent. Raises ``UserError``, ``CommandError``.
+    ``beside``: the directory that its path is relative to. With ``dry_run`` it is packed and not sent.
+    Raises ``UserError``, ``CommandError``.
     """
     if not _has_code(toml, source):
         return None
@@ -33,7 +34,6 @@ def send(client: Client, file: Path, toml: str, source: str, *, dry_run: bool) -
     from autopilot.code.select import Wanted, select
     from autopilot.code.words import show_bytes, show_names
 
-    beside = Path.cwd() if str(file) == "-" else file.absolute().parent
     directory = beside / Path(spec.code.path).expanduser()
     wanted = Wanted(spec.code.include, spec.code.exclude, spec.code.most_bytes, _apart(spec))
     chosen = select(directory, wanted)

@@ -49,13 +49,13 @@ def wait_for(client: Client, references: Sequence[str]) -> int:
             is_silent = False
             if job["status"] in EXITS:
                 ended[reference] = exit_of(job)
-                print(_sentence(job), file=sys.stderr, flush=True)
+                print(sentence(job), file=sys.stderr, flush=True)
         if len(ended) == len(set(references)):
             return next((ended[each] for each in references if ended[each]), Exit.OK)
         time.sleep(POLL_S)
 
 
-def _sentence(job: Mapping[str, Any]) -> str:
+def sentence(job: Mapping[str, Any]) -> str:
     named = f"{text.plain(job['name'])} ({text.plain(job['id'])})"
     if job["status"] == "parked":
         way_on = f"autopilot resume {text.plain(job['name'])} lets it go on"

@@ -39,11 +39,17 @@ def plan(file: JobFile, /, *, min_probability: float = 0.8, output: Output = FOR
 
 def ask(client: Client, file: Path, min_probability: float, *, dry_run: bool) -> Json:
     """The daemon's answer to a job file: its plan, and the job unless ``dry_run``."""
+    toml, source = read_job_file(file)
+    beside = Path.cwd() if str(file) == "-" else file.absolute().parent
+    return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run)
+
+
+def ask_of(client: Client, toml: str, source: str, beside: Path, min_probability: float, *, dry_run: bool) -> Json:
+    """``beside``: the directory that paths of ``[code]`` are relative to. Raises ``UserError``, ``CommandError``."""
     if not 0 <= min_probability <= 1:
         raise UserError(f"--min-probability must be from 0 to 1, not {min_probability:g}")
-    toml, source = read_job_file(file)
     asked: Json = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
-    sent = code.send(client, file, toml, source, dry_run=dry_run)
+    sent = code.send(client, beside, toml, source, dry_run=dry_run)
     if sent is None:
         return client.post("/v1/jobs", asked)
     claim, said = sent

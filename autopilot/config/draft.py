@@ -22,6 +22,7 @@ class Draft:
     gpu: str = DEFAULT_GPU
     setup: str = ""
     code: str = ""
+    code_exclude: tuple[str, ...] = ()
     disk: str = ""
     estimate: str = ""
     within: str = ""
@@ -40,7 +41,7 @@ class Draft:
                 {"name": self.name, "image": self.image, "setup": self.setup, "run": self.run},
                 [HEAD.format(file=file), self.notes.get("run", "")],
             ),
-            _section("code", {"path": self.code}, [self.notes.get("code", "")]),
+            _section("code", {"path": self.code, "exclude": self.code_exclude}, [self.notes.get("code", "")]),
             _section("env", self.env),
             _section("secrets", self.secrets),
             _section("resources", {"gpu": self.gpu, "disk": self.disk}, [self.notes.get("resources", "")]),
