@@ -61,16 +61,15 @@ def read_sent_code(raw: object) -> SentCode | None:
     match raw:
         case None:
             return None
-        case {"sha256": str(sha256), "files": int(files), "size_bytes": int(size), **others}:
-            commit, is_dirty = others.get("commit", ""), others.get("is_dirty", False)
-            texts = _SHA256.fullmatch(sha256) and _COMMIT.fullmatch(str(commit))
-            if (
-                texts
-                and isinstance(commit, str)
-                and isinstance(is_dirty, bool)
-                and files > 0
-                and 0 <= size <= MOST_BYTES
-            ):
+        case {
+            "sha256": str(sha256),
+            "files": int(files),
+            "size_bytes": int(size),
+            "commit": str(commit),
+            "is_dirty": bool(is_dirty),
+        }:
+            is_named = _SHA256.fullmatch(sha256) and _COMMIT.fullmatch(commit)
+            if is_named and files > 0 and 0 <= size <= MOST_BYTES:
                 return SentCode(sha256, files, size, commit, is_dirty)
     raise UserError("code must be an object with sha256, files, size_bytes, commit and is_dirty")
 

@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from autopilot.domain.actions import Note
+from autopilot.domain.code import CodeCopy
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
@@ -83,6 +84,7 @@ async def fill(url: str) -> None:
         await work.events.add(EventRecord(START, f"e.{n}", "job-000001", None, (("n", n),)) for n in range(2500))
         await work.prices.add([PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)])
         await work.notes.set("key", "value")
+        await work.code_copies.save(CodeCopy("copy", 1000, "a" * 64, 3, 2700, 1, 400, START))
     await store.close()
 
 
