@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import json
 import os
 import stat
 from pathlib import Path
@@ -170,3 +172,33 @@ def test_a_copy_that_is_not_what_its_name_says_is_refused(tmp_path: Path, harm: 
         unpack(other, tmp_path / "out")
     with pytest.raises(Corrupt, match="not the one that it is named by"):
         unpack(packed._replace(data=data), tmp_path / "out")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 1 << 70) | st.text(max_size=5) | st.sampled_from(["file", "0" * 64]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(data=st.data())
+def test_a_stranger_s_index_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None:
+    sha256 = hashlib.sha256(b"ab").hexdigest()
+    body: dict[str, Any] = {
+        "v": 1,
+        "root": "checkpoint",
+        "entries": [["checkpoint", "dir", 0o755, 0, 0, ""], ["checkpoint/a", "file", 0o644, 0, 2, ""]],
+        "slices": [[[1, 0, 2]]],
+        "parts": [[2, sha256]],
+        "files": ["", sha256],
+    }
+    assert parse_code_index(json.dumps(body).encode()).size == 2
+    place: Any = body
+    path = data.draw(st.sampled_from(["v", "entries", "slices", "parts", "files"]))
+    while isinstance(place[path], list) and place[path] and data.draw(st.booleans()):
+        place, path = place[path], data.draw(st.integers(0, len(place[path]) - 1))
+    place[path] = data.draw(JSON)
+    with contextlib.suppress(Corrupt):
+        parse_code_index(json.dumps(body).encode())
+    with contextlib.suppress(Corrupt):
+        parse_code_index(json.dumps(data.draw(JSON)).encode())

@@ -206,6 +206,17 @@ async def test_a_copy_withdrawn_between_look_and_submit_is_refused(
     assert (await served.call("GET", "/v1/jobs"))[1]["jobs"] == []
 
 
+async def test_parts_larger_than_any_other_body_arrive(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large/weights").write_bytes(os.urandom(9_000_000))
+    large = pack(select(tmp_path / "large", Wanted()).files)
+    assert [size for size, _ in large.contents.parts] == [8 << 20, 9_000_000 - (8 << 20)]
+    await send(served, large, (1, 2))
+    status, answer = await served.call("POST", "/v1/jobs", {"toml": JOB, "code": claim(large)})
+    assert (status, answer["job"]["code"]["size_bytes"]) == (201, 9_000_000)
+    assert list((served.daemon.settings.state_dir / "receiving").iterdir()) == []
+
+
 async def test_the_command_sends_what_lies_beside_its_job_file(served: Served, tmp_path: Path) -> None:
     job = tmp_path / "job"
     (job / "ckpt").mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import http.client
 import json
 import socket
@@ -25,7 +26,7 @@ from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 from autopilot.service.wiring import daemon
 from tests.acceptance.stage import job_text, ledger_rows
 
-REFUSALS = {400, 402, 404, 405, 413, 422, 503}
+REFUSALS = {400, 402, 404, 405, 409, 413, 422, 503}
 GOOD = job_text(300)
 
 
@@ -109,7 +110,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-NAMES = ["toml", "source", "dry_run", "min_probability", "gpu", "disk_gb", "more"]
+NAMES = ["toml", "source", "dry_run", "min_probability", "gpu", "disk_gb", "code", "more"]
 BODIES = (
     st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=5).map(lambda body: json.dumps(body).encode())
     | st.binary(max_size=60)
@@ -137,7 +138,9 @@ PARAMETERS = [
 PLACES = [
     *("/v1/status", "/v1/jobs", "/v1/events", "/v1/offers", "/v1/spend", "/v1/budget", "/v1/reconcile", "/v1/prices"),
     *("/v1/jobs/{}", "/v1/jobs/{}/logs", "/v1/jobs/{}/outputs", "/v1/jobs/{}/why", "/v1/jobs/{}/cancel"),
-    *("/v1/jobs/{}/resume", "/v1/instances/{}", "/v1/{}"),
+    *("/v1/jobs/{}/resume", "/v1/jobs/{}/code", "/v1/instances/{}", "/v1/{}"),
+    *("/v1/code/{}", f"/v1/code/{hashlib.sha256(b'null').hexdigest()}", "/v1/code/{}/parts/1"),
+    f"/v1/code/{'0' * 64}/parts/{{}}",
 ]
 
 

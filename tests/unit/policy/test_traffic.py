@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+from autopilot.domain.code import JobCode
 from autopilot.domain.params import Params, Timing, TrafficSizes
 from autopilot.policy.budget import traffic_cost
 from autopilot.pricing.rule.cost import price_candidates
@@ -48,3 +49,11 @@ def test_the_reserve_covers_them() -> None:
     plain, large = a_job(), a_job(spec=a_spec(inputs_gb=D(40), outputs_gb=D(50)))
     more = traffic_cost(offer, large, PARAMS) - traffic_cost(offer, plain, PARAMS)
     assert more >= D("0.01") * 40 + D("0.02") * (50 - 5)
+
+
+def test_code_weighs_as_inputs_do() -> None:
+    offer = an_offer(download_mbps=D(800), download_price=D("0.01"))
+    code = JobCode("copy", "a" * 64, files=3, size_bytes=1_990_000_000, part_count=240, index_bytes=10_000_000)
+    plain, large = a_job(), a_job(code=code)
+    assert setup_time(large, offer, PARAMS) - setup_time(plain, offer, PARAMS) == timedelta(seconds=20)
+    assert traffic_cost(offer, large, PARAMS) - traffic_cost(offer, plain, PARAMS) == D("0.02")
