@@ -26,21 +26,31 @@ def list_files(directory: Path) -> list[str]:
     return list(dict.fromkeys(filter(None, os.fsdecode(listed).split("\0"))))
 
 
+def is_ignored(directory: Path) -> bool:
+    """Whether the repository around it ignores the directory itself. Raises ``UserError``."""
+    return _ask(directory, "check-ignore", "-q", ".").returncode == 0
+
+
 def read_commit(directory: Path) -> tuple[str, bool]:
     """(its hash, whether the files differ from it); an empty hash before the first commit. Raises ``UserError``."""
     is_dirty = bool(_run(directory, "status", "--porcelain", "-z", "--", "."))
-    try:
-        return _run(directory, "rev-parse", "--verify", "-q", "HEAD").decode().strip(), is_dirty
-    except UserError:
-        return "", is_dirty
+    return _ask(directory, "rev-parse", "--verify", "-q", "HEAD").stdout.decode().strip(), is_dirty
 
 
 def _run(directory: Path, *command: str) -> bytes:
+    done = _ask(directory, *command)
+    if done.returncode:
+        said = " ".join(done.stderr.decode(errors="replace").split())[:300]
+        raise UserError(f"git cannot say which files in {directory} are ignored: {said}", hint="try it: git status")
+    return done.stdout
+
+
+def _ask(directory: Path, *command: str) -> subprocess.CompletedProcess[bytes]:
     # A repository's own settings may name programs to ask.
     asked = ["git", "-c", "core.fsmonitor=false", "-C", str(directory), *command]
     env = {name: value for name, value in os.environ.items() if name not in _OURS}
     try:
-        done = subprocess.run(asked, capture_output=True, env=env, timeout=TIMEOUT_S, check=False)
+        return subprocess.run(asked, capture_output=True, env=env, timeout=TIMEOUT_S, check=False)
     except FileNotFoundError:
         raise UserError(
             f"{directory} is in a Git work tree, and there is no git to say which of its files are ignored",
@@ -48,7 +58,3 @@ def _run(directory: Path, *command: str) -> bytes:
         ) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"git did not answer within {TIMEOUT_S} s in {directory}", hint="try it: git status") from None
-    if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split())[:300]
-        raise UserError(f"git cannot say which files in {directory} are ignored: {said}", hint="try it: git status")
-    return done.stdout

@@ -62,7 +62,7 @@ def select(directory: Path, wanted: Wanted) -> Selection:
 def _select(root: Path, wanted: Wanted) -> Selection:
     has_git = git.is_work_tree(root)
     names = set(_git_files(root)) if has_git else set()
-    if not names:  # also a directory that its repository ignores as a whole
+    if not has_git or (not names and git.is_ignored(root)):  # a scratch directory within somebody's repository
         has_git, names = False, set(_walk(root, CACHES))
     ignored = _spec([*_ignore_lines(root), *wanted.exclude], f"{IGNORE_FILE} or code.exclude")
     names = {name for name in names if not ignored.match_file(name)}

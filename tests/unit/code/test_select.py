@@ -90,6 +90,14 @@ def test_a_directory_that_its_repository_ignores_is_sent_as_one_without_git(tmp_
     assert (names_of(found), found.commit) == (["train.py"], "")
 
 
+def test_what_git_ignores_is_not_sent_even_if_that_is_all_there_is(tmp_path: Path) -> None:
+    fill(tmp_path, "job/weights.bin")
+    (tmp_path / ".gitignore").write_text("*.bin\n.gitignore\n")
+    git(tmp_path, "init", "-q")
+    assert "nothing to send" in refusal(tmp_path).message
+    assert "nothing to send" in refusal(tmp_path / "job").message
+
+
 def test_without_an_answer_of_git_nothing_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(tmp_path, "train.py", ".git")  # a .git that is none
     assert "git cannot say" in refusal(tmp_path).message
