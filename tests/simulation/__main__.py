@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many (default: 100)")
     parser.add_argument("--seed-start", type=int, default=1, metavar="N", help="the first one (default: 1)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: all cores")
-    parser.add_argument("--results", type=Path, help="a line for every 1,000 seeds goes here; what is there is not run")
+    parser.add_argument("--results", type=Path, help="a line for every 100 seeds goes here; what is there is not run")
     parser.add_argument("--story", type=Path, help="run --seed-start alone and write down all that happens")
     parser.add_argument("--planted", metavar="BUG", help="look for a planted bug instead, or for all of them: all")
     parser.add_argument("--document", type=Path, help="with --planted: the page whose tables are to be written anew")

@@ -1,4 +1,4 @@
-"""Many seeds on all cores: what was found, how fast, and a line for every thousand.
+"""Many seeds on all cores: what was found, how fast, and a line for every hundred.
 
 Replays depend on the order of sets of strings, so every process runs with the same hash seed.
 """
@@ -26,7 +26,7 @@ from tests.simulation.ground.faults import CATALOGUE
 from tests.simulation.runs.run import Result, run
 
 HASH_SEED = "0"
-PER_LINE = 1000
+PER_LINE = 100
 SECONDS_PER_YEAR = 365.25 * 86_400
 VERDICTS = {
     "leaks": ("L1", "S5", "S10"),
