@@ -108,6 +108,7 @@ _plain: dict[Any, st.SearchStrategy[Any]] = {
     str: texts,
     int: integers,
     bool: st.booleans(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
     date: st.dates(),
     datetime: st.datetimes(timezones=st.just(UTC)),
     timedelta: st.timedeltas(timedelta(0), timedelta(days=10_000)),

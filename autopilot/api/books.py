@@ -18,6 +18,8 @@ from autopilot.domain.time import utc_day
 from autopilot.engine.invoices import LOOKS_APART
 from autopilot.ports.store import Store, UnitOfWork
 
+READINGS_PER_ANSWER = 288
+"""Of one machine, the newest: a day of them."""
 COMPARED = ("estimate", "corrected", "posted", "invoiced", "not_billed", "accrued", "held")
 
 
@@ -136,6 +138,10 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
         "entries": [_entry(entry) for entry in entries],
         "invoice_lines": [_line(line) for line in lines],
         "events": [render.event(record) for record in await uow.events.list_by_lease(lease.id)],
+        "readings": [
+            render.reading(each)
+            for each in await uow.machine_readings.list_by_lease(lease.id, limit=READINGS_PER_ANSWER)
+        ],
     }
 
 

@@ -1,8 +1,12 @@
-"""Domain values as JSON. Money and fractions are decimal strings, instants ISO 8601 in UTC, durations seconds."""
+"""Domain values as JSON. Money and fractions are decimal strings, instants ISO 8601 in UTC, durations seconds.
+
+What machines read of themselves is numbers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,6 +19,7 @@ from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
 from autopilot.domain.params import Params
+from autopilot.domain.readings import MachineReading, Readings
 from autopilot.engine.waits import Wait
 from autopilot.policy.eligibility import why_not
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
@@ -114,8 +119,21 @@ def lease(held: Lease) -> Json:
         "gone_at": plain(held.ending.gone_at),
         "settled_at": plain(held.billing.settled_at),
         "agent_state": held.agent.state,
+        "stalled_since": plain(held.agent.stalled_since),
+        "readings": held.agent.readings and newest_readings(held.agent.readings, held.agent.seen_at),
         "role": held.orders.role,
         "label": held.label,
+    }
+
+
+def newest_readings(taken: Readings, at: datetime | None) -> Json:
+    return {"at": plain(at), **asdict(taken)}
+
+
+def reading(taken: MachineReading) -> Json:
+    """One point of a machine's history."""
+    return {"at": plain(taken.at)} | {
+        field.name: getattr(taken, field.name) for field in fields(taken) if field.name not in ("at", "lease_id")
     }
 
 

@@ -11,6 +11,7 @@ from autopilot.domain.instance import Instance
 from autopilot.domain.job import Checkpoint, JobSpec, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import Number
+from autopilot.domain.readings import Readings
 from autopilot.domain.reasons import Reason
 
 
@@ -221,6 +222,7 @@ class HeartbeatSeen:
     most_bytes: int = 0
     """All boots together can have sent no more than this."""
     can_run_again: bool = False
+    readings: Readings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ def _run_again(job: Job, lease: Lease, at: datetime) -> Job:
         has_saved=False,
         exit_code=None,
         failed_by_host=False,
+        stalled_since=None,
     )
     return _promote(_fall_back(job), replace(lease, agent=agent, anchor=PaceAnchor()))
 
@@ -218,7 +219,7 @@ def _status_of_leases(job: Job) -> tuple[JobStatus, Reason]:
         return JobStatus.STARTING, Reason.LAUNCHING
     if main.observed.running_since is None or main.agent.state not in AT_WORK:
         return JobStatus.STARTING, Reason.RETRY if main.agent.failures else Reason.PULLING
-    return JobStatus.RUNNING, Reason.WORKING
+    return JobStatus.RUNNING, Reason.STALLED if main.agent.stalled_since else Reason.WORKING
 
 
 def _lease(job: Job, lease_id: str) -> Lease:

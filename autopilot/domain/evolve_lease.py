@@ -32,6 +32,9 @@ from autopilot.domain.time import utc_day
 ABSENCE_GAP = timedelta(seconds=20)
 """Two lists closer together than this are one piece of evidence that an instance is gone."""
 
+STALLED_AFTER = timedelta(minutes=30)
+"""A command of which nothing was new for so long has stalled."""
+
 UNOBSERVED_LASTS = timedelta(seconds=90)
 """What a machine did between two observations further apart than this is not known."""
 
@@ -314,6 +317,8 @@ def _hear(lease: Lease, event: e.HeartbeatSeen) -> Lease:
         log_count=event.log_count,
         sent_bytes=_counted_before(lease.agent, event) + _bound_claim(lease, event),
         can_run_again=event.can_run_again,
+        readings=event.readings,
+        stalled_since=_stalled_since(lease, event),
     )
     return replace(_count_traffic(lease, event), agent=agent)
 
@@ -322,6 +327,22 @@ def _preparing_since(agent: AgentReport, event: e.HeartbeatSeen) -> datetime | N
     if event.agent_state not in PREPARING:
         return None
     return agent.preparing_since if event.agent_state == agent.state and agent.preparing_since else event.at
+
+
+def _stalled_since(lease: Lease, event: e.HeartbeatSeen) -> datetime | None:
+    """While nobody knows whether something is new, what was known last stands."""
+    if event.agent_state is not AgentState.RUNNING:
+        return None
+    known = lease.agent.stalled_since if event.boot == lease.agent.boot else None
+    still_s = event.readings.still_s if event.readings else None
+    if still_s is None:
+        return known
+    still = timedelta(seconds=still_s)
+    if still < STALLED_AFTER or known is not None:
+        return None if still < STALLED_AFTER else known
+    # No command was still before its machine ran.
+    since = max(event.at - still, lease.observed.running_since or lease.intended_at)
+    return since if event.at - since >= STALLED_AFTER else None
 
 
 def _counted_before(agent: AgentReport, event: e.HeartbeatSeen) -> int:

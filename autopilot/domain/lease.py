@@ -26,6 +26,7 @@ from autopilot.domain.errors import InvalidTransition
 from autopilot.domain.instance import CostKind, Instance, InstanceStatus
 from autopilot.domain.money import BYTES_PER_GB, ZERO, Number, accrue, ceil_nano
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.readings import Readings
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import split_by_day
 
@@ -195,6 +196,10 @@ class AgentReport:
     """Runs that failed on this lease."""
     can_run_again: bool = False
     """It takes orders with a new run epoch after an exit."""
+    readings: Readings | None = None
+    """The newest. Agents of older versions send none."""
+    stalled_since: datetime | None = None
+    """Since when nothing is new of its command; None: something is, or nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)

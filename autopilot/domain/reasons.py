@@ -13,6 +13,7 @@ class Reason(StrEnum):
     LAUNCHING = "launching"
     PULLING = "pulling"
     WORKING = "working"
+    STALLED = "stalled"
     MOVING = "moving"
     COMPLETED = "completed"
     COMMAND_FAILED = "command_failed"

@@ -292,6 +292,7 @@ class Engine:
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, offers, now)
+            await self._history.record_readings(uow, (event_log.job for event_log in event_logs))
         return tuple(event_log.job for event_log in event_logs), outbox, orphans
 
     def _evolve(

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from autopilot.domain import events as e
+from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
@@ -51,6 +52,9 @@ class EventLog:
             old = next((lease for lease in before.leases if lease.id == lease_id), None)
             new = next((lease for lease in self.job.leases if lease.id == lease_id), None)
             self._log(event, old, new, at)
+            stall = _describe_stall(old, new, at)
+            if stall is not None:
+                self.records.append(EventRecord(at, stall[0], self.job.id, lease_id, stall[1]))
         if self.job.work_done < before.work_done:
             lost_s = round((before.work_done - self.job.work_done).total_seconds())
             self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
@@ -167,6 +171,18 @@ def _heartbeat(event: e.HeartbeatSeen, old: Lease | None, new: Lease | None) -> 
     if old is not None and (old == new or (old.agent.state, old.agent.boot) == (event.agent_state, event.boot)):
         return None
     return "agent.reported", (("state", event.agent_state), ("boot", event.boot))
+
+
+def _describe_stall(old: Lease | None, new: Lease | None, at: datetime) -> Words | None:
+    """A stall that begins, and one that ends by something new rather than with its run."""
+    if old is None or new is None or old.agent.stalled_since == new.agent.stalled_since:
+        return None
+    began, ended = new.agent.stalled_since, old.agent.stalled_since
+    if began is not None:
+        return "run.stalled", (("since", began.isoformat()),)
+    if ended is None or new.agent.state is not AgentState.RUNNING or new.agent.boot != old.agent.boot:
+        return None
+    return "run.went_on", (("still_s", round((at - ended).total_seconds())),)
 
 
 def _observation(old: Lease | None, new: Lease | None) -> Words | None:

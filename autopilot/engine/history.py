@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation
+from autopilot.domain.readings import MachineReading, reading_of
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
+
+READINGS_EVERY = timedelta(minutes=5)
+NEVER = datetime.min.replace(tzinfo=UTC)
 
 TIDY_EVERY = timedelta(hours=1)
 HOURS_AT_ONCE = 6
@@ -28,7 +34,7 @@ class Retention:
     """Prices as they were seen; older ones are put together by the hour."""
     prices: timedelta = timedelta(days=365)
     events: timedelta = timedelta(days=90)
-    """Decisions and events of a job, after its end."""
+    """Decisions, events and machines' readings of a job, after its end."""
 
 
 class History:
@@ -37,6 +43,7 @@ class History:
         self._clock = clock
         self._retention = retention
         self._prices_at: datetime | None = None
+        self._readings_at: dict[str, datetime] = {}
         self._tidied_at: datetime | None = None
 
     async def record_prices(
@@ -49,6 +56,30 @@ class History:
             await uow.prices.add(observation(offer, now) for offer in seen.values())
             self._prices_at = now
 
+    async def record_readings(self, uow: UnitOfWork, jobs: Iterable[Job]) -> None:
+        """The newest of each machine that is heard, so far apart that a picture of days is small."""
+        heard = [(job, lease) for job in jobs for lease in job.leases if lease.is_wanted and lease.agent.readings]
+        self._readings_at = {lease.id: await self._recorded_at(uow, lease) for _, lease in heard}
+        due = [reading for job, lease in heard if (reading := self._due(job, lease)) is not None]
+        await uow.machine_readings.add(due)
+        self._readings_at |= {reading.lease_id: reading.at for reading in due}
+
+    async def _recorded_at(self, uow: UnitOfWork, lease: Lease) -> datetime:
+        if lease.id in self._readings_at:
+            return self._readings_at[lease.id]
+        newest = await uow.machine_readings.list_by_lease(lease.id, limit=1)
+        return newest[0].at if newest else NEVER
+
+    def _due(self, job: Job, lease: Lease) -> MachineReading | None:
+        agent = lease.agent
+        if agent.seen_at is None or agent.readings is None:
+            return None
+        # One recorded in the future is no reason to wait: the clock was wrong then.
+        if timedelta(0) <= agent.seen_at - self._readings_at[lease.id] < READINGS_EVERY:
+            return None
+        progress = None if job.progress is None or lease.slot is not Slot.MAIN else float(job.progress)
+        return reading_of(lease.id, agent.seen_at, agent.readings, progress)
+
     async def tidy(self) -> None:
         """Thin out and forget what is old. Much of it is done in several ticks."""
         now = self._clock.now()
@@ -59,6 +90,7 @@ class History:
             forgotten = await uow.prices.forget(now - self._retention.prices)
             old = now - self._retention.events
             forgotten += await uow.decisions.forget(old) + await uow.events.forget(old)
+            forgotten += await uow.machine_readings.forget(old)
         if thinned or forgotten:
             log.info("history.tidied", hours_thinned=thinned, rows_forgotten=forgotten)
         if thinned < HOURS_AT_ONCE:

@@ -402,6 +402,7 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
             sent_bytes=beat.bytes_sent,
             can_run_again=RUN_AGAIN in beat.can,
             most_bytes=within_budget(job, before, lease, mail.most_bytes),
+            readings=beat.readings,
         )
     if mail.checkpoint is not None:
         yield e.CheckpointVerified(mail.checkpoint, now)

@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.readings import Gpu, Readings
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
-from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, RUN_AGAIN, VERSION
+from autopilot.mailbox.wire import MAX_GPUS, MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, RUN_AGAIN, VERSION
 
 _MAX_SECONDS = 10 * 366 * 86_400
 
 _MAX_INT = 2**53
+
+_MAX_LOAD = 1_000_000
 
 _PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/(?:ckpt|out)/\d{1,9}/)?part-\d{1,6}", re.ASCII)
 
@@ -76,7 +79,31 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         can=_abilities(body.get("can")),
         error=_text(body.get("error", "")),
+        readings=_readings(body.get("readings")),
     )
+
+
+def _readings(body: object) -> Readings | None:
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise ValueError("no readings")
+    gpus, load = body.get("gpus"), body.get("load")
+    if gpus is not None and not (isinstance(gpus, list) and len(gpus) <= MAX_GPUS):
+        raise ValueError("no GPUs")
+    return Readings(
+        gpus=None if gpus is None else tuple(map(_gpu, gpus)),
+        disk_free=_whole_or_none(body.get("disk_free")),
+        load=None if load is None else _within(load, _MAX_LOAD),
+        still_s=_seconds_or_none(body.get("still_s")),
+    )
+
+
+def _gpu(body: object) -> Gpu:
+    if not isinstance(body, dict):
+        raise ValueError("not a GPU")
+    busy, used, total = body.get("busy"), body.get("memory_used"), body.get("memory_total")
+    return Gpu(None if busy is None else _fraction(busy), _whole_or_none(used), _whole_or_none(total))
 
 
 def _abilities(body: object) -> tuple[str, ...]:
@@ -134,16 +161,16 @@ def _whole_or_none(value: object) -> int | None:
 
 def _seconds_or_none(value: object) -> float | None:
     """Anything that a duration can be."""
-    if value is None:
-        return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MAX_SECONDS:
-        raise ValueError("not a duration")
-    return float(value)
+    return None if value is None else _within(value, _MAX_SECONDS)
 
 
 def _fraction(value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise ValueError("not a fraction")
+    return _within(value, 1)
+
+
+def _within(value: object, most: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"not a number from 0 to {most}")
     return float(value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.readings import Readings
 from autopilot.mailbox.keys import lease_prefix
 from autopilot.mailbox.wire import dump
 
@@ -47,6 +48,8 @@ class Heartbeat:
     can: tuple[str, ...] = ()
     """What agents of older versions cannot do, such as ``wire.RUN_AGAIN``."""
     error: str = ""
+    readings: Readings | None = None
+    """None: an agent of an older version, or one that has read nothing yet."""
 
     def to_json(self) -> bytes:
         return dump(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 VERSION = 1
@@ -18,6 +19,9 @@ MAX_PARTS = 2_000
 
 MAX_PART_NUMBER = 999_999
 """The highest that a part's key may have. A checkpoint gives none twice, so tries that were cut off use them up."""
+
+MAX_GPUS = 16
+"""Of one machine, that its agent tells of."""
 
 MAX_TEXT = 500
 
@@ -37,8 +41,8 @@ KEYS = {
 def dump(shape: object) -> bytes:
     """The JSON of one of the shapes, with its version."""
 
-    def body(value: object) -> dict[str, Any]:
-        return {KEYS.get(name, name): each for name, each in vars(value).items()}
+    def body(value: Any) -> dict[str, Any]:
+        return {KEYS.get(field.name, field.name): getattr(value, field.name) for field in fields(value)}
 
     def plain(value: Any) -> dict[str, Any]:
         return dict(value) if isinstance(value, Mapping) else body(value)

@@ -14,12 +14,13 @@ from enum import StrEnum
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from sqlalchemy import BigInteger, Boolean, Column, Date
+from sqlalchemy import BigInteger, Boolean, Column, Date, Double
 from sqlalchemy.types import TypeEngine
 
 from autopilot.domain.actions import Note
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import Number
+from autopilot.domain.readings import Readings
 from autopilot.store.types import (
     Code,
     Duration,
@@ -29,6 +30,7 @@ from autopilot.store.types import (
     NotesJson,
     NumbersJson,
     PlainText,
+    ReadingsJson,
     SpecJson,
 )
 
@@ -36,11 +38,13 @@ _TYPES: dict[Any, type[TypeEngine[Any]]] = {
     str: PlainText,
     int: BigInteger,
     bool: Boolean,
+    float: Double,
     date: Date,
     datetime: Instant,
     timedelta: Duration,
     Decimal: NanoUSD,
     JobSpec: SpecJson,
+    Readings: ReadingsJson,
     tuple[Note, ...]: NotesJson,
     tuple[tuple[str, Number], ...]: NumbersJson,
 }

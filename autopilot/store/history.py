@@ -48,7 +48,7 @@ class SqlDecisions(SqlRepository):
         return tuple(record_of(DecisionRecord, decisions, row) for row in await self._sql.fetch_all(chosen))
 
     async def forget(self, before: datetime) -> int:
-        return (await self._sql.run(delete(decisions).where(decisions.c.job_id.in_(_jobs_over(before))))).rowcount
+        return (await self._sql.run(delete(decisions).where(decisions.c.job_id.in_(jobs_over(before))))).rowcount
 
 
 class SqlEvents(SqlRepository):
@@ -73,7 +73,7 @@ class SqlEvents(SqlRepository):
         old_and_of_none = events.c.job_id.is_(None) & (events.c.at < before)
         # The newest stays: on SQLite the next one would else get its number again.
         newest = select(func.max(events.c.seq)).scalar_subquery()
-        is_old = or_(events.c.job_id.in_(_jobs_over(before)), old_and_of_none)
+        is_old = or_(events.c.job_id.in_(jobs_over(before)), old_and_of_none)
         return (await self._sql.run(delete(events).where(is_old, events.c.seq < newest))).rowcount
 
     async def _select(self, chosen: Select[Any]) -> tuple[EventRecord, ...]:
@@ -91,6 +91,6 @@ class SqlNotes(SqlRepository):
         await self._sql.upsert(notes, [{"key": key, "value": value}])
 
 
-def _jobs_over(before: datetime) -> Select[tuple[str]]:
+def jobs_over(before: datetime) -> Select[tuple[str]]:
     """The ids of jobs that were over by then."""
     return select(jobs.c.id).where(jobs.c.status.in_(_FINAL), jobs.c.finished_at < before)

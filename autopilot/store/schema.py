@@ -27,11 +27,12 @@ from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
+from autopilot.domain.readings import MachineReading
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0010"
+REVISION = "0011"
 
 metadata = MetaData(
     naming_convention={
@@ -124,6 +125,8 @@ LEASE_PATHS = {
     "failed_by_host": ("agent", "failed_by_host"),
     "agent_failures": ("agent", "failures"),
     "can_run_again": ("agent", "can_run_again"),
+    "readings": ("agent", "readings"),
+    "stalled_since": ("agent", "stalled_since"),
     "anchor_work": ("anchor", "work"),
     "anchor_progress": ("anchor", "progress"),
     "upload_price": ("traffic", "upload_price"),
@@ -224,6 +227,14 @@ price_observations = Table(
     ),
     Index(None, "gpu", "observed_at"),
     Index(None, "observed_at"),
+    sqlite_with_rowid=False,
+)
+
+machine_readings = Table(
+    "machine_readings",
+    metadata,
+    *columns_of(MachineReading, key=("lease_id", "at")),
+    _refers("lease_id", "leases.id"),
     sqlite_with_rowid=False,
 )
 

@@ -16,6 +16,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from autopilot.domain.actions import Note
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import Number, from_nano, to_nano
+from autopilot.domain.readings import Readings
 
 _MICROSECOND = timedelta(microseconds=1)
 _INSTANT_LENGTH = len("2026-01-01T00:00:00.000000Z")
@@ -131,6 +132,20 @@ class SpecJson(TypeDecorator[JobSpec]):
         return None if value is None else self._adapter.dump_python(value, mode="json")
 
     def process_result_value(self, value: Any, dialect: Dialect) -> JobSpec | None:
+        return None if value is None else self._adapter.validate_python(value)
+
+
+class ReadingsJson(TypeDecorator[Readings]):
+    """What a machine has read of itself last."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+    _adapter = TypeAdapter(Readings)
+
+    def process_bind_param(self, value: Readings | None, dialect: Dialect) -> Any:
+        return None if value is None else self._adapter.dump_python(value, mode="json")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Readings | None:
         return None if value is None else self._adapter.validate_python(value)
 
 

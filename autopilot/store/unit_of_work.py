@@ -9,6 +9,7 @@ from autopilot.store.jobs import SqlCheckpoints, SqlJobs
 from autopilot.store.leases import SqlLeases
 from autopilot.store.ledger import SqlLedger
 from autopilot.store.prices import SqlPrices
+from autopilot.store.readings import SqlMachineReadings
 from autopilot.store.reports import SqlReports
 from autopilot.store.statements import Statements
 
@@ -24,6 +25,7 @@ class SqlUnitOfWork:
         "jobs",
         "leases",
         "ledger",
+        "machine_readings",
         "notes",
         "prices",
         "reports",
@@ -42,3 +44,4 @@ class SqlUnitOfWork:
         self.events = SqlEvents(sql)
         self.notes = SqlNotes(sql)
         self.prices = SqlPrices(sql, self.notes)
+        self.machine_readings = SqlMachineReadings(sql)

@@ -25,6 +25,7 @@ from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
 from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_invoices import WhatReconciliationReads
+from tests.contract.store_readings import WhatAStoreKeepsOfMachines
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
 from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_entry, forgotten, money, records, texts
 
@@ -609,6 +610,7 @@ class StoreContract(
     WhatATransactionIs,
     WhatReconciliationReads,
     WhatAStoreKeepsOfCode,
+    WhatAStoreKeepsOfMachines,
     WhatReportsRead,
     WhatAStoreKeepsOfPrices,
     WhatAStoreForgets,

@@ -25,6 +25,7 @@ from .markets import MARKET_KEYS, ask_market, instance_id, market_of
 from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
+from .readings import Readings, Stillness
 from .room import Room
 from .states import ABILITIES
 from .transfer import Abandoned, Transfer, step_aside
@@ -58,6 +59,8 @@ class Agent:
             self.memory.values["zstd"] = library() is not None
         self.keeper.compresses = self.memory["zstd"]
         self.progress = Progress(self.room.progress)
+        self.readings, self.stillness = Readings(self.speed), Stillness(self.now())
+        self.output_bytes = 0
         self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.wake = threading.Event()
@@ -125,6 +128,8 @@ class Agent:
         if machine.process.kind != "run":
             return
         machine.take_progress(self.progress.read(), now)
+        said = self.output_bytes, machine.claim.progress
+        self.stillness.look(now, said, are_busy(self.readings.at(now)["gpus"]))
         self.look_at_mark()
         if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.process.stop_since):
             self.requested_at = now
@@ -140,6 +145,7 @@ class Agent:
             self.machine.mark = os.stat(self.mark()).st_mtime_ns
 
     def take_output(self, data: bytes) -> None:
+        self.output_bytes += len(data)
         self.log.add(data)
         self.progress.feed(data)
 
@@ -205,6 +211,7 @@ class Agent:
             problem = str(error)
         self.keeper.job_uid = uid if command == "run" else None
         self.machine.begin_process(command, self.now())
+        self.stillness = Stillness(self.now())
         self.remember()
         try:
             if problem:
@@ -251,10 +258,12 @@ class Agent:
         path = work.get("checkpoint_path")
         return self.beneath(work["workdir"], path) if path else ""
 
+    def workdir(self) -> str:
+        return self.beneath(self.machine.orders["work"]["workdir"] if self.machine.orders else "/")
+
     def mark(self) -> str:
         """The file that the job touches when its checkpoint is whole."""
-        work = self.machine.orders["work"] if self.machine.orders else {"workdir": "/"}
-        return self.beneath(work["workdir"], "autopilot-checkpoint")
+        return os.path.join(self.workdir(), "autopilot-checkpoint")
 
     def prefetch(self) -> None:
         self.keeper.prefetch()
@@ -317,9 +326,10 @@ class Agent:
     # -- the mailbox
 
     def watch_gpus(self) -> None:
-        """For a job that says nothing of its progress."""
+        """And disk and load: what is read of them may take its time."""
         while True:
-            if self.machine.is_judged_by_gpus() and are_busy():
+            self.readings.take(self.workdir(), self.machine.process.kind == "run", self.now)
+            if self.machine.is_judged_by_gpus() and are_busy(self.readings.at(self.now())["gpus"]):
                 self.events.put(("busy",))
             time.sleep(max(POLL_S / self.speed, 0.25))
 
@@ -360,10 +370,15 @@ class Agent:
             **{"step": step, "progress": progress, "bytes_sent": self.web.bytes_sent, "next_log_n": self.log.next_n},
             **{"last_ckpt_n": memory["last_ckpt_n"], "next_ckpt_n": memory["next_ckpt_n"], **self.keeper.wants()},
             **self.keeper.cost,
+            "readings": {**self.readings.at(self.now()), "still_s": self.still_s()},
             "can": ABILITIES,
             "error": self.log.error(),
         }
         self.web.put(machine.orders["put_urls"]["heartbeat"], json.dumps(body).encode())
+
+    def still_s(self) -> float | None:
+        """Of the command, while it runs."""
+        return self.stillness.known() if self.machine.process.kind == "run" else None
 
 
 def utc_now() -> str:

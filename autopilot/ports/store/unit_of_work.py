@@ -11,6 +11,7 @@ from autopilot.ports.store.jobs import Checkpoints, Jobs
 from autopilot.ports.store.leases import Leases
 from autopilot.ports.store.ledger import Invoices, Ledger, Reports
 from autopilot.ports.store.prices import Prices
+from autopilot.ports.store.readings import MachineReadings
 
 
 class UnitOfWork(Protocol):
@@ -48,6 +49,9 @@ class UnitOfWork(Protocol):
 
     @property
     def prices(self) -> Prices: ...
+
+    @property
+    def machine_readings(self) -> MachineReadings: ...
 
     @property
     def notes(self) -> Notes: ...

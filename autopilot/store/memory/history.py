@@ -42,7 +42,7 @@ class MemoryDecisions(MemoryRepository):
 
     async def forget(self, before: datetime) -> int:
         with self._access.write() as tables:
-            over = _jobs_over(tables, before)
+            over = jobs_over(tables, before)
             forgotten = [record.id for record in tables.decisions.values() if record.job_id in over]
             for record_id in forgotten:
                 tables.decisions.remove(record_id)
@@ -73,7 +73,7 @@ class MemoryEvents(MemoryRepository):
 
     async def forget(self, before: datetime) -> int:
         with self._access.write() as tables:
-            over = _jobs_over(tables, before)
+            over = jobs_over(tables, before)
             forgotten = [
                 event.seq
                 for event in tables.events.values()
@@ -96,7 +96,7 @@ class MemoryNotes(MemoryRepository):
             tables.notes.put(key, value)
 
 
-def _jobs_over(tables: MemoryTables, before: datetime) -> frozenset[str]:
+def jobs_over(tables: MemoryTables, before: datetime) -> frozenset[str]:
     """The ids of jobs that were over by then."""
     return frozenset(
         job.id

@@ -15,6 +15,7 @@ from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
 from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.prices import PriceObservation
+from autopilot.domain.readings import MachineReading
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord
 from autopilot.store.memory.rows import Rows
 
@@ -41,6 +42,7 @@ class MemoryTables:
         self.decisions: Rows[str, DecisionRecord] = rows("decisions")
         self.events: Rows[int, EventRecord] = rows("events")
         self.prices: Rows[PriceKey, PriceObservation] = rows("prices")
+        self.readings: Rows[str, tuple[MachineReading, ...]] = rows("readings")
         self.notes: Rows[str, str] = rows("notes")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")
@@ -153,6 +155,11 @@ class MemoryTables:
         self.last_seq.put("events", seq)
         self.events.put(seq, replace(record, seq=seq))
 
+    def add_reading(self, reading: MachineReading) -> None:
+        known = self.readings.get(reading.lease_id) or ()
+        if reading.at not in {each.at for each in known}:
+            self.readings.put(reading.lease_id, (*known, reading))
+
     def check_references(self) -> None:
         """Every row that was written names rows that exist. Raises ``ConstraintViolated``."""
         for lease in _list_written(self.leases):
@@ -166,6 +173,8 @@ class MemoryTables:
             self._refer(f"entry {entry.id}", self.entries, entry.corrects)
         for line in _list_written(self.invoice_lines):
             self._refer(f"line {line.id}", self.leases, line.lease_id)
+        for readings in _list_written(self.readings):
+            self._refer("a reading", self.leases, readings[0].lease_id)
         for bid in _list_written(self.bids):
             self._refer(f"bid {bid.id}", self.leases, bid.lease_id)
         for decision in _list_written(self.decisions):

@@ -10,6 +10,7 @@ from autopilot.store.memory.jobs import MemoryCheckpoints, MemoryJobs
 from autopilot.store.memory.leases import MemoryLeases
 from autopilot.store.memory.ledger import MemoryLedger
 from autopilot.store.memory.prices import MemoryPrices
+from autopilot.store.memory.readings import MemoryMachineReadings
 from autopilot.store.memory.reports import MemoryReports
 
 
@@ -24,6 +25,7 @@ class MemoryUnitOfWork:
         "jobs",
         "leases",
         "ledger",
+        "machine_readings",
         "notes",
         "prices",
         "reports",
@@ -42,3 +44,4 @@ class MemoryUnitOfWork:
         self.events = MemoryEvents(access)
         self.notes = MemoryNotes(access)
         self.prices = MemoryPrices(access)
+        self.machine_readings = MemoryMachineReadings(access)
