@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import text, views
+from autopilot.cli import readings, text, views
 from autopilot.cli.output import facts, table
 
 if TYPE_CHECKING:
@@ -215,6 +215,7 @@ def instance(life: Row, now: datetime, *, with_fields: bool = False) -> list[Ren
                     "machine",
                     f"{text.gpu(lease)}, {text.plain(lease['machine_id'])}, host {text.plain(lease['host_id'])}",
                 ),
+                *[("it reads", told) for told in [readings.tell(lease, now)] if told],
                 ("rented", f"{text.plain(lease['capacity_type'])}, {text.when(lease['intended_at'], now)}"),
                 ("ran", text.span(lease["running_s"])),
                 ("gone", text.when(lease["gone_at"], now)),

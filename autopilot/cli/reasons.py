@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from autopilot.cli import story, text
 from autopilot.cli.plan_views import OPTION
+from autopilot.domain.time import show_duration
 
 Row = Mapping[str, Any]
 Numbers = Mapping[str, Any]
@@ -26,6 +28,15 @@ def brief(job: Row) -> str:
     chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
     others = [tell(note) for note in waiting["notes"] if note["topic"] in ("paused", "no_spot", "unsearched")]
     return "; ".join([*map(_tell_count, searched), *nearest[:1], *chosen, *others])
+
+
+def tell_stall(job: Row, now: datetime) -> str:
+    """``nothing new for 42 min, GPUs idle``; empty for a job that has not stalled."""
+    since = text.instant((job.get("main") or {}).get("stalled_since"))
+    if job["status"] != "running" or since is None:
+        return ""
+    still = now - since
+    return f"nothing new for {show_duration(still - still % timedelta(minutes=1))}, GPUs idle"
 
 
 def tell_wait(job: Row) -> list[str]:

@@ -154,6 +154,10 @@ def _term(term: str, value: Any) -> str:
     return text.money(value) if term == "budget" else text.per_hour(value)
 
 
+def _tell_stall(fields: Fields) -> str:
+    return f"nothing new since {text.minute(fields.get('since'))} UTC: no output, no progress, GPUs idle"
+
+
 def _tell_loss(fields: Fields) -> str:
     return f"{show_duration(timedelta(seconds=float(fields.get('seconds') or 0)))} of work lost"
 
@@ -192,6 +196,8 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "bid.refused": lambda fields: f"the market refused the bid; it stays {text.per_hour(fields.get('current_bid'))}",
     "run.stop_ordered": lambda fields: f"tells the machine to save and stop{_because(fields)}",
     "run.ordered": _tell_ordered,
+    "run.stalled": _tell_stall,
+    "run.went_on": lambda fields: f"goes on after {text.span(fields.get('still_s'))} with nothing new",
     "run.exited": lambda fields: f"the command ended with exit code {text.plain(fields.get('exit_code'))}",
     "agent.reported": lambda fields: f"the agent is {text.words(fields.get('state'))}",
     "checkpoint.verified": _checkpoint_that("is safe"),

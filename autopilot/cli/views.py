@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import reasons, story, text
+from autopilot.cli import readings, reasons, story, text
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import OPTION, options_weighed
 from autopilot.domain.time import show_duration
@@ -40,8 +40,13 @@ def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> Renderable
     columns = ("JOB", "NAME", "STATUS", "GPU", "BID", *text.MONEY, "DONE", "TIME LEFT")
     length = _distinct_length([job["id"] for job in jobs])
     rows = [_job_row(job, length, now) for job in jobs]
-    waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := reasons.brief(job))]
+    waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := _why(job, now))]
     return Group(table(columns, rows, right=columns[4:9], whole=columns[:1]), *map(Text, waits))
+
+
+def _why(job: Row, now: datetime) -> str:
+    stall = reasons.tell_stall(job, now)
+    return f"running: {stall}" if stall else reasons.brief(job)
 
 
 def _distinct_length(ids: list[str]) -> int:
@@ -56,7 +61,7 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
         text.plain(job["id"][:id_length]),
         text.plain(job["name"]),
         _status(job),
-        text.gpu(main) if main else text.NONE,
+        _gpu_cell(main) if main else text.NONE,
         text.per_hour(main["bid"]) if main else text.NONE,
         text.money(job["posted"]),
         text.money(job["accrued"]),
@@ -66,10 +71,17 @@ def _job_row(job: Row, id_length: int, now: datetime) -> tuple[str, ...]:
     )
 
 
+def _gpu_cell(main: Row) -> str:
+    """``1×RTX 4090 97%``, for as long as its agent is at work."""
+    busy = readings.busy(main.get("readings")) if main.get("agent_state") == "running" else None
+    return text.gpu(main) + (f" {text.percent(busy)}" if busy is not None else "")
+
+
 def _status(job: Row) -> str:
-    """With the reason where it does not run."""
-    status = text.plain(job["status"])
-    return status if status in RUN_OR_DONE or not job.get("reason") else f"{status}: {text.words(job['reason'])}"
+    """With the reason where it does not run, or runs and does nothing."""
+    status, reason = text.plain(job["status"]), job.get("reason")
+    is_plain = not reason or (status in RUN_OR_DONE and reason != "stalled")
+    return status if is_plain else f"{status}: {text.words(reason)}"
 
 
 def _time_left(job: Row, now: datetime) -> str:
@@ -89,12 +101,13 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
         facts(
             [
                 ("job", f"{text.plain(job['name'])} ({text.plain(job['id'])})"),
-                ("status", f"{text.plain(job['status'])}: {text.words(job['reason'])}"),
+                ("status", f"{text.plain(job['status'])}: {reasons.tell_stall(job, now) or text.words(job['reason'])}"),
                 *[("waits", line) for line in reasons.tell_wait(job)],
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
                 *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
                 *([("code", _code(job["code"]))] if job.get("code") else []),
+                *[("machine", told) for told in [readings.tell(job.get("main"), now)] if told],
                 ("work done", _work(job)),
                 ("deadline", _deadline_detail(job, now)),
                 ("checkpoint", _checkpoint(checkpoint, now)),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autopilot.domain.readings import Gpu, Readings
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat, parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_TEXT
@@ -48,6 +49,21 @@ def test_part_numbers_go_on_where_uploads_were_cut_off() -> None:
         assert parse_heartbeat(beat.to_json()) == beat
         manifest = replace(MANIFEST, parts=(Part(f"part-{number}", 10, "a" * 64),))
         assert parse_manifest(manifest.to_json()) == manifest
+
+
+def test_readings_of_what_could_be_read() -> None:
+    """Whatever is left out, or unknown to this version, is no reason to refuse the rest."""
+    known = Readings((Gpu(0.97, 21 << 30, 24 << 30), Gpu()), 12 << 30, 3.1, 1800.0)
+    beat = replace(HEARTBEAT, readings=known)
+    assert parse_heartbeat(beat.to_json()) == beat
+    for body, read in (
+        ({}, Readings()),
+        ({"gpus": [], "fans": 7}, Readings(gpus=())),
+        ({"gpus": [{"busy": 1, "watts": 300}]}, Readings(gpus=(Gpu(1.0),))),
+        (None, None),
+    ):
+        found = parse_heartbeat(json.dumps({**json.loads(HEARTBEAT.to_json()), "readings": body}).encode())
+        assert found == replace(HEARTBEAT, readings=read)
 
 
 @given(st.binary(max_size=300))
@@ -97,6 +113,22 @@ def test_any_value_in_any_field_is_in_range_or_refused(data: st.DataObject) -> N
         ("next_part", 1_000_000),
         ("parts_wanted", 2_001),
         ("restore_part", 2_001),
+        ("readings", []),
+        ("readings", "idle"),
+        ("readings", {"gpus": {}}),
+        ("readings", {"gpus": [None]}),
+        ("readings", {"gpus": [{}] * 17}),
+        ("readings", {"gpus": [{"busy": 1.01}]}),
+        ("readings", {"gpus": [{"busy": float("nan")}]}),
+        ("readings", {"gpus": [{"memory_used": -1}]}),
+        ("readings", {"gpus": [{"memory_total": 1.5}]}),
+        ("readings", {"disk_free": 2**53 + 1}),
+        ("readings", {"disk_free": "much"}),
+        ("readings", {"load": float("inf")}),
+        ("readings", {"load": 1e6 + 1}),
+        ("readings", {"load": True}),
+        ("readings", {"still_s": -1}),
+        ("readings", {"still_s": 1e12}),
     ],
 )
 def test_a_heartbeat_out_of_range_is_refused(field: str, value: Any) -> None:

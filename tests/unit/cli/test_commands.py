@@ -40,6 +40,23 @@ def test_ps_is_readable_at_80_columns(daemon: Daemon, capsys: Capture) -> None:
     assert daemon.requests[-2] == ("GET /v1/jobs", "all=1", None)
 
 
+def test_ps_and_show_say_that_a_job_does_nothing(daemon: Daemon, capsys: Capture) -> None:
+    shown = sample("jobs")
+    job = shown["jobs"][0]
+    job["reason"], job["main"]["stalled_since"] = "stalled", "2026-01-01T11:18:00+00:00"
+    job["main"]["readings"]["gpus"][0]["busy"] = 0.0
+    daemon.answers["GET /v1/jobs"] = (200, shown)
+    daemon.answers["GET /v1/jobs/bert-qa"] = (200, sample("job") | {"job": job})
+    out = printed(capsys, "ps")
+    assert out.endswith("\nbert-qa: running: nothing new for 42 min, GPUs idle\n")
+    assert "0%" in out
+    assert max(map(len, out.splitlines())) <= 80
+    out = printed(capsys, "show", "bert-qa")
+    assert "running: nothing new for 42 min, GPUs idle" in out
+    assert "GPU 0%, 21 of 24 GB; disk 12.4 GB free; load 3.1" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_ids_are_shown_as_long_as_they_must_be(daemon: Daemon, capsys: Capture) -> None:
     duplicates = sample("jobs")["jobs"]
     duplicates[1]["id"] = duplicates[0]["id"][:12] + "Z" * 14
@@ -74,6 +91,7 @@ def test_show(daemon: Daemon, capsys: Capture) -> None:
         "running: working",
         "1 h 2 min ago (2026-01-01 10:57:12 UTC)",
         "25 min 12 s of 1 h, 42%, step 420",
+        "machine GPU 97%, 21 of 24 GB; disk 12.4 GB free; load 3.1",
         "fine, slack 2 h 15 min",
         "posted $0.2937 (compute $0.2810, storage $0.0127, bandwidth $0.0000) accrued $0.0012 held back $0.1071",
         "budget $2.00 on demand the same hours: $0.5120",

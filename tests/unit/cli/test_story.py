@@ -32,6 +32,8 @@ FIELDS = {
     "state": "setting_up",
     "exit_code": 1,
     "run_epoch": 2,
+    "since": "2026-01-01T11:18:00+00:00",
+    "still_s": 2520,
     "accepted": "false",
     "estimate": "0.263012345",
 }

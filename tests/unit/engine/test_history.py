@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from autopilot.clock import ManualClock
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import LeaseState
 from autopilot.domain.offer import Offer, OfferQuery
+from autopilot.domain.readings import Gpu, MachineReading, Readings
 from autopilot.engine.history import History, Retention, observation
 from autopilot.store.memory.store import MemoryStore
+from tests.builders import a_job, a_lease, a_new_home
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 QUERY = OfferQuery((("RTX 4090", 1),), Decimal(0), Decimal(20), verified_only=True, datacenter_only=False)
@@ -88,3 +93,43 @@ async def test_much_that_is_old_is_thinned_in_several_passes() -> None:
     assert sizes[0] == 40 - 6 + 1
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == sizes[-2] <= 21
+
+
+async def test_what_machines_read_is_kept_five_minutes_apart_and_forgotten_with_its_job() -> None:
+    clock, store = ManualClock(START), MemoryStore()
+    taken = Readings((Gpu(0.9, 21, 24), Gpu(0.1, 3, 24), Gpu()), 12, 3.1)
+
+    async def keep(history: History, *readings: Readings | None) -> list[datetime]:
+        """A beat of the agent each minute; when the points were made that are kept by then."""
+        for each in readings:
+            job = a_job(a_lease(agent_seen_at=clock.now(), readings=each), a_new_home(), progress=Decimal("0.25"))
+            async with store.transaction() as uow:
+                await uow.jobs.save(job)
+                await history.record_readings(uow, [job])
+            clock.advance(60)
+        async with store.snapshot() as uow:
+            points = await uow.machine_readings.list_by_lease("lease-1", limit=99)
+        assert {replace(point, at=START) for point in points} == {
+            MachineReading("lease-1", START, 0.5, 0.5, 12, 3.1, 0.25)
+        }
+        return [point.at for point in points]
+
+    expected = [START + timedelta(minutes=minute) for minute in (0, 5, 10)]
+    assert await keep(History(store, clock, SHORT), *[taken] * 7) == expected[:2]
+    assert await keep(History(store, clock, SHORT), *[taken] * 4) == expected, "a restart makes none more"
+    async with store.transaction() as uow:
+        over = a_job(a_lease(state=LeaseState.GONE), status=JobStatus.FAILED, finished_at=clock.now())
+        await uow.jobs.save(over)
+    clock.advance(timedelta(days=3).total_seconds())
+    await History(store, clock, SHORT).tidy()
+    async with store.snapshot() as uow:
+        assert await uow.machine_readings.list_by_lease("lease-1", limit=99) == ()
+
+
+async def test_an_agent_that_sends_no_readings_makes_no_points() -> None:
+    clock, store = ManualClock(START), MemoryStore()
+    job = a_job(a_lease(agent_seen_at=START))
+    async with store.transaction() as uow:
+        await uow.jobs.save(job)
+        await History(store, clock, SHORT).record_readings(uow, [job])
+        assert await uow.machine_readings.list_by_lease("lease-1", limit=9) == ()
