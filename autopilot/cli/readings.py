@@ -18,7 +18,7 @@ GPUS_SHOWN = 4
 
 def busy(taken: Row | None) -> float | None:
     """0..1, on average over the GPUs that say it."""
-    known = _known(taken, "busy")
+    known = _list_known(taken, "busy")
     return sum(known) / len(known) if known else None
 
 
@@ -58,5 +58,5 @@ def _gib(count: int) -> str:
     return f"{amount:.0f}" if amount >= 10 or not count else f"{amount:.1f}"
 
 
-def _known(taken: Row | None, name: str) -> list[float]:
+def _list_known(taken: Row | None, name: str) -> list[float]:
     return [gpu[name] for gpu in (taken or {}).get("gpus") or [] if gpu[name] is not None]

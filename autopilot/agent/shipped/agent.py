@@ -378,7 +378,7 @@ class Agent:
 
     def still_s(self) -> float | None:
         """Of the command, while it runs."""
-        return self.stillness.known() if self.machine.process.kind == "run" else None
+        return self.stillness.count() if self.machine.process.kind == "run" else None
 
 
 def utc_now() -> str:

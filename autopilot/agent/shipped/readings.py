@@ -51,7 +51,7 @@ class Stillness:
             self.seconds += passed
         self.said, self.is_known = said, busy is not None
 
-    def known(self) -> float | None:
+    def count(self) -> float | None:
         return round(self.seconds, 1) if self.is_known else None
 
 

@@ -99,14 +99,14 @@ def test_a_gpu_that_cannot_be_read_is_not_idle(busy: list[float | None] | None, 
 def test_seconds_count_while_all_three_are_known_and_still() -> None:
     still = Stillness(100)
     still.look(100, (0, None), None)
-    assert still.known() is None, "no GPU was read yet"
+    assert still.count() is None, "no GPU was read yet"
     still.look(160, (0, None), False)
     still.look(190, (0, None), False)
-    assert still.known() == 90
+    assert still.count() == 90
     still.look(2000, (0, None), None)
-    assert still.known() is None
+    assert still.count() is None
     still.look(2010, (0, None), False)
-    assert still.known() == 100, "what was unknown neither counts nor is news"
+    assert still.count() == 100, "what was unknown neither counts nor is news"
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_anything_new_begins_the_count_anew(said: Any, busy: bool) -> None:
     still = Stillness(0)
     still.look(0, (0, (7, None)), False)
     still.look(1500, (0, (7, None)), False)
-    assert still.known() == 1500
+    assert still.count() == 1500
     still.look(1510, said, busy)
-    assert still.known() == 0
+    assert still.count() == 0
     still.look(1520, said, False)
-    assert still.known() == 10
+    assert still.count() == 10
 
 
 def test_output_that_comes_while_no_gpu_can_be_read_is_news_all_the_same() -> None:
@@ -134,9 +134,9 @@ def test_output_that_comes_while_no_gpu_can_be_read_is_news_all_the_same() -> No
     still.look(0, 0, False)
     still.look(1500, 0, False)
     still.look(1510, 1, None)
-    assert still.known() is None
+    assert still.count() is None
     still.look(1520, 1, False)
-    assert still.known() == 10
+    assert still.count() == 10
 
 
 def test_an_old_reading_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import InvoiceLine
 from autopilot.domain.prices import PriceObservation
+from autopilot.domain.readings import MachineReading
 from autopilot.domain.reasons import Reason
 from autopilot.ports.store import BidRecord
 from autopilot.store.database import open_store
@@ -51,6 +52,7 @@ async def fill(url: str) -> None:
             "i", "vastai", "7001", lease.id, CostKind.COMPUTE, today, Decimal("1.6"), revision=1, seen_at=START
         )
         await work.invoices.add([line])
+        await work.machine_readings.add([MachineReading(lease.id, START, 0.97, 0.875, 12 * 10**9, 3.1, None)])
         await work.bids.save(BidRecord("b", lease.id, START, Decimal("0.31"), "done", None))
         await work.prices.add([PriceObservation("vastai", "m", "RTX 4090", 1, Decimal("0.2"), None, START)])
     await store.close()
