@@ -79,7 +79,9 @@ def test_a_run_that_ends_or_begins_anew_has_not_gone_on(event: e.Event) -> None:
 
 def test_another_run_on_the_same_machine_has_not_stalled() -> None:
     job = play(a_job(a_lease(can_run_again=True)), beat(45, 40, can_run_again=True))
-    job = play(job, e.RunExited("lease-1", 1, 1, at(46 * MINUTE)), e.RunOrdered("lease-1", Reason.RETRY, at(46 * MINUTE)))
+    job = play(
+        job, e.RunExited("lease-1", 1, 1, at(46 * MINUTE)), e.RunOrdered("lease-1", Reason.RETRY, at(46 * MINUTE))
+    )
     assert lease_of(job).agent.stalled_since is None
 
 
