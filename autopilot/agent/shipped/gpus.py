@@ -16,7 +16,7 @@ QUERY = [
 ]
 
 
-def read() -> list[dict[str, Any]] | None:
+def read_gpus() -> list[dict[str, Any]] | None:
     """For each GPU how ``busy`` it is (0..1), and bytes of memory; None what is not said, and for all if nothing is.
 
     A driver that hangs is waited for, so this is no call for a thread that has anything else to do.

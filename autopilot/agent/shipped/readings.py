@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import gpus
+from .gpus import read_gpus
 
 LASTS_S = 60.0  # real seconds for which a reading is good: a driver or a disk that hangs says nothing
 NOTHING: dict[str, Any] = {"gpus": None, "disk_free": None, "load": None}
@@ -23,7 +23,7 @@ class Readings:
 
     def take(self, workdir: str, runs: bool, now: Callable[[], float]) -> None:
         """``runs``: whether the command does; else its GPUs are nobody's concern."""
-        found = {"gpus": gpus.read() if runs else None, "disk_free": disk_free(workdir), "load": load()}
+        found = {"gpus": read_gpus() if runs else None, "disk_free": disk_free(workdir), "load": load()}
         self.newest = (now(), found)
 
     def at(self, now: float) -> dict[str, Any]:

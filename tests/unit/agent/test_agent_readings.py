@@ -67,7 +67,7 @@ def sent(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_what_the_driver_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, read: Any) -> None:
     (tmp_path / "said").write_text(said)
     a_driver(tmp_path, monkeypatch, f"exec cat {tmp_path}/said")
-    found = gpus.read()
+    found = gpus.read_gpus()
     assert read == (found and [(gpu["busy"], gpu["memory_used"], gpu["memory_total"]) for gpu in found])
 
 
@@ -77,7 +77,7 @@ def test_a_driver_that_fails_or_hangs_says_nothing(
 ) -> None:
     monkeypatch.setattr(gpus, "TIMEOUT_S", 0.3)
     a_driver(tmp_path, monkeypatch, script)
-    assert gpus.read() is None
+    assert gpus.read_gpus() is None
 
 
 @pytest.mark.parametrize(
