@@ -14,13 +14,13 @@ import structlog
 
 from autopilot.api import render
 from autopilot.api.budget import account
+from autopilot.api.changes import ChangeSpec, check_paid, is_tighter
 from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.key_hint import replace_keys
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
 from autopilot.api.prospects import INFEASIBLE, Unlikely
-from autopilot.api.terms import ChangeTerms, check_paid, is_tighter
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
 from autopilot.domain.code import CodeCopy, JobCode
@@ -80,7 +80,7 @@ class JobService:
         clock: Clock,
         ids: Ids,
         parse: ParseJob,
-        change_terms: ChangeTerms,
+        change_spec: ChangeSpec,
         wake: Callable[[], None],
         code: CodeService,
     ) -> None:
@@ -91,7 +91,7 @@ class JobService:
         self._clock = clock
         self._ids = ids
         self._parse = parse
-        self._change_terms = change_terms
+        self._change_spec = change_spec
         self._wake = wake
 
     def parse(self, text: str, source: str) -> JobSpec:
@@ -316,7 +316,7 @@ class JobService:
     async def change(
         self, reference: str, wish: Mapping[str, str], *, least_probability: float = LEAST_PROBABILITY
     ) -> render.Json:
-        """Give a job that lives other terms. Terms that leave it less are checked as those of a submit are.
+        """Give a job that lives other limits. Those that leave it less are checked as a submit is.
 
         Raises ``UserError``, ``OverBudget`` and ``Unlikely``; nothing is changed then.
         """
@@ -325,7 +325,7 @@ class JobService:
             job = await self._find(uow, reference)
             outstanding = await self._outstanding(uow)
         _refuse_if_over(job)
-        changed = replace(job, spec=self._change_terms(job.spec, wish, now))
+        changed = replace(job, spec=self._change_spec(job.spec, wish, now))
         planned = None
         if is_tighter(job.spec, changed.spec):
             check_paid(changed, money(job.spent, select_of_job(job.id, outstanding)))
@@ -336,7 +336,7 @@ class JobService:
             job = await self._find(uow, job.id)
             _refuse_if_over(job)
             event_log = EventLog(job)
-            event_log.apply(e.TermsChanged(self._change_terms(job.spec, wish, now), self._clock.now()))
+            event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
             await uow.jobs.save(event_log.job)
             await uow.events.add(event_log.records)
             answer = self._render(event_log.job, await self._outstanding(uow))

@@ -84,38 +84,38 @@ def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
     return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
 
 
-def change(job: str, /, *terms: str, min_probability: float = 0.8) -> int:
+def change(job: str, /, *changes: str, min_probability: float = 0.8) -> int:
     """Change what a job may cost or when it is due, while it runs.
 
-    Terms that leave it less money or less time are checked as those of a submit are.
+    What leaves it less money or less time is checked as a submit is.
 
     Parameters
     ----------
     job
         The job's id or name.
-    terms
+    changes
         budget=30 max_price=0.9 max_hourly=1 max_rate=2 deadline=12h deadline=+6h deadline=2026-12-24T18:00Z; =none.
     min_probability
-        Tighter terms are refused when the job is less likely than this to be done in time.
+        What leaves it less is refused when the job is less likely than this to be done in time.
     """
-    wish = dict(_read_term(term) for term in terms)
+    wish = dict(map(_read_change, changes))
     client = Client()
     body = client.patch(job_path(job), wish | {"min_probability": min_probability})
     if body["plan"] is not None:
         plan.show(client, body)
     changed = body["job"]
-    terms_now = f"budget {text.money(changed['budget'])}" if changed.get("budget") else "no budget"
+    cost = f"budget {text.money(changed['budget'])}" if changed.get("budget") else "no budget"
     due = f"due {text.when(changed['deadline'], client.market_now())}" if changed.get("deadline") else "no deadline"
-    print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) has other terms now: {terms_now}, {due}")
+    print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) is changed: {cost}, {due}")
     return Exit.OK
 
 
-def _read_term(term: str) -> tuple[str, str]:
-    name, sign, value = term.partition("=")
+def _read_change(change: str) -> tuple[str, str]:
+    key, sign, value = change.partition("=")
     if not sign or not value:
         hint = "a shell takes $3 out of budget=$30: write budget=30" if sign else "write it as budget=30"
-        raise UserError(f"{term!r} is no term with its value", hint=hint)
-    return name, value
+        raise UserError(f"{change!r} is not KEY=VALUE", hint=hint)
+    return key, value
 
 
 def _all_open(yes: bool) -> tuple[str, ...]:

@@ -24,8 +24,8 @@ def new(name: str | None = None, /) -> int:
         The job's name; that of the directory when left out.
     """
     directory = Path.cwd()
-    found = guess(directory)
-    draft = draft_of(found, name or name_of(directory))
+    guessed = guess(directory)
+    draft = draft_of(guessed, name or name_of(directory))
     try:
         with Path(FILE).open("x", encoding="utf-8") as file:
             file.write(draft.write())
@@ -34,7 +34,7 @@ def new(name: str | None = None, /) -> int:
     except OSError as error:
         raise CommandError(Exit.FAILED, f"cannot write {FILE}: {error.strerror}") from None
     print(f"wrote {FILE}")
-    for sentence in found.said:
+    for sentence in guessed.said:
         print(f"  {sentence}")
     print(f"next: read it, set [work] estimate and [budget], then autopilot plan {FILE}")
     return Exit.OK
@@ -45,25 +45,25 @@ def name_of(directory: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", directory.name).strip("-._")[:60] or "job"
 
 
-def draft_of(found: Guess, name: str) -> Draft:
+def draft_of(guessed: Guess, name: str) -> Draft:
     defaults = read_client_file()
     return Draft(
         name=name,
-        run=found.run or TO_WRITE,
+        run=guessed.run or TO_WRITE,
         image=defaults.image or DEFAULT_IMAGE,
         gpu=defaults.gpu or DEFAULT_GPU,
-        setup=found.setup,
+        setup=guessed.setup,
         code=".",
         budget=defaults.budget or "$10.00",
-        checkpoint=found.checkpoint,
+        checkpoint=guessed.checkpoint,
         notes={
-            "run": "" if found.run else "run: write the command that starts your program.",
+            "run": "" if guessed.run else "run: write the command that starts your program.",
             "code": "What is sent to each machine: this directory, without what Git ignores.",
             "resources": 'Any of these will do: gpu = "RTX 4090 | RTX 3090:2".',
             "work": 'estimate = "10h" in [work]: how long it takes without interruptions. A deadline needs it.',
             "deadline": 'within = "24h" in [deadline]: on-demand machines step in when only they meet it.',
             "checkpoint": "What the program saves and goes on from after an interruption."
-            if found.checkpoint
+            if guessed.checkpoint
             else 'path = "ckpt" in [checkpoint]: what your program saves and goes on from. Without it an\n'
             "interrupted job starts from the beginning.",
             "outputs": 'paths = ["results"] in [outputs]: kept for autopilot pull once the job has succeeded.',

@@ -93,9 +93,9 @@ def run(
     if not command:
         raise UserError("run needs a command", hint="autopilot run --gpu 4090 --budget 2 -- python train.py")
     directory = Path.cwd()
-    found = guess(directory)
-    draft = _draft(found, command, name or name_of(directory), gpu, image, budget)
-    where = found.checkpoint if checkpoint is None else checkpoint
+    guessed = guess(directory)
+    draft = _make_draft(guessed, command, name or name_of(directory), gpu, image, budget)
+    where = guessed.checkpoint if checkpoint is None else checkpoint
     draft = replace(
         draft,
         disk=disk,
@@ -103,8 +103,8 @@ def run(
         estimate=estimate or "",
         checkpoint=where,
         outputs=(KEPT, where) if where else (KEPT,),
-        env=_pairs(env or [], "env", check=_refuse_key),
-        secrets=_pairs(secret or [], "secret"),
+        env=_read_pairs(env or [], "env", check=_refuse_key),
+        secrets=_read_pairs(secret or [], "secret"),
     )
     if yes and not draft.budget:
         raise UserError("-y without a budget could spend all that the account's limits allow", hint="add --budget 2")
@@ -112,7 +112,7 @@ def run(
     client = Client()
     body = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=True)
     plan.show(client, body)
-    for sentence in (found.said[1], *(found.said[2:] if checkpoint is None else ())):
+    for sentence in (guessed.said[1], *(guessed.said[2:] if checkpoint is None else ())):
         print(sentence)
     if (code := plan.exit_of(body)) != Exit.OK:
         return code
@@ -129,8 +129,8 @@ def run(
     return _follow(client, job)
 
 
-def _draft(
-    found: Guess, command: Sequence[str], name: str, gpu: str | None, image: str | None, budget: str | None
+def _make_draft(
+    guessed: Guess, command: Sequence[str], name: str, gpu: str | None, image: str | None, budget: str | None
 ) -> Draft:
     defaults = read_client_file()
     dollars = budget or defaults.budget
@@ -139,14 +139,14 @@ def _draft(
         run=shlex.join(command),
         image=image or defaults.image or DEFAULT_IMAGE,
         gpu=gpu or defaults.gpu or DEFAULT_GPU,
-        setup=found.setup,
+        setup=guessed.setup,
         code=".",
         code_exclude=(PULLED,),
         budget=f"${dollars.removeprefix('$')}" if dollars else "",
     )
 
 
-def _pairs(given: Sequence[str], option: str, check: Callable[[str, str], None] | None = None) -> dict[str, str]:
+def _read_pairs(given: Sequence[str], option: str, check: Callable[[str, str], None] | None = None) -> dict[str, str]:
     pairs = {}
     for each in given:
         variable, sign, value = each.partition("=")

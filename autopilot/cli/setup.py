@@ -74,7 +74,7 @@ def init(
         **{("limits", "day"): day, ("limits", "month"): month, ("blobs", "url"): bucket},
         **{("blobs", "endpoint"): endpoint, ("blobs", "region"): region, ("blobs", "public_url"): public_url},
     }
-    values = {place: _checked(place, value) for place, value in wish.items() if value is not None}
+    values = {place: _check_amount(place, value) for place, value in wish.items() if value is not None}
     bucket_key = None if bucket_key_file is None else read_private(bucket_key_file)
     files = {"vastai": vast_key_file, "runpod": runpod_key_file}
     given = {market: read_key(path) for market, path in files.items() if path is not None}
@@ -123,7 +123,7 @@ def _write_config(directory: Path, *, replace: bool) -> bool:
     return True
 
 
-def _checked(place: tuple[str, str], value: str) -> str:
+def _check_amount(place: tuple[str, str], value: str) -> str:
     """Raises ``UserError`` for an amount that is none; the rest is checked with all settings."""
     return f"${money.usd(value)}" if place[0] == "limits" else value
 

@@ -141,17 +141,17 @@ def _checkpoint_that(verb: str) -> Callable[[Fields], str]:
 
 
 def _tell_change(fields: Fields) -> str:
-    term = text.plain(fields.get("term"))
-    before, after = _term(term, fields.get("from")), _term(term, fields.get("to"))
-    return f"the owner changed the {text.words(term)} from {before} to {after}"
+    key = text.plain(fields.get("key"))
+    before, after = _show_value(key, fields.get("from")), _show_value(key, fields.get("to"))
+    return f"the owner changed the {text.words(key)} from {before} to {after}"
 
 
-def _term(term: str, value: Any) -> str:
+def _show_value(key: str, value: Any) -> str:
     if value is None:
         return "none"
-    if term == "deadline":
+    if key == "deadline":
         return text.plain(value)[:16].replace("T", " ")
-    return text.money(value) if term == "budget" else text.per_hour(value)
+    return text.money(value) if key == "budget" else text.per_hour(value)
 
 
 def _tell_stall(fields: Fields) -> str:

@@ -273,7 +273,7 @@ class StatusSet:
 
 
 @dataclass(frozen=True, slots=True)
-class TermsChanged:
+class SpecChanged:
     """The user changed what the job may cost, or when it is due; the rest of ``spec`` is as it was."""
 
     spec: JobSpec
@@ -308,5 +308,5 @@ Event = (
     | PermitRenewed
     | LeaseSettled
     | StatusSet
-    | TermsChanged
+    | SpecChanged
 )

@@ -60,7 +60,7 @@ def evolve(job: Job, event: e.Event) -> Job:
             parked_at = at if status is JobStatus.PARKED else None
             finished_at = at if status.is_final else None
             job = replace(job, status=status, reason=reason, finished_at=finished_at, parked_at=parked_at)
-        case e.TermsChanged(spec):
+        case e.SpecChanged(spec):
             job = replace(job, spec=spec)
         case _:
             before = _lease(job, event.lease_id)

@@ -58,7 +58,7 @@ class EventLog:
         if self.job.work_done < before.work_done:
             lost_s = round((before.work_done - self.job.work_done).total_seconds())
             self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
-        for fields in _changed_terms(before.spec, self.job.spec) if isinstance(event, e.TermsChanged) else ():
+        for fields in _list_changes(before.spec, self.job.spec) if isinstance(event, e.SpecChanged) else ():
             self.records.append(EventRecord(at, "job.changed", self.job.id, None, fields))
         if self.job.status is not before.status:
             # Of a job that was moved by hand or for money its leases tell at once why it waits, not why it was moved.
@@ -73,11 +73,11 @@ class EventLog:
             self.records.append(EventRecord(at, named[0], self.job.id, lease_id, named[1]))
 
 
-def _changed_terms(old: JobSpec, new: JobSpec) -> Iterator[Fields]:
+def _list_changes(old: JobSpec, new: JobSpec) -> Iterator[Fields]:
     for field in dataclasses.fields(JobSpec):
         before, after = getattr(old, field.name), getattr(new, field.name)
         if before != after:
-            yield ("term", field.name), ("from", _number(before)), ("to", _number(after))
+            yield ("key", field.name), ("from", _number(before)), ("to", _number(after))
 
 
 def _number(value: Any) -> Number:
@@ -109,7 +109,7 @@ def _lease_id(event: e.Event) -> str | None:
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
-        case e.StatusSet() | e.TermsChanged():
+        case e.StatusSet() | e.SpecChanged():
             return None
         case _:
             return event.lease_id

@@ -26,8 +26,8 @@ from autopilot.api.jobs import JobService
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
+from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
-from autopilot.config.job_terms import change_terms
 from autopilot.config.secret_files import read_secret, registry_password
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
@@ -132,7 +132,7 @@ async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) 
     engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
     wake = asyncio.Event()
     code = CodeService(store, blobs, unpacker, clock, ids, settings.state_dir / "receiving")
-    jobs = JobService(engine, store, blobs, clock, ids, _parse, change_terms, wake.set, code)
+    jobs = JobService(engine, store, blobs, clock, ids, _parse, change_spec, wake.set, code)
     await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), shared is not None, stack)
     return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
 

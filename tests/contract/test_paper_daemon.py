@@ -126,7 +126,7 @@ async def test_a_job_runs_to_its_end_on_paper(sandbox: Sandbox, tmp_path: Path) 
         assert (await ask(settings, "GET", "jobs/train/why"))["decisions"]
         assert await provider.instances() == ()
 
-    assert {family for family, count in sandbox._api.requests.items() if count} == {"search", "user"}
+    assert {family for family, count in sandbox._api.requests.items() if count} == {"search", "user", "names"}
     assert not sandbox.market.instances
     assert (tmp_path / "daemon/paper/paper.db").exists()
     assert not (tmp_path / "daemon/ledger.db").exists()

@@ -11,7 +11,21 @@ from dataclasses import dataclass
 from typing import Self
 
 FAMILIES = frozenset(
-    {"search", "create", "list", "show", "bid", "state", "destroy", "user", "charges", "logs", "inbox", "other"}
+    {
+        "search",
+        "create",
+        "list",
+        "show",
+        "bid",
+        "state",
+        "destroy",
+        "user",
+        "charges",
+        "logs",
+        "inbox",
+        "names",
+        "other",
+    }
 )
 LOST = frozenset(
     {"http_500", "http_502", "http_503", "http_504", "http_429", "reset", "no_effect_success", "quota", "redirect"}

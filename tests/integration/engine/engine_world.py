@@ -22,8 +22,8 @@ from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
+from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
-from autopilot.config.job_terms import change_terms
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import EntryType, LedgerEntry
@@ -129,7 +129,7 @@ class World:
             self.clock,
             self._ids,
             lambda text, source, now: parse_job(text, source=source, now=now),
-            change_terms,
+            change_spec,
             lambda: None,
             CodeService(self.store, self.blobs, AgentUnpacker(), self.clock, self._ids, self.root / "receiving"),
         )

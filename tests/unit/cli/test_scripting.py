@@ -127,7 +127,7 @@ def test_all_open_jobs_are_cancelled_after_a_yes(
 def test_change_sends_what_was_typed(daemon: Daemon, capsys: Capture) -> None:
     assert run(["change", "bert-qa", "budget=$30", "deadline=+6h"]) == 0
     assert daemon.requests[0][2] == {"budget": "$30", "deadline": "+6h", "min_probability": 0.8}
-    assert "has other terms now: budget $2.00, due" in capsys.readouterr().out
+    assert "is changed: budget $2.00, due" in capsys.readouterr().out
     assert run(["change", "bert-qa", "budget="]) == 2
     assert "write budget=30" in capsys.readouterr().err
     assert run(["change", "bert-qa", "budget"]) == 2

@@ -71,7 +71,7 @@ def test_the_story_of_an_outbid() -> None:
     assert tell("work.lost", seconds=15) == "15 s of work lost"
     assert tell("lease.paused", cause="out_of_credit", bid="0.3") == "the market stopped the machine: out of credit"
     assert tell("lease.refused", reason="refused", message="no \x1b[2Jsuch ask").endswith("no [2Jsuch ask")
-    assert tell("job.changed", term="budget", **{"from": None, "to": "12"}) == (
+    assert tell("job.changed", key="budget", **{"from": None, "to": "12"}) == (
         "the owner changed the budget from none to $12.00"
     )
     displaced = tell("lease.paused", cause="outbid", bid="0.3", price_to_win="0.25")

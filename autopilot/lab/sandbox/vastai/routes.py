@@ -32,7 +32,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/api/v0/bundles/", "search", offers.search, unknown_key_status=404),
     Route("GET", "/api/v0/bundles/", "search", offers.search_by_url, public=True),
     Route("PUT", "/api/v0/search/asks/", "search", offers.search_asks, unknown_key_status=404),
-    Route("GET", "/api/v0/gpu_names/unique/", "other", fixed.gpu_names, public=True),
+    Route("GET", "/api/v0/gpu_names/unique/", "names", fixed.gpu_names, public=True),
     Route("POST", "/api/v0/asks/bulk/", "create", offers.create_bulk),
     Route("PUT", "/api/v0/asks/{id}/", "create", offers.create),
     Route("GET", "/api/v1/instances/", "list", listing.list_instances),

@@ -1,4 +1,4 @@
-"""Other terms for a job that lives: what it may cost, and when it is due. They are checked as those of a submit are."""
+"""Other limits for a job that lives: what it may cost, and when it is due. They are checked as a submit is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from autopilot.api.plan import OverBudget
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.money import show
 
-ChangeTerms = Callable[[JobSpec, Mapping[str, str], datetime], JobSpec]
-"""(spec, term → value, now) → spec with other terms; raises ``UserError``."""
+ChangeSpec = Callable[[JobSpec, Mapping[str, str], datetime], JobSpec]
+"""(spec, key → value, now) → spec with other values; raises ``UserError``."""
 
 
 def is_tighter(old: JobSpec, new: JobSpec) -> bool:
-    """Whether any of the terms leaves less than before: less money, or less time. Only that may be refused."""
+    """Whether any of the limits leaves less than before: less money, or less time. Only that may be refused."""
     limits: tuple[tuple[Any, Any], ...] = (
         (old.budget, new.budget),
         (old.max_bid, new.max_bid),

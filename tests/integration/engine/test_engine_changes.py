@@ -67,7 +67,7 @@ async def test_a_higher_budget_is_taken_at_once_and_written_down(world: World) -
     assert (job.spec.budget, job.spec.max_bid) == (D(12), D("0.9"))
     shown = await world.jobs.show("train")
     changes = [event["fields"] for event in shown["events"] if event["name"] == "job.changed"]
-    assert changes == [{"term": "budget", "from": "9", "to": "12"}, {"term": "max_bid", "from": None, "to": "0.9"}]
+    assert changes == [{"key": "budget", "from": "9", "to": "12"}, {"key": "max_bid", "from": None, "to": "0.9"}]
 
 
 async def test_a_budget_that_is_spent_already_is_refused_and_nothing_changes(world: World) -> None:

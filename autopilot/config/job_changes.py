@@ -1,4 +1,4 @@
-"""The terms of a job that its owner may change while it runs: what it may cost, and when it is due."""
+"""What an owner may change of a job while it runs: what it may cost, and when it is due."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec, SpotPolicy
 
 NONE = "none"
-"""Takes a term away."""
-MONEY_TERMS = {"budget": "budget", "max_price": "max_bid", "max_hourly": "max_hourly", "max_rate": "max_rate"}
+"""Takes a limit away."""
+AMOUNTS = {"budget": "budget", "max_price": "max_bid", "max_hourly": "max_hourly", "max_rate": "max_rate"}
 """Name of an amount as it is typed, and its field of ``JobSpec``."""
-TERMS = (*MONEY_TERMS, "deadline")
+KEYS = (*AMOUNTS, "deadline")
 
 
-def change_terms(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpec:
-    """``spec`` with other terms. ``wish``: term → value, written as in a job file.
+def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpec:
+    """``spec`` with other values. ``wish``: key → value, written as in a job file.
 
     ``deadline`` is an instant, a span from ``now`` (``6h``), or ``+6h``: so much later than it is. ``none`` takes a
-    term away. Raises ``UserError``.
+    limit away. Raises ``UserError``.
     """
     if not wish:
-        raise UserError("nothing is to be changed", hint=f"name a term: {', '.join(TERMS)}")
+        raise UserError("nothing is to be changed", hint=f"name a key: {', '.join(KEYS)}")
     changes: dict[str, Any] = {}
     for name, text in wish.items():
-        if name not in TERMS:
-            raise UserError(f"{name!r} cannot be changed while the job lives", hint=nearest(name, TERMS))
+        if name not in KEYS:
+            raise UserError(f"{name!r} cannot be changed while the job lives", hint=nearest(name, KEYS))
         try:
             if name == "deadline":
                 changes["deadline"] = _deadline(spec, text.strip(), now)
             else:
-                changes[MONEY_TERMS[name]] = None if text.strip() == NONE else values.money(text)
+                changes[AMOUNTS[name]] = None if text.strip() == NONE else values.money(text)
         except ValueError as error:
             raise UserError(f"{name}: {error}") from None
     if changes.get("max_bid") is not None and spec.spot_policy is SpotPolicy.ON_DEMAND:
         raise UserError("max_price limits bids, but the policy is on-demand", hint="max_hourly limits every price")
     changed = replace(spec, **changes)
     if changed == spec:
-        raise UserError("the job has these terms already")
+        raise UserError("the job has these values already")
     return changed
 
 

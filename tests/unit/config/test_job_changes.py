@@ -1,4 +1,4 @@
-"""Other terms for a job that lives, as they are typed."""
+"""Other values for a job that lives, as they are typed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from autopilot.config.job_terms import change_terms
+from autopilot.config.job_changes import change_spec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import SpotPolicy
 from tests.builders import a_spec
@@ -18,7 +18,7 @@ SPEC = a_spec(budget=Decimal(20), deadline=DUE, max_bid=Decimal("0.5"))
 
 
 @pytest.mark.parametrize(
-    ("term", "value", "field", "expected"),
+    ("key", "value", "field", "expected"),
     [
         ("budget", "$30", "budget", Decimal(30)),
         ("budget", "30.50", "budget", Decimal("30.50")),
@@ -32,10 +32,10 @@ SPEC = a_spec(budget=Decimal(20), deadline=DUE, max_bid=Decimal("0.5"))
         ("deadline", "none", "deadline", None),
     ],
 )
-def test_each_term(term: str, value: str, field: str, expected: object) -> None:
-    changed = change_terms(SPEC, {term: value}, NOW)
+def test_each_key(key: str, value: str, field: str, expected: object) -> None:
+    changed = change_spec(SPEC, {key: value}, NOW)
     assert getattr(changed, field) == expected
-    assert change_terms(changed, {term: "none"} if expected else {term: "5" if term != "deadline" else "5h"}, NOW)
+    assert change_spec(changed, {key: "none"} if expected else {key: "5" if key != "deadline" else "5h"}, NOW)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_each_term(term: str, value: str, field: str, expected: object) -> None:
         ({"image": "x"}, "'image' cannot be changed"),
         ({"budget": "0"}, "budget: must be more than nothing"),
         ({"budget": "a lot"}, "budget: not an amount"),
-        ({"budget": "20"}, "has these terms already"),
+        ({"budget": "20"}, "has these values already"),
         ({"deadline": "2026-11-20T09:00Z"}, "in the past"),
         ({"deadline": "9000h"}, "too far away"),
         ({"deadline": "soon"}, "deadline: not a date and time"),
@@ -53,16 +53,16 @@ def test_each_term(term: str, value: str, field: str, expected: object) -> None:
 )
 def test_what_cannot_be_is_one_clear_error(wish: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        change_terms(SPEC, wish, NOW)
+        change_spec(SPEC, wish, NOW)
 
 
 def test_a_deadline_needs_an_estimate_and_a_later_one_a_deadline() -> None:
     with pytest.raises(UserError, match="estimate"):
-        change_terms(a_spec(work_estimate=None), {"deadline": "6h"}, NOW)
+        change_spec(a_spec(work_estimate=None), {"deadline": "6h"}, NOW)
     with pytest.raises(UserError, match="no deadline that could be later"):
-        change_terms(a_spec(), {"deadline": "+6h"}, NOW)
+        change_spec(a_spec(), {"deadline": "+6h"}, NOW)
 
 
 def test_a_bid_has_no_limit_where_nothing_is_bid() -> None:
     with pytest.raises(UserError, match="max_price limits bids"):
-        change_terms(a_spec(spot_policy=SpotPolicy.ON_DEMAND), {"max_price": "1"}, NOW)
+        change_spec(a_spec(spot_policy=SpotPolicy.ON_DEMAND), {"max_price": "1"}, NOW)
