@@ -1,5 +1,5 @@
-"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 409 code gone, 422 bad
-input, 503 no database.
+"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 409 code gone or a command under
+way, 422 bad input, 503 no database, 504 no answer from a machine.
 
 A defect of ours is a 500 in the same form, and its cause is in the log.
 """
@@ -33,6 +33,7 @@ from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine
+from autopilot.engine.execs import ExecBusy, NoAnswer
 from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, StoreUnavailable
@@ -61,6 +62,7 @@ def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> 
             web.post("/v1/jobs/{ref}/stop", routes.stop),
             web.post("/v1/jobs/{ref}/cancel", routes.cancel),
             web.post("/v1/jobs/{ref}/resume", routes.resume),
+            web.post("/v1/jobs/{ref}/exec", routes.exec),
             web.get("/v1/code/{sha256}", routes.look_for_code),
             web.put("/v1/code/{sha256}", routes.begin_code),
             web.put("/v1/code/{sha256}/parts/{number}", routes.add_code),
@@ -73,6 +75,7 @@ def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> 
             web.get("/v1/prices", routes.prices),
         ]
     )
+    app.on_shutdown.append(routes.end_calls)
     return app
 
 
@@ -170,6 +173,16 @@ class _Routes:
         chosen = str((await _body(request)).get("from_checkpoint") or "") if request.can_read_body else ""
         return web.json_response({"job": await self._jobs.resume(request.match_info["ref"], chosen)})
 
+    async def exec(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        timeout_s = _whole(str(body.get("timeout_s", 60)), "timeout_s")
+        where = request.match_info["ref"], _text(body, "command"), timeout_s, _owner(request)
+        return web.json_response(await self._jobs.execs.call(*where))
+
+    async def end_calls(self, _: web.Application) -> None:
+        """Nobody who waits for a machine's answer keeps the daemon from ending."""
+        self._engine.execs.close()
+
     async def events(self, request: web.Request) -> web.Response:
         after = _whole(request.query.get("after", "0"), "after")
         async with self._store.snapshot() as uow:
@@ -236,8 +249,10 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(problem.message, problem.hint, 404)
     except (OverBudget, Unlikely) as problem:
         return _error(problem.message, problem.hint, 402)
-    except SendAgain as problem:
+    except (SendAgain, ExecBusy) as problem:
         return _error(problem.message, problem.hint, 409)
+    except NoAnswer as problem:
+        return _error(problem.message, problem.hint, 504)
     except UserError as problem:
         return _error(problem.message, problem.hint, 422)
     except BlobUnavailable as problem:

@@ -16,6 +16,7 @@ from autopilot.api import render
 from autopilot.api.budget import account
 from autopilot.api.changes import ChangeSpec, check_paid, is_tighter
 from autopilot.api.code import CodeService, SentCode, take
+from autopilot.api.exec import ExecService
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.key_hint import replace_keys
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
@@ -85,6 +86,7 @@ class JobService:
         code: CodeService,
     ) -> None:
         self.code = code
+        self.execs = ExecService(engine, store, clock, ids, self._find)
         self._engine = engine
         self._store = store
         self._blobs = blobs

@@ -130,6 +130,14 @@ def _tell_destroy(fields: Fields) -> str:
     return sent if fields.get("accepted") == "true" else f"{sent}; it did not say yes"
 
 
+def _tell_exec(fields: Fields) -> str:
+    who = f"user {text.plain(fields.get('uid'))} had a command run beside the job"
+    if fields.get("exit_code") is None:
+        return f"{who}; the machine did not answer"
+    why = {"timed_out": ", out of time", "stopped": ", as the machine was no longer to run the job"}
+    return f"{who}; exit code {text.plain(fields['exit_code'])}{why.get(str(fields.get('ended')), '')}"
+
+
 def _checkpoint_that(verb: str) -> Callable[[Fields], str]:
     def sentence(fields: Fields) -> str:
         size = text.size(fields.get("bytes"))
@@ -199,6 +207,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "run.stalled": _tell_stall,
     "run.went_on": lambda fields: f"goes on after {text.span(fields.get('still_s'))} with nothing new",
     "run.exited": lambda fields: f"the command ended with exit code {text.plain(fields.get('exit_code'))}",
+    "exec.called": _tell_exec,
     "agent.reported": lambda fields: f"the agent is {text.words(fields.get('state'))}",
     "checkpoint.verified": _checkpoint_that("is safe"),
     "checkpoint.lost": _checkpoint_that("was harmed in the store"),

@@ -121,6 +121,9 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     "retry": {
         "max_attempts": Key("number", values.count, "max_attempts"),
     },
+    "debug": {
+        "exec": Key("true or false", values.flag, "may_exec"),
+    },
 }
 
 NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {

@@ -107,6 +107,12 @@ def size_gb(raw: object) -> Decimal:
     return size
 
 
+def flag(raw: object) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError(f"must be true or false, not {_show(raw)}")
+    return raw
+
+
 def count(raw: object) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or raw < 1:
         raise ValueError(f"must be a whole number of at least 1, not {_show(raw)}")

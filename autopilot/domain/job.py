@@ -119,6 +119,8 @@ class JobSpec:
     code: CodeSpec | None = None
     as_root: bool = False
     """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
+    may_exec: bool = True
+    """``autopilot exec`` may run commands on its machines."""
     max_attempts: int = 3
     """Failures of the user's own command before the job is FAILED; preemptions never count."""
 

@@ -40,6 +40,11 @@ class Claims:
             known = self._taken[lease.id] = _add(known, lease, await self._blobs.sizes(lease_prefix(job_id, lease.id)))
         return known.total + SMALL_MESSAGES_BYTES
 
+    def add(self, lease_id: str, size: int) -> None:
+        """Something was taken from the machine, and is deleted at once."""
+        if (known := self._taken.get(lease_id)) is not None:
+            known.total += size
+
     def forget(self, lease_ids: frozenset[str]) -> None:
         """Drop what is kept for leases other than these."""
         for lease_id in self._taken.keys() - lease_ids:

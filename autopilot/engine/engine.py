@@ -51,6 +51,7 @@ from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refus
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
 from autopilot.engine.waits import Waits
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
+from autopilot.mailbox.wire import EXEC
 from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
@@ -142,6 +143,7 @@ class Engine:
         )
         self.outlooks = Outlooks(store, PHASES, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
+        self.execs = self._mailbox.execs
         self._orphans = Orphans(config.install_id, ids)
         self.waits = Waits()
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
@@ -217,6 +219,10 @@ class Engine:
         offers = raise_floors(offers, lost, self.config.params.bids.unit)
         offers = self._avoid.without_bids(offers, job_id, now) if job_id else offers
         return Market(views, offers, now, avoid, lost_bids=lost)
+
+    def can_exec(self, lease_id: str) -> bool:
+        """Whether the agent on that machine runs commands beside the job."""
+        return self._mailbox.can(lease_id, EXEC)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         found = await asyncio.gather(*(watch.offers(query) for watch in self.watches.values()))

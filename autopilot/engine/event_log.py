@@ -103,6 +103,12 @@ def checkpoint_set_aside(checkpoint: Checkpoint, by: str, at: datetime) -> Event
     return EventRecord(at, "checkpoint.set_aside", checkpoint.job_id, checkpoint.lease_id, fields)
 
 
+def exec_called(lease: Lease, uid: int, exit_code: int | None, ended: str, at: datetime) -> EventRecord:
+    """Somebody had a command run beside the job. Neither the command nor its output is kept."""
+    fields: Fields = (("uid", uid), ("exit_code", exit_code), ("ended", ended))
+    return EventRecord(at, "exec.called", lease.job_id, lease.id, fields)
+
+
 def _lease_id(event: e.Event) -> str | None:
     match event:
         case e.LeaseIntended(lease):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import structlog
 
@@ -18,6 +19,7 @@ from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.engine.checkpoint_retention import FEWEST_KEPT, Doubt
 from autopilot.engine.claims import Claims, within_budget
+from autopilot.engine.execs import Execs
 from autopilot.engine.log_intake import LogIntake
 from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
 from autopilot.mailbox.keys import exit_key, heartbeat_key, lease_prefix, manifest_key, orders_key, verified_key
@@ -87,6 +89,9 @@ class Mailbox:
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
+        self._newest_of: dict[str, tuple[Job, Lease]] = {}
+        self._writing: dict[str, asyncio.Lock] = {}
+        self.execs = Execs(blobs, self._write, self._claims.add)
 
     async def read(self, job: Job, lease: Lease, now: datetime) -> Mail:
         """Everything new from the lease's agent. A store that cannot be asked means: nothing new."""
@@ -142,8 +147,27 @@ class Mailbox:
     async def write_orders(self, job: Job, lease: Lease) -> None:
         """Write the orders when they differ from the last that were written. Failures are logged and tried again."""
         if lease.is_over:
+            self._newest_of.pop(lease.id, None)
             return
+        self._newest_of[lease.id] = job, lease
+        try:
+            await self._write(lease.id)
+        except (BlobUnavailable, UserError) as problem:
+            log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
+
+    async def _write(self, lease_id: str) -> None:
+        """The newest that was committed, one writer at a time: older orders never replace newer ones.
+
+        Raises ``BlobUnavailable``, ``UserError``.
+        """
+        async with self._writing.setdefault(lease_id, asyncio.Lock()):
+            if lease_id not in self._newest_of:
+                raise UserError("this daemon has written no orders for the machine yet", hint="try again in a minute")
+            await self._write_newest(*self._newest_of[lease_id])
+
+    async def _write_newest(self, job: Job, lease: Lease) -> None:
         heartbeat = self._heartbeats.get(lease.id)
+        exec_order = self.execs.of(lease.id)
         restore = job.checkpoint
         face = (
             lease.instance_id,
@@ -152,17 +176,14 @@ class Mailbox:
             lease.orders.run_epoch,
             restore and (restore.lease_id, restore.number),
             heartbeat and _wishes(heartbeat),
+            exec_order and exec_order.id,
         )
         if self._written.get(lease.id) == face:
             return
-        try:
-            restorable = await self._restorable(job)
-            grant = await self._grant(job, lease, restorable)
-            orders = self._orders(job, lease, heartbeat, restorable, grant)
-            await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
-        except (BlobUnavailable, UserError) as problem:
-            log.warning("orders.unwritten", lease=lease.id, reason=str(problem))
-            return
+        restorable = await self._restorable(job)
+        grant = await self._grant(job, lease, restorable)
+        orders = replace(self._orders(job, lease, heartbeat, restorable, grant), exec=exec_order)
+        await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
         self._written[lease.id] = face
         self._job_of[lease.id] = job.id
 
@@ -270,6 +291,11 @@ class Mailbox:
             if job.checkpoint and (beat := self._heartbeats.get(lease.id)) and _cannot_restore(beat)
         )
 
+    def can(self, lease_id: str, ability: str) -> bool:
+        """Whether the machine's agent has said so."""
+        heartbeat = self._heartbeats.get(lease_id)
+        return heartbeat is not None and ability in heartbeat.can
+
     def newest_seq(self, lease: Lease) -> int:
         """Of the lease's orders: the ledger's, or what its agent has seen, if an older ledger has been restored."""
         heartbeat = self._heartbeats.get(lease.id)
@@ -280,11 +306,13 @@ class Mailbox:
         """Drop what is kept for leases and jobs other than these."""
         self._logs.forget(lease_ids)
         self._claims.forget(lease_ids)
+        self.execs.forget(lease_ids)
         for lease_id in self._job_of.keys() - lease_ids:
             self._withdrawn.add((self._job_of.pop(lease_id), lease_id))
         for job_id in self._manifests.keys() - job_ids:
             del self._manifests[job_id]
-        for kept in (self._probed, self._written, self._heartbeats):
+        by_lease: tuple[dict[str, Any], ...] = (self._probed, self._written, self._heartbeats)
+        for kept in (*by_lease, self._newest_of, self._writing):
             for lease_id in kept.keys() - lease_ids:
                 del kept[lease_id]
         self._rejected = {pair for pair in self._rejected if pair[0] in lease_ids}

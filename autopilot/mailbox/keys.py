@@ -21,6 +21,11 @@ def exit_key(job_id: str, lease_id: str) -> str:
     return f"{lease_prefix(job_id, lease_id)}/exit.json"
 
 
+def exec_key(job_id: str, lease_id: str, call_id: str) -> str:
+    """Where the machine answers one command of the user's."""
+    return f"{lease_prefix(job_id, lease_id)}/exec/{call_id}"
+
+
 def log_key(job_id: str, lease_id: str, boot: int, number: int) -> str:
     return f"{lease_prefix(job_id, lease_id)}/log/{boot}-{number}"
 

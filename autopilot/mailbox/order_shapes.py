@@ -91,6 +91,20 @@ class PutUrls:
 
 
 @dataclass(frozen=True)
+class ExecOrder:
+    """A command of the user's to be run once, beside the job, for ``timeout_s`` real seconds at most.
+
+    ``issued_at``: by the daemon's wall clock, in seconds since 1970. The answer (``exec_answers``) is PUT to ``url``.
+    """
+
+    id: str
+    command: str
+    timeout_s: int
+    issued_at: int
+    url: str
+
+
+@dataclass(frozen=True)
 class Orders:
     """What the agent shall do now. A higher ``seq`` than it has seen renews its permit for ``permit_ttl_s``."""
 
@@ -110,6 +124,8 @@ class Orders:
     """What is to be in the work directory before anything runs there. Agents of older versions do not know it."""
     grant: Mapping[str, str | int] | None = None
     """Keys for parts beneath ``jobs/<job>``: those of ``blobs.Grant``, and ``place``, which is that prefix."""
+    exec: ExecOrder | None = None
+    """Only for agents that say ``wire.EXEC``."""
 
     def to_json(self) -> bytes:
         return dump(self)

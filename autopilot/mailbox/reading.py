@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.readings import Gpu, Readings
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
-from autopilot.mailbox.wire import MAX_GPUS, MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, RUN_AGAIN, VERSION
+from autopilot.mailbox.wire import ABILITIES, MAX_GPUS, MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, VERSION
 
 _MAX_SECONDS = 10 * 366 * 86_400
 
@@ -108,7 +108,7 @@ def _gpu(body: object) -> Gpu:
 
 def _abilities(body: object) -> tuple[str, ...]:
     """Those that are known here: older agents say nothing, newer ones may say more."""
-    return (RUN_AGAIN,) if isinstance(body, list) and RUN_AGAIN in body else ()
+    return tuple(known for known in ABILITIES if known in body) if isinstance(body, list) else ()
 
 
 def _exit_record(body: Mapping[str, Any]) -> ExitRecord:

@@ -27,6 +27,9 @@ MAX_TEXT = 500
 
 RUN_AGAIN = "run_again"
 """An agent that says so in its heartbeats takes orders with a new run epoch after an exit."""
+EXEC = "exec"
+"""One that says so runs the commands that its orders bring beside the job."""
+ABILITIES = (RUN_AGAIN, EXEC)
 
 
 KEYS = {

@@ -15,6 +15,7 @@ from typing import Any
 from .child import Child
 from .code import CodeDownload
 from .compress import library
+from .execs import BRISK_POLL_S, Execs, fresh_until
 from .gpus import are_busy
 from .inputs import fetch_input
 from .job_user import JobUser
@@ -34,6 +35,8 @@ from .web import Web
 POLL_S = 15.0
 TICK_S = 0.1
 HOME = "var/lib/autopilot"
+TOLD_BY = ("AUTOPILOT_PROGRESS_FILE", "AUTOPILOT_CHECKPOINT_MARK", "AUTOPILOT_SAVE_REQUEST", "AUTOPILOT_MLFLOW_RUN")
+"""Variables by which the job's command tells of itself: what the user runs beside it is not to speak for it."""
 
 
 class Agent:
@@ -61,6 +64,8 @@ class Agent:
         self.progress = Progress(self.room.progress)
         self.readings, self.stillness = Readings(self.speed), Stillness(self.now())
         self.output_bytes = 0
+        self.run_as: tuple[dict[str, str], int | None] | None = None
+        self.execs = Execs(self.memory, self.web, self.log, self.exec_surroundings)
         self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.wake = threading.Event()
@@ -70,7 +75,7 @@ class Agent:
             self.log.trouble("key", "there is no machine id with its key here: this machine cannot destroy itself")
 
     def now(self) -> float:
-        return time.clock_gettime(time.CLOCK_BOOTTIME) * self.speed
+        return awake() * self.speed
 
     def beneath(self, *path: str) -> str:
         """``path`` as seen from the instance's root; ``..`` does not lead out of it."""
@@ -81,6 +86,7 @@ class Agent:
     def run(self) -> None:
         self.log.say(f"agent started, boot {self.memory['boot']}")
         self.child.sweep("run")
+        self.child.sweep("exec")
         if not self.memory["setup_done"]:
             self.child.sweep("setup")
         signal.signal(signal.SIGTERM, lambda *_: self.events.put(("quit",)))
@@ -98,6 +104,7 @@ class Agent:
                 self.log.say("now " + state)
                 self.wake.set()
         self.child.signal(signal.SIGKILL)
+        self.execs.end()
 
     def step(self) -> str | None:
         with contextlib.suppress(queue.Empty):
@@ -107,6 +114,7 @@ class Agent:
             self.finish(code)
         self.look_at_job()
         command = self.machine.decide(self.now())
+        self.execs.mind(self.machine.may_exec(self.now()), awake())
         if command not in ("setup", "run"):
             self.remember()
         if command in ("setup", "run"):
@@ -129,7 +137,8 @@ class Agent:
             return
         machine.take_progress(self.progress.read(), now)
         said = self.output_bytes, machine.claim.progress
-        self.stillness.look(now, said, are_busy(self.readings.at(now)["gpus"]))
+        is_busy = None if self.execs.is_running else are_busy(self.readings.at(now)["gpus"])
+        self.stillness.look(now, said, is_busy)
         self.look_at_mark()
         if machine.is_due(now) and self.requested_at < max(machine.checkpoint_at, machine.process.stop_since):
             self.requested_at = now
@@ -155,6 +164,7 @@ class Agent:
         if event[0] == "orders" and self.machine.take_orders(event[1], now):
             if has_ended and self.machine.exit is None:
                 self.progress.forget()
+            self.execs.take(event[1].get("exec"), event[2])
             url = event[1]["next_orders_url"]
             self.web.put_headers = event[1]["put_urls"]["headers"]
             self.memory.values.update(next_orders_url=url, permit_ttl_s=event[1]["permit_ttl_s"])
@@ -207,6 +217,7 @@ class Agent:
             os.makedirs(self.beneath(work["workdir"]), exist_ok=True)
             self.room.furnish()
             env, uid = self.surroundings(command, work)
+            self.run_as = (env, uid) if command == "run" else self.run_as
         except OSError as error:
             problem = str(error)
         self.keeper.job_uid = uid if command == "run" else None
@@ -239,6 +250,15 @@ class Agent:
             self.log.say(f"{command} runs as the agent's own user: {obstacle}")
             return {**env, **ours}, None
         return {**env, **user.variables(), **work["env"], **ours}, self.child.uid
+
+    def exec_surroundings(self) -> tuple[str, dict[str, str], int | None]:
+        """Those of the command, or that it would have. Raises ``OSError``."""
+        assert self.machine.orders is not None
+        work = self.machine.orders["work"]
+        workdir = self.beneath(work["workdir"])
+        os.makedirs(workdir, exist_ok=True)
+        env, uid = self.run_as or self.surroundings("run", work)
+        return workdir, {name: value for name, value in env.items() if name not in TOLD_BY}, uid
 
     def finish(self, code: int) -> None:
         kind = self.machine.process.kind
@@ -329,7 +349,9 @@ class Agent:
         """And disk and load: what is read of them may take its time."""
         while True:
             self.readings.take(self.workdir(), self.machine.process.kind == "run", self.now)
-            if self.machine.is_judged_by_gpus() and are_busy(self.readings.at(self.now())["gpus"]):
+            # What the user runs beside the job is no sign of the job's life.
+            is_watched = self.machine.is_judged_by_gpus() and not self.execs.is_running
+            if is_watched and are_busy(self.readings.at(self.now())["gpus"]):
                 self.events.put(("busy",))
             time.sleep(max(POLL_S / self.speed, 0.25))
 
@@ -341,18 +363,25 @@ class Agent:
                     self.log.resolve(act.__name__)
                 except Exception as error:  # tried again at the next round
                     self.log.trouble(act.__name__, str(error))
-            self.wake.wait(max(POLL_S / self.speed, 0.25))
+            pause = min(POLL_S / self.speed, BRISK_POLL_S if time.monotonic() < self.execs.brisk_until else POLL_S)
+            self.wake.wait(max(pause, 0.25))
             self.wake.clear()
 
     def fetch_orders(self) -> None:
+        asked_at = awake()
         try:
-            orders = parse_orders(self.web.get(self.orders_urls[0]))
+            data, answered_at = self.web.get_dated(self.orders_urls[0])
         except OSError:
             self.orders_urls = self.orders_urls[1:] + self.orders_urls[:1]
             raise
+        orders = parse_orders(data)
         if orders is None:
             raise ValueError("the orders cannot be read")
-        self.events.put(("orders", orders))
+        asked = orders.get("exec")
+        until = fresh_until(asked, answered_at, asked_at) if asked else None
+        if until is not None:
+            self.execs.expect_more()
+        self.events.put(("orders", orders, until))
 
     def ship_logs(self) -> None:
         if self.machine.orders and not self.machine.is_surplus():
@@ -379,6 +408,11 @@ class Agent:
     def still_s(self) -> float | None:
         """Of the command, while it runs."""
         return self.stillness.count() if self.machine.process.kind == "run" else None
+
+
+def awake() -> float:
+    """Real seconds, which suspension does not stop."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def utc_now() -> str:

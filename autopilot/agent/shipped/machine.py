@@ -222,6 +222,10 @@ class Machine:
         bearable = self.orders["work"]["stall_s"] if self.orders else 0
         return bool(bearable) and self.process.kind == "run" and now >= self.claim.at + bearable
 
+    def may_exec(self, now: float) -> bool:
+        """Whether commands of the user's may run here beside the job: for as long as it is to run here."""
+        return self.life.state == SERVING and now < self.permit_until and self._role() == "run"
+
     # -- by the state of its life
 
     def _serve(self, now: float) -> str | None:

@@ -34,6 +34,10 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         if code:
             numbers += [code["size"], code["first_part"]]
             texts += [code["sha256"], *code["part_urls"]]
+        asked = orders.get("exec")
+        if asked:
+            numbers += [asked["timeout_s"], asked["issued_at"]]
+            texts += [asked["id"], asked["command"], asked["url"]]
         texts.append(orders["instance"])
         if restore:
             texts.append(restore["lease"])

@@ -29,8 +29,9 @@ from typing import Any
 AGENT_STATES = ("waiting", "restoring", "setting_up", "running", "saving", "finished", "expired", "left")
 """All that a heartbeat may say of its agent. The daemon knows the same words."""
 
-ABILITIES = ("run_again",)
-"""What older agents cannot do. ``run_again``: take orders with a new run epoch after an exit."""
+ABILITIES = ("run_again", "exec")
+"""What older agents cannot do. ``run_again``: take orders with a new run epoch after an exit. ``exec``: run the
+commands that orders bring beside the job."""
 
 SERVING, EXPIRED, QUITTING, QUITTING_EXPIRED = "serving", "expired", "quitting", "quitting_expired"
 LIFE: dict[str, dict[str, str]] = {

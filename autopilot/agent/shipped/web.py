@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import email.utils
 import http.client
 import socket
 import threading
@@ -36,11 +37,18 @@ class Web:
         self.kept = threading.local()
 
     def get(self, url: str) -> bytes:
+        return self.get_dated(url)[0]
+
+    def get_dated(self, url: str) -> tuple[bytes, float | None]:
+        """With the time of the answer by the other side's clock, in seconds since 1970; None: it does not say."""
         with self.answer("GET", url, within_s=WHOLE_TIMEOUT_S) as response:
-            data = bytes(response.read(MAX_OBJECT_BYTES + 1))
+            data, date = bytes(response.read(MAX_OBJECT_BYTES + 1)), response.getheader("Date")
         if len(data) > MAX_OBJECT_BYTES:
             raise OSError("larger than a mailbox object may be")
-        return data
+        try:
+            return data, email.utils.parsedate_to_datetime(date or "").timestamp()
+        except (TypeError, ValueError, IndexError, OverflowError):
+            return data, None
 
     def put(self, url: str, data: bytes) -> None:
         self.send(url, lambda: data, len(data), WHOLE_TIMEOUT_S)

@@ -23,7 +23,7 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import exit_key, heartbeat_key, orders_key, verified_key
-from autopilot.mailbox.order_shapes import Role, Work
+from autopilot.mailbox.order_shapes import ExecOrder, Role, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
@@ -70,6 +70,7 @@ class Lease:
     checkpoint_interval_s: int = 20
     restore: CheckpointRef | None = None
     code: JobCode = NO_CODE
+    exec: ExecOrder | None = None
     renewing: bool = True
 
     async def write_orders(self) -> None:
@@ -90,6 +91,7 @@ class Lease:
             heartbeat=heartbeat,
             code=self.code,
         )
+        orders = dataclasses.replace(orders, exec=self.exec)
         await self.store.put(orders_key(JOB, self.lease_id), orders.to_json())
 
     async def renew(self) -> None:

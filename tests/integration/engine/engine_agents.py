@@ -14,10 +14,11 @@ from autopilot.blobs.local import URL_PREFIX, LocalBlobStore
 from autopilot.domain.agent_state import AgentState
 from autopilot.lab.sandbox.market.instances import Container, Contract
 from autopilot.lab.sandbox.market.market import SandboxMarket
-from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, orders_key, part_key
+from autopilot.mailbox.exec_answers import ExecAnswer
+from autopilot.mailbox.keys import exec_key, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
-from autopilot.mailbox.wire import RUN_AGAIN
+from autopilot.mailbox.wire import EXEC, RUN_AGAIN
 from tests.checkpoint_data import a_part, an_index
 
 _ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
@@ -57,6 +58,12 @@ class Agent:
         if boot != self.boot:  # whatever ran was killed with the machine; its disk is still there
             self.boot, self.seq, self.state, self.saved, self.step = boot, 0, "waiting", False, self.saved_step
         await self._obey(orders, agents, now)
+        if orders["exec"] and agents.exec_answer is not None:
+            call_id = orders["exec"]["id"]
+            agents.execs.append(orders["exec"]["command"])
+            answer = agents.exec_answer
+            data = answer if isinstance(answer, bytes) else answer.to_json(call_id)
+            await self.store.put(exec_key(self.job_id, self.lease_id, call_id), data)
         self.acted_at = now
         self.seq += 1
         await self._report(orders, agents)
@@ -121,7 +128,7 @@ class Agent:
             step=self.step,
             last_checkpoint=self.next_checkpoint - 1 if self.next_checkpoint else None,
             next_checkpoint=self.next_checkpoint,
-            can=(RUN_AGAIN,) if agents.can_run_again else (),
+            can=(*[RUN_AGAIN] * agents.can_run_again, *[EXEC] * agents.can_exec),
             bytes_sent=self.claims_sent,
         )
         await self.store.put(heartbeat_key(self.job_id, self.lease_id), beat.to_json())
@@ -131,6 +138,7 @@ class Agents:
     """All of them. ``total_steps`` of work end with ``exit_code``; ``deaf`` leases never hear their orders.
 
     Those of runs from ``ends_well_from`` on end well. Agents of the version before cannot run again on one machine.
+    What they answer to a command beside the job is ``exec_answer``, or nothing; ``execs`` are those that they ran.
     ``steps_of`` a job come before ``total_steps``; as many attempts of a job as ``failures`` says end with 1.
     """
 
@@ -138,7 +146,9 @@ class Agents:
         self.total_steps = 200
         self.exit_code = 0
         self.ends_well_from: int | None = None
-        self.can_run_again = True
+        self.can_run_again = self.can_exec = True
+        self.exec_answer: ExecAnswer | bytes | None = ExecAnswer(0, b"", False, "exited")
+        self.execs: list[str] = []
         self.deaf: set[str] = set()
         self.steps_of: dict[str, int] = {}
         self.failures: Counter[str] = Counter()

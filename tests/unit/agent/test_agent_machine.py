@@ -74,6 +74,35 @@ def running(now: float = 0) -> Machine:
     return m
 
 
+def test_commands_beside_the_job_may_run_for_as_long_as_it_is_to_run_here() -> None:
+    m = machine()
+    assert not m.may_exec(0)
+    m.take_orders(orders(), 0)
+    assert m.may_exec(0)
+    m.take_orders(orders(seq=2), 60)
+    assert m.may_exec(959)
+    assert not m.may_exec(960)
+    for seq, role in enumerate(("save_and_stop", "wait", "leave"), start=3):
+        m.take_orders(orders(role, seq), 100)
+        assert not m.may_exec(100)
+    m.take_orders(orders(seq=6), 100)
+    assert m.may_exec(100)
+    m.quit(101)
+    assert not m.may_exec(101)
+
+
+def test_on_a_machine_that_is_there_by_mistake_none_may_run() -> None:
+    m = machine(instance="77")
+    m.take_orders(orders(instance="78"), 0)
+    assert not m.may_exec(0)
+
+
+def test_a_command_beside_the_job_is_no_sign_of_its_life() -> None:
+    m = running()
+    m.take_orders(orders(seq=2) | {"exec": {"id": "c"}}, 50)
+    assert m.claim.at == 0
+
+
 def test_without_orders_it_does_nothing_until_the_permit_of_its_boot_is_over() -> None:
     m = machine()
     assert m.decide(899) is None
@@ -463,6 +492,10 @@ def test_whatever_the_orders_the_job_runs_only_when_ordered_and_the_end_of_the_p
         {"put_urls": []},
         {"restore": {"lease": "l", "n": 1, "first_part": 0, "manifest_url": 3, "part_urls": []}},
         {"restore": {"lease": "l", "n": 1, "first_part": -1, "manifest_url": "u", "part_urls": []}},
+        {"exec": {"id": "c", "command": "true", "timeout_s": 60, "url": "u"}},
+        {"exec": {"id": "c", "command": "true", "timeout_s": -1, "issued_at": 0, "url": "u"}},
+        {"exec": {"id": "c", "command": ["true"], "timeout_s": 60, "issued_at": 0, "url": "u"}},
+        {"exec": "true"},
     ],
 )
 def test_orders_that_are_not_whole_are_refused(change: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from autopilot.agent.shipped import states
 from autopilot.agent.shipped.states import DISK, LIFE, PROCESS, RESULT, UPLOAD, Life, move
 from autopilot.domain.agent_state import AgentState
-from autopilot.mailbox.wire import RUN_AGAIN
+from autopilot.mailbox import wire
 
 FIRST = [(LIFE, states.SERVING), (PROCESS, states.NONE), (DISK, states.EMPTY), (UPLOAD, states.NONE)]
 FIRST += [(RESULT, states.NONE)]
@@ -53,5 +53,5 @@ def test_an_event_without_an_arrow_changes_nothing() -> None:
 
 
 def test_the_agent_and_the_daemon_know_the_same_states_and_abilities() -> None:
-    assert states.ABILITIES == (RUN_AGAIN,)
+    assert states.ABILITIES == wire.ABILITIES
     assert set(states.AGENT_STATES) == set(AgentState) - {AgentState.UNHEARD}

@@ -35,13 +35,15 @@ FIELDS = {
     "since": "2026-01-01T11:18:00+00:00",
     "still_s": 2520,
     "accepted": "false",
+    "uid": 1000,
+    "ended": "timed_out",
     "estimate": "0.263012345",
 }
 
 
 def _names() -> set[str]:
     source = "".join(inspect.getsource(module) for module in (event_log, invoices, jobs))
-    return set(re.findall(r'"((?:image|lease|bid|run|checkpoint|agent|work|invoice|job)\.[a-z_]+)"', source))
+    return set(re.findall(r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job)\.[a-z_]+)"', source))
 
 
 def tell(name: str, **fields: Any) -> str:

@@ -86,6 +86,8 @@ interval = "90s"
 keep = 3
 [retry]
 max_attempts = 10
+[debug]
+exec = false
 """
 
 
@@ -141,6 +143,7 @@ def test_every_key_is_read() -> None:
         outputs=("model", "results/*.json"),
         outputs_gb=Decimal(2),
         max_attempts=10,
+        may_exec=False,
     )
 
 

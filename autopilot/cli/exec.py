@@ -1,0 +1,54 @@
+"""``autopilot exec``: a command beside the job, on the machine that runs it, or that is held."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from autopilot.cli import text
+from autopilot.cli.client import Client, job_path
+from autopilot.domain.errors import UserError
+from autopilot.domain.time import parse_duration
+
+WAIT_BEYOND_S = 120
+"""The daemon gives the machine less than this beyond the command's own time."""
+
+
+def exec(
+    job: str,
+    /,
+    *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
+    timeout: Annotated[str, Parameter()] = "60s",
+) -> int:
+    """Run a command on the job's machine, beside the job, and print what it says.
+
+    The exit code is the command's; 124 where its time ran out. The output may have 1 MB, and nothing is read from the
+    keyboard. Several words are quoted one by one; a single one is a line for the shell.
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    command
+        After --: the command, like -- nvidia-smi.
+    timeout
+        It is ended after this long, 10m at most.
+    """
+    if not command:
+        raise UserError("exec needs a command", hint=f"autopilot exec {job} -- nvidia-smi")
+    timeout_s = parse_duration(timeout).total_seconds()
+    line = command[0] if len(command) == 1 else shlex.join(command)
+    client = Client(timeout_s=timeout_s + WAIT_BEYOND_S)
+    answer = client.post(job_path(job, "exec"), {"command": line, "timeout_s": round(timeout_s)})
+    sys.stdout.write(text.harmless(answer["output"]) if sys.stdout.isatty() else answer["output"])
+    sys.stdout.flush()
+    if answer["is_cut"]:
+        print("──── there was more output: 1 MB is kept ────", file=sys.stderr)
+    if answer["ended"] == "timed_out":
+        print(f"──── ended after {text.span(timeout_s)}; --timeout gives it more ────", file=sys.stderr)
+    elif answer["ended"] == "stopped":
+        print("──── ended: the machine was no longer to run the job ────", file=sys.stderr)
+    return int(answer["exit_code"])
