@@ -103,7 +103,8 @@ async def test_it_ends_with_the_permit_and_with_the_agent(world: World) -> None:
 
 
 async def test_one_whose_command_has_failed_can_be_entered(world: World) -> None:
-    lease, _ = await running(world, Work(run="touch told; exit 3"))
+    lease = await world.lease("a", Work(run="touch told; exit 3"))
+    world.host(lease).start()
     await lease.until("the end", lambda beat: beat.state == "finished")
     await ask(lease, "ls told")
     assert (await answered(lease)).output == b"told\n"

@@ -65,7 +65,7 @@ def test_a_thread_that_cannot_be_started_is_a_try_that_failed(agent: Agent, monk
 
 
 def test_the_word_that_a_job_says_last_of_all_is_heard(agent: Agent, tmp_path: Path) -> None:
-    agent.take_in(("orders", ORDERS))
+    agent.take_in(("orders", ORDERS, None))
     agent.machine.begin_process("run", agent.now())
     mark = tmp_path / "workspace/autopilot-checkpoint"
     mark.touch()
@@ -78,7 +78,7 @@ def test_after_a_reboot_the_word_of_the_run_before_counts(agent: Agent, tmp_path
     """What was written after it is half a checkpoint, and is not sent as the newest one."""
     mark = tmp_path / "workspace/autopilot-checkpoint"
     mark.touch()
-    agent.take_in(("orders", ORDERS))
+    agent.take_in(("orders", ORDERS, None))
     agent.machine.disk = UNSAVED
     assert agent.machine.decide(agent.now()) == "checkpoint"
     assert agent.machine.upload.whole_at == mark.stat().st_mtime_ns
