@@ -171,7 +171,8 @@ class JobService:
         async with self._store.snapshot() as uow:
             jobs = await uow.jobs.list_newest(limit=500) if include_finished else await uow.jobs.list_open()
             outstanding = await self._outstanding(uow)
-            return [self._render(job, outstanding) for job in jobs if include_finished or not job.status.is_final]
+            shown = (job for job in jobs if include_finished or job.on_hold or not job.status.is_final)
+            return [self._render(job, outstanding) for job in shown]
 
     async def show(self, reference: str) -> render.Json:
         now = self._clock.now()
@@ -367,10 +368,15 @@ class JobService:
     async def cancel(self, reference: str) -> tuple[render.Json, str]:
         """The job, and why the ledger could not take the cancel, empty where it did.
 
-        It holds all the same: its machines are destroyed, and it is recorded as soon as it can be.
+        It holds all the same: its machines are destroyed, and it is recorded as soon as it can be. Of a job that is
+        over it gives back the machine that is held.
         Raises ``UserError``, and ``StoreUnavailable`` where the ledger cannot even be read.
         """
         try:
+            async with self._store.snapshot() as uow:
+                is_held = (await self._find(uow, reference)).on_hold is not None
+            if is_held:
+                return await self.release(reference), ""
             return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED), ""
         except StoreUnavailable as problem:
             async with self._store.snapshot() as uow:
@@ -399,6 +405,18 @@ class JobService:
         async with self._store.snapshot() as uow:
             return self._render(await self._find(uow, reference), await self._outstanding(uow))
 
+    async def release(self, reference: str) -> render.Json:
+        """Give back the machine that is held of a job that has failed. Raises ``UserError``."""
+        async with self._store.transaction() as uow:
+            job = await self._find(uow, reference)
+            held = job.on_hold
+            if held is None:
+                hint = "[debug] hold in the job file keeps the machine of the last failed attempt"
+                raise UserError(f"no machine of job {job.spec.name} is held", hint=hint)
+            answer = await self._apply(uow, job, e.ReleaseRequested(held.id, Reason.USER_RELEASED, self._clock.now()))
+        self._wake()
+        return answer
+
     async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
         async with self._store.transaction() as uow:
             job = await self._find(uow, reference)
@@ -409,13 +427,16 @@ class JobService:
             if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
                 hint = "only a parked job can be resumed"
                 raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
-            event_log = EventLog(job)
-            event_log.apply(e.StatusSet(status, reason, self._clock.now()))
-            await uow.jobs.save(event_log.job)
-            await uow.events.add(event_log.records)
-            answer = self._render(event_log.job, await self._outstanding(uow))
+            answer = await self._apply(uow, job, e.StatusSet(status, reason, self._clock.now()))
         self._wake()
         return answer
+
+    async def _apply(self, uow: UnitOfWork, job: Job, event: e.Event) -> render.Json:
+        event_log = EventLog(job)
+        event_log.apply(event)
+        await uow.jobs.save(event_log.job)
+        await uow.events.add(event_log.records)
+        return self._render(event_log.job, await self._outstanding(uow))
 
     async def _find(self, uow: UnitOfWork, reference: str) -> Job:
         job = await uow.jobs.find(reference)

@@ -74,6 +74,7 @@ def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | N
         },
         "main": lease(state.main) if state.main else None,
         "next": lease(state.next) if state.next else None,
+        "held_until": plain(state.on_hold.held_until) if state.on_hold else None,
         "waiting": waits and wait(waits),
     }
 

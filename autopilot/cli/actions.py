@@ -1,4 +1,4 @@
-"""Commands that do something to jobs: stop, resume, change, cancel; and wait."""
+"""Commands that do something to jobs: stop, resume, change, cancel, release; and wait."""
 
 from __future__ import annotations
 
@@ -82,6 +82,19 @@ def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
         Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are dropped for good.
     """
     return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
+
+
+def release(job: str, /) -> int:
+    """Give back the machine that stays after a job's last failed attempt ([debug] hold).
+
+    Parameters
+    ----------
+    job
+        The job's id or name.
+    """
+    body = Client().post(job_path(job, "release"))["job"]
+    print(f"the machine of {text.plain(body['name'])} ({text.plain(body['id'])}) is given back")
+    return Exit.OK
 
 
 def change(job: str, /, *changes: str, min_probability: float = 0.8) -> int:

@@ -39,6 +39,7 @@ COMMANDS = (
     Command("stop", "autopilot.cli.actions:stop", "Save a job and park it"),
     Command("resume", "autopilot.cli.actions:resume", "Let a parked job go on"),
     Command("cancel", "autopilot.cli.actions:cancel", "Stop jobs for good and release their machines"),
+    Command("release", "autopilot.cli.actions:release", "Give back the machine that is held of a failed job"),
     Command("exec", "autopilot.cli.exec:exec", "Run a command on a job's machine, beside the job"),
     Command("offers", "autopilot.cli.market:offers", "Show what can be rented now"),
     Command("prices", "autopilot.cli.prices:prices", "Plot what a GPU has cost"),

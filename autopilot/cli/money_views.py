@@ -20,6 +20,7 @@ PURPOSES = {
     "disk": "for its disk, should the destroy be slow",
     "traffic": "for traffic that only the bill shows",
     "unobserved": "for time in which the market showed nothing",
+    "hold": "for the time for which it is held",
     "bill": "until the bill is complete",
 }
 WAITS = {

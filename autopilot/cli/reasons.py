@@ -233,6 +233,12 @@ def _tell_choice(option: Numbers) -> str:
     return f"{'waiting is the cheapest' if name == 'wait' else name}{cost}"
 
 
+def _tell_not_held(numbers: Numbers) -> str:
+    needed, left = text.money(numbers.get("reserve")), text.money(numbers.get("left"))
+    of_job = f", and the job has {left} left" if numbers.get("left") is not None else ""
+    return f"the machine is not held ({text.words(numbers.get('because'))}): that would take {needed}{of_job}"
+
+
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "search": _tell_search,
     "removed": _tell_removed,
@@ -247,6 +253,8 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "start": lambda numbers: f"start the machine{_because(numbers)}",
     "save_and_stop": lambda numbers: f"save and stop{_because(numbers)}",
     "promote": lambda numbers: f"give the run to the new machine{_because(numbers)}",
+    "hold": lambda numbers: f"keep the machine until {text.minute(numbers.get('until'))}{_because(numbers)}",
+    "not_held": _tell_not_held,
     "release": lambda numbers: f"give the machine up{_because(numbers)}",
     "set_status": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",
     "over": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",

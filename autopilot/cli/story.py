@@ -208,6 +208,9 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "run.went_on": lambda fields: f"goes on after {text.span(fields.get('still_s'))} with nothing new",
     "run.exited": lambda fields: f"the command ended with exit code {text.plain(fields.get('exit_code'))}",
     "exec.called": _tell_exec,
+    "lease.held": lambda fields: (
+        f"the machine is held until {text.minute(fields.get('until'))} at {text.per_hour(fields.get('per_hour'))}"
+    ),
     "agent.reported": lambda fields: f"the agent is {text.words(fields.get('state'))}",
     "checkpoint.verified": _checkpoint_that("is safe"),
     "checkpoint.lost": _checkpoint_that("was harmed in the store"),

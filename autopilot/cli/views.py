@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from autopilot.cli import readings, reasons, story, text
@@ -40,7 +41,7 @@ def job_list(jobs: list[Row], now: datetime, *, all: bool = False) -> Renderable
     columns = ("JOB", "NAME", "STATUS", "GPU", "BID", *text.MONEY, "DONE", "TIME LEFT")
     length = _distinct_length([job["id"] for job in jobs])
     rows = [_job_row(job, length, now) for job in jobs]
-    waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := _why(job, now))]
+    waits = [f"{text.plain(job['name'])}: {why}" for job in jobs if (why := _hold(job) or _why(job, now))]
     return Group(table(columns, rows, right=columns[4:9], whole=columns[:1]), *map(Text, waits))
 
 
@@ -103,6 +104,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 ("job", f"{text.plain(job['name'])} ({text.plain(job['id'])})"),
                 ("status", f"{text.plain(job['status'])}: {reasons.tell_stall(job, now) or text.words(job['reason'])}"),
                 *[("waits", line) for line in reasons.tell_wait(job)],
+                *([("machine", _hold(job))] if job.get("held_until") else []),
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
                 *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
@@ -127,6 +129,16 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
     if events := body.get("events"):
         parts += ["\nEvents", event_list(events, with_fields=with_fields)]
     return parts
+
+
+def _hold(job: Row) -> str:
+    """Until when the machine of a job that has failed stays, and what that costs; empty where none does."""
+    until, main = job.get("held_until"), job.get("main")
+    if not until or not main:
+        return ""
+    rate = str(Decimal(main["bid"]) + Decimal(main["storage_rate"]))
+    back = f"autopilot release {text.plain(job['name'])} gives it back"
+    return f"held until {text.minute(until)}, {text.per_hour(rate)}; {back}"
 
 
 def _code(code: Row) -> str:

@@ -122,6 +122,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "max_attempts": Key("number", values.count, "max_attempts"),
     },
     "debug": {
+        "hold": Key("duration", values.hold, "hold"),
         "exec": Key("true or false", values.flag, "may_exec"),
     },
 }

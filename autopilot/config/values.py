@@ -20,6 +20,8 @@ _GB = {"MB": Decimal("0.001"), "GB": Decimal(1), "TB": Decimal(1000)}
 _MOST_MONEY = Decimal(1_000_000_000)
 """The ledger holds nine times as much; a larger amount is a slip of the keyboard."""
 
+LONGEST_HOLD = timedelta(hours=24)
+
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
@@ -93,6 +95,13 @@ def duration(raw: object) -> timedelta:
         raise ValueError(str(error)) from None
     if span <= timedelta(0):
         raise ValueError(f"must be longer than nothing, not {_show(raw)}")
+    return span
+
+
+def hold(raw: object) -> timedelta:
+    span = duration(raw)
+    if span > LONGEST_HOLD:
+        raise ValueError(f"must be 24h at most, not {_show(raw)}")
     return span
 
 

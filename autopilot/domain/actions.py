@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.job import JobStatus
@@ -71,6 +72,15 @@ class RunAgain:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep the lease of a job that has failed, for its owner to look into the machine."""
+
+    lease_id: str
+    until: datetime
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Destroy the lease's instance, confirmed."""
 
@@ -88,7 +98,7 @@ class SetStatus:
     """What its event tells of it."""
 
 
-Action = Acquire | ChangeBid | Start | SaveAndStop | Promote | RunAgain | Release | SetStatus
+Action = Acquire | ChangeBid | Start | SaveAndStop | Promote | RunAgain | Hold | Release | SetStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,15 @@ class RunOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldBegun:
+    """The job has failed, and the machine stays for its owner to look into it."""
+
+    lease_id: str
+    until: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatSeen:
     lease_id: str
     boot: int
@@ -302,6 +311,7 @@ Event = (
     | StopOrdered
     | LeasePromoted
     | RunOrdered
+    | HoldBegun
     | HeartbeatSeen
     | CheckpointVerified
     | RunExited

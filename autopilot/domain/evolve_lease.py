@@ -295,6 +295,10 @@ def _order_stop(lease: Lease, event: e.StopOrdered) -> Lease:
     return replace(lease, orders=replace(lease.orders, role=Role.SAVE_AND_STOP, stop_ordered_at=event.at))
 
 
+def _hold(lease: Lease, event: e.HoldBegun) -> Lease:
+    return replace(lease, held_until=event.until) if lease.is_wanted else lease
+
+
 def _renew_permit(lease: Lease, event: e.PermitRenewed) -> Lease:
     orders = lease.orders
     if orders.role is Role.SAVE_AND_STOP and orders.stop_seq == 0:
@@ -430,6 +434,7 @@ _CHANGES: Mapping[type[e.Event], Callable[[Lease, Any], Lease]] = {
     e.InstanceFound: _find_instance,
     e.DestroySent: _send_destroy,
     e.StopOrdered: _order_stop,
+    e.HoldBegun: _hold,
     e.HeartbeatSeen: _hear,
     e.PermitRenewed: _renew_permit,
     e.LeaseSettled: _settle,

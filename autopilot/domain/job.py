@@ -121,6 +121,8 @@ class JobSpec:
     """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
     may_exec: bool = True
     """``autopilot exec`` may run commands on its machines."""
+    hold: timedelta | None = None
+    """For so long the machine stays on which the last attempt failed."""
     max_attempts: int = 3
     """Failures of the user's own command before the job is FAILED; preemptions never count."""
 
@@ -202,6 +204,12 @@ class Job:
     @property
     def main(self) -> Lease | None:
         return self.lease_in(Slot.MAIN)
+
+    @property
+    def on_hold(self) -> Lease | None:
+        """The machine that stays although the job has failed."""
+        main = self.main
+        return main if main is not None and main.held_until is not None else None
 
     @property
     def next(self) -> Lease | None:

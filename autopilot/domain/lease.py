@@ -269,6 +269,8 @@ class Lease:
     create_unknown: bool = False
     """The create's outcome is not known; only listing for the label resolves it."""
     acquired_at: datetime | None = None
+    held_until: datetime | None = None
+    """It is wanted until then although its job has failed: its owner may look into it."""
     billing: Billing = Billing()
     bidding: Bidding = Bidding()
     observed: Observed = Observed()

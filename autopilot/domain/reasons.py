@@ -47,6 +47,8 @@ class Reason(StrEnum):
     ORPHAN = "orphan"
     PROMOTED = "promoted"
     RETRY = "retry"
+    HOLD_OVER = "hold_over"
+    USER_RELEASED = "user_released"
     UNKNOWN = "unknown"
     # why the guard refused an action
     OVER_BUDGET = "over_budget"

@@ -10,6 +10,7 @@ from autopilot.domain.actions import (
     Acquire,
     Action,
     ChangeBid,
+    Hold,
     Note,
     Promote,
     Release,
@@ -91,6 +92,8 @@ def action_events(actions: tuple[Action, ...], now: datetime) -> Iterator[e.Even
                 yield e.LeasePromoted(lease_id, reason, now)
             case RunAgain(lease_id, reason):
                 yield e.RunOrdered(lease_id, reason, now)
+            case Hold(lease_id, until, _):
+                yield e.HoldBegun(lease_id, until, now)
             case SetStatus(status, reason, numbers):
                 yield e.StatusSet(status, reason, now, numbers)
             case _:
@@ -126,6 +129,8 @@ def action_note(action: Action) -> Note:
             return Note("promote", (("reason", reason), ("lease_id", lease_id)))
         case RunAgain(lease_id, reason):
             return Note("run_again", (("reason", reason), ("lease_id", lease_id)))
+        case Hold(lease_id, until, reason):
+            return Note("hold", (("reason", reason), ("lease_id", lease_id), ("until", until.isoformat())))
         case Release(lease_id, reason):
             return Note("release", (("reason", reason), ("lease_id", lease_id)))
 

@@ -20,7 +20,7 @@ import structlog
 
 from autopilot.domain import events as e
 from autopilot.domain import gpu_names
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, Start
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Hold, Release, Start
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import Job, JobSpec
@@ -413,8 +413,10 @@ class Engine:
                     await uow.bids.save(bid_record)
                     lease = next(held for held in event_log.job.leases if held.id == lease_id)
                     outbox.bids.append((lease, bid_record, before[lease_id].bid))
-                    others = tuple(held for held in exposure.leases if held.id != lease_id)
-                    exposure = replace(exposure, leases=(*others, lease))
+                    exposure = exposure.with_changed(lease)
+                case Hold(lease_id, _, _):
+                    lease = next(held for held in event_log.job.leases if held.id == lease_id)
+                    exposure = exposure.with_changed(lease)
                 case Start(lease_id, _):
                     outbox.starts.append(before[lease_id])
                 case Release(lease_id, reason):

@@ -232,6 +232,10 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
     e.InstanceFound: lambda event, *_: ("lease.instance_found", (("instance_id", event.instance_id),)),
     e.DestroySent: lambda event, *_: ("lease.destroy_sent", (("accepted", str(event.accepted).lower()),)),
     e.StopOrdered: lambda event, *_: ("run.stop_ordered", (("reason", event.reason),)),
+    e.HoldBegun: lambda event, _, new: (
+        "lease.held",
+        (("until", event.until.isoformat()), ("per_hour", new.burn_upper if new else None)),
+    ),
     e.LeasePromoted: _describe_promoted,
     e.RunOrdered: _describe_ordered,
     e.CheckpointVerified: _describe_verified,

@@ -23,6 +23,8 @@ class UnrecordedCancels:
         job = event_log.job
         if job.id in self._ids and not _is_ending(job):
             event_log.apply(e.StatusSet(JobStatus.CANCELLING, Reason.USER_CANCELLED, now))
+        elif job.id in self._ids and job.on_hold is not None:
+            event_log.apply(e.ReleaseRequested(job.on_hold.id, Reason.USER_RELEASED, now))
 
     def let_go(self, jobs: Iterable[Job], now: datetime) -> tuple[Job, ...]:
         """These jobs as they are, the machines of those that were cancelled to be destroyed."""
@@ -30,7 +32,7 @@ class UnrecordedCancels:
 
     def forget_recorded(self, jobs: Iterable[Job]) -> None:
         """``jobs``: all that are open, as they were just committed."""
-        self._ids &= {job.id for job in jobs if not _is_ending(job)}
+        self._ids &= {job.id for job in jobs if not _is_ending(job) or job.on_hold is not None}
 
     def _release(self, job: Job, now: datetime) -> Job:
         event_log = EventLog(job)

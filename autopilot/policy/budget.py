@@ -1,7 +1,8 @@
 """What may still be spent. A lease commits us to more than it has cost: stopping it safely takes time and money.
 
     committed = spent + held back: Σ stop cost of the live leases + Σ reserves of open intents
-                + Σ what the bills of machines that are gone may still bring          (docs/explanation/money.md)
+                + Σ what the bills of machines that are gone may still bring
+                + Σ the rest of the holds of failed jobs' machines                    (docs/explanation/money.md)
     stop cost = bid × (detection + longest wait for the last checkpoint + destroy) + storage rate × tail + traffic
 
 ``spent`` is what is posted, what has accrued beyond it, and ``unobserved_cost``: what a lease may have cost since it
@@ -105,7 +106,15 @@ def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
         Holding("safe_stop", CostKind.COMPUTE, worst_case(lease.bid, _stopping(params))),
         Holding("disk", CostKind.STORAGE_RUNNING, worst_case(lease.storage_rate, _tail(lease.billing.tail, params))),
         traffic,
+        *([Holding("hold", CostKind.COMPUTE, hold_reserve(lease))] if lease.held_until and lease.is_wanted else []),
     )
+
+
+def hold_reserve(lease: Lease) -> Decimal:
+    """Dollars for the time for which it is held, from its last observation on: until then it is in what is spent."""
+    if lease.held_until is None:
+        return ZERO
+    return worst_case(lease.burn_upper, max(lease.held_until - lease.observed_at, timedelta(0)))
 
 
 def commitment(lease: Lease, params: Params) -> Decimal:

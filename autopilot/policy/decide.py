@@ -1,6 +1,7 @@
 """``decide``: one costed decision for one job. The order of the questions is the policy:
 
-1. Does the job still want capacity? If not, everything is released; a job that the user stops saves before that.
+1. Does the job still want capacity? If not, everything is released; a job that the user stops saves before that, and
+   one that has failed may hold its machine (``hold``).
 2. Is there money for more than a safe stop? If not: save, stop, park.
 3. Has the command failed on a machine that is still good? Then it runs again there.
 4. Is a move under way? Then its next step (``migration``).
@@ -26,6 +27,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
 from autopilot.policy.eligibility import eligible
+from autopilot.policy.hold import hold
 from autopilot.policy.loading import loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
@@ -52,7 +54,13 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         room = goes_on(job, market, now, params)
         if room is not None:
             return Decision((SetStatus(JobStatus.PENDING, Reason.ROOM_AGAIN, room.numbers),), (note, room))
-        return Decision(_release_all(job, job.reason), (note,))
+        held = hold(job, market, now, params)
+        if held is None:
+            return Decision(_release_all(job, job.reason), (note,))
+        others = (
+            action for action in _release_all(job, job.reason) if job.main is None or action.lease_id != job.main.id
+        )
+        return Decision((*others, *held[0]), (note, *held[1]))
     if job.fruitless >= params.loading.max_fruitless:
         note = Note("never_started", (("launches", job.fruitless),))
         failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)
@@ -341,7 +349,7 @@ def _park(job: Job, status: SetStatus, now: datetime, params: Params) -> tuple[A
     return (*_release_all(job, status.reason), status)
 
 
-def _release_all(job: Job, reason: Reason) -> tuple[Action, ...]:
+def _release_all(job: Job, reason: Reason) -> tuple[Release, ...]:
     """Every lease that is wanted; one whose create is not yet resolved is ordered to leave, once."""
     return tuple(
         Release(lease.id, reason)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Promote, Release, RunAgain, Veto
-from autopilot.domain.job import Job
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Promote, Release, RunAgain, Veto
+from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Allowance, Market
@@ -58,6 +58,11 @@ class Exposure:
     held: Decimal = ZERO
     """Held back for machines that are gone and whose bills are not yet believed."""
 
+    def with_changed(self, lease: Lease) -> Exposure:
+        """With what was decided for that lease."""
+        others = tuple(other for other in self.leases if other.id != lease.id)
+        return replace(self, leases=(*others, lease))
+
 
 def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
     """What the caps leave beyond all that is spent or committed, that burns, and that is rented."""
@@ -83,9 +88,10 @@ def guard(
     for action in decision.actions:
         more, more_per_hour = _growth(job, action, params)
         refusal = _refusal(job, action, more, allowed, market, exposure, limits, params)
-        if refusal is None and more_per_hour > ZERO:
+        is_growth = more > ZERO or more_per_hour > ZERO
+        if refusal is None and is_growth:
             refusal = _unobserved_for_long(job, action, exposure, now)
-        if refusal is None and more_per_hour > ZERO:
+        if refusal is None and is_growth:
             refusal = _over_caps(job, pledged + more, pledged_per_hour + more_per_hour, exposure, limits, params)
         if refusal is None:
             allowed.append(action)
@@ -105,6 +111,11 @@ def _growth(job: Job, action: Action, params: Params) -> tuple[Decimal, Decimal]
             if lease is not None and bid > lease.bid:
                 grown = budget.commitment(replace(lease, bid=bid), params) - budget.commitment(lease, params)
                 return grown, bid - lease.bid
+        case Hold(lease_id, until):
+            lease = _lease(job, lease_id)
+            if lease is not None:
+                held = replace(lease, held_until=until)
+                return budget.commitment(held, params) - budget.commitment(lease, params), ZERO
     return ZERO, ZERO
 
 
@@ -134,11 +145,20 @@ def _refusal(
             held = job.main
             has_ended = held is not None and held.id == lease_id and held.agent.exit_code is not None
             return None if has_ended else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
+        case Hold(lease_id, until):
+            return None if _may_be_held(job, lease_id, until) else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
         case Promote():
             freed = _is_free(job, Slot.MAIN, allowed)
             return None if freed else (Reason.SLOT_TAKEN, (("slot", Slot.MAIN),))
         case _:
             return None
+
+
+def _may_be_held(job: Job, lease_id: str, until: datetime) -> bool:
+    """Once, one a job, within its lifetime, and only where the job has failed."""
+    main = job.main
+    is_failed = job.status is JobStatus.FAILED and main is not None and main.agent.exit_code not in (None, 0)
+    return is_failed and main is not None and main.id == lease_id and not main.held_until and until <= main.not_after
 
 
 def _is_free(job: Job, slot: Slot, allowed: Iterable[Action]) -> bool:

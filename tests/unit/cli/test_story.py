@@ -37,6 +37,8 @@ FIELDS = {
     "accepted": "false",
     "uid": 1000,
     "ended": "timed_out",
+    "until": "2026-11-20T14:20:00+00:00",
+    "per_hour": "0.310000000",
     "estimate": "0.263012345",
 }
 

@@ -87,6 +87,7 @@ keep = 3
 [retry]
 max_attempts = 10
 [debug]
+hold = "90m"
 exec = false
 """
 
@@ -144,6 +145,7 @@ def test_every_key_is_read() -> None:
         outputs_gb=Decimal(2),
         max_attempts=10,
         may_exec=False,
+        hold=timedelta(minutes=90),
     )
 
 
@@ -276,6 +278,9 @@ def with_line(section: str, line: str) -> str:
             'spot.policy: must be one of "auto", "spot", "on-demand", not \'cheap\'',
         ),
         (with_line("checkpoint", 'path = "a"\nkeep = 0'), "job.toml:9: checkpoint.keep: must be a whole number"),
+        (with_line("debug", 'hold = "25h"'), "debug.hold: must be 24h at most"),
+        (with_line("debug", "hold = 60"), "debug.hold: not a duration"),
+        (with_line("debug", 'exec = "no"'), "debug.exec: must be true or false"),
         (with_line("retry", "max_attempts = true"), "retry.max_attempts: must be a whole number"),
         (SMALLEST.replace("RTX 4090", "RTX 4090:x"), "resources.gpu: not a GPU and count: 'RTX 4090:x'"),
         (SMALLEST.replace("RTX 4090", "RTX 4090:0"), "resources.gpu: must be a whole number of at least 1"),
