@@ -32,7 +32,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0011"
+REVISION = "0012"
 
 metadata = MetaData(
     naming_convention={

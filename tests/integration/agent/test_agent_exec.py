@@ -102,6 +102,23 @@ async def test_it_ends_with_the_permit_and_with_the_agent(world: World) -> None:
     assert (await answered(lease)).ended == "stopped"
 
 
+async def test_what_it_does_on_the_gpus_is_no_sign_of_the_job_s_life(world: World) -> None:
+    lease = await world.lease("a", Work(run="touch told; sleep 1000", stall_s=120, stall_fails=True))
+    host = world.host(lease)
+    program, said = host.root / "bin/nvidia-smi", host.root / "utilization"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nexec cat {said}\n")
+    program.chmod(0o755)
+    host.env["PATH"] = f"{program.parent}:{host.env['PATH']}"
+    said.write_text("97\n")  # the job's own work keeps it from being ended
+    host.start()
+    await lease.until("running", lambda beat: beat.state == "running")
+    await ask(lease, "touch beside; sleep 1000", timeout_s=600)
+    await eventually((host.root / "workspace/beside").exists, "the command beside it")
+    record = await eventually(lease.exit, "the end of a stalled job")
+    assert record.reason == "stalled"
+
+
 async def test_one_whose_command_has_failed_can_be_entered(world: World) -> None:
     lease = await world.lease("a", Work(run="touch told; exit 3"))
     world.host(lease).start()

@@ -52,6 +52,31 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
     thread.join(5)
 
 
+@pytest.mark.parametrize(
+    ("date", "at"),
+    [
+        (b"Date: Fri, 20 Nov 2026 09:30:00 GMT\r\n", 1795167000.0),
+        (b"Date: soon\r\n", None),
+        (b"Date: Fri, 20 Nov 999999 09:30:00 GMT\r\n", None),
+        (b"", None),
+    ],
+)
+def test_an_answer_is_dated_by_whoever_gave_it(date: bytes, at: float | None) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(HEAD + date + b"Content-Length: 2\r\n\r\n{}")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with listener:
+        assert Web().get_dated(f"http://127.0.0.1:{listener.getsockname()[1]}/") == (b"{}", at)
+    thread.join(5)
+
+
 def test_small_exchanges_are_cut_off_when_their_time_is_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_web, "WHOLE_TIMEOUT_S", 0.2)
     web = Web()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -52,6 +53,35 @@ async def orders(mailbox: Mailbox, blobs: LocalBlobStore, job: Job, beat: Heartb
     data = await blobs.get(orders_key(job.id, lease.id))
     body: dict[str, Any] | None = None if data is None else json.loads(data)
     return body
+
+
+class SlowBlobs(LocalBlobStore):
+    """Its first put of orders lasts until it is let go."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, b"k" * 32, "http://store")
+        self.is_put, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def put(self, key: str, data: bytes) -> None:
+        if not self.is_put.is_set():
+            self.is_put.set()
+            await self.may_end.wait()
+        await super().put(key, data)
+
+
+async def test_orders_that_are_slow_to_write_never_replace_newer_ones(tmp_path: Path) -> None:
+    """A command that goes out between two ticks is written with what the tick before it has committed."""
+    blobs = SlowBlobs(tmp_path)
+    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, secret, AgentUnpacker())
+    older, newer = a_job(a_lease(permit_seq=1)), a_job(a_lease(permit_seq=2, role=Role.SAVE_AND_STOP))
+    first = asyncio.create_task(mailbox.write_orders(older, older.leases[0]))
+    await blobs.is_put.wait()
+    second = asyncio.create_task(mailbox.write_orders(newer, newer.leases[0]))
+    await asyncio.wait({second}, timeout=0.2)  # without order it would be done long before
+    blobs.may_end.set()
+    await asyncio.gather(first, second)
+    body = json.loads(await blobs.get(orders_key("job-1", "lease-1")) or b"{}")
+    assert (body["seq"], body["role"], body["exec"]) == (2, "save_and_stop", None)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
-down_revision = "0010"
+revision = "0012"
+down_revision = "0011"
 
 INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")
 
