@@ -16,8 +16,10 @@ from aiohttp import ClientSession
 from engine_world import LIMITS
 
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec, JobStatus
@@ -67,7 +69,7 @@ class Place:
     passwords: dict[str, str]
 
     async def submit(self, registry: str = LOGIN) -> str:
-        return str((await self.jobs.submit(JOB + registry, "job.toml", dry_run=False))["job"]["id"])
+        return str((await self.jobs.submit(JOB + registry, "job.toml", dry_run=False, owner=1000))["job"]["id"])
 
     async def tick(self, times: int = 1, apart_s: float = 15.0) -> None:
         for _ in range(times):
@@ -124,7 +126,8 @@ async def a_place(market: str, root: Path) -> AsyncIterator[Place]:
         def read(text: str, source: str, now: datetime) -> JobSpec:
             return parse_job(text, source=source, now=now)
 
-        jobs = JobService(engine, store, blobs, clock, ids, read, lambda: None)
+        code = CodeService(store, blobs, AgentUnpacker(), clock, ids, root / "receiving")
+        jobs = JobService(engine, store, blobs, clock, ids, read, change_spec, lambda: None, code)
         yield Place(market, clock, sandbox, store, engine, jobs, root, passwords)
         await engine.calls.settle_for(10)
         await provider.close()

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.blobs.local import LocalBlobStore
+from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
@@ -64,10 +66,12 @@ class Shop:
     market: str
 
     async def plan(self, least: float = 0.8, **changes: str) -> Any:
-        return (await self.jobs.submit(_text(changes), "job.toml", dry_run=True, least_probability=least))["plan"]
+        return (await self.jobs.submit(_text(changes), "job.toml", dry_run=True, least_probability=least, owner=1000))[
+            "plan"
+        ]
 
     async def submit(self, **changes: str) -> Any:
-        return await self.jobs.submit(_text(changes), "job.toml", dry_run=False)
+        return await self.jobs.submit(_text(changes), "job.toml", dry_run=False, owner=1000)
 
 
 def _text(changes: dict[str, str]) -> str:
@@ -90,7 +94,9 @@ async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncI
     def read(text: str, source: str, now: datetime) -> JobSpec:
         return parse_job(text, source=source, now=now)
 
-    yield Shop(engine, store, JobService(engine, store, blobs, clock, ids, read, lambda: None), market)
+    code = CodeService(store, blobs, AgentUnpacker(), clock, ids, root / "receiving")
+    jobs = JobService(engine, store, blobs, clock, ids, read, change_spec, lambda: None, code)
+    yield Shop(engine, store, jobs, market)
     await provider.close()
     await store.close()
 
