@@ -27,7 +27,7 @@ def wait_notes(job: Job, market: Market, now: datetime, params: Params) -> tuple
     counts for what keeps a bid from it.
     """
     counts: Counter[str] = Counter()
-    nearest: dict[str, tuple[float, Decimal, Offer, Unfit]] = {}
+    nearest: dict[str, tuple[float, Decimal, tuple[str, str, int], Offer, Unfit]] = {}
     only_on_demand = 0
     for offer, unmet in judge(job, market, now, params):
         unfit, has_other_way = (unmet, False) if unmet else _price_misfit(job.spec, offer, market, params)
@@ -35,14 +35,15 @@ def wait_notes(job: Job, market: Market, now: datetime, params: Params) -> tuple
             continue
         only_on_demand += has_other_way
         counts[unfit.condition] += 1
-        found = (_gap(unfit), offer.floor or offer.on_demand_price or ZERO, offer, unfit)
-        if unfit.condition not in nearest or found[:2] < nearest[unfit.condition][:2]:
+        # The key last: of equals the same one is nearest, in whatever order they came.
+        found = (_gap(unfit), offer.floor or offer.on_demand_price or ZERO, offer.key, offer, unfit)
+        if unfit.condition not in nearest or found[:3] < nearest[unfit.condition][:3]:
             nearest[unfit.condition] = found
-    ranked = sorted(nearest.values(), key=lambda each: each[:2])
+    ranked = sorted(nearest.values(), key=lambda each: each[:3])
     fitting = len(market.offers) - counts.total()
     return (
         _search_note(job.spec, len(market.offers), fitting, only_on_demand),
-        *(_removed_note(offer, unfit, counts[unfit.condition]) for _, _, offer, unfit in ranked),
+        *(_removed_note(offer, unfit, counts[unfit.condition]) for _, _, _, offer, unfit in ranked),
         *(
             Note(UNSEARCHED, (("provider", name), ("problem", view.search_problem)))
             for name, view in sorted(market.providers.items())

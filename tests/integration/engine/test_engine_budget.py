@@ -79,7 +79,7 @@ async def test_a_parked_job_says_what_is_held_back_for_what_and_which_budget_wou
     assert fields["left"] <= 0
     assert fields["enough_budget"] > D("0.50")
     assert fields["enough_budget"] == round(fields["enough_budget"], 2)
-    decisions = await world.jobs.why("train", limit=5)
+    decisions = (await world.jobs.why("train", limit=5))["decisions"]
     notes = {note["topic"]: note["numbers"] for note in decisions[0]["notes"]}
     told = {key: D(amount) for key, amount in (notes["budget"] | notes["held_back"]).items()}
     assert told == {key: fields[key] for key in fields if key not in ("reason", "from")}

@@ -150,7 +150,7 @@ def fill(disk: Path) -> Path:
 async def submit_until_it_fails(world: World) -> None:
     for number in range(200):
         text = JOB_WITH_LONG_ENV.format(name=f"job-{number}", filler="x" * 30_000)
-        await world.jobs.submit(text, "job.toml", dry_run=False, least_probability=0.0)
+        await world.jobs.submit(text, "job.toml", dry_run=False, least_probability=0.0, owner=1000)
 
 
 async def test_cancel_works_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
