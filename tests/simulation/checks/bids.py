@@ -46,8 +46,9 @@ class Bids:
             has_ended = before.is_wanted and not after.is_wanted
             if has_ended and after.reason in LOST:
                 key, now_s = (after.provider, after.machine_id), self._ground.now_s
-                highest = self._lost.get(key, (now_s, after.bid))[1]
-                self._lost[key] = now_s, max(highest, after.bid)
+                lost_s, highest = self._lost.get(key, (now_s, after.bid))
+                is_recent = now_s - lost_s < KNOWN_LOST_S
+                self._lost[key] = now_s, max(highest, after.bid) if is_recent else after.bid
 
     def _is_pool(self, provider: str) -> bool:
         return provider == "runpod"
