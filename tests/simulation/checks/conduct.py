@@ -109,7 +109,7 @@ class Conduct:
 
     def refuse_object(self, box: Box) -> None:
         lease, ground = self._lease_of(box), self._ground
-        if box.hostile or lease is None or lease.is_over or not ground.was_fit(FIT_S):
+        if box.hostile or lease is None or not lease.is_wanted or not ground.was_fit(FIT_S):
             return
         if (at(ground.now_s) - lease.intended_at).total_seconds() > FIT_S:
             self._add_violation("S23", f"{box.key} may not write, and its lease is {lease.state}")
