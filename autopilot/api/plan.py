@@ -15,6 +15,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
+from autopilot.domain.time import show_duration
 from autopilot.policy.budget import start_reserve
 from autopilot.policy.eligibility import eligible
 from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
@@ -57,7 +58,9 @@ def plan(
     notes = [f"{len(candidates)} options, from {len(market.offers)} offers that the markets showed", *likely.notes]
     if choice is None:
         notes.append("nothing fits at the moment: the job would wait")
-    expected = choice.cost if choice else None
+    elif job.remaining_work is None:
+        notes.append(_by_the_hour(job, choice))
+    expected = choice.cost if choice and job.remaining_work is not None else None
     if likely.forecast is not None:
         expected = _dollars(likely.forecast.mean)
     if account is not None:
@@ -77,6 +80,16 @@ def plan(
         "ways_out": list(likely.ways_out),
         "notes": notes,
     }
+
+
+def _by_the_hour(job: Job, choice: Candidate) -> str:
+    """Of a job whose length nobody knows: what an hour costs, and how many its budget pays."""
+    hour = choice.expected_price + choice.offer.storage_rate(job.spec.disk_gb)
+    told = f"about {show(hour, 3)} an hour on {choice.offer.provider}, disk included"
+    if job.spec.budget is None or hour <= 0:
+        return told
+    lasts = timedelta(hours=float(max(job.spec.budget - job.spent, Decimal(0)) / hour))
+    return f"{told}: the budget of {show(job.spec.budget)} lasts about {show_duration(lasts)}"
 
 
 def _forecast(job: Job, likely: Prospects) -> render.Json | None:

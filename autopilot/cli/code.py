@@ -48,7 +48,8 @@ def send(client: Client, beside: Path, toml: str, source: str, *, dry_run: bool)
     contents = packed.contents
     commit = f", commit {chosen.commit[:12]}{' with changes' if chosen.is_dirty else ''}" if chosen.commit else ""
     left_out = f"; left out, for the machine puts something there: {show_names(chosen.left_out)}"
-    said = f"code: {contents.file_count:,} files, {show_bytes(contents.size)}{commit}, {packed.sha256[:12]}"
+    files = "1 file" if contents.file_count == 1 else f"{contents.file_count:,} files"
+    said = f"code: {files}, {show_bytes(contents.size)}{commit}, {packed.sha256[:12]}"
     claim = {
         "sha256": packed.sha256,
         "files": contents.file_count,

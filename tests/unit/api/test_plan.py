@@ -111,3 +111,13 @@ def test_what_can_never_be_is_an_error() -> None:
         planned(deadline=START + 5 * HOUR)
     with pytest.raises(OverBudget, match="does not cover one hour"):
         planned(budget=D("0.10"), deadline=START + timedelta(hours=30))
+
+
+def test_a_job_of_unknown_length_is_told_by_the_hour() -> None:
+    body = planned(work_estimate=None, budget=D(2))
+    assert (body["expected_cost"], body["forecast"], body["verdict"]) == (None, None, None)
+    (told,) = (note for note in body["notes"] if "an hour on" in note)
+    hour, hours = D(told.split()[1].removeprefix("$")), D(told.partition("lasts about ")[2].split(" h")[0])
+    assert "the budget of $2.00 lasts about" in told
+    assert abs(D(2) / hour - hours) < 1
+    assert not any("an hour on" in note for note in planned(work_estimate=2 * HOUR, budget=D(2))["notes"])
