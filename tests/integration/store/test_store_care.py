@@ -25,6 +25,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.prices import PriceObservation
+from autopilot.domain.readings import MachineReading
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store import care, postgres, transfer
 from autopilot.store.database import open_store, unopened_store
@@ -85,6 +86,7 @@ async def fill(url: str) -> None:
         await work.prices.add([PriceObservation("vastai", "m1", "RTX 4090", 1, Decimal("0.2"), None, START)])
         await work.notes.set("key", "value")
         await work.code_copies.save(CodeCopy("copy", 1000, "a" * 64, 3, 2700, 1, 400, START))
+        await work.machine_readings.add([MachineReading("lease-1", START, 0.97, 0.875, 12 << 30, 3.1, 0.5)])
     await store.close()
 
 
