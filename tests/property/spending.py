@@ -84,6 +84,11 @@ class Books:
         """Without what is excused."""
         return _sum(self.spent, job_id, day)
 
+    def total_of_month(self, day: date) -> Decimal:
+        """Of the month with that day in it."""
+        month = day.year, day.month
+        return sum((spent for (_, on), spent in self.spent.items() if (on.year, on.month) == month), ZERO)
+
     def total_excused(self) -> Decimal:
         return _sum(self.excused, None, None)
 
@@ -165,7 +170,8 @@ class Spending:
         if self.limits.day is not None:
             assert self.books.total(day=today) <= self.limits.day, f"the day's limit is broken by {self.now}"
         if self.limits.month is not None:
-            assert self.books.total() <= self.limits.month, f"the month's limit is broken by {self.now}"
+            spent = self.books.total_of_month(today)
+            assert spent <= self.limits.month, f"the month's limit is broken by {self.now}"
 
     # The market, as it really is
 
