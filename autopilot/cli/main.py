@@ -72,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> int:
     """The exit code of a command line; errors stand on stderr, one line and perhaps a hint."""
     try:
-        return _run(argv)
+        code = _run(argv)
+        sys.stdout.flush()  # here, where a reader that has gone is no error; at exit it would be a complaint
+        return code
     except UserError as error:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:

@@ -16,7 +16,8 @@ COMMAND = [sys.executable, "-m", "autopilot.cli.main"]
 def test_a_closed_pipe_is_no_error_of_ours(argv: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*COMMAND, *argv], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run([*COMMAND, *argv], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, env=buffered)
     os.close(writer)
     assert done.stderr == ""
     assert done.returncode == 1
