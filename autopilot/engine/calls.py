@@ -116,12 +116,12 @@ class Calls:
     async def _create(self, spec: JobSpec, lease: Lease) -> None:
         assert lease.job_id is not None, "creates belong to a job"
         assert lease.state is LeaseState.INTENT, "creates need a committed intent"
-        if not await self._is_still_wanted(lease):
-            now = self._clock.now()
-            await self._record(lease, e.LeaseAbandoned(lease.id, Reason.USER_CANCELLED, now))
-            return
         pull_with = await self._prepare_pull(spec, lease)
         if pull_with is None:
+            return
+        if not await self._is_still_wanted(lease):  # last of all: a market may take its time over the login
+            now = self._clock.now()
+            await self._record(lease, e.LeaseAbandoned(lease.id, Reason.USER_CANCELLED, now))
             return
         request = CreateRequest(
             label=lease.label,

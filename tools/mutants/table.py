@@ -90,7 +90,10 @@ MODULES = (
     # verification
     Module("autopilot/mailbox/checkpoints.py", _VERIFICATION, _CHECKPOINTS),
     Module(
-        "autopilot/agent/unpack.py", (*_VERIFICATION, "tests/unit/cli/test_pull.py"), _CHECKPOINTS, is_simulated=False
+        "autopilot/agent/unpack.py",
+        (*_VERIFICATION, "tests/unit/cli/test_pull.py", "tests/property/test_code_packing.py"),
+        _CHECKPOINTS,
+        is_simulated=False,
     ),
     Module("autopilot/agent/shipped/tree.py", (*_INDEX, *_DOWNLOAD), _CHECKPOINTS, is_simulated=False),
     Module("autopilot/agent/shipped/chunks.py", (*_INDEX, *_DOWNLOAD), _CHECKPOINTS, is_simulated=False),

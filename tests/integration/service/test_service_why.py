@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from pathlib import Path
-from unittest.mock import patch
 
 import aiohttp
 import pytest
@@ -21,7 +19,7 @@ from tests.acceptance.stage import job_text
 BELOW_ALL = job_text(300) + '[spot]\npolicy = "spot"\nmax_price = "$0.05"\n'
 
 
-async def test_only_offers_above_max_price(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_only_offers_above_max_price(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
         key = root / "key"
@@ -44,9 +42,10 @@ async def test_only_offers_above_max_price(capsys: pytest.CaptureFixture[str]) -
                 ):
                     assert answer.status == 201, await answer.text()
                 await joined.engine.tick()
-                with patch.dict(os.environ, {"AUTOPILOT_API__SOCKET": str(settings.socket_path), "COLUMNS": "200"}):
-                    codes = [await asyncio.to_thread(run, [command, "train"]) for command in ("why", "show")]
-                    codes.append(await asyncio.to_thread(run, ["ps"]))
+                monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(settings.socket_path))
+                monkeypatch.setenv("COLUMNS", "200")
+                codes = [await asyncio.to_thread(run, [command, "train"]) for command in ("why", "show")]
+                codes.append(await asyncio.to_thread(run, ["ps"]))
     assert codes == [0, 0, 0]
     out = capsys.readouterr().out
     assert out.count("looked for 1×RTX 4090, 20 GB of disk, verified hosts, spot only: ") == 3, out
