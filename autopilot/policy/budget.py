@@ -29,8 +29,8 @@ STALE_AFTER = timedelta(minutes=15)
 PERMIT_LEAST_S = 180
 """Shorter than this a permit would run out between two renewals of a daemon that is alive."""
 LEAST_TAIL = timedelta(hours=1)
-PERMIT_TAIL_S = 120
-"""What a machine may need to save and destroy itself once its permit has run out."""
+PERMIT_TAIL_S = 240
+"""What a machine may need once its permit has run out: to look for newer orders if it has slept, to save, to go."""
 
 
 def stop_cost(bid: Decimal, storage_rate: Decimal, params: Params, tail: timedelta | None = None) -> Decimal:

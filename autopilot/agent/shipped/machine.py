@@ -39,6 +39,7 @@ from .states import (
     move,
 )
 
+BOOT_GRACE_S = 120.0  # to fetch newer orders after a sleep that outlasted the permit
 SAVE_BOUND_S = 90.0  # from the end of the permit to the self-destroy, whose answer may take half a minute more
 TERM_GRACE_S = 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 300.0
@@ -56,12 +57,16 @@ class Machine:
     asking again leads to what the newest orders want.
     """
 
-    def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "") -> None:
+    def __init__(
+        self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "", wall: float | None = None
+    ) -> None:
+        """``wall``: the same moment by the clock that goes on while the machine sleeps or its host is off."""
         self.second = second  # one real second, in market seconds: what processes and networks need at the least
         self.instance = instance  # what its market calls this machine; empty: it does not say
         self.orders: dict[str, Any] | None = None
         self.seq = int(memory["orders_seq"])
-        self.permit_until = now + float(memory["permit_ttl_s"])
+        self.wall_ahead = (now if wall is None else wall) - now
+        self.permit_until = now + self._left_of_permit(memory, now)
         self.life = Life()
         self.process = Process()
         self.disk = UNSAVED if memory["dirty"] else EMPTY
@@ -90,7 +95,15 @@ class Machine:
             "exit": asdict(self.exit) if self.exit else None,
             "dirty": self.is_dirty,
             "run_epoch": self.epoch,
+            "permit_ends_at": self.permit_until + self.wall_ahead,
         }
+
+    def _left_of_permit(self, memory: dict[str, Any], now: float) -> float:
+        """A permit runs on while its machine sleeps: one that wakes without newer orders must not have it anew."""
+        ttl_s, ends_at = float(memory["permit_ttl_s"]), memory.get("permit_ends_at")
+        if ends_at is None:
+            return ttl_s
+        return min(ttl_s, max(float(ends_at) - now - self.wall_ahead, BOOT_GRACE_S, 5 * self.second))
 
     # -- what happens
 

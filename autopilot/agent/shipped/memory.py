@@ -24,6 +24,7 @@ class Memory:
         self.values: dict[str, Any] = {
             **{"boot": 0, "token": uuid.uuid4().hex, "next_orders_url": "", "orders_seq": 0, "run_epoch": 0},
             **{"permit_ttl_s": DEFAULT_TTL_S, "setup_done": False, "code_done": False, "dirty": False, "exit": None},
+            "permit_ends_at": None,
             "zstd": None,  # whether the image has it: what a setup installs is not there when a checkpoint is fetched
             **{"next_ckpt_n": 0, "attempted_ckpt_n": -1, "last_ckpt_n": None, "execs": []},
         }

@@ -473,7 +473,7 @@ class Invariants:
             able_s = max(self._dark_s.get(name, 0.0) for name in (box.provider, box.key))
             left_alone_s = ground.now_s - max(since_s, box.permit_until_s, able_s)
             is_asked = box.destroy_sent_s is not None
-            if left_alone_s > ground.permit_ttl_s + TAIL_S + SLOW_END_S * is_asked:
+            if left_alone_s > TAIL_S + SLOW_END_S * is_asked:
                 self.add_violation("S10", f"{box.key} still runs {left_alone_s:.0f} s after its permit")
 
     def outlive(self, box: Box, for_s: float) -> None:

@@ -11,6 +11,7 @@ from tests.simulation.runs.run import run
 FOUND = {
     "no_sweep": ("machine from nowhere", "L1"),
     "duplicate_overlooked": ("create makes two, one never starts", "S2"),
+    "permit_begins_anew": ("dead for an hour, its machine sleeps and wakes", "S10"),
     "old_orders_renew": ("dead for an hour", "S10"),
 }
 

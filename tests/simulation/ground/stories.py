@@ -97,6 +97,9 @@ STORIES: dict[str, Scenario] = {
     # A machine that the ledger does not know puts the ledger in doubt for half an hour, and a restart anew.
     "machine from nowhere": _story((340.0, "machine from nowhere"), length_s=5400.0),
     "dead for an hour": _story((500.0, "dies for an hour"), minutes=90, length_s=6000.0),
+    "dead for an hour, its machine sleeps and wakes": _story(
+        (500.0, "dies for an hour"), (700.0, "outbid"), (2000.0, "rivals leave"), minutes=90, length_s=6000.0
+    ),
     "killed and recovering": _story((110.0, "kill"), (500.0, "kill"), faults={"A2": (0,)}),
     "restarted for an update": _story((70.0, "restart"), (600.0, "restart")),
     "frozen for five minutes": _story((500.0, "freeze")),

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.agent.shipped.agent import POLL_S
-from autopilot.agent.shipped.machine import SAVE_BOUND_S, TERM_GRACE_S, Machine
+from autopilot.agent.shipped.machine import BOOT_GRACE_S, SAVE_BOUND_S, TERM_GRACE_S, Machine
 from autopilot.agent.shipped.orders import parse_orders
 from autopilot.agent.shipped.states import ABILITIES
 from autopilot.domain.lease import Lease
@@ -32,6 +32,7 @@ TRANSFER_S = (3.0, 40.0)
 def fresh_memory() -> dict[str, Any]:
     return {
         **{"boot": 0, "next_orders_url": "", "orders_seq": 0, "run_epoch": 0, "permit_ttl_s": 900.0},
+        "permit_ends_at": None,
         **{"setup_done": False, "dirty": False, "exit": None, "next_ckpt_n": 0, "last_ckpt_n": None},
     }
 
@@ -57,7 +58,9 @@ class SimAgent:
         self.urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
         self.first_url = orders_url
         self.machine = Machine(ground.now_s, self.memory, instance=box.id)
-        self.box.permit_until_s = self.machine.permit_until
+        # As the daemon gave it, whatever the machine makes of it; only the first boot has one of its own.
+        given_s = ground.permit_ttl_s if self.memory["boot"] == 1 else BOOT_GRACE_S
+        self.box.permit_until_s = max(self.box.permit_until_s, ground.now_s + given_s)
         self.ran_from_s = 0.0
         self.process_n = 0
         self.upload_n = 0
@@ -134,7 +137,6 @@ class SimAgent:
             self.memory.update(next_orders_url=url, permit_ttl_s=orders["permit_ttl_s"])
             self.urls = [url, self.first_url]
             if not self.machine.life.is_expired and orders["seq"] > seq:
-                # As the daemon gave it, whatever the machine makes of it.
                 self.box.permit_until_s = self.ground.now_s + orders["permit_ttl_s"]
 
     def _act(self) -> None:

@@ -354,6 +354,11 @@ def _permit_ignored() -> Patches:
     return [(Machine, "decide", heedless)]
 
 
+@bug("a machine that wakes has its permit anew")
+def _permit_begins_anew() -> Patches:
+    return [(Machine, "_left_of_permit", lambda self, memory, now: float(memory["permit_ttl_s"]))]
+
+
 @bug("a permit is renewed by whatever orders come, new or old")
 def _old_orders_renew() -> Patches:
     received = Machine.take_orders

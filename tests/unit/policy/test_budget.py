@@ -170,8 +170,8 @@ def test_what_a_start_sets_aside_is_for_its_own_bid_disk_and_tail() -> None:
     assert budget.start_reserve(job, offer, D(3), params) == stop + D("3.2") + budget.traffic_cost(offer, job, params)
 
 
-STOPPING_S = 240
-"""With the parameters below: 60 to see, 240 to save, 60 to destroy, less the two minutes of the machine itself."""
+STOPPING_S = 180
+"""With the parameters below: 60 to see, 300 to save, 60 to destroy, less the four minutes of the machine itself."""
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ STOPPING_S = 240
     ],
 )
 def test_a_permit_lasts_as_long_as_the_money(lefts: list[tuple[Decimal | None, Decimal]], ttl_s: int) -> None:
-    params = Params(budget=Budget(detect_s=60, save_timeout_s=240, destroy_s=60))
+    params = Params(budget=Budget(detect_s=60, save_timeout_s=300, destroy_s=60))
     assert budget.permit_ttl_s(lefts, 900, params) == ttl_s
 
 
 def test_an_hour_of_money_is_an_hour_of_permit() -> None:
-    params = Params(budget=Budget(detect_s=60, save_timeout_s=240, destroy_s=60))
+    params = Params(budget=Budget(detect_s=60, save_timeout_s=300, destroy_s=60))
     assert budget.permit_ttl_s([(D("0.5"), D("0.5"))], 7200, params) == STOPPING_S + 3600
 
 
