@@ -64,6 +64,7 @@ def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> 
             web.post("/v1/jobs/{ref}/resume", routes.resume),
             web.post("/v1/jobs/{ref}/exec", routes.exec),
             web.post("/v1/jobs/{ref}/release", routes.release),
+            web.get("/v1/jobs/{ref}/ssh", routes.ssh),
             web.get("/v1/code/{sha256}", routes.look_for_code),
             web.put("/v1/code/{sha256}", routes.begin_code),
             web.put("/v1/code/{sha256}/parts/{number}", routes.add_code),
@@ -182,6 +183,9 @@ class _Routes:
 
     async def release(self, request: web.Request) -> web.Response:
         return web.json_response({"job": await self._jobs.release(request.match_info["ref"])})
+
+    async def ssh(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._jobs.ssh.locate(request.match_info["ref"], _owner(request)))
 
     async def end_calls(self, _: web.Application) -> None:
         """Nobody who waits for a machine's answer keeps the daemon from ending."""

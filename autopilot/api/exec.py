@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 
 from autopilot.api import render
+from autopilot.api.entry import machine_of
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease, Role
+from autopilot.domain.lease import Lease
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import exec_called
 from autopilot.engine.execs import NoAnswer
@@ -60,23 +60,18 @@ class ExecService:
             await uow.events.add([record])
 
     def _machine_of(self, job: Job, uid: int) -> Lease:
-        """The one that runs the job, if ``uid`` may enter it. Raises ``UserError``."""
-        name = job.spec.name
-        if uid not in (job.owner, os.getuid(), 0):
-            raise UserError(f"job {name} is another user's", hint="ask whoever submitted it")
+        """Raises ``UserError``."""
+        lease = machine_of(job, uid)
         if not job.spec.may_exec:
-            raise UserError(f"the job file of {name} says exec = false", hint="only another job can say otherwise")
-        main = job.main
-        if main is None or main.instance_id is None or main.observed.running_since is None:
-            raise UserError(f"job {name} has no machine that runs now", hint="autopilot show says where it stands")
-        if main.orders.role is not Role.RUN:
-            raise UserError(f"the machine of job {name} is to save and stop", hint="try again on its next machine")
-        if not main.agent.state:
-            raise UserError(f"the machine of job {name} is loading", hint="try again once autopilot ps shows its work")
-        if not self._engine.can_exec(main.id):
+            raise UserError(
+                f"the job file of {job.spec.name} says exec = false", hint="only another job can say otherwise"
+            )
+        if not self._engine.can_exec(lease.id):
             hint = "machines that are rented from now on can"
-            raise UserError(f"the agent on the machine of job {name} is of a version that runs no commands", hint=hint)
-        return main
+            raise UserError(
+                f"the agent on the machine of job {job.spec.name} is of a version that runs no commands", hint=hint
+            )
+        return lease
 
 
 def _check_command(command: str, timeout_s: int) -> None:

@@ -22,6 +22,7 @@ from autopilot.api.key_hint import replace_keys
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
 from autopilot.api.prospects import INFEASIBLE, Unlikely
+from autopilot.api.ssh import SshService
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
 from autopilot.domain.code import CodeCopy, JobCode
@@ -87,6 +88,7 @@ class JobService:
     ) -> None:
         self.code = code
         self.execs = ExecService(engine, store, clock, ids, self._find)
+        self.ssh = SshService(engine, store, self._find)
         self._engine = engine
         self._store = store
         self._blobs = blobs

@@ -41,6 +41,7 @@ COMMANDS = (
     Command("cancel", "autopilot.cli.actions:cancel", "Stop jobs for good and release their machines"),
     Command("release", "autopilot.cli.actions:release", "Give back the machine that is held of a failed job"),
     Command("exec", "autopilot.cli.exec:exec", "Run a command on a job's machine, beside the job"),
+    Command("ssh", "autopilot.cli.ssh:ssh", "Open a shell on a job's machine"),
     Command("offers", "autopilot.cli.market:offers", "Show what can be rented now"),
     Command("prices", "autopilot.cli.prices:prices", "Plot what a GPU has cost"),
     Command("spend", "autopilot.cli.spend:spend", "Show what was spent, from the ledger"),

@@ -11,6 +11,8 @@ from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.config.client_file import read_client_file
+from autopilot.config.ssh_key import with_key
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
@@ -48,6 +50,7 @@ def ask_of(client: Client, toml: str, source: str, beside: Path, min_probability
     """``beside``: the directory that paths of ``[code]`` are relative to. Raises ``UserError``, ``CommandError``."""
     if not 0 <= min_probability <= 1:
         raise UserError(f"--min-probability must be from 0 to 1, not {min_probability:g}")
+    toml = with_key(toml, source, beside, read_client_file().ssh_key)
     asked: Json = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
     sent = code.send(client, beside, toml, source, dry_run=dry_run)
     if sent is None:

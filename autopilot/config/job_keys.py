@@ -125,6 +125,9 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "hold": Key("duration", values.hold, "hold"),
         "exec": Key("true or false", values.flag, "may_exec"),
     },
+    "ssh": {
+        "key": Key("public key", values.public_key, "ssh_key"),
+    },
 }
 
 NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {

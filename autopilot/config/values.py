@@ -57,6 +57,21 @@ def server(raw: object) -> str:
     return matching(r"[a-z0-9.-]+(?::\d{1,5})?", "must be a registry's host like ghcr.io, without https://")(raw)
 
 
+_PUBLIC_KEY = re.compile(r"(?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]+ [A-Za-z0-9+/]{40,}={0,2}(?: [\x21-\x7e]+)*", re.ASCII)
+LONGEST_PUBLIC_KEY = 256
+"""vast.ai takes no longer value of an environment variable."""
+
+
+def public_key(raw: object) -> str:
+    """As ``ssh-keygen`` writes it into a file that ends in .pub, in one line."""
+    value = text(raw).strip()
+    if not _PUBLIC_KEY.fullmatch(value):
+        raise ValueError("must be the text of a public key, or from the command line the path of its .pub file")
+    if len(value) > LONGEST_PUBLIC_KEY:
+        raise ValueError(f"has more than {LONGEST_PUBLIC_KEY} characters: take an Ed25519 key (ssh-keygen -t ed25519)")
+    return value
+
+
 def word(raw: object) -> str:
     return matching(r"[^\s'\"`$\\]+", "must be without spaces and quotes")(raw)
 

@@ -121,6 +121,8 @@ class JobSpec:
     """``run`` needs to be root; otherwise it gets a user of its own where the machine allows it."""
     may_exec: bool = True
     """``autopilot exec`` may run commands on its machines."""
+    ssh_key: str = ""
+    """Public key that may log in to its machines; empty: nobody may."""
     hold: timedelta | None = None
     """For so long the machine stays on which the last attempt failed."""
     max_attempts: int = 3

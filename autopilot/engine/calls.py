@@ -27,6 +27,7 @@ from autopilot.engine.destroy_fallback import FALLBACKS_AFTER, apply_destroy_fal
 from autopilot.engine.event_log import EventLog, evolve_orphan
 from autopilot.engine.lost_bids import LostBids
 from autopilot.engine.registry_logins import Logins, PullWith, login_refused
+from autopilot.mailbox.wire import SSH_KEY_VARIABLE, SSH_PORT
 from autopilot.ports.bootstrap import Bootstrap
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import CreateRequest, Done, Provider, RefusalCode, Refused, Unknown
@@ -131,10 +132,11 @@ class Calls:
             bid=lease.bid,
             image=spec.image,
             disk_gb=lease.disk_gb,
-            env={},
+            env={SSH_KEY_VARIABLE: spec.ssh_key} if spec.ssh_key else {},
             onstart=self._bootstrap.onstart(lease.job_id, lease.id),
             login=pull_with.login,
             login_id=pull_with.login_id,
+            public_port=SSH_PORT if spec.ssh_key else None,
             ends_by=lease.not_after + LIFETIME_GRACE,
         )
         outcome = await self._providers[lease.provider].create(request)

@@ -51,6 +51,7 @@ from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refus
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
 from autopilot.engine.waits import Waits
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
+from autopilot.mailbox.report_shapes import SshLogin
 from autopilot.mailbox.wire import EXEC
 from autopilot.policy.budget import burn, commitment, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
@@ -223,6 +224,10 @@ class Engine:
     def can_exec(self, lease_id: str) -> bool:
         """Whether the agent on that machine runs commands beside the job."""
         return self._mailbox.can(lease_id, EXEC)
+
+    def login(self, lease_id: str) -> SshLogin | None:
+        """Where the user may log in on that machine, by its own word."""
+        return self._mailbox.login(lease_id)
 
     async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
         found = await asyncio.gather(*(watch.offers(query) for watch in self.watches.values()))

@@ -26,7 +26,7 @@ from autopilot.mailbox.keys import exit_key, heartbeat_key, lease_prefix, manife
 from autopilot.mailbox.order_shapes import Orders, Work
 from autopilot.mailbox.orders import CheckpointRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
-from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
 from autopilot.mailbox.wire import RUN_AGAIN
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
@@ -295,6 +295,11 @@ class Mailbox:
         """Whether the machine's agent has said so."""
         heartbeat = self._heartbeats.get(lease_id)
         return heartbeat is not None and ability in heartbeat.can
+
+    def login(self, lease_id: str) -> SshLogin | None:
+        """Where the user may log in, as the machine's agent said last."""
+        heartbeat = self._heartbeats.get(lease_id)
+        return None if heartbeat is None else heartbeat.ssh
 
     def newest_seq(self, lease: Lease) -> int:
         """Of the lease's orders: the ledger's, or what its agent has seen, if an older ledger has been restored."""

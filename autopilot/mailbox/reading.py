@@ -6,6 +6,7 @@ control characters.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.readings import Gpu, Readings
-from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part, SshLogin
 from autopilot.mailbox.wire import ABILITIES, MAX_GPUS, MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, VERSION
 
 _MAX_SECONDS = 10 * 366 * 86_400
@@ -23,6 +24,8 @@ _MAX_INT = 2**53
 _MAX_LOAD = 1_000_000
 
 _PART_KEY = re.compile(r"(?:[A-Za-z0-9_][A-Za-z0-9._-]{0,99}/(?:ckpt|out)/\d{1,9}/)?part-\d{1,6}", re.ASCII)
+
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}", re.ASCII)
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -80,6 +83,7 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         can=_abilities(body.get("can")),
         error=_text(body.get("error", "")),
         readings=_readings(body.get("readings")),
+        ssh=_login(body.get("ssh")),
     )
 
 
@@ -97,6 +101,21 @@ def _readings(body: object) -> Readings | None:
         load=None if load is None else _within(load, _MAX_LOAD),
         still_s=_seconds_or_none(body.get("still_s")),
     )
+
+
+def _login(body: object) -> SshLogin | None:
+    """Its parts become words of a command line: an address, a number, and a name that is no option."""
+    if body is None:
+        return None
+    if not isinstance(body, dict):
+        raise ValueError("no login")
+    if body.get("fault"):
+        return SshLogin(fault=_text(body["fault"]))
+    user = body.get("user")
+    if not isinstance(user, str) or not _USER.fullmatch(user):
+        raise ValueError("no user's name")
+    host = str(ipaddress.ip_address(str(body.get("host"))))
+    return SshLogin(host, _whole(body.get("port"), minimum=1, maximum=65_535), user)
 
 
 def _gpu(body: object) -> Gpu:

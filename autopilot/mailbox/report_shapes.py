@@ -15,6 +15,17 @@ NOT_FETCHED = frozenset({"inputs_failed", "restore_failed"})
 
 
 @dataclass(frozen=True)
+class SshLogin:
+    """Where the user's key opens the machine, by the machine's word; ``fault``: why nowhere, else empty."""
+
+    host: str = ""
+    """An IP address."""
+    port: int = 0
+    user: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True)
 class Heartbeat:
     """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
 
@@ -50,6 +61,8 @@ class Heartbeat:
     error: str = ""
     readings: Readings | None = None
     """None: an agent of an older version, or one that has read nothing yet."""
+    ssh: SshLogin | None = None
+    """None: an agent of an older version, no key in its orders, or a server that does not run yet."""
 
     def to_json(self) -> bytes:
         return dump(self)

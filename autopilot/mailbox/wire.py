@@ -31,6 +31,12 @@ EXEC = "exec"
 """One that says so runs the commands that its orders bring beside the job."""
 ABILITIES = (RUN_AGAIN, EXEC)
 
+SSH_KEY_VARIABLE = "AUTOPILOT_SSH_KEY"
+"""Of the machine's environment: the public key that its agent lets in."""
+SSH_PORT = 70_022
+"""Asked for with the create. There is no such port: for one above 65,535 both markets choose one that is the same
+inside and outside, and name it in the machine's environment."""
+
 
 KEYS = {
     "number": "n",

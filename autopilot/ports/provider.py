@@ -89,6 +89,8 @@ class CreateRequest:
     """To pull the image with, for a market that keeps no logins."""
     login_id: str | None = None
     """Of the login that the market keeps, for one that does."""
+    public_port: int | None = None
+    """A port that is to be reached from outside under its own number; above 65,535 the market chooses that number."""
     ends_by: datetime | None = None
     """When the market is to end it by itself, whatever becomes of us; only where it can."""
 

@@ -28,6 +28,7 @@ from .orders import parse_orders
 from .progress import Progress
 from .readings import Readings, Stillness
 from .room import Room
+from .ssh import Ssh
 from .states import ABILITIES
 from .transfer import Abandoned, Transfer, step_aside
 from .web import Web
@@ -67,6 +68,7 @@ class Agent:
         self.output_bytes = 0
         self.run_as: tuple[dict[str, str], int | None] | None = None
         self.execs = Execs(self.memory, self.web, self.log, self.exec_surroundings)
+        self.ssh = Ssh(os.path.join(home, "ssh"), self.child, self.log, self.exec_surroundings, os.environ)
         self.requested_at = 0.0
         self.events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self.wake = threading.Event()
@@ -88,6 +90,7 @@ class Agent:
         self.log.say(f"agent started, boot {self.memory['boot']}")
         self.child.sweep("run")
         self.child.sweep("exec")
+        self.child.sweep("ssh")
         if not self.memory["setup_done"]:
             self.child.sweep("setup")
         signal.signal(signal.SIGTERM, lambda *_: self.events.put(("quit",)))
@@ -106,6 +109,7 @@ class Agent:
                 self.wake.set()
         self.child.signal(signal.SIGKILL)
         self.execs.end()
+        self.ssh.mind(False)
 
     def step(self) -> str | None:
         with contextlib.suppress(queue.Empty):
@@ -115,7 +119,9 @@ class Agent:
             self.finish(code)
         self.look_at_job()
         command = self.machine.decide(self.now())
-        self.execs.mind(self.machine.may_exec(self.now()), awake())
+        may_enter = self.machine.may_exec(self.now())
+        self.execs.mind(may_enter, awake())
+        self.ssh.mind(may_enter)
         if command not in ("setup", "run"):
             self.remember()
         if command in ("setup", "run"):
@@ -402,6 +408,7 @@ class Agent:
             **self.keeper.cost,
             "readings": {**self.readings.at(self.now()), "still_s": self.still_s()},
             "can": ABILITIES,
+            "ssh": self.ssh.report(),
             "error": self.log.error(),
         }
         self.web.put(machine.orders["put_urls"]["heartbeat"], json.dumps(body).encode())

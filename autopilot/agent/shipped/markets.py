@@ -10,6 +10,8 @@ from .log import Log
 from .web import MAX_OBJECT_BYTES, WHOLE_TIMEOUT_S, BadStatus, Web
 
 MARKET_KEYS = ("CONTAINER_API_KEY", "RUNPOD_API_KEY")
+PUBLIC_PORT = 70022
+"""Above the last port that there is: both markets then give one that is the same inside and outside, and name it."""
 
 
 def vastai(wish: str, env: Mapping[str, str]) -> list[tuple[str, str, str, dict[str, Any] | None]]:
@@ -41,6 +43,15 @@ def market_of(env: Mapping[str, str]) -> Callable[..., Any] | None:
 def instance_id(env: Mapping[str, str]) -> str:
     """What this machine's market calls it; empty where it does not say."""
     return env.get("RUNPOD_POD_ID") or env.get("CONTAINER_ID") or ""
+
+
+def public_address(env: Mapping[str, str]) -> tuple[str, int] | None:
+    """(address, port) under which this machine can be reached, as its market says; None: under none."""
+    for host_name, port_name in (("RUNPOD_PUBLIC_IP", "RUNPOD_TCP_PORT"), ("PUBLIC_IPADDR", "VAST_TCP_PORT")):
+        host, port = env.get(host_name, "").strip(), env.get(f"{port_name}_{PUBLIC_PORT}", "").strip()
+        if host and port.isascii() and port.isdigit() and 0 < int(port) < 65536:
+            return host, int(port)
+    return None
 
 
 def ask_market(wish: str, env: Mapping[str, str], web: Web, log: Log) -> None:

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _IMAGES = Path(__file__).with_name("images")
 _IMAGE_NAME = re.compile(r"(?:[a-z0-9.-]+(?::\d+)?/)?autopilot/([a-z0-9][a-z0-9_-]*)(?::[\w.-]+)?", re.ASCII)
+BOX_ADDRESS = "127.0.0.1"
+"""Under which the ports of a box can be reached, whatever its market shows to others."""
 _DIRECTORIES = ("workspace", "root", "tmp")
 
 

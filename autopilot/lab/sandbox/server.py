@@ -19,6 +19,7 @@ from aiohttp import web
 
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
+from autopilot.lab.sandbox.boxes import BOX_ADDRESS
 from autopilot.lab.sandbox.catalogue import default_catalogue
 from autopilot.lab.sandbox.churn import Churn
 from autopilot.lab.sandbox.config import SandboxConfig
@@ -33,6 +34,7 @@ from autopilot.lab.sandbox.runpod.provider import RunpodSandbox
 from autopilot.lab.sandbox.vastai.app import VastApi
 from autopilot.lab.sandbox.vastai.calls import Site
 from autopilot.lab.sandbox.vastai.pacing import RowQuota
+from autopilot.lab.sandbox.vastai.rows import open_ports
 from autopilot.ports.clock import Clock
 
 __all__ = ["Sandbox", "SandboxConfig", "running_sandbox"]
@@ -172,16 +174,15 @@ class Sandbox:
 
     def _environment(self, instance: Contract) -> dict[str, str]:
         """What the provider sets in a container, and where the instance finds its market."""
-        spec = self._market.machines[instance.machine_id].spec
         return {
             "CONTAINER_ID": str(instance.id),
             "CONTAINER_API_KEY": instance.api_key,
             "VAST_CONTAINERLABEL": f"C.{instance.id}",
             "GPU_COUNT": str(len(instance.gpu_ids)),
-            "PUBLIC_IPADDR": spec.public_ipaddr,
+            "PUBLIC_IPADDR": BOX_ADDRESS,
             "SSH_PUBLIC_KEY": "",
-            "VAST_TCP_PORT_22": "22",
             "AUTOPILOT_PROVIDER_URL": self.url,
+            **{f"VAST_TCP_PORT_{inside}": str(outside) for inside, outside in open_ports(instance)},
         }
 
 

@@ -39,6 +39,7 @@ class PodRequest:
     volume_gb: int
     ends_by: datetime | None = None
     login_id: str | None = None
+    ports: tuple[str, ...] = ()
 
 
 def command(script: str) -> str:
@@ -82,6 +83,7 @@ def pod_request(request: CreateRequest, settings: RunpodSettings) -> PodRequest:
         volume_gb=volume_gb,
         ends_by=request.ends_by,
         login_id=request.login_id,
+        ports=() if request.public_port is None else (f"{request.public_port}/tcp",),
     )
 
 
@@ -102,8 +104,10 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
         "minVcpuCount": 1,
         "minMemoryInGb": 1,
         "startSsh": False,
-        "supportPublicIp": False,
+        "supportPublicIp": bool(wanted.ports),
     }
+    if wanted.ports:
+        found["ports"] = ",".join(wanted.ports)
     if wanted.login_id is not None:
         found["containerRegistryAuthId"] = wanted.login_id
     if wanted.ends_by is not None:
@@ -116,17 +120,22 @@ def graphql_input(wanted: PodRequest) -> dict[str, Any]:
 def rest_body(wanted: PodRequest) -> dict[str, Any]:
     """REST rents on demand only, and cannot be told when to end a pod by itself."""
     registry = {} if wanted.login_id is None else {"registry": wanted.login_id}
-    return registry | {
-        "name": wanted.name,
-        "image": wanted.image,
-        "cloud": wanted.pool.cloud,
-        "gpu": {"id": wanted.pool.gpu_type_id, "count": wanted.pool.num_gpus},
-        "disk": wanted.container_gb,
-        "mounts": {"persistent": {"size": wanted.volume_gb, "path": VOLUME_PATH}},
-        "env": wanted.env,
-        "args": wanted.command,
-        "startSsh": False,
-    }
+    ports = {"ports": list(wanted.ports)} if wanted.ports else {}
+    return (
+        registry
+        | ports
+        | {
+            "name": wanted.name,
+            "image": wanted.image,
+            "cloud": wanted.pool.cloud,
+            "gpu": {"id": wanted.pool.gpu_type_id, "count": wanted.pool.num_gpus},
+            "disk": wanted.container_gb,
+            "mounts": {"persistent": {"size": wanted.volume_gb, "path": VOLUME_PATH}},
+            "env": wanted.env,
+            "args": wanted.command,
+            "startSsh": False,
+        }
+    )
 
 
 def difference(rented: Instance, request: CreateRequest, wanted: PodRequest) -> str | None:

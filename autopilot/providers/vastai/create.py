@@ -36,6 +36,12 @@ def _faults(request: CreateRequest) -> list[str]:
     return [fault for fault, present in faults.items() if present]
 
 
+def _environment(request: CreateRequest) -> dict[str, str]:
+    """Variables, and ports as options of the container runtime, which this market wants among them."""
+    port = request.public_port
+    return dict(request.env) if port is None else {**request.env, f"-p {port}:{port}": "1"}
+
+
 def _image_login(login: RegistryLogin) -> str:
     """As the host's container runtime takes it: words without spaces or quotes."""
     return f"-u {login.user} -p {login.password} {login.server}"
@@ -53,7 +59,7 @@ def body(request: CreateRequest, bid: Decimal | None, settings: VastaiSettings) 
     return create_body(
         image=request.image,
         disk=values.plain(request.disk_gb),
-        env=dict(request.env),
+        env=_environment(request),
         price=None if bid is None else float(bid),
         label=request.label,
         onstart_cmd=request.onstart,

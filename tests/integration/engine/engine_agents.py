@@ -17,7 +17,7 @@ from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.mailbox.exec_answers import ExecAnswer
 from autopilot.mailbox.keys import exec_key, exit_key, heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.reading import parse_manifest
-from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
 from autopilot.mailbox.wire import EXEC, RUN_AGAIN
 from tests.checkpoint_data import a_part, an_index
 
@@ -130,6 +130,7 @@ class Agent:
             next_checkpoint=self.next_checkpoint,
             can=(*[RUN_AGAIN] * agents.can_run_again, *[EXEC] * agents.can_exec),
             bytes_sent=self.claims_sent,
+            ssh=agents.ssh,
         )
         await self.store.put(heartbeat_key(self.job_id, self.lease_id), beat.to_json())
 
@@ -144,6 +145,7 @@ class Agents:
 
     def __init__(self, store: LocalBlobStore, market: SandboxMarket) -> None:
         self.total_steps = 200
+        self.ssh: SshLogin | None = None
         self.exit_code = 0
         self.ends_well_from: int | None = None
         self.can_run_again = self.can_exec = True

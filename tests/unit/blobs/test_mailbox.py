@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from autopilot.domain.readings import Gpu, Readings
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat, parse_manifest
-from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part, SshLogin
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES, MAX_TEXT
 from autopilot.ports.blobs import check_key
 
@@ -49,6 +49,35 @@ def test_part_numbers_go_on_where_uploads_were_cut_off() -> None:
         assert parse_heartbeat(beat.to_json()) == beat
         manifest = replace(MANIFEST, parts=(Part(f"part-{number}", 10, "a" * 64),))
         assert parse_manifest(manifest.to_json()) == manifest
+
+
+def test_where_the_user_may_log_in() -> None:
+    for login in (
+        SshLogin("203.0.113.7", 41234, "root"),
+        SshLogin("2001:db8::1", 1, "job_1"),
+        SshLogin(fault="no sshd"),
+    ):
+        beat = replace(HEARTBEAT, ssh=login)
+        assert parse_heartbeat(beat.to_json()) == beat
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"host": "-oProxyCommand=rm", "port": 22, "user": "root"},
+        {"host": "host.example", "port": 22, "user": "root"},
+        {"host": "203.0.113.7", "port": 0, "user": "root"},
+        {"host": "203.0.113.7", "port": "22", "user": "root"},
+        {"host": "203.0.113.7", "port": 22, "user": "-l"},
+        {"host": "203.0.113.7", "port": 22, "user": "a b"},
+        {"host": "203.0.113.7", "port": 22},
+        {"fault": 7},
+        "root@203.0.113.7",
+    ],
+)
+def test_a_login_that_could_be_an_option_of_ssh_spoils_the_heartbeat(claim: object) -> None:
+    body = json.loads(HEARTBEAT.to_json()) | {"ssh": claim}
+    assert parse_heartbeat(json.dumps(body).encode()) is None
 
 
 def test_readings_of_what_could_be_read() -> None:

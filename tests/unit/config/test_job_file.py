@@ -89,6 +89,8 @@ max_attempts = 10
 [debug]
 hold = "90m"
 exec = false
+[ssh]
+key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBdTvTnGDZKJkcFNbe1LPJ7fnTkzFf0NJGQFvY4H3EwQ me@laptop"
 """
 
 
@@ -145,6 +147,7 @@ def test_every_key_is_read() -> None:
         outputs_gb=Decimal(2),
         max_attempts=10,
         may_exec=False,
+        ssh_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBdTvTnGDZKJkcFNbe1LPJ7fnTkzFf0NJGQFvY4H3EwQ me@laptop",
         hold=timedelta(minutes=90),
     )
 

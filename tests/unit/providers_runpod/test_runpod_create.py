@@ -118,5 +118,15 @@ def test_read_back(capacity_type: CapacityType, changes: dict[str, Any], fault: 
     assert fault is None or fault in str(found)
 
 
+def test_a_public_port_needs_a_public_address() -> None:
+    wanted = create.pod_request(replace(REQUEST, public_port=70_022), SETTINGS)
+    wish = create.graphql_input(wanted)
+    assert (wish["ports"], wish["supportPublicIp"]) == ("70022/tcp", True)
+    assert create.rest_body(wanted)["ports"] == ["70022/tcp"]
+    without = create.graphql_input(create.pod_request(REQUEST, SETTINGS))
+    assert "ports" not in without
+    assert not without["supportPublicIp"]
+
+
 def test_the_request_is_json() -> None:
     json.dumps(create.graphql_input(create.pod_request(REQUEST, SETTINGS)))

@@ -13,6 +13,7 @@ from pathlib import Path
 from aiohttp import web
 
 from autopilot.domain.errors import UserError, install_hint
+from autopilot.lab.sandbox.boxes import BOX_ADDRESS
 from autopilot.lab.sandbox.faults import Faults
 from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.runpod.catalogue import default_catalogue
@@ -146,7 +147,7 @@ class RunpodSandbox:
             "RUNPOD_GPU_COUNT": str(pod.gpu_count),
             "RUNPOD_CPU_COUNT": str(spec.vcpus_per_gpu * pod.gpu_count),
             "RUNPOD_MEM_GB": str(spec.memory_gb_per_gpu * pod.gpu_count),
-            "RUNPOD_PUBLIC_IP": spec.public_ip or "",
+            "RUNPOD_PUBLIC_IP": BOX_ADDRESS if spec.public_ip else "",
             "CUDA_VERSION": spec.cuda_version,
             "AUTOPILOT_PROVIDER_URL": self.base_url,
         }

@@ -17,6 +17,9 @@ from autopilot.lab.sandbox.vastai.replies import Json
 PORTS_LAG = timedelta(seconds=3)
 """The port map shows up this long after the container runs."""
 
+LEAST_SAME_PORT = 70_000
+"""A port from here on stands for one that is the same inside and outside."""
+
 
 def offer_row(ask: Ask, *, is_bid: bool, storage_gb: Decimal, tenant_holds: bool, now: datetime) -> Json:
     spec, count = ask.machine.spec, len(ask.chunk)
@@ -238,12 +241,21 @@ def _performance(spec: MachineSpec, count: int, base: Decimal, storage_gb: Decim
 def _ports(instance: Contract, now: datetime) -> Json:
     if instance.ran_at is None or now - instance.ran_at < PORTS_LAG:
         return {}
-    first = 40_000 + (instance.id + 7 * instance.boots) % 20_000
-    wanted = ["22", *(key.split()[1].split(":")[-1] for key, _ in instance.order.env if key.startswith("-p "))]
     return {
-        f"{port}/tcp": [{"HostIp": address, "HostPort": str(first + index)} for address in ("0.0.0.0", "::")]  # noqa: S104
-        for index, port in enumerate(wanted)
+        f"{inside if inside < LEAST_SAME_PORT else outside}/tcp": [
+            {"HostIp": address, "HostPort": str(outside)}
+            for address in ("0.0.0.0", "::")  # noqa: S104
+        ]
+        for inside, outside in open_ports(instance)
     }
+
+
+def open_ports(instance: Contract) -> list[tuple[int, int]]:
+    """Ports inside, as they were asked for, and outside; other ones after each boot."""
+    first = 40_000 + (instance.id + 7 * instance.boots) % 20_000
+    asked = [key.split()[1].split(":")[-1] for key, _ in instance.order.env if key.startswith("-p ")]
+    inside = [22, *(int(port) for port in asked if port.isascii() and port.isdigit())]
+    return [(port, first + index) for index, port in enumerate(inside)]
 
 
 def _driver_number(version: str) -> int:
