@@ -19,6 +19,7 @@ from autopilot.providers.vastai import pacing as vastai_pacing
 from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.checks.bids import Bids
 from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
+from tests.simulation.checks.holds import Holds
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
 from tests.simulation.ground.machines import REUSED_LABEL, Box, State
@@ -54,6 +55,7 @@ CHECKERS = {
     "S23": "the store takes nothing for a lease that is over and no more than its share, and refuses no honest machine",
     "S24": "no more machines are rented in an hour than the limits allow",
     "S25": "a job that was cancelled stays so",
+    "S26": "no machine is held without money for all of its hold, nor beyond the hold, nor beyond its own lifetime",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -125,6 +127,7 @@ class Invariants:
         """By job: when one was sent, and its label."""
         self._bids = Bids(ground, markets, self._unless_old)
         self._conduct = Conduct(ground, markets, objects, self._unless_old)
+        self._holds = Holds(ground, markets, self._unless_old)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -234,6 +237,7 @@ class Invariants:
                 self._lease_changed(before, lease)
                 self._bids.change(before, lease)
                 self._conduct.change_lease(before, lease, tables)
+                self._holds.change(before, lease, tables)
         for job_id, job in tables.jobs.changes.items():
             if job is not None:
                 self._conduct.change_job(self.ground.committed.get("jobs", {}).get(job_id), job)
@@ -366,6 +370,7 @@ class Invariants:
         if not self.is_ledger_old:
             self._limits()
         self._conduct.look()
+        self._holds.look()
         self._machines()
         self._unready()
         self._check_destroys()

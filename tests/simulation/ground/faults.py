@@ -84,6 +84,8 @@ CATALOGUE = (
     _chance("E12", 0.50, "the list shows our own bid as the floor, up to 15 minutes after we have left"),
     _event("E13", 1.0, 300, 21_600, "the account runs dry, and credit is paid in later"),
     _burst("E14", 2.0, 600, 100_800, "RunPod has no spot, for a while or for good"),
+    _chance("E15", 0.50, "a job's command fails wherever it runs, so that its last machine may be held"),
+    _event("E16", 24.0, 0, 0, "the user gives a held machine back, or cancels the job that has failed there"),
     _event("F1", 16.0, 5, 7200, "the daemon is killed"),
     _event("F2", 2.0, 1, 7200, "the daemon is stopped for a while, or started again every five seconds"),
     _chance("F3", 1.0, "the daemon shares a ledger on a server: its markets stand behind a fence"),

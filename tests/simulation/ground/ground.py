@@ -69,6 +69,8 @@ class Ground:
         self.wishes: list[Wish] = []
         self.finished: set[str] = set()
         """Jobs whose command has ended well somewhere."""
+        self.doomed: set[str] = set()
+        """Jobs whose command fails wherever it runs."""
         self.failed_runs: set[tuple[str, int]] = set()
         """Job and run epoch of those that ended otherwise, as their agents report it."""
         self.life: Life | None = None

@@ -38,25 +38,44 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Cancel a job, or let a parked one go on."""
+    """Cancel a job, or let a parked one go on. To cancel one that has failed is to give back its machine."""
 
     job_id: str
     status: JobStatus
 
     async def grant(self, uow: UnitOfWork, now: datetime) -> None:
         job = await uow.jobs.find(self.job_id)
+        if job is not None and self.status is JobStatus.CANCELLING and job.on_hold is not None:
+            await GiveBack(self.job_id).grant(uow, now)
+            return
         if job is None or job.status.is_final:
             return
         if self.status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
             return
         reason = Reason.SUBMITTED if self.status is JobStatus.PENDING else Reason.USER_CANCELLED
-        event_log = EventLog(job)
-        event_log.apply(e.StatusSet(self.status, reason, now))
-        await uow.jobs.save(event_log.job)
-        await uow.events.add(event_log.records)
+        await _apply(uow, job, e.StatusSet(self.status, reason, now))
 
 
-Wish = Submit | Move
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """The machine that is held of a job that has failed, as ``autopilot release`` does."""
+
+    job_id: str
+
+    async def grant(self, uow: UnitOfWork, now: datetime) -> None:
+        job = await uow.jobs.find(self.job_id)
+        if job is not None and job.on_hold is not None:
+            await _apply(uow, job, e.ReleaseRequested(job.on_hold.id, Reason.USER_RELEASED, now))
+
+
+async def _apply(uow: UnitOfWork, job: Job, event: e.Event) -> None:
+    event_log = EventLog(job)
+    event_log.apply(event)
+    await uow.jobs.save(event_log.job)
+    await uow.events.add(event_log.records)
+
+
+Wish = Submit | Move | GiveBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +118,13 @@ def a_spec(work: timedelta, **changes: object) -> JobSpec:
 def draw_scenario(seed: int) -> Scenario:
     """Three jobs over 28 hours, with limits from hardly enough to generous."""
     rng = random.Random(f"{seed}/scenario")
-    needs = random.Random(f"{seed}/needs")
+    needs, holds = random.Random(f"{seed}/needs"), random.Random(f"{seed}/holds")
     wishes: list[tuple[float, Wish]] = []
     begins_s = 60.0
     for number in range(3):
         work = timedelta(minutes=rng.choice((20, 60, 180, 360, 600)))
         job_id = f"01JOB{seed % 10**9:09d}{number:012d}"
-        wishes.append((begins_s, Submit(job_id, _a_job(rng, needs, work, begins_s))))
+        wishes.append((begins_s, Submit(job_id, replace(_a_job(rng, needs, work, begins_s), hold=_a_hold(holds)))))
         if rng.random() < 0.15:
             wishes.append((begins_s + rng.uniform(60, 4 * HOUR_S), Move(job_id, JobStatus.CANCELLING)))
         if rng.random() < 0.3:
@@ -120,6 +139,11 @@ def draw_scenario(seed: int) -> Scenario:
         limits,
         rng.choices(*zip(*TICKS_S.items(), strict=True))[0],
     )
+
+
+def _a_hold(rng: random.Random) -> timedelta | None:
+    """For how long the machine is to stay on which the job's last attempt fails."""
+    return rng.choice((None, timedelta(minutes=20), timedelta(hours=1), timedelta(hours=5), timedelta(hours=24)))
 
 
 def _a_job(rng: random.Random, needs: random.Random, work: timedelta, begins_s: float) -> JobSpec:

@@ -10,7 +10,7 @@ from typing import Any
 from autopilot.domain.job import JobStatus, SpotPolicy
 from autopilot.policy.guard import Limits
 from tests.simulation.ground.faults import Burst
-from tests.simulation.ground.scenario import Move, Scenario, Submit, Wish, a_spec
+from tests.simulation.ground.scenario import GiveBack, Move, Scenario, Submit, Wish, a_spec
 from tests.simulation.virtual.clock import at
 
 D = Decimal
@@ -93,6 +93,19 @@ STORIES: dict[str, Scenario] = {
         (40.0, "first never gets ready"), inputs=(("data", "https://files.example/data"),), length_s=3600.0
     ),
     "fails twice on its machine": _story((40.0, "first fails"), length_s=6000.0),
+    "held until its hold is over": _story(
+        (1100.0, "kill"), faults={"E15": (0,)}, max_attempts=1, hold=timedelta(minutes=15), length_s=3000.0
+    ),
+    "held, and given back": _story(
+        wishes=((1100.0, GiveBack(JOB)),),
+        faults={"E15": (0,)},
+        max_attempts=1,
+        hold=timedelta(hours=5),
+        length_s=1800.0,
+    ),
+    "no money to hold it": _story(
+        faults={"E15": (0,)}, max_attempts=1, hold=timedelta(hours=5), budget=D("0.40"), length_s=1500.0
+    ),
     "user destroys it": _story((500.0, "user destroys"), minutes=10, length_s=3000.0),
     # A machine that the ledger does not know puts the ledger in doubt for half an hour, and a restart anew.
     "machine from nowhere": _story((340.0, "machine from nowhere"), length_s=5400.0),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from autopilot.domain.job import JobStatus
 from tests.simulation.ground.faults import Burst
 from tests.simulation.ground.machines import Box, State
+from tests.simulation.ground.scenario import GiveBack, Move
 from tests.simulation.markets.market import MILLI, SimulatedMarket
 from tests.simulation.runs.world import World
 
@@ -34,6 +36,7 @@ class Events:
             "E9": self._restore,
             "E11": self._bid_unseen,
             "E13": self._run_dry,
+            "E16": self._give_back,
             "F1": self._kill,
             "F2": self._pause,
             "H2": self._suspend,
@@ -105,6 +108,15 @@ class Events:
         if not market.is_dry and self._begins(event):
             market.run_dry()
             self.world.loop.after(event.ends_s - event.begins_s, market.pay_in)
+
+    def _give_back(self, event: Burst) -> None:
+        committed = self.world.committed
+        live = (committed["leases"][id_] for id_ in committed.get("live_leases", {}))
+        held = sorted(lease.job_id for lease in live if lease.held_until is not None and lease.is_wanted)
+        if held and self._begins(event):
+            job_id = self.rng.choice(held)
+            is_cancel = self.rng.random() < 0.5
+            self.world.wish(Move(job_id, JobStatus.CANCELLING) if is_cancel else GiveBack(job_id))
 
     def _outbid_all(self, event: Burst) -> None:
         if self._begins(event):

@@ -1,4 +1,4 @@
-"""Planted bugs of bids, of credit, of hosts that lie, and of what several jobs and daemons share."""
+"""Planted bugs of bids, of credit, of hosts that lie, of held machines, and of what several jobs and daemons share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any
 
 from autopilot.domain import events as e
 from autopilot.domain import evolve_lease
+from autopilot.domain.actions import Hold
 from autopilot.domain.lease import Role
+from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.engine import engine, mailbox
 from autopilot.engine.lost_bids import LostBids
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_heartbeat
+from autopilot.policy import budget, decide, hold
 from autopilot.providers.vastai.echoes import Echoes
 from autopilot.service.leadership import FencedProvider
 from autopilot.store.memory.jobs import MemoryJobs
@@ -113,6 +116,44 @@ def _part_trusted_by_key() -> Patches:
 @bug("a machine that restores looks at the size of a part and not at its hash")
 def _size_instead_of_hash() -> Patches:
     return [(SimAgent, "_is_whole", lambda self, found, part: found.size == part["size"])]
+
+
+# --- machines that are held
+
+
+@bug("the end of a hold is forgotten when the daemon starts again")
+def _hold_end_forgotten() -> Patches:
+    begin = engine.Engine.__init__
+    begun_here: set[str] = set()
+
+    def start(self: Any, *arguments: Any, **more: Any) -> None:
+        begun_here.clear()
+        begin(self, *arguments, **more)
+
+    def here_alone(job: Any, market: Any, now: Any, params: Any) -> Any:
+        held = job.on_hold
+        if held is not None and held.id not in begun_here:
+            return (), ()
+        answer = hold.hold(job, market, now, params)
+        begun_here.update(action.lease_id for action in (answer or ((),))[0] if isinstance(action, Hold))
+        return answer
+
+    return [(decide, "hold", here_alone), (engine.Engine, "__init__", start)]
+
+
+@bug("a machine is held whether or not there is money for it")
+def _hold_unpaid() -> Patches:
+    return [(budget, "hold_reserve", lambda lease: ZERO)]
+
+
+@bug("a hold outlasts what its job file asks for by an hour")
+def _hold_too_long() -> Patches:
+    def longer(job: Any, market: Any, now: Any, params: Any) -> Any:
+        asked = job.spec.hold
+        asked_longer = replace(job, spec=replace(job.spec, hold=asked and asked + timedelta(hours=1)))
+        return hold.hold(asked_longer, market, now, params)
+
+    return [(decide, "hold", longer)]
 
 
 # --- what several share

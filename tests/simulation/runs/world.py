@@ -32,6 +32,7 @@ class World(Ground):
         self.event_rng = self.rng("events")
         self._ids = NumberedIds()
         self._backup: Committed | None = None
+        self.doomed |= {job_id for job_id in scenario.jobs if faults.hits("E15")}
         vastai, runpod = draw_hosts(self.rng("hosts"))
         for host in vastai:
             if faults.hits("E10"):
