@@ -101,6 +101,7 @@ def change(job: str, /, *changes: str, min_probability: float = 0.8) -> int:
     """Change what a job may cost or when it is due, while it runs.
 
     What leaves it less money or less time is checked as a submit is.
+    A job that its budget has parked goes on by itself once a raised one pays for a new machine.
 
     Parameters
     ----------
@@ -120,6 +121,8 @@ def change(job: str, /, *changes: str, min_probability: float = 0.8) -> int:
     cost = f"budget {text.money(changed['budget'])}" if changed.get("budget") else "no budget"
     due = f"due {text.when(changed['deadline'], client.market_now())}" if changed.get("deadline") else "no deadline"
     print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) is changed: {cost}, {due}")
+    if changed["status"] == "parked" and changed["reason"] == "budget_exhausted":
+        print("It is parked. It goes on by itself once its budget holds the whole reserve of a new machine.")
     return Exit.OK
 
 

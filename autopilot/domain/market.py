@@ -59,7 +59,7 @@ class Market:
     lost_bids: tuple[LostBid, ...] = ()
     """Those that raised a floor among ``offers``."""
     made_room: bool = False
-    """Since the job was parked a bill has given money back, or a limit was raised."""
+    """Since the job was parked a bill has given money back, or a limit or its budget was raised."""
 
     @property
     def may_have_spot(self) -> bool:

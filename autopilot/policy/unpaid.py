@@ -52,8 +52,9 @@ def goes_on(job: Job, market: Market, now: datetime, params: Params) -> Note | N
     """Why a job that was parked for money goes on by itself; None for one that does not.
 
     On a new day or in a new month, where the account's limit for the old one parked it. And where a bill gave money
-    back, or a limit was raised, since it was parked (``market.made_room``), and what is left holds the whole reserve of
-    a new machine: after each parking that takes another correction, so it does not park and go on in turns.
+    back, or a limit or the job's budget was raised, since it was parked (``market.made_room``), and what is left holds
+    the whole reserve of a new machine: after each parking that takes another correction or raise, so it does not park
+    and go on in turns.
     """
     if job.status is not JobStatus.PARKED or job.parked_at is None or market.allowance.exhausted is not None:
         return None

@@ -106,3 +106,51 @@ async def test_a_lowered_budget_holds(world: World) -> None:
     assert job.reason is Reason.BUDGET_EXHAUSTED
     await world.until_settled()
     assert sum((await world.spend()).values(), D(0)) <= D("0.45")
+
+
+async def until_parked(world: World) -> None:
+    """By its own budget; its machine is gone and billed."""
+    for _ in range(120):
+        await world.tick(apart_s=90)
+        if (await world.job()).status is JobStatus.PARKED:
+            break
+    assert (await world.job()).reason is Reason.BUDGET_EXHAUSTED, await world.story()
+    await world.until_settled()
+
+
+async def parked(world: World, budget: str) -> None:
+    world.agents.total_steps = 10_800
+    await world.running(LONG_JOB)
+    await world.jobs.change("train", {"budget": budget}, least_probability=0)
+    await until_parked(world)
+
+
+async def test_a_raised_budget_lets_a_parked_job_go_on_by_itself_and_each_raise_once(world: World) -> None:
+    await parked(world, "0.45")
+    await world.tick(4, apart_s=600)
+    assert (await world.job()).status is JobStatus.PARKED, "its reserve is free, and nobody has raised anything"
+    await world.jobs.change("train", {"budget": "0.46"})
+    await world.tick(4)
+    assert (await world.job()).status is JobStatus.PARKED, "a cent pays for no start"
+    await world.jobs.change("train", {"budget": "0.80"})
+    await world.tick()
+    assert (await world.job()).status.wants_capacity
+    await world.until_running()
+    shown = await world.jobs.show("train")
+    went_on = [event["fields"] for event in shown["events"] if event["fields"].get("reason") == "room_again"]
+    assert [(fields["from"], fields["parked_for"]) for fields in went_on] == [("parked", "budget_exhausted")]
+    await until_parked(world)
+    await world.tick(4, apart_s=600)
+    assert (await world.job()).status is JobStatus.PARKED, "the raise has been used"
+    assert sum((await world.spend()).values(), D(0)) <= D("0.80")
+
+
+async def test_a_raise_counts_for_the_next_daemon_too(world: World) -> None:
+    """It is read from the job's events: the daemon that was told of it need not be the one that acts on it."""
+    await parked(world, "0.45")
+    await world.restart()
+    await world.tick()
+    assert (await world.job()).status is JobStatus.PARKED
+    await world.jobs.change("train", {"budget": "none"})
+    await world.restart()
+    await world.until_running()
