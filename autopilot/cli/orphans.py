@@ -1,4 +1,4 @@
-"""``autopilot orphans`` and ``autopilot sweep``: what bills on the account although no job wants it."""
+"""``autopilot orphans`` and ``autopilot sweep``: what is on the account although no job wants it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from autopilot.domain.instance import Instance
+    from autopilot.service.far_sweep import Swept
+    from autopilot.service.left_logins import LeftLogin
 
 Flag = Parameter(negative="")
 
 
 def orphans(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
     """List the machines on your accounts that no job wants, with what they cost; change nothing.
+
+    Also our registry logins that a market keeps and no job uses.
 
     Reads the markets and the ledger by itself, so it works whether or not the daemon runs. Exits with 1 when
     something of ours is there that should not be, with 3 when a market could not be read.
@@ -42,6 +46,7 @@ def orphans(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
                 "install_id": census.install_id,
                 "wanted": census.wanted,
                 "orphans": rows,
+                "logins": [_login(each.login) | {"kind": each.kind.value, "why": each.why} for each in census.logins],
                 "dollars_per_hour": {kind.value: str(census.bills(kind)) for kind in Kind},
                 "unreadable": census.unreadable,
             },
@@ -59,6 +64,9 @@ def orphans(*, config: Path | None = None, output: Output = FOR_PEOPLE) -> int:
             if found:
                 out.print(f"{title}, {text.per_hour(str(census.bills(kind)))}")
                 out.print(_machines([(each.instance, each.why) for each in found]))
+        if census.logins:
+            out.print("Our registry logins that no job uses: the daemon deletes them")
+            out.print(_logins([(each.login, each.why) for each in census.logins]))
         out.print(f"{census.wanted} machines are wanted by jobs")
         _name_unreadable(census.unreadable)
     return Exit.FAILED if census.ours else Exit.UNREACHABLE if census.unreadable else Exit.OK
@@ -77,7 +85,8 @@ def sweep(
 
     The last fuse, should the daemon's host and its ledger be gone. It needs a market's key and nothing else, tells
     machines by their labels, and touches none without one. No lease lives longer than 72 hours, so what is older is
-    wanted by nobody; with a smaller --older-than it also ends what a living daemon still needs.
+    wanted by nobody; with a smaller --older-than it also ends what a living daemon still needs. Registry logins that
+    a market keeps are deleted once no younger machine of their installation is there.
 
     Parameters
     ----------
@@ -108,7 +117,12 @@ def sweep(
             for each in swept.seen
         ]
         outcome = {name: [one.instance_id for one in getattr(swept, name)] for name in ("gone", "left")}
-        output.print({"machines": rows, **outcome, "unreadable": swept.unreadable}, "machines")
+        kept = {
+            "logins": [_login(each.login) | {"due": each.due} for each in swept.logins],
+            "logins_gone": [each.login_id for each in swept.logins_gone],
+            "logins_left": [each.login_id for each in swept.logins_left],
+        }
+        output.print({"machines": rows, **outcome, **kept, "unreadable": swept.unreadable}, "machines")
     else:
         out = console()
         if swept.seen:
@@ -117,8 +131,34 @@ def sweep(
         out.print(f"{len(swept.seen)} machines of autopilot, {sum(each.due for each in swept.seen)} of them due")
         if kill:
             out.print(f"{len(swept.gone)} destroyed and seen gone, {len(swept.left)} not gone yet")
+        if swept.logins:
+            _show_logins(swept, kill=kill)
         _name_unreadable(swept.unreadable)
-    return Exit.FAILED if swept.left else Exit.UNREACHABLE if swept.unreadable else Exit.OK
+    return Exit.FAILED if swept.left or swept.logins_left else Exit.UNREACHABLE if swept.unreadable else Exit.OK
+
+
+def _show_logins(swept: Swept, *, kill: bool) -> None:
+    out = console()
+    described = [(each.login, "due" if each.due else "its installation has a machine") for each in swept.logins]
+    out.print(_logins([(login, f"of {login.install_id}, {words}") for login, words in described]))
+    due = sum(each.due for each in swept.logins)
+    out.print(f"{len(swept.logins)} registry logins of autopilot, {due} of them due")
+    if kill:
+        out.print(f"{len(swept.logins_gone)} deleted and seen gone, {len(swept.logins_left)} not gone yet")
+
+
+def _login(login: LeftLogin) -> dict[str, Any]:
+    return {
+        "provider": login.provider,
+        "login_id": login.login_id,
+        "name": login.name,
+        "install_id": login.install_id,
+    }
+
+
+def _logins(described: list[tuple[LeftLogin, str]]) -> Table:
+    rows = [(f"{login.provider} {text.plain(login.login_id)}", text.plain(login.name), why) for login, why in described]
+    return table(("LOGIN", "NAME", "WHY"), rows)
 
 
 def _row(instance: Instance) -> dict[str, Any]:

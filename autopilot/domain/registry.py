@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass, field
 
-from autopilot.domain.labels import label_for
+from autopilot.domain.labels import LABEL_PREFIX, label_for
 
 DOCKER_HUB = "docker.io"
 _NAME_LETTERS = 32
@@ -33,6 +33,14 @@ class RegistryLogin:
         """By which a credential that a market keeps is known to be ours, and to be this one; it tells nothing else."""
         text = "\0".join((self.server, self.user, self.password))
         return label_for(install_id, hmac.new(key, text.encode(), hashlib.sha256).hexdigest()[:_NAME_LETTERS])
+
+
+def read_login_name(name: str) -> str | None:
+    """The installation that a kept login's name says; None for a name that none of ours would have."""
+    prefix, _, rest = name.partition(".")
+    install_id, _, digest = rest.partition(".")
+    is_digest = len(digest) == _NAME_LETTERS and set(digest) <= set("0123456789abcdef")
+    return install_id if prefix == LABEL_PREFIX and install_id and is_digest else None
 
 
 def server_of(image: str) -> str:

@@ -21,7 +21,7 @@ from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease
 from autopilot.domain.registry import RegistryLogin, server_of
 from autopilot.ports.provider import Done, KeptLogins, MarketUnknown, Provider, Refused, Unknown
-from autopilot.ports.store import Store
+from autopilot.ports.store import Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
 
@@ -152,15 +152,19 @@ class Logins:
         return self._read(spec).name(self._install_id, self._access.key)
 
     async def _read_note(self, provider: str) -> Mapping[str, str | None]:
-        """Name → id; None while it is not known whether it was made."""
         async with self._store.snapshot() as uow:
-            note = await uow.notes.get(NOTE + provider)
-        known: dict[str, str | None] = json.loads(note) if note else {}
-        return known
+            return await noted_logins(uow, provider)
 
     async def _note(self, provider: str, known: Mapping[str, str | None]) -> None:
         async with self._store.transaction() as uow:
             await uow.notes.set(NOTE + provider, json.dumps(dict(known), sort_keys=True))
+
+
+async def noted_logins(uow: UnitOfWork, provider: str) -> Mapping[str, str | None]:
+    """What the ledger knows that the market keeps: name → id; None while it is not known whether it was made."""
+    note = await uow.notes.get(NOTE + provider)
+    known: dict[str, str | None] = json.loads(note) if note else {}
+    return known
 
 
 async def _find(kept: KeptLogins, name: str) -> str | None:

@@ -1,7 +1,8 @@
 """``autopilot sweep --from-elsewhere``: the fuse on a second host, which has the market's key and nothing else of us.
 
 Without the ledger nothing here knows what a job wants. What can be known is in the label: whose machine it is, and
-since when. No lease lives longer than ``LONGEST_LIFE``, so a machine older than that is wanted by nobody.
+since when. No lease lives longer than ``LONGEST_LIFE``, so a machine older than that is wanted by nobody. A registry
+login's name says whose it is, not since when: it is taken to be wanted while its installation has a younger machine.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from autopilot.engine.sweep import MARK_AGE
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider
 from autopilot.service.identity import open_clock
+from autopilot.service.left_logins import LeftLogin, delete_logins, list_logins
 from autopilot.service.orphans import list_all
 from autopilot.service.wiring import connect_markets
 from autopilot.telemetry.logging import configure_logging
@@ -48,13 +50,24 @@ class Seen:
     due: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SeenLogin:
+    """A registry login with a name of ours. ``due``: its installation has no machine that is young."""
+
+    login: LeftLogin
+    due: bool
+
+
 @dataclass(slots=True)
 class Swept:
-    """``gone`` and ``left``: instances that were to be destroyed, by what became of them."""
+    """``gone`` and ``left``: instances that were to be destroyed, by what became of them; and the same of logins."""
 
     seen: list[Seen] = field(default_factory=list)
     gone: list[Instance] = field(default_factory=list)
     left: list[Instance] = field(default_factory=list)
+    logins: list[SeenLogin] = field(default_factory=list)
+    logins_gone: list[LeftLogin] = field(default_factory=list)
+    logins_left: list[LeftLogin] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
 
 
@@ -82,25 +95,39 @@ def run(config: Path | None, install_id: str | None, *, kill: bool, older_than: 
 async def sweep(
     providers: Sequence[Provider], clock: Clock, install_id: str | None, *, kill: bool, older_than: timedelta
 ) -> Swept:
-    """Look, and with ``kill`` look again ``MARK_AGE`` later and destroy what is due in both lists."""
-    listed, unreadable = await list_all(providers)
-    result = Swept(_list_ours(listed, install_id, older_than, clock.now()), unreadable=unreadable)
+    """Look, and with ``kill`` look again ``MARK_AGE`` later and end what is due at both looks."""
+    result = await _look(providers, clock, install_id, older_than)
     due = {(each.instance.provider, each.instance.instance_id) for each in result.seen if each.due}
-    if not kill or not due:
+    due_logins = {each.login for each in result.logins if each.due}
+    if not kill or not (due or due_logins):
         return result
     await clock.sleep(MARK_AGE.total_seconds())
-    again, unreadable = await list_all(providers)
-    result.unreadable |= unreadable
+    again = await _look(providers, clock, install_id, older_than)
+    result.unreadable |= again.unreadable
     confirmed = [
-        each.instance
-        for each in _list_ours(again, install_id, older_than, clock.now())
-        if each.due and (each.instance.provider, each.instance.instance_id) in due
+        each.instance for each in again.seen if each.due and (each.instance.provider, each.instance.instance_id) in due
     ]
     by_name = {provider.name: provider for provider in providers}
     ended = await asyncio.gather(*(_end(by_name[each.provider], each, clock) for each in confirmed))
     for instance, is_gone in zip(confirmed, ended, strict=True):
         (result.gone if is_gone else result.left).append(instance)
+    doomed = [each.login for each in again.logins if each.due and each.login in due_logins]
+    result.logins_gone, result.logins_left = await delete_logins(by_name, doomed, clock)
     return result
+
+
+async def _look(providers: Sequence[Provider], clock: Clock, install_id: str | None, older_than: timedelta) -> Swept:
+    """Where a market's machines could not be read, no login is due: a young one may be among them."""
+    listed, unreadable = await list_all(providers)
+    seen = _list_ours(listed, install_id, older_than, clock.now())
+    logins, unreadable_logins = await list_logins(providers)
+    young = {each.install_id for each in seen if not each.due}
+    ours = [
+        SeenLogin(login, due=not unreadable and login.install_id not in young)
+        for login in logins
+        if install_id in (None, login.install_id)
+    ]
+    return Swept(seen, logins=ours, unreadable=unreadable | unreadable_logins)
 
 
 def _list_ours(listed: Sequence[Instance], install_id: str | None, older_than: timedelta, now: datetime) -> list[Seen]:

@@ -1,4 +1,6 @@
-"""``autopilot orphans``: every machine on the accounts that no job of ours wants, with its price. Changes nothing."""
+"""``autopilot orphans``: every machine on the accounts that no job of ours wants, with its price, and every registry
+login of ours that no job uses. Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ from autopilot.domain.instance import Instance
 from autopilot.domain.labels import is_ours, read_label
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
+from autopilot.engine.registry_logins import noted_logins
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, Provider
-from autopilot.ports.store import StoreUnavailable
+from autopilot.ports.store import StoreUnavailable, UnitOfWork
 from autopilot.service.identity import known_install_id, open_clock
 from autopilot.service.leadership import INSTALL_ID_NOTE
+from autopilot.service.left_logins import LeftLogin, list_logins
 from autopilot.service.wiring import connect_markets
 from autopilot.store.care import ledger_as_it_is
 from autopilot.telemetry.logging import configure_logging
@@ -42,12 +46,22 @@ class Counted:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class CountedLogin:
+    """One of ours."""
+
+    kind: Kind
+    login: LeftLogin
+    why: str
+
+
 @dataclass(slots=True)
 class Census:
     """``unreadable``: markets of which nothing can be said, with the reason."""
 
     install_id: str | None
     findings: list[Counted] = field(default_factory=list)
+    logins: list[CountedLogin] = field(default_factory=list)
     wanted: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
 
@@ -57,8 +71,8 @@ class Census:
 
     @property
     def ours(self) -> bool:
-        """Something of ours bills without being wanted, or may do so."""
-        return any(each.kind is not Kind.FOREIGN for each in self.findings)
+        """Something of ours is there without being wanted, or may be."""
+        return bool(self.logins) or any(each.kind is not Kind.FOREIGN for each in self.findings)
 
 
 def run(config: Path | None) -> Census:
@@ -72,15 +86,16 @@ def run(config: Path | None) -> Census:
 
 
 async def census(settings: Settings, clock: Clock) -> Census:
-    """Markets first, then the ledger: an intent is committed before its machine is asked for, so whatever was listed
-    and was ever intended is found. Raises ``UserError``, ``StoreUnavailable``.
+    """Markets first, then the ledger: an intent is committed before its machine or login is asked for, so whatever was
+    listed and was ever intended is found. Raises ``UserError``, ``StoreUnavailable``.
     """
-    listed, unreadable = await every_instance(settings, clock)
+    listed, logins, unreadable = await _read_markets(settings, clock)
     async with ledger_as_it_is(settings.ledger_url) as uow:
         own_id = await uow.notes.get(INSTALL_ID_NOTE) or known_install_id(settings.state_dir)
         ours = [i for i in listed if own_id is not None and is_ours(i.label, own_id)]
         leases = await uow.leases.list_by_label({instance.label for instance in ours})
-    result = Census(own_id, unreadable=unreadable)
+        counted = [found for login in logins if login.install_id == own_id and (found := await _judge(uow, login))]
+    result = Census(own_id, logins=counted, unreadable=unreadable)
     for instance in listed:
         if instance not in ours:
             result.findings.append(Counted(Kind.FOREIGN, instance, _whose(instance.label)))
@@ -95,13 +110,25 @@ async def census(settings: Settings, clock: Clock) -> Census:
     return result
 
 
-async def every_instance(settings: Settings, clock: Clock) -> tuple[list[Instance], dict[str, str]]:
+async def _judge(uow: UnitOfWork, login: LeftLogin) -> CountedLogin | None:
+    """None for one that the ledger knows while a job that lives pulls a private image: it may be that job's."""
+    if login.name not in await noted_logins(uow, login.provider):
+        return CountedLogin(Kind.UNKNOWN, login, "the ledger does not know its name")
+    jobs = await uow.jobs.list_open()
+    if any(job.spec.registry is not None and not job.status.is_final for job in jobs):
+        return None
+    return CountedLogin(Kind.UNWANTED, login, "no job pulls a private image")
+
+
+async def _read_markets(settings: Settings, clock: Clock) -> tuple[list[Instance], list[LeftLogin], dict[str, str]]:
     """What all markets list, and why some could not be read. Raises ``UserError``."""
-    providers = connect_markets(settings, clock)
     async with AsyncExitStack() as stack:
-        for provider in providers.values():
+        providers = list(connect_markets(settings, clock).values())
+        for provider in providers:
             stack.push_async_callback(provider.close)
-        return await list_all(list(providers.values()))
+        listed, unreadable = await list_all(providers)
+        logins, unreadable_logins = await list_logins(providers)
+        return listed, logins, unreadable | unreadable_logins
 
 
 async def list_all(providers: Sequence[Provider]) -> tuple[list[Instance], dict[str, str]]:
