@@ -37,6 +37,7 @@ from autopilot.engine.actions import action_events, action_note, intended_lease,
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.code_retention import CodeRetention
+from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.history import History, Retention
 from autopilot.engine.lost_bids import LostBids
@@ -148,6 +149,7 @@ class Engine:
         self._orphans = Orphans(config.install_id, ids)
         self.waits = Waits()
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
+        self._drift = DriftLog(providers, store, clock)
         self._history = History(store, clock, config.retention)
         self._checkpoints = CheckpointRetention(store, blobs, unpacker)
         self.unrecorded_cancels = UnrecordedCancels()
@@ -198,6 +200,7 @@ class Engine:
         await self._checkpoints.reconsider(self._mailbox.doubts(jobs), self._clock.now())
         await self._checkpoints.delete_surplus(jobs)
         await self._code.retire(unused_code, self._clock.now())
+        await self._drift.keep()
         await self._history.tidy()
         await self.outlooks.refresh(self._clock.now())
         self.outlooks.forget(job.id for job in jobs)

@@ -34,7 +34,7 @@ class Retention:
     """Prices as they were seen; older ones are put together by the hour."""
     prices: timedelta = timedelta(days=365)
     events: timedelta = timedelta(days=90)
-    """Decisions, events and machines' readings of a job, after its end."""
+    """Decisions, events and machines' readings of a job, after its end; what answers no longer show."""
 
 
 class History:
@@ -90,7 +90,7 @@ class History:
             forgotten = await uow.prices.forget(now - self._retention.prices)
             old = now - self._retention.events
             forgotten += await uow.decisions.forget(old) + await uow.events.forget(old)
-            forgotten += await uow.machine_readings.forget(old)
+            forgotten += await uow.machine_readings.forget(old) + await uow.drifts.forget(old)
         if thinned or forgotten:
             log.info("history.tidied", hours_thinned=thinned, rows_forgotten=forgotten)
         if thinned < HOURS_AT_ONCE:

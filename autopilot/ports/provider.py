@@ -13,6 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
+from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.registry import RegistryLogin
@@ -174,6 +175,13 @@ class Provider(Protocol):
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
         """What the market billed on the UTC days ``since``..``until``, both included."""
+        ...
+
+    def drifts(self) -> tuple[Drift, ...]:
+        """How the market's answers have differed, since the start, from those that the adapter was written for.
+
+        Empty for an adapter that does not compare.
+        """
         ...
 
     async def close(self) -> None: ...

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import structlog
 
+from autopilot.domain.drift import Drift
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
@@ -154,6 +155,9 @@ class FencedProvider:
     async def destroy(self, instance_id: str) -> Done[None] | Refused | Unknown:
         await self._check_not_lost()
         return await self._inner.destroy(instance_id)
+
+    def drifts(self) -> tuple[Drift, ...]:
+        return self._inner.drifts()
 
     async def close(self) -> None:
         await self._inner.close()

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from autopilot.domain.code import CodeCopy
+from autopilot.domain.drift import Drift
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import WANTED, Lease, Span
@@ -32,7 +33,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0012"
+REVISION = "0013"
 
 metadata = MetaData(
     naming_convention={
@@ -236,6 +237,10 @@ machine_readings = Table(
     *columns_of(MachineReading, key=("lease_id", "at")),
     _refers("lease_id", "leases.id"),
     sqlite_with_rowid=False,
+)
+
+drifts = Table(
+    "drifts", metadata, *columns_of(Drift, key=("provider", "answer", "field", "kind")), sqlite_with_rowid=False
 )
 
 # The sums of spend entries, so that a report need not add them up (store.rollup).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autopilot.store.code_copies import SqlCodeCopies
+from autopilot.store.drifts import SqlDrifts
 from autopilot.store.history import SqlBids, SqlDecisions, SqlEvents, SqlNotes
 from autopilot.store.invoices import SqlInvoices
 from autopilot.store.jobs import SqlCheckpoints, SqlJobs
@@ -20,6 +21,7 @@ class SqlUnitOfWork:
         "checkpoints",
         "code_copies",
         "decisions",
+        "drifts",
         "events",
         "invoices",
         "jobs",
@@ -45,3 +47,4 @@ class SqlUnitOfWork:
         self.notes = SqlNotes(sql)
         self.prices = SqlPrices(sql, self.notes)
         self.machine_readings = SqlMachineReadings(sql)
+        self.drifts = SqlDrifts(sql)

@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from autopilot.ports.store.code_copies import CodeCopies
+from autopilot.ports.store.drifts import Drifts
 from autopilot.ports.store.history import Bids, Decisions, Events, Notes
 from autopilot.ports.store.jobs import Checkpoints, Jobs
 from autopilot.ports.store.leases import Leases
@@ -52,6 +53,9 @@ class UnitOfWork(Protocol):
 
     @property
     def machine_readings(self) -> MachineReadings: ...
+
+    @property
+    def drifts(self) -> Drifts: ...
 
     @property
     def notes(self) -> Notes: ...

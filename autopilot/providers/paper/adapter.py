@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import structlog
 
+from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
@@ -185,6 +186,10 @@ class PaperProvider:
             return _not_found(instance_id)
         self._put(held.destroy(self._clock.now()))
         return self._save_and_answer(None)
+
+    def drifts(self) -> tuple[Drift, ...]:
+        """Of the real market, under its own name."""
+        return self._inner.drifts()
 
     async def close(self) -> None:
         await self._agents.close()

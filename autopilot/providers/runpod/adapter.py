@@ -9,6 +9,7 @@ from datetime import date
 from decimal import Decimal
 from typing import TypeVar
 
+from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
@@ -309,6 +310,9 @@ class RunpodProvider:
             return await self._either(graphql, rest)
         except Withdrawn as error:
             return Unknown(str(error))
+
+    def drifts(self) -> tuple[Drift, ...]:
+        return self._client.drift.drifts()
 
     async def close(self) -> None:
         """Lets a create that is under way finish."""

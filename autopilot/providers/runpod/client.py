@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.providers.drift.counter import DriftCounter
+from autopilot.providers.drift.shape import Shape
 from autopilot.providers.pacing import Lane
 from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
-from autopilot.providers.runpod import outcomes
+from autopilot.providers.runpod import mapping, outcomes, shapes
 from autopilot.providers.runpod.pacing import INTERVAL_S, Family, lanes
 from autopilot.providers.runpod.reply import Answer, Fault, understand
 from autopilot.providers.runpod.transport import Transport
@@ -20,6 +22,7 @@ T = TypeVar("T")
 class RunpodClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.transport = transport
+        self.drift = DriftCounter(mapping.PROVIDER, clock)
         self._clock = clock
         self._lanes = lanes(clock)
 
@@ -27,39 +30,50 @@ class RunpodClient:
         return self._lanes[family]
 
     async def query(
-        self, document: str, variables: Mapping[str, Any] | None = None, *, tries: int = READ_TRIES
+        self, document: str, shape: Shape, variables: Mapping[str, Any] | None = None, *, tries: int = READ_TRIES
     ) -> Mapping[str, Any]:
-        """``data`` of a GraphQL query. Raises ``MarketUnknown``, ``Withdrawn``."""
-        body = await self._read(Family.GRAPHQL_READ, lambda: self.graphql(document, variables), tries)
+        """``data`` of a GraphQL query. ``shape``: of the whole body. Raises ``MarketUnknown``, ``Withdrawn``."""
+        body = await self._read(Family.GRAPHQL_READ, lambda: self.graphql(document, shape, variables), tries)
         data = body.get("data")
         if not isinstance(data, dict):
             raise MarketUnknown("the answer holds no data")
         return data
 
-    async def get(self, path: str, parameters: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    async def get(self, path: str, shape: Shape, parameters: Mapping[str, str] | None = None) -> Mapping[str, Any]:
         """Body of a REST read. Raises ``MarketUnknown``, ``Withdrawn``."""
-        return await self._read(Family.REST_READ, lambda: self.rest("GET", path, parameters=parameters), READ_TRIES)
+        return await self._read(
+            Family.REST_READ, lambda: self.rest("GET", path, shape, parameters=parameters), READ_TRIES
+        )
 
     async def by_sdk(self, family: Family, ask: Callable[[], Awaitable[T]]) -> T:
         """One call of the SDK, in its turn. Raises ``SdkRefused``, ``NoReply``."""
         async with self.lane(family):
             return await ask()
 
-    async def graphql(self, document: str, variables: Mapping[str, Any] | None = None) -> Answer:
+    async def graphql(self, document: str, shape: Shape, variables: Mapping[str, Any] | None = None) -> Answer:
         """One attempt without waiting for a turn. Raises ``NoReply``."""
         body = {"query": document, "variables": dict(variables or {})}
-        return understand(await self.transport.send("POST", "/graphql", parameters=None, body=body))
+        answer = understand(await self.transport.send("POST", "/graphql", parameters=None, body=body))
+        self._compare(answer, shapes.GRAPHQL_REFUSAL if answer.has_errors else shape)
+        return answer
 
     async def rest(
         self,
         method: str,
         path: str,
+        shape: Shape,
         *,
         parameters: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
         """One attempt without waiting for a turn; ``path`` beneath ``/v2``. Raises ``NoReply``."""
-        return understand(await self.transport.send(method, f"/v2{path}", parameters=parameters, body=body))
+        answer = understand(await self.transport.send(method, f"/v2{path}", parameters=parameters, body=body))
+        self._compare(answer, shape if answer.status < 300 else shapes.REST_REFUSAL)
+        return answer
+
+    def _compare(self, answer: Answer, shape: Shape) -> None:
+        if answer.body is not None:
+            self.drift.look(shape, answer.body)
 
     async def _read(self, family: Family, ask: Callable[[], Awaitable[Answer]], tries: int) -> Mapping[str, Any]:
         return await read_repeatedly(lambda: self.attempt(family, ask), outcomes.read, _pause_s, self._clock, tries)

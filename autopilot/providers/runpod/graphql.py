@@ -11,8 +11,9 @@ from typing import Any
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
+from autopilot.providers.drift.shape import Shape
 from autopilot.providers.reading import READ_TRIES, NoReply
-from autopilot.providers.runpod import create, mapping, outcomes, queries, wire
+from autopilot.providers.runpod import create, mapping, outcomes, queries, shapes, wire
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
@@ -26,15 +27,15 @@ class GraphqlMarket:
         self._client = client
 
     async def sweep(self) -> PodListing:
-        myself = values.mapping((await self._client.query(queries.SWEEP)).get("myself"))
+        myself = values.mapping((await self._client.query(queries.SWEEP, shapes.SWEEP)).get("myself"))
         return PodListing(all_pods(wire.pod_row, myself.get("pods")), _credit(myself))
 
     async def credit(self) -> Decimal:
-        return _credit(values.mapping((await self._client.query(queries.BALANCE)).get("myself")))
+        return _credit(values.mapping((await self._client.query(queries.BALANCE, shapes.BALANCE)).get("myself")))
 
     async def pod(self, pod_id: str, *, tries: int = READ_TRIES) -> wire.PodRow | None:
         try:
-            data = await self._client.query(queries.POD, {"podId": pod_id}, tries=tries)
+            data = await self._client.query(queries.POD, shapes.ONE_POD, {"podId": pod_id}, tries=tries)
         except MarketUnknown as error:
             if error.code is RefusalCode.NOT_FOUND:
                 return None
@@ -57,11 +58,13 @@ class GraphqlMarket:
             raise MarketUnknown(str(error)) from error
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of GPU types")
+        self._client.drift.look(shapes.GPU_TYPES, {"gpuTypes": raw})
         rows = (wire.gpu_row(row) for row in raw)
         return tuple(row for row in rows if row is not None)
 
     async def prices(self, gpu_type_ids: Collection[str], num_gpus: int) -> tuple[wire.PriceRow, ...]:
-        data = await self._client.query(queries.PRICES, {"ids": sorted(gpu_type_ids), "count": num_gpus})
+        variables = {"ids": sorted(gpu_type_ids), "count": num_gpus}
+        data = await self._client.query(queries.PRICES, shapes.PRICES, variables)
         raw = data.get("gpuTypes")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of GPU types")
@@ -69,12 +72,15 @@ class GraphqlMarket:
 
     async def probe_spot(self) -> Answer:
         """Whether the market would understand a request for a spot pod; asks for none. Raises ``NoReply``."""
-        return await self._client.attempt(Family.GRAPHQL_READ, lambda: self._client.graphql(queries.SPOT_PROBE))
+        return await self._client.attempt(
+            Family.GRAPHQL_READ, lambda: self._client.graphql(queries.SPOT_PROBE, shapes.PROBE)
+        )
 
     async def rent_spot(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane."""
         try:
-            answer = await self._client.graphql(queries.RENT_SPOT, {"input": create.graphql_input(wanted)})
+            variables = {"input": create.graphql_input(wanted)}
+            answer = await self._client.graphql(queries.RENT_SPOT, shapes.SPOT_RENTED, variables)
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.spot_rented(answer, queries.SPOT_OPERATION)
@@ -82,7 +88,8 @@ class GraphqlMarket:
     async def rent_on_demand(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane."""
         try:
-            answer = await self._client.graphql(queries.RENT_ON_DEMAND, {"input": create.graphql_input(wanted)})
+            variables = {"input": create.graphql_input(wanted)}
+            answer = await self._client.graphql(queries.RENT_ON_DEMAND, shapes.ON_DEMAND_RENTED, variables)
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.judge_rental(answer, queries.ON_DEMAND_OPERATION)
@@ -91,16 +98,16 @@ class GraphqlMarket:
         """``bid``: $/h of the whole pod."""
         share = float(mapping.bid_per_gpu(bid, pod.num_gpus))
         variables = {"podId": pod.pod_id, "bidPerGpu": share, "gpuCount": pod.num_gpus}
-        return await self._change(queries.RESUME_SPOT, variables, queries.RESUME_SPOT_OPERATION)
+        return await self._change(queries.RESUME_SPOT, shapes.SPOT_RESUMED, variables, queries.RESUME_SPOT_OPERATION)
 
     async def resume(self, pod: wire.PodRow) -> Outcome:
         variables = {"podId": pod.pod_id, "gpuCount": pod.num_gpus}
-        return await self._change(queries.RESUME, variables, queries.RESUME_OPERATION)
+        return await self._change(queries.RESUME, shapes.RESUMED, variables, queries.RESUME_OPERATION)
 
-    async def _change(self, document: str, variables: Mapping[str, Any], operation: str) -> Outcome:
+    async def _change(self, document: str, shape: Shape, variables: Mapping[str, Any], operation: str) -> Outcome:
         try:
             answer = await self._client.attempt(
-                Family.GRAPHQL_CHANGE, lambda: self._client.graphql(document, variables)
+                Family.GRAPHQL_CHANGE, lambda: self._client.graphql(document, shape, variables)
             )
         except NoReply as error:
             return Unknown(str(error))

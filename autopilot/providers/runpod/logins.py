@@ -6,7 +6,7 @@ from autopilot.domain.registry import RegistryLogin
 from autopilot.ports.provider import Done, KeptLogin, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
 from autopilot.providers.reading import NoReply
-from autopilot.providers.runpod import outcomes, wire
+from autopilot.providers.runpod import outcomes, shapes, wire
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.outcomes import Outcome, Withdrawn
 from autopilot.providers.runpod.pacing import Family
@@ -17,7 +17,7 @@ class RunpodLogins:
         self._client = client
 
     async def list(self) -> tuple[KeptLogin, ...]:
-        raw = (await self._client.get("/registries")).get("registries")
+        raw = (await self._client.get("/registries", shapes.LOGINS)).get("registries")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of registry credentials")
         found = tuple(_login(row) for row in raw)
@@ -29,7 +29,7 @@ class RunpodLogins:
         body = {"name": name, "username": login.user, "password": login.password}
         try:
             answer = await self._client.attempt(
-                Family.REST_CHANGE, lambda: self._client.rest("POST", "/registries", body=body)
+                Family.REST_CHANGE, lambda: self._client.rest("POST", "/registries", shapes.LOGIN, body=body)
             )
             outcome = outcomes.judge_change(answer)
         except (NoReply, Withdrawn) as error:
@@ -42,7 +42,7 @@ class RunpodLogins:
     async def delete(self, login_id: str) -> Outcome:
         try:
             answer = await self._client.attempt(
-                Family.REST_CHANGE, lambda: self._client.rest("DELETE", f"/registries/{login_id}")
+                Family.REST_CHANGE, lambda: self._client.rest("DELETE", f"/registries/{login_id}", shapes.LOGIN)
             )
             outcome = outcomes.judge_change(answer)
         except (NoReply, Withdrawn) as error:
@@ -52,6 +52,7 @@ class RunpodLogins:
 
 
 def _login(raw: object) -> KeptLogin | None:
+    """None without its id, or without the name by which it is looked up: one that is not found is made again."""
     row = values.mapping(raw)
-    login_id = wire.check_pod_id(row.get("id"))
-    return None if login_id is None else KeptLogin(login_id, values.label(row.get("name")))
+    login_id, name = wire.check_pod_id(row.get("id")), row.get("name")
+    return KeptLogin(login_id, values.label(name)) if login_id is not None and isinstance(name, str) else None

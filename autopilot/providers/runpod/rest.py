@@ -9,8 +9,10 @@ from typing import Any
 from autopilot.domain.time import start_of_day
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
+from autopilot.providers.drift.comparison import MOST_ROWS
+from autopilot.providers.drift.shape import Shape
 from autopilot.providers.reading import NoReply
-from autopilot.providers.runpod import create, outcomes, wire
+from autopilot.providers.runpod import create, outcomes, shapes, wire
 from autopilot.providers.runpod.client import RunpodClient
 from autopilot.providers.runpod.listing import PodListing, all_pods, read_plausible
 from autopilot.providers.runpod.outcomes import Outcome
@@ -25,14 +27,14 @@ class RestMarket:
         self._client = client
 
     async def sweep(self) -> PodListing:
-        body = await self._client.get("/pods")
+        body = await self._client.get("/pods", shapes.REST_PODS)
         if any(body.get(name) for name in MORE_PAGES):
             raise MarketUnknown("the list of pods goes on, in a way that is not known")
         return PodListing(all_pods(wire.rest_pod_row, body.get("pods")), None)
 
     async def pod(self, pod_id: str) -> wire.PodRow | None:
         try:
-            row = read_plausible(wire.rest_pod_row, await self._client.get(f"/pods/{pod_id}"))
+            row = read_plausible(wire.rest_pod_row, await self._client.get(f"/pods/{pod_id}", shapes.REST_POD))
         except MarketUnknown as error:
             if error.code is RefusalCode.NOT_FOUND:
                 return None
@@ -42,7 +44,7 @@ class RestMarket:
         return row
 
     async def gpu_types(self) -> tuple[wire.GpuRow, ...]:
-        rows = (wire.rest_gpu_row(row) for row in await self._catalogue({}))
+        rows = (wire.rest_gpu_row(row) for row in await self._catalogue(shapes.REST_GPU_TYPES, {}))
         return tuple(row for row in rows if row is not None)
 
     async def prices(self, gpu_type_ids: Collection[str], num_gpus: int) -> tuple[wire.PriceRow, ...]:
@@ -50,11 +52,13 @@ class RestMarket:
         found = []
         for cloud in wire.CLOUDS:
             wish = {"include": "AVAILABILITY", "product": "POD", "count": str(num_gpus), "cloud": cloud}
-            found += [wire.rest_price_row(row, cloud, num_gpus) for row in await self._catalogue(wish)]
+            found += [
+                wire.rest_price_row(row, cloud, num_gpus) for row in await self._catalogue(shapes.REST_PRICES, wish)
+            ]
         return tuple(row for row in found if row is not None and row.gpu.gpu_type_id in gpu_type_ids)
 
-    async def _catalogue(self, wish: dict[str, str]) -> list[Any]:
-        raw = (await self._client.get("/catalog/gpus", wish)).get("gpus")
+    async def _catalogue(self, shape: Shape, wish: dict[str, str]) -> list[Any]:
+        raw = (await self._client.get("/catalog/gpus", shape, wish)).get("gpus")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of GPU types")
         return raw
@@ -62,7 +66,7 @@ class RestMarket:
     async def rent_on_demand(self, wanted: create.PodRequest) -> Done[Created] | Refused | Unknown:
         """Without waiting for a turn: the caller is in the lane. Raises ``Withdrawn``."""
         try:
-            answer = await self._client.rest("POST", "/pods", body=create.rest_body(wanted))
+            answer = await self._client.rest("POST", "/pods", shapes.REST_POD, body=create.rest_body(wanted))
         except NoReply as error:
             return Unknown(str(error))
         return outcomes.judge_rest_rental(answer)
@@ -77,7 +81,8 @@ class RestMarket:
         body = {"action": action}
         try:
             answer = await self._client.attempt(
-                Family.REST_CHANGE, lambda: self._client.rest("POST", f"/pods/{pod_id}/action", body=body)
+                Family.REST_CHANGE,
+                lambda: self._client.rest("POST", f"/pods/{pod_id}/action", shapes.REST_POD, body=body),
             )
         except NoReply as error:
             return Unknown(str(error))
@@ -86,7 +91,7 @@ class RestMarket:
     async def destroy(self, pod_id: str) -> Outcome:
         try:
             answer = await self._client.attempt(
-                Family.REST_CHANGE, lambda: self._client.rest("DELETE", f"/pods/{pod_id}")
+                Family.REST_CHANGE, lambda: self._client.rest("DELETE", f"/pods/{pod_id}", shapes.REST_POD)
             )
         except NoReply as error:
             return Unknown(str(error))
@@ -100,7 +105,12 @@ class RestMarket:
                 reply = await self._client.transport.listen(f"/v2/pods/{pod_id}/logs", wish)
         except NoReply:
             return None
-        return wire.log_lines(reply.text) if reply.status == 200 else None
+        if reply.status != 200:
+            return None
+        events = wire.log_events(reply.text)
+        for event in events[:MOST_ROWS]:
+            self._client.drift.look(shapes.HOST_LOG_LINE, event)
+        return [wire.log_line(event) for event in events]
 
     async def bills(self, since: date, until: date) -> tuple[wire.BillRow, ...]:
         """By pod and UTC day, both days included. Raises ``MarketUnknown`` when records are missing or unreadable."""
@@ -109,7 +119,7 @@ class RestMarket:
             "startTime": f"{start_of_day(since):%Y-%m-%dT%H:%M:%SZ}",
             "endTime": f"{start_of_day(until + timedelta(days=1)):%Y-%m-%dT%H:%M:%SZ}",
         }
-        body = await self._client.get("/billing/pods", wish)
+        body = await self._client.get("/billing/pods", shapes.BILLS, wish)
         raw = body.get("records")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of records")

@@ -174,12 +174,17 @@ def rest_price_row(raw: object, cloud: Cloud, num_gpus: int) -> PriceRow | None:
 
 
 def pod_row(raw: object) -> PodRow:
-    """Raises ``UnreadableRow`` when the id, kind, state or price is missing or unknown."""
+    """Raises ``UnreadableRow`` when the id, kind, state or price is missing or unknown.
+
+    So it does where nothing is said of a runtime: a pod that runs would look like one whose host is lost.
+    """
     row = values.mapping(raw)
     found, pod_type = pod_id(row), values.text(row.get("podType"))
     state, bid = _STATES.get(values.text(row.get("desiredStatus"))), values.price(row.get("costPerHr"))
     if found is None or pod_type not in _POD_TYPES or state is None or bid is None:
         raise UnreadableRow(f"pod {found or '?'} lacks its id, podType, desiredStatus or costPerHr")
+    if not isinstance(row.get("runtime", ""), dict | None):
+        raise UnreadableRow(f"pod {found} does not say whether it has a runtime")
     machine = values.mapping(row.get("machine"))
     started_at = values.timestamp(row.get("lastStartedAt")) or values.timestamp(row.get("createdAt"))
     secure = values.boolean(machine.get("secureCloud"))
@@ -204,12 +209,16 @@ def pod_row(raw: object) -> PodRow:
 
 
 def rest_pod_row(raw: object) -> PodRow:
-    """Raises ``UnreadableRow`` when the id, state or price is missing or unknown."""
+    """Raises ``UnreadableRow`` when the id, state or price is missing or unknown, or the environment: it alone tells a
+    spot pod from one on demand.
+    """
     row = values.mapping(raw)
     found, status = pod_id(row), values.text(row.get("status"))
     state, bid = _REST_STATES.get(status), values.price(row.get("cost"))
     if found is None or state is None or bid is None:
         raise UnreadableRow(f"pod {found or '?'} lacks its id, status or cost")
+    if not isinstance(row.get("env", ""), dict | None):
+        raise UnreadableRow(f"pod {found} does not show its environment")
     gpu = values.mapping(row.get("gpu"))
     persistent = values.mapping(values.mapping(row.get("mounts")).get("persistent"))
     gpu_type_id = values.text(gpu.get("id"))
@@ -232,15 +241,19 @@ def rest_pod_row(raw: object) -> PodRow:
     )
 
 
-def log_lines(events: str) -> list[str]:
-    """The lines in a stream of events; what cannot be read is left out."""
-    found = []
-    for data in (line.removeprefix("data:") for line in events.splitlines() if line.startswith("data:")):
+def log_events(stream: str) -> list[Any]:
+    """The data in a stream of events; what cannot be read is left out."""
+    events = []
+    for data in (line.removeprefix("data:") for line in stream.splitlines() if line.startswith("data:")):
         try:
-            found.append(values.text(values.mapping(values.decode(data)).get("line"))[:500])
+            events.append(values.decode(data))
         except values.Unreadable:
             continue
-    return found
+    return events
+
+
+def log_line(event: object) -> str:
+    return values.text(values.mapping(event).get("line"))[:500]
 
 
 def _size(value: object) -> Decimal:

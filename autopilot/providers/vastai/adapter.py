@@ -9,13 +9,14 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
+from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
 from autopilot.providers.reading import READ_TRIES, NoReply
-from autopilot.providers.vastai import create, listing, mapping, outcomes, wire
+from autopilot.providers.vastai import create, listing, mapping, outcomes, shapes, wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.echoes import Echoes
@@ -96,7 +97,7 @@ class VastaiProvider:
             raise MarketUnknown(f"not an instance id of this market: {instance_id!r}")
         path = f"/instances/{known}/"
         try:
-            body = await self._client.read(Family.SHOW, path, query={"owner": "me"}, tries=tries)
+            body = await self._client.read(Family.SHOW, path, shapes.ONE_INSTANCE, query={"owner": "me"}, tries=tries)
         except MarketUnknown as error:
             if error.code is RefusalCode.NOT_FOUND:
                 return None
@@ -122,7 +123,7 @@ class VastaiProvider:
         return self._search.age_s(query)
 
     async def account(self) -> Account:
-        body = await self._client.read(Family.USER, "/users/current")
+        body = await self._client.read(Family.USER, "/users/current", shapes.ACCOUNT)
         credit = values.dollars(body.get("credit"))
         if credit is None:
             raise MarketUnknown("the account names no credit")
@@ -148,7 +149,8 @@ class VastaiProvider:
         self, request: CreateRequest, bid: Decimal | None, body: Mapping[str, Any]
     ) -> Done[Created] | Refused | Unknown:
         try:
-            answer = await self._client.send(Family.CREATE, "PUT", f"/asks/{request.offer_id}/", body=body)
+            path = f"/asks/{request.offer_id}/"
+            answer = await self._client.send(Family.CREATE, "PUT", path, shapes.CREATED, body=body)
         except NoReply as error:
             return Unknown(str(error))
         outcome = outcomes.judge_create(answer, is_bid=bid is not None)
@@ -223,6 +225,9 @@ class VastaiProvider:
             return await self._client.change(family, method, path.format(known), body)
         except NoReply as error:
             return Unknown(str(error))
+
+    def drifts(self) -> tuple[Drift, ...]:
+        return self._client.drift.drifts()
 
     async def close(self) -> None:
         """Lets a create that is under way finish."""

@@ -7,9 +7,11 @@ from typing import Any
 
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.providers.drift.counter import DriftCounter
+from autopilot.providers.drift.shape import Shape
 from autopilot.providers.pacing import Lane
 from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
-from autopilot.providers.vastai import outcomes
+from autopilot.providers.vastai import mapping, outcomes, shapes
 from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
 from autopilot.providers.vastai.reply import Answer, understand
 from autopilot.providers.vastai.transport import Transport
@@ -17,6 +19,7 @@ from autopilot.providers.vastai.transport import Transport
 
 class VastaiClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
+        self.drift = DriftCounter(mapping.PROVIDER, clock)
         self._transport = transport
         self._clock = clock
         self._lanes = lanes(clock)
@@ -28,6 +31,7 @@ class VastaiClient:
         self,
         family: Family,
         path: str,
+        shape: Shape,
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -35,26 +39,27 @@ class VastaiClient:
     ) -> Mapping[str, Any]:
         """GET, or POST when there is a ``body``. Repeats what failed quickly and may succeed at once.
 
-        Raises ``MarketUnknown``.
+        ``shape``: of the body of an answer that is no refusal. Raises ``MarketUnknown``.
         """
         method = "GET" if body is None else "POST"
 
         async def ask() -> Answer:
             async with self.lane(family):
-                return await self.send(family, method, path, query=query, body=body)
+                return await self.send(family, method, path, shape, query=query, body=body)
 
         return await read_repeatedly(ask, outcomes.read, _pause_s, self._clock, tries)
 
     async def change(self, family: Family, method: str, path: str, body: Mapping[str, Any]) -> Answer:
         """One attempt. Raises ``NoReply``."""
         async with self.lane(family):
-            return await self.send(family, method, path, body=body)
+            return await self.send(family, method, path, shapes.CHANGED, body=body)
 
     async def send(
         self,
         family: Family,
         method: str,
         path: str,
+        shape: Shape,
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -64,10 +69,18 @@ class VastaiClient:
         if answer.status == 429:
             asked_s = min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S)
             self.lane(family).hold((asked_s + PENALTY_S.get(family, 0)) * MARGIN)
+        if answer.body is not None:
+            self.drift.look(_shape_of(answer, shape), answer.body)
         return answer
 
     def close(self) -> None:
         self._transport.close()
+
+
+def _shape_of(answer: Answer, expected: Shape) -> Shape:
+    """A create that is refused with status 200 has the shape of one that is not: a contract may have come of it."""
+    is_refusal = answer.said_no and expected is not shapes.CREATED
+    return shapes.REFUSAL if answer.status != 200 or is_refusal else expected
 
 
 def _pause_s(answer: Answer, error: MarketUnknown) -> float | None:

@@ -15,7 +15,8 @@ import structlog
 
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown
-from autopilot.providers.vastai import wire
+from autopilot.providers.drift.comparison import MOST_ROWS
+from autopilot.providers.vastai import shapes, wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.pacing import Family
 
@@ -50,12 +51,15 @@ class Inbox:
     async def _read(self) -> None:
         try:
             async with asyncio.timeout(READ_WAIT_REAL_S):
-                body = await self._client.read(Family.INBOX, "/notifications/inbox/", tries=1)
+                body = await self._client.read(Family.INBOX, "/notifications/inbox/", shapes.INBOX, tries=1)
         except (MarketUnknown, TimeoutError) as problem:
             log.debug("inbox.unreadable", reason=str(problem))
             return
-        rows = body.get("notifications")
-        notices = [wire.outbid_notice(row) for row in rows[:MOST_NOTICES]] if isinstance(rows, list) else []
+        raw = body.get("notifications")
+        rows = raw[:MOST_NOTICES] if isinstance(raw, list) else []
+        for row in rows[:MOST_ROWS]:
+            self._client.drift.look(shapes.OUTBID_NOTICE if wire.is_outbid(row) else shapes.NOTICE, row)
+        notices = [wire.outbid_notice(row) for row in rows]
         oldest = self._clock.now() - NOTICE_LASTS
         fresh = sorted((notice for notice in notices if notice and notice.at >= oldest), key=lambda notice: notice.at)
         self._known = {notice.instance_id: notice.winning_bid + STEP for notice in fresh}

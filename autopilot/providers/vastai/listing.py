@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from autopilot.domain.time import start_of_day
 from autopilot.ports.provider import MarketUnknown
 from autopilot.providers import values
-from autopilot.providers.vastai import wire
+from autopilot.providers.drift.shape import Shape
+from autopilot.providers.vastai import shapes, wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.pacing import Family
 
@@ -23,7 +24,8 @@ MOST_PAGES = 400
 async def instance_rows(client: VastaiClient) -> tuple[wire.InstanceRow, ...]:
     """Every instance of the account. Raises ``MarketUnknown`` when the list cannot be shown to be complete."""
     query = {"select_filters": {}, "order_by": [{"col": "id", "dir": "asc"}], "limit": INSTANCES_PER_PAGE}
-    raw = await _all_pages(client, Family.LIST, "/api/v1/instances/", query, "instances", "total_instances")
+    keys = "instances", "total_instances"
+    raw = await _all_pages(client, Family.LIST, "/api/v1/instances/", shapes.INSTANCE_PAGE, query, *keys)
     rows = tuple(_read_plausible(wire.instance_row, row) for row in raw)
     if len({row.instance_id for row in rows}) != len(rows):
         raise MarketUnknown("the instance list names an instance twice")
@@ -41,7 +43,7 @@ async def charge_rows(client: VastaiClient, since: date, until: date) -> tuple[w
         "limit": CHARGES_PER_PAGE,
         "format": "table",
     }
-    raw = await _all_pages(client, Family.CHARGES, "/charges/", query, "results", "total")
+    raw = await _all_pages(client, Family.CHARGES, "/charges/", shapes.CHARGE_PAGE, query, "results", "total")
     rows = (_read_plausible(wire.charge_row, row) for row in raw)
     return tuple(row for row in rows if row is not None)
 
@@ -58,7 +60,13 @@ def _read_plausible(read: Callable[[object], T], raw: object) -> T:
 
 
 async def _all_pages(
-    client: VastaiClient, family: Family, path: str, query: Mapping[str, Any], rows_key: str, total_key: str
+    client: VastaiClient,
+    family: Family,
+    path: str,
+    shape: Shape,
+    query: Mapping[str, Any],
+    rows_key: str,
+    total_key: str,
 ) -> list[Any]:
     """Follows the tokens to the end; each page states the same total, and it is what came."""
     gathered: list[Any] = []
@@ -66,7 +74,8 @@ async def _all_pages(
     token: str | None = None
     seen: set[str] = set()
     for _ in range(MOST_PAGES):
-        page = await client.read(family, path, query=dict(query) if token is None else {**query, "after_token": token})
+        asked = dict(query) if token is None else {**query, "after_token": token}
+        page = await client.read(family, path, shape, query=asked)
         rows = page.get(rows_key)
         if not isinstance(rows, list):
             raise MarketUnknown(f"a page holds no {rows_key}")

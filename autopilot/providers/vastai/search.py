@@ -12,7 +12,7 @@ from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers import values
-from autopilot.providers.vastai import mapping, wire
+from autopilot.providers.vastai import mapping, shapes, wire
 from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
@@ -90,7 +90,8 @@ class OfferSearch:
         """All that the market lists; they cost no rows. Raises ``MarketUnknown``."""
         now = self._clock.monotonic()
         if self._names_at is None or now - self._names_at >= NAMES_MAX_AGE_S:
-            raw = (await self._client.read(Family.SEARCH, "/gpu_names/unique/")).get("gpu_names")
+            body = await self._client.read(Family.SEARCH, "/gpu_names/unique/", shapes.GPU_NAMES)
+            raw = body.get("gpu_names")
             if not isinstance(raw, list):
                 raise MarketUnknown("the answer holds no list of GPU names")
             self._names = tuple(filter(None, map(values.text, raw)))
@@ -120,7 +121,7 @@ class OfferSearch:
         if not self._budget.allows(self._settings.search_limit, self._clock.now()):
             raise MarketUnknown("the search rows of this UTC day are used up", RefusalCode.RATE_LIMITED)
         try:
-            answer = await self._client.read(Family.SEARCH, "/bundles/", body=body)
+            answer = await self._client.read(Family.SEARCH, "/bundles/", shapes.OFFERS, body=body)
         except SearchQuotaExceeded as error:
             self._budget.close_until(self._clock.now(), error.retry_after_s)
             raise

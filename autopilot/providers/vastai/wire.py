@@ -85,13 +85,17 @@ class OutbidNotice:
     at: datetime
 
 
+def is_outbid(raw: object) -> bool:
+    return values.mapping(raw).get("notif_type") == "outbid"
+
+
 def outbid_notice(raw: object) -> OutbidNotice | None:
     """None for a notice of anything else, and for one that cannot be read."""
     row = values.mapping(raw)
     about = values.mapping(row.get("associated_id"))
     instance_id, winning_bid = values.identifier(about.get("instance_id")), values.price(about.get("new_min_bid"))
     at = values.instant(row.get("created_at"))
-    if row.get("notif_type") != "outbid" or instance_id is None or not winning_bid or at is None:
+    if not is_outbid(row) or instance_id is None or not winning_bid or at is None:
         return None
     return OutbidNotice(instance_id, winning_bid, at)
 
@@ -189,12 +193,18 @@ def _storage_rate(row: dict[str, Any]) -> Decimal:
 
 
 def charge_row(raw: object) -> ChargeRow | None:
-    """None for what was billed to something other than an instance. Raises ``UnreadableRow``."""
+    """None for what was billed to something other than an instance. Raises ``UnreadableRow``.
+
+    One that says neither that it is of an instance nor that it is of anything else is not left out: the bill would come
+    to less than it is.
+    """
     row = values.mapping(raw)
     source = values.text(row.get("source"))
     if not source:
         raise UnreadableRow("a charge names no source")
     if not source.startswith("instance-"):
+        if values.text(row.get("type")) in ("", "instance"):
+            raise UnreadableRow("the charge of an instance does not say of which")
         return None
     instance_id, start = values.identifier(source.removeprefix("instance-")), values.instant(row.get("start"))
     if instance_id is None or start is None or not isinstance(row.get("items"), list):

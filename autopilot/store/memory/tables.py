@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.code import CodeCopy
+from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
@@ -45,6 +46,7 @@ class MemoryTables:
         self.readings: Rows[str, tuple[MachineReading, ...]] = rows("readings")
         self.notes: Rows[str, str] = rows("notes")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
+        self.drifts: Rows[DriftKey, Drift] = rows("drifts")
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")
 
         # Indexes and sums

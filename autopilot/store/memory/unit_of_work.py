@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autopilot.store.memory.access import Access
 from autopilot.store.memory.code_copies import MemoryCodeCopies
+from autopilot.store.memory.drifts import MemoryDrifts
 from autopilot.store.memory.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
 from autopilot.store.memory.invoices import MemoryInvoices
 from autopilot.store.memory.jobs import MemoryCheckpoints, MemoryJobs
@@ -20,6 +21,7 @@ class MemoryUnitOfWork:
         "checkpoints",
         "code_copies",
         "decisions",
+        "drifts",
         "events",
         "invoices",
         "jobs",
@@ -45,3 +47,4 @@ class MemoryUnitOfWork:
         self.notes = MemoryNotes(access)
         self.prices = MemoryPrices(access)
         self.machine_readings = MemoryMachineReadings(access)
+        self.drifts = MemoryDrifts(access)

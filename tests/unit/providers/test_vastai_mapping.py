@@ -185,11 +185,20 @@ def test_an_unknown_kind_of_charge_is_not_lost() -> None:
 
 
 def test_charges_of_other_things_are_passed_over() -> None:
-    assert wire.charge_row(body("charges")["results"][0] | {"source": "volume-12"}) is None
+    assert wire.charge_row(body("charges")["results"][0] | {"type": "volume", "source": "volume-12"}) is None
 
 
 @pytest.mark.parametrize(
-    "change", [{"source": None}, {"source": "instance-x"}, {"start": None}, {"items": None}, {"items": [{}]}]
+    "change",
+    [
+        {"source": None},
+        {"source": "instance-x"},
+        {"source": "contract-47848147"},
+        {"type": None, "source": "contract-47848147"},
+        {"start": None},
+        {"items": None},
+        {"items": [{}]},
+    ],
 )
 def test_a_charge_that_cannot_be_read_is_not_skipped(change: dict[str, Any]) -> None:
     with pytest.raises(wire.UnreadableRow):

@@ -1,0 +1,61 @@
+"""What the markets' answers have shown since the start goes into the ledger, and new things into the log, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from autopilot.domain.drift import Drift, DriftKey
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import Provider
+from autopilot.ports.store import Store
+
+log = structlog.get_logger(__name__)
+
+KEEP_EVERY = timedelta(minutes=5)
+"""How often counts of known differences are written; a new one is written at once."""
+
+
+class DriftLog:
+    def __init__(self, providers: Mapping[str, Provider], store: Store, clock: Clock) -> None:
+        self._providers = providers
+        self._store = store
+        self._clock = clock
+        self._kept: dict[DriftKey, int] = {}
+        """How much of each count since the start is in the ledger."""
+        self._kept_at: datetime | None = None
+
+    async def keep(self) -> None:
+        """Write down what is new. Without it there is no transaction."""
+        now = self._clock.now()
+        seen = [drift for provider in self._providers.values() for drift in provider.drifts()]
+        is_any_new = any(drift.key not in self._kept for drift in seen)
+        if not is_any_new and self._kept_at is not None and timedelta(0) <= now - self._kept_at < KEEP_EVERY:
+            return
+        more = [
+            replace(drift, count=count) for drift in seen if (count := drift.count - self._kept.get(drift.key, 0)) > 0
+        ]
+        if more:
+            async with self._store.transaction() as uow:
+                known = {drift.key: drift for drift in await uow.drifts.list()}
+                await uow.drifts.save(drift.after(known.get(drift.key)) for drift in more)
+            _say(drift for drift in more if drift.key not in known and drift.key not in self._kept)
+        self._kept = {drift.key: drift.count for drift in seen}
+        self._kept_at = now
+
+
+def _say(drifts: Iterable[Drift]) -> None:
+    for drift in drifts:
+        say = log.warning if drift.is_read else log.info
+        say(
+            "market.answer_drifted",
+            provider=drift.provider,
+            answer=drift.answer,
+            field=drift.field,
+            kind=str(drift.kind),
+            is_money=drift.is_money,
+            sample=drift.sample,
+        )

@@ -1,0 +1,73 @@
+"""The shape of an answer: its fields, which of them the adapter reads, and what may stand in each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What JSON tells apart."""
+
+    NULL = "null"
+    BOOLEAN = "boolean"
+    NUMBER = "number"
+    TEXT = "text"
+    LIST = "list"
+    OBJECT = "object"
+
+
+NULL, BOOLEAN, NUMBER, TEXT, LIST, OBJECT = Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """``words``: all texts that are known, empty where any may come; ``form``: what every text matches as a whole.
+
+    ``inside``: the shape of an object, or of each element of a list; None: whatever is inside is nobody's concern.
+    """
+
+    kinds: frozenset[Kind]
+    is_read: bool
+    is_money: bool = False
+    may_be_missing: bool = False
+    words: frozenset[str] = frozenset()
+    form: re.Pattern[str] | None = None
+    inside: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """``answer``: the name under which differences are kept; empty for a part of the answer around it.
+
+    ``is_open``: it may have other fields too, which mean nothing.
+    """
+
+    answer: str
+    fields: Mapping[str, Field]
+    is_open: bool = False
+
+
+def read(
+    names: str,
+    *kinds: Kind,
+    money: bool = False,
+    optional: bool = False,
+    words: str = "",
+    form: str = "",
+    inside: Shape | None = None,
+) -> dict[str, Field]:
+    """Fields that the adapter reads. ``names`` and ``words`` are separated by spaces; ``form`` is a regular expression.
+
+    ``money``: what we pay comes from it.
+    """
+    pattern = re.compile(form, re.DOTALL) if form else None
+    made = Field(frozenset(kinds), True, money, optional, frozenset(words.split()), pattern, inside)
+    return dict.fromkeys(names.split(), made)
+
+
+def ignored(names: str, *kinds: Kind, optional: bool = False) -> dict[str, Field]:
+    """Fields that are known to be there, and that the adapter does not look at."""
+    return dict.fromkeys(names.split(), Field(frozenset(kinds), False, may_be_missing=optional))
