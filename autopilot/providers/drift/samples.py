@@ -5,15 +5,11 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
-from itertools import islice
 from types import NoneType
 
 from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, Kind
 
 UNNAMED = "(a name that is not kept)"
-LONGEST_SAMPLE = 200
-MOST_FIELDS = 8
-DEEPEST = 2
 MOST_DIGITS = 2
 _KINDS: dict[type, Kind] = {
     NoneType: NULL,
@@ -40,19 +36,14 @@ def field_name(name: str) -> str:
 
 
 def sample(value: object, *, is_word: bool = False) -> str:
-    """The value as its kinds, ``{price: number}``. ``is_word``: it stands where only words of the market's own do, so
-    that a short one may be shown."""
+    """The kind of the value, ``object of 3`` or ``list of text``: names inside an object may be labels, too.
+
+    ``is_word``: it stands where only words of the market's own do, so that a short one may be shown.
+    """
     if is_word and isinstance(value, str) and _WORD.fullmatch(value):
         return value
-    return _kinds(value, DEEPEST)[:LONGEST_SAMPLE]
-
-
-def _kinds(value: object, depth: int) -> str:
-    if isinstance(value, dict) and value and depth:
-        shown = (
-            f"{field_name(name)}: {_kinds(inner, depth - 1)}" for name, inner in islice(value.items(), MOST_FIELDS)
-        )
-        return "{" + ", ".join(shown) + (", …}" if len(value) > MOST_FIELDS else "}")
-    if isinstance(value, list) and value and depth:
-        return f"[{_kinds(value[0], depth - 1)}]"
+    if isinstance(value, dict):
+        return f"object of {len(value)}"
+    if isinstance(value, list) and value:
+        return f"list of {kind_of(value[0])}"
     return kind_of(value)

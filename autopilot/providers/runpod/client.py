@@ -54,7 +54,8 @@ class RunpodClient:
         """One attempt without waiting for a turn. Raises ``NoReply``."""
         body = {"query": document, "variables": dict(variables or {})}
         answer = understand(await self.transport.send("POST", "/graphql", parameters=None, body=body))
-        self._compare(answer, shapes.GRAPHQL_REFUSAL if answer.has_errors else shape)
+        refusal = shapes.GRAPHQL_REFUSAL if answer.has_errors else shapes.REST_REFUSAL
+        self._compare(answer, refusal if answer.has_errors or answer.status >= 300 else shape)
         return answer
 
     async def rest(
@@ -72,7 +73,8 @@ class RunpodClient:
         return answer
 
     def _compare(self, answer: Answer, shape: Shape) -> None:
-        if answer.body is not None:
+        """Not of an answer that may be a gateway's, or a failure's."""
+        if answer.body is not None and answer.status < 500:
             self.drift.look(shape, answer.body)
 
     async def _read(self, family: Family, ask: Callable[[], Awaitable[Answer]], tries: int) -> Mapping[str, Any]:

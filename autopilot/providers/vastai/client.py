@@ -69,7 +69,7 @@ class VastaiClient:
         if answer.status == 429:
             asked_s = min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S)
             self.lane(family).hold((asked_s + PENALTY_S.get(family, 0)) * MARGIN)
-        if answer.body is not None:
+        if answer.body is not None and answer.status < 500:
             self.drift.look(_shape_of(answer, shape), answer.body)
         return answer
 
