@@ -91,11 +91,13 @@ def is_outbid(raw: object) -> bool:
 
 def outbid_notice(raw: object) -> OutbidNotice | None:
     """None for a notice of anything else, and for one that cannot be read."""
+    if not is_outbid(raw):
+        return None
     row = values.mapping(raw)
     about = values.mapping(row.get("associated_id"))
     instance_id, winning_bid = values.identifier(about.get("instance_id")), values.price(about.get("new_min_bid"))
     at = values.instant(row.get("created_at"))
-    if not is_outbid(row) or instance_id is None or not winning_bid or at is None:
+    if instance_id is None or not winning_bid or at is None:
         return None
     return OutbidNotice(instance_id, winning_bid, at)
 

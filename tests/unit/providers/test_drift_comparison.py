@@ -120,7 +120,9 @@ def test_no_value_of_a_new_field_is_kept(secret: Any) -> None:
     assert not [text for text in texts if text in repr(finding)]
 
 
-@pytest.mark.parametrize("name", ["47848147", "a" * 29, "d15c2f0a", "two words", "dev@example.com", "", "\x00", "größe"])
+@pytest.mark.parametrize(
+    "name", ["47848147", "a" * 29, "d15c2f0a", "two words", "dev@example.com", "", "\x00", "größe"]
+)
 def test_a_name_that_may_be_an_id_is_not_kept(name: str) -> None:
     assert field_name(name) == UNNAMED
 
@@ -191,5 +193,9 @@ def test_a_defect_in_comparing_costs_no_answer() -> None:
 
 
 def test_any_json_can_be_compared() -> None:
-    for text in ('{"id": {"a": [{}]}, "parts": {"size": []}, "items": [[[]]], "place": [1], "env": []}', "[[]]", "null"):
+    for text in (
+        '{"id": {"a": [{}]}, "parts": {"size": []}, "items": [[[]]], "place": [1], "env": []}',
+        "[[]]",
+        "null",
+    ):
         assert compare(ROW, json.loads(text))

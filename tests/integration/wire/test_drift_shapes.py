@@ -1,0 +1,213 @@
+"""What an adapter reads of an answer and what its shape says that it reads are the same, field by field."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterator
+from decimal import Decimal
+from types import ModuleType
+from typing import Any
+
+import pytest
+from recorded_market import INSTANCE, POD, RecordedMarket, recorded_market, runpod, runpod_rest, vastai
+
+from autopilot.clock import ScaledClock
+from autopilot.domain.offer import CapacityType, OfferQuery
+from autopilot.ports.provider import CreateRequest, MarketUnknown, Provider
+from autopilot.providers import values
+from autopilot.providers.drift.counter import DriftCounter
+from autopilot.providers.drift.shape import LIST, Shape
+from autopilot.providers.runpod import plugin as runpod_plugin
+from autopilot.providers.runpod import shapes as runpod_shapes
+from autopilot.providers.vastai import plugin as vastai_plugin
+from autopilot.providers.vastai import shapes as vastai_shapes
+
+DAY = dt.date(2026, 11, 19)
+GPUS = (("RTX 4090", 1), ("RTX A4000", 1))
+QUERY = OfferQuery(gpus=GPUS, min_vram_gb=Decimal(0), disk_gb=Decimal(20), verified_only=False, datacenter_only=False)
+
+
+class Row(dict[str, Any]):
+    """An object that takes note of the fields that somebody looks at."""
+
+    def __init__(self, row: dict[str, Any], path: str, seen: set[str]) -> None:
+        super().__init__({name: watched(value, f"{path}{name}", seen) for name, value in row.items()})
+        self.path = path
+        self.seen = seen
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.seen.add(self.path + name)
+        return super().get(name, default)
+
+    def __getitem__(self, name: str) -> Any:
+        self.seen.add(self.path + name)
+        return super().__getitem__(name)
+
+
+def watched(value: Any, path: str, seen: set[str]) -> Any:
+    if isinstance(value, dict):
+        return Row(value, f"{path}." if path else "", seen)
+    if isinstance(value, list):
+        return [watched(item, f"{path}[]", seen) for item in value]
+    return value
+
+
+def read_fields(shape: Shape, path: str = "") -> Iterator[str]:
+    for name, field in shape.fields.items():
+        if field.is_read:
+            yield path + name
+        if field.inside is not None:
+            yield from read_fields(field.inside, f"{path}{name}{'[]' if LIST in field.kinds else ''}.")
+
+
+def parts(shape: Shape) -> Iterator[Shape]:
+    for field in shape.fields.values():
+        if field.inside is not None:
+            yield field.inside
+            yield from parts(field.inside)
+
+
+def shapes_of(module: ModuleType) -> dict[str, Shape]:
+    return {name: each for name, each in vars(module).items() if isinstance(each, Shape)}
+
+
+class Reads:
+    """By shape: the fields that were looked at in the bodies that had it, by anybody but the comparison."""
+
+    def __init__(self) -> None:
+        self._bodies: list[tuple[Shape, set[str], str, str]] = []
+
+    def look(self, shape: Shape, body: Any) -> None:
+        if isinstance(body, Row):
+            self._bodies.append((shape, body.seen, body.path, ""))
+        else:  # the list that the SDK gave, in an object of ours
+            ((name, rows),) = body.items()
+            self._bodies += [(shape, row.seen, "", name) for row in rows]
+
+    def by_shape(self) -> dict[Shape, set[str]]:
+        fields: dict[Shape, set[str]] = defaultdict(set)
+        for shape, names, start, prefix in self._bodies:
+            fields[shape] |= {prefix + name.removeprefix(start) for name in names if name.startswith(start)}
+        return fields
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    made, decode = Reads(), values.decode
+    monkeypatch.setattr(values, "decode", lambda text: watched(decode(text), "", set()))
+    monkeypatch.setattr(DriftCounter, "look", lambda _, shape, body: made.look(shape, body))
+    return made
+
+
+async def ask_everything(provider: Provider, instance_id: str, offer_id: str) -> None:
+    for ask in (
+        provider.instances,
+        lambda: provider.instance(instance_id),
+        provider.account,
+        lambda: provider.offers(QUERY),
+        provider.gpu_names,
+        lambda: provider.charges(DAY, DAY + dt.timedelta(days=400)),
+    ):
+        try:
+            await ask()
+        except MarketUnknown:
+            continue
+    for capacity_type in CapacityType:
+        await provider.create(
+            CreateRequest(
+                label="ap1.abcdefgh.01KDVDNRY4R11887CN5CG1S8J6",
+                offer_id=offer_id,
+                machine_id="1",
+                capacity_type=capacity_type,
+                bid=Decimal("0.4"),
+                image="some/image:1",
+                disk_gb=Decimal(20),
+                env={},
+                onstart="true",
+            )
+        )
+    await provider.change_bid(instance_id, Decimal("0.3"))
+    for change in (provider.start, provider.stop, provider.destroy):
+        await change(instance_id)
+    if provider.kept_logins is not None:
+        with contextlib.suppress(MarketUnknown):
+            await provider.kept_logins.list()
+
+
+def without(bodies: dict[str, Any], *fields: str) -> dict[str, Any]:
+    """The bodies less those fields, wherever they stand: the adapter looks at others in their stead."""
+
+    def cut(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: cut(inner) for name, inner in value.items() if name not in fields}
+        return [cut(item) for item in value] if isinstance(value, list) else value
+
+    return {key: cut(body) for key, body in bodies.items()}
+
+
+def stopped(**changes: Any) -> dict[str, Any]:
+    pod = runpod()["query Sweep"]["data"]["myself"]["pods"][1]
+    return {"query OnePod": {"data": {"pod": pod | {"id": POD, **changes}}}}
+
+
+ANYWHERE = {"success", "error", "msg", "message", "detail", "retry_after", "new_contract", "errors", "data", "gpuTypes"}
+"""Looked for in every answer, for it may be a refusal."""
+VASTAI = (vastai_plugin, INSTANCE, "1234")
+RUNPOD = (runpod_plugin, POD, "NVIDIA RTX A4000/COMMUNITY/1")
+REST = (runpod_plugin, "7h9k2m4n6p", "NVIDIA GeForce RTX 4090/COMMUNITY/1")
+GRAPHQL = [key for key in runpod() if not key.startswith("GET")]
+VOLUME = vastai()["GET /charges/"]["results"][0] | {"type": "volume", "source": "volume-3"}
+CHARGES = vastai()["GET /charges/"] | {"total": 1, "results": [VOLUME]}
+RUNS: dict[str, list[tuple[Any, dict[str, Any]]]] = {
+    "vastai": [
+        (VASTAI, vastai()),
+        (VASTAI, without(vastai(), "reliability", "storage_total_cost", "cur_state")),
+        (VASTAI, vastai() | {"GET /charges/": CHARGES}),
+        (VASTAI, {key: {"success": False, "error": "no_such_ask", "msg": "gone"} for key in vastai()}),
+    ],
+    "runpod": [
+        (RUNPOD, runpod()),
+        (RUNPOD, runpod() | stopped()),
+        (RUNPOD, runpod() | stopped(podType="RESERVED")),
+        (RUNPOD, without(runpod(), "lastStartedAt") | {"query Balance": runpod()["query Balance"]}),
+        (RUNPOD, {key: {"errors": [{"message": "no", "extensions": {"code": "RUNPOD"}}]} for key in GRAPHQL}),
+        (REST, runpod_rest()),
+        (REST, without(runpod_rest(), "startedAt")),
+        (REST, {}),
+    ],
+}
+PARTS = {"INBOX": "notifications[]."}
+"""Rows that are compared one by one, each with a shape of its own."""
+
+
+async def run(plugin: Any, instance_id: str, offer_id: str, bodies: dict[str, Any]) -> RecordedMarket:
+    async with recorded_market(bodies) as market:
+        given = {"base_url": market.url, "api_key": "k" * 20, "timeout_s": 5}
+        provider = plugin.connect(given, ScaledClock(dt.datetime.now(dt.UTC), 100_000))
+        try:
+            await ask_everything(provider, instance_id, offer_id)
+        finally:
+            await provider.close()
+        return market
+
+
+@pytest.mark.parametrize(("market", "module"), [("vastai", vastai_shapes), ("runpod", runpod_shapes)])
+async def test_every_field_that_is_read_is_marked_so_and_no_other(
+    market: str, module: ModuleType, reads: Reads
+) -> None:
+    for (plugin, instance_id, offer_id), bodies in RUNS[market]:
+        await run(plugin, instance_id, offer_id, bodies)
+    seen = reads.by_shape()
+    wrong = {}
+    for name, shape in shapes_of(module).items():
+        if shape not in seen:
+            continue
+        marked = set(read_fields(shape))
+        looked_at = {field for field in seen[shape] if not field.startswith(PARTS.get(name, "-"))}
+        if looked_at - ANYWHERE != marked - ANYWHERE:
+            wrong[name] = {"not marked": looked_at - marked - ANYWHERE, "not read": marked - looked_at - ANYWHERE}
+    assert wrong == {}
+    covered = set(seen) | {part for shape in seen for part in parts(shape)}
+    assert [name for name, shape in shapes_of(module).items() if shape not in covered] == []
