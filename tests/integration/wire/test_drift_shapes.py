@@ -30,27 +30,33 @@ QUERY = OfferQuery(gpus=GPUS, min_vram_gb=Decimal(0), disk_gb=Decimal(20), verif
 
 
 class Row(dict[str, Any]):
-    """An object that takes note of the fields that somebody looks at."""
+    """An object that takes note of the fields that somebody looks at, in it and in what is inside of it."""
 
-    def __init__(self, row: dict[str, Any], path: str, seen: set[str]) -> None:
-        super().__init__({name: watched(value, f"{path}{name}", seen) for name, value in row.items()})
-        self.path = path
-        self.seen = seen
+    def __init__(self, row: dict[str, Any], around: Row | None = None, place: str = "") -> None:
+        super().__init__({name: watched(value, self, name) for name, value in row.items()})
+        self.seen: set[str] = set()
+        self._around = around
+        self._place = place
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.seen.add(self.path + name)
+        self._note(name)
         return super().get(name, default)
 
     def __getitem__(self, name: str) -> Any:
-        self.seen.add(self.path + name)
+        self._note(name)
         return super().__getitem__(name)
 
+    def _note(self, field: str) -> None:
+        self.seen.add(field)
+        if self._around is not None:
+            self._around._note(f"{self._place}.{field}")
 
-def watched(value: Any, path: str, seen: set[str]) -> Any:
+
+def watched(value: Any, around: Row | None = None, place: str = "") -> Any:
     if isinstance(value, dict):
-        return Row(value, f"{path}." if path else "", seen)
+        return Row(value, around, place)
     if isinstance(value, list):
-        return [watched(item, f"{path}[]", seen) for item in value]
+        return [watched(item, around, f"{place}[]") for item in value]
     return value
 
 
@@ -77,26 +83,26 @@ class Reads:
     """By shape: the fields that were looked at in the bodies that had it, by anybody but the comparison."""
 
     def __init__(self) -> None:
-        self._bodies: list[tuple[Shape, set[str], str, str]] = []
+        self._rows: list[tuple[Shape, Row, str]] = []
 
     def look(self, shape: Shape, body: Any) -> None:
         if isinstance(body, Row):
-            self._bodies.append((shape, body.seen, body.path, ""))
+            self._rows.append((shape, body, ""))
         else:  # the list that the SDK gave, in an object of ours
             ((name, rows),) = body.items()
-            self._bodies += [(shape, row.seen, "", name) for row in rows]
+            self._rows += [(shape, row, f"{name}[].") for row in rows]
 
     def by_shape(self) -> dict[Shape, set[str]]:
         fields: dict[Shape, set[str]] = defaultdict(set)
-        for shape, names, start, prefix in self._bodies:
-            fields[shape] |= {prefix + name.removeprefix(start) for name in names if name.startswith(start)}
+        for shape, row, place in self._rows:
+            fields[shape] |= {place + name for name in row.seen}
         return fields
 
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     made, decode = Reads(), values.decode
-    monkeypatch.setattr(values, "decode", lambda text: watched(decode(text), "", set()))
+    monkeypatch.setattr(values, "decode", lambda text: watched(decode(text)))
     monkeypatch.setattr(DriftCounter, "look", lambda _, shape, body: made.look(shape, body))
     return made
 
