@@ -22,6 +22,7 @@ from autopilot.api import render
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
 from autopilot.api.code import SendAgain, read_sent_code
+from autopilot.api.drift import drift
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobNotFound, JobService
 from autopilot.api.plan import OverBudget, ranked_offers
@@ -75,6 +76,7 @@ def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> 
             web.get("/v1/reconcile", routes.reconcile),
             web.get("/v1/instances/{ref}", routes.instance),
             web.get("/v1/prices", routes.prices),
+            web.get("/v1/drift", routes.drift),
         ]
     )
     app.on_shutdown.append(routes.end_calls)
@@ -225,6 +227,9 @@ class _Routes:
     async def prices(self, request: web.Request) -> web.Response:
         listed = await self._engine.gpu_names()
         return web.json_response(await prices(self._store, request.query, self._clock.now(), listed))
+
+    async def drift(self, request: web.Request) -> web.Response:
+        return web.json_response(await drift(self._store, request.query))
 
     def _spec_of(self, body: dict[str, Any]) -> JobSpec:
         if "toml" in body:

@@ -47,6 +47,7 @@ COMMANDS = (
     Command("spend", "autopilot.cli.spend:spend", "Show what was spent, from the ledger"),
     Command("budget", "autopilot.cli.budget:budget", "Show limits, commitments and how long the money lasts"),
     Command("reconcile", "autopilot.cli.reconcile:reconcile", "Compare the ledger with the markets' bills"),
+    Command("drift", "autopilot.cli.drift:drift", "List how the markets' answers have changed"),
     Command("orphans", "autopilot.cli.orphans:orphans", "List machines that no job wants, with their prices"),
     Command("sweep", "autopilot.cli.orphans:sweep", "On a second host: find, or destroy, what was left"),
     Command("backtest", "autopilot.lab.backtest.command:backtest", "Score policies on a recorded market"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import stat
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from autopilot.api.key_hint import replace_keys
@@ -18,12 +20,14 @@ from autopilot.blobs.probe import ProbeFailed, probe, probe_address
 from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
-from autopilot.config.settings import Settings, load_settings
+from autopilot.config.settings import PAPER_PREFIX, Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import show
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
+from autopilot.ports.store import StoreUnavailable
 from autopilot.service.identity import prepare_state_dir
 from autopilot.service.wiring import bucket, connect_markets
+from autopilot.store.care import ledger_as_it_is
 from autopilot.store.health import examine
 from autopilot.telemetry.logging import configure_logging
 
@@ -31,6 +35,9 @@ LOW_DISK_BYTES = 1 << 30
 CHECKPOINTS_NEED_BYTES = KEPT_FREE_BYTES + SMALL_ROOM_BYTES
 """With less the local mailbox takes heartbeats, and no checkpoint."""
 LOW_CREDIT = 5
+DRIFT_LASTS = timedelta(days=7)
+"""What no answer has shown for so long is over."""
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +189,27 @@ async def _each_market(settings: Settings) -> AsyncIterator[Check]:
             continue
         try:
             yield await _market(name, provider, _valid_key(name, settings))
+            yield await _answers(name, provider, settings)
         finally:
             await provider.close()
+
+
+async def _answers(name: str, provider: Provider, settings: Settings) -> Check:
+    """What the two reads have shown, and what the daemon has seen lately."""
+    market, since = name.removeprefix(PAPER_PREFIX), datetime.now(UTC) - DRIFT_LASTS
+    drifts = {drift.key: drift for drift in provider.drifts()}
+    with contextlib.suppress(UserError, StoreUnavailable):
+        async with ledger_as_it_is(settings.ledger_url) as uow:
+            drifts |= {drift.key: drift for drift in await uow.drifts.list(provider=market)}
+    recent = [drift for drift in drifts.values() if drift.last_seen_at >= since]
+    changed = [f"{drift.answer}: {drift.field} ({drift.kind})" for drift in recent if drift.is_read]
+    others = len(recent) - len(changed)
+    if not changed:
+        detail = f"as known, but for {others} fields that are not read" if others else "as known"
+        return Check(f"{name} answers", True, detail)
+    more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+    detail = f"{len(changed)} fields that are read have changed: {', '.join(changed[:MOST_NAMED])}{more}"
+    return Check(f"{name} answers", None, detail, "autopilot drift shows how; look for a newer version")
 
 
 def _valid_key(name: str, settings: Settings) -> str:

@@ -24,6 +24,7 @@ from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
 from tests.contract.store_code import WhatAStoreKeepsOfCode
+from tests.contract.store_drifts import WhatAStoreKeepsOfDrift
 from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_readings import WhatAStoreKeepsOfMachines
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
@@ -610,6 +611,7 @@ class StoreContract(
     WhatATransactionIs,
     WhatReconciliationReads,
     WhatAStoreKeepsOfCode,
+    WhatAStoreKeepsOfDrift,
     WhatAStoreKeepsOfMachines,
     WhatReportsRead,
     WhatAStoreKeepsOfPrices,

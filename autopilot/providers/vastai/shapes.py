@@ -139,7 +139,17 @@ CHARGE = Shape(
         **read("source", TEXT, money=True, form=r"instance-\d+"),
         **read("start end", NUMBER),
         **read("items", LIST, money=True, inside=CHARGE_ITEM),
-        **read("metadata", OBJECT, inside=Shape("", read("label", TEXT, NULL, optional=True), is_open=True)),
+        **read(
+            "metadata",
+            OBJECT,
+            inside=Shape(
+                "",
+                {
+                    **read("label", TEXT, NULL, optional=True),
+                    **ignored("template_id", NUMBER, TEXT, NULL, optional=True),
+                },
+            ),
+        ),
         **ignored("amount", NUMBER),
         **ignored("description", TEXT),
     },
@@ -190,14 +200,14 @@ _NOTICE = {
         words="outbid instance_started instance_resumed instance_stopped instance_offline instance_online"
         " machine_maintenance near_end_date low_credit stopped offline",
     ),
-    **read("created_at", NUMBER),
     **ignored("event_id message subject user_context", TEXT),
 }
-NOTICE = Shape("notice", {**_NOTICE, **read("associated_id", OBJECT)})
+NOTICE = Shape("notice", {**_NOTICE, **ignored("created_at", NUMBER), **ignored("associated_id", OBJECT)})
 OUTBID_NOTICE = Shape(
     "outbid notice",
     {
         **_NOTICE,
+        **read("created_at", NUMBER),
         **read(
             "associated_id",
             OBJECT,

@@ -171,11 +171,28 @@ def test_kinds_of_pods(kind: str, is_spot: bool) -> None:
 
 @pytest.mark.parametrize(
     "missing",
-    [{"id": None}, {"id": 'a"b'}, {"podType": None}, {"desiredStatus": "??"}, {"costPerHr": None}, {"costPerHr": -1}],
+    [
+        {"id": None},
+        {"id": 'a"b'},
+        {"podType": None},
+        {"desiredStatus": "??"},
+        {"costPerHr": None},
+        {"costPerHr": -1},
+        {"runtime": "up"},
+        {"runtime": []},
+    ],
 )
 def test_a_pod_of_which_too_little_is_known_is_not_skipped(missing: dict[str, Any]) -> None:
     with pytest.raises(wire.UnreadableRow):
         wire.pod_row(pod("pod_running") | missing)
+
+
+def test_a_pod_of_whose_runtime_nothing_is_said_is_not_taken_for_one_that_is_lost() -> None:
+    row = dict(pod("pod_running"))
+    assert wire.pod_row(row | {"runtime": None}).is_up is False
+    del row["runtime"]
+    with pytest.raises(wire.UnreadableRow):
+        wire.pod_row(row)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +218,15 @@ def test_rest_knows_our_spot_pods_by_their_environment() -> None:
     assert wire.rest_pod_row(row).is_spot
 
 
-@pytest.mark.parametrize("missing", [{"id": None}, {"status": "NEW"}, {"cost": None}])
+def test_a_rest_pod_without_an_environment_could_be_either_kind() -> None:
+    row = dict(body("rest_v2/pod_running"))
+    assert not wire.rest_pod_row(row | {"env": None}).is_spot
+    del row["env"]
+    with pytest.raises(wire.UnreadableRow):
+        wire.rest_pod_row(row)
+
+
+@pytest.mark.parametrize("missing", [{"id": None}, {"status": "NEW"}, {"cost": None}, {"env": ["A=b"]}])
 def test_a_rest_pod_of_which_too_little_is_known(missing: dict[str, Any]) -> None:
     with pytest.raises(wire.UnreadableRow):
         wire.rest_pod_row(body("rest_v2/pod_running") | missing)

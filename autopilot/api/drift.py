@@ -1,0 +1,16 @@
+"""``GET /v1/drift``: how the markets' answers differ from what their adapters were written for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from autopilot.api.render import Json, plain
+from autopilot.ports.store import Store
+
+
+async def drift(store: Store, query: Mapping[str, str]) -> Json:
+    """``provider``: one market only."""
+    async with store.snapshot() as uow:
+        drifts = await uow.drifts.list(provider=query.get("provider"))
+    return {"drifts": [{name: plain(value) for name, value in asdict(each).items()} for each in drifts]}

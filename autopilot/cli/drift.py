@@ -1,0 +1,60 @@
+"""``autopilot drift``: how the markets' answers differ from what this version was written for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autopilot.cli import text
+from autopilot.cli.client import Client
+from autopilot.cli.exits import Exit
+from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NOTHING = "no differences: the markets answer as they did when this version was written"
+_CHANGES = {"missing": "is missing", "new": "is new", "type": "has another type", "value": "has an unknown value"}
+
+
+def drift(*, provider: str | None = None, output: Output = FOR_PEOPLE) -> int:
+    """List how the markets' answers differ from those that this version was written for.
+
+    First the fields that autopilot reads, then those that it merely knows. No value of your account is kept.
+
+    Parameters
+    ----------
+    provider
+        One market only.
+    """
+    body = Client().get("/v1/drift", provider=provider)
+    if output.is_for_people:
+        console().print(render(body["drifts"]))
+    else:
+        output.print(body, "drifts")
+    return Exit.OK
+
+
+def render(drifts: list[dict[str, Any]]) -> RenderableType:
+    if not drifts:
+        return NOTHING
+    columns = ("MARKET", "ANSWER", "FIELD", "DIFFERENCE", "READ", "ROWS", "SINCE (UTC)", "LAST SEEN (UTC)")
+    return table(columns, [_row(each) for each in drifts], right=("ROWS",), whole=("MARKET",))
+
+
+def _row(drift: dict[str, Any]) -> tuple[str, ...]:
+    change = _CHANGES.get(drift["kind"], drift["kind"])
+    shown = f"{change}: {text.plain(drift['sample'])}" if drift["sample"] else change
+    return (
+        text.plain(drift["provider"]),
+        text.plain(drift["answer"]),
+        text.plain(drift["field"]),
+        shown,
+        "for money" if drift["is_money"] else "yes" if drift["is_read"] else "no",
+        str(drift["count"]),
+        _minute(drift["first_seen_at"]),
+        _minute(drift["last_seen_at"]),
+    )
+
+
+def _minute(instant: str) -> str:
+    return instant[:16].replace("T", " ")

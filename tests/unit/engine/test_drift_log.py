@@ -1,0 +1,87 @@
+"""What goes into the ledger of answers that have changed, and what is said of it, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from structlog.testing import capture_logs
+
+from autopilot.clock import ManualClock
+from autopilot.domain.drift import Drift, DriftKind
+from autopilot.engine.drift import KEEP_EVERY, DriftLog
+from autopilot.store.memory.store import MemoryStore
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+READ = Drift("market", "instance", "price", DriftKind.TYPE, True, True, 1, START, START, "text")
+IGNORED = replace(READ, field="score", is_read=False, is_money=False)
+
+
+class Answers:
+    """The one thing that is asked of a provider here."""
+
+    def __init__(self) -> None:
+        self.seen: tuple[Drift, ...] = ()
+
+    def drifts(self) -> tuple[Drift, ...]:
+        return self.seen
+
+
+class Bench:
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.clock, self.store, self.answers = ManualClock(START), store or MemoryStore(), Answers()
+        given: Any = {"market": self.answers}
+        self.log = DriftLog(given, self.store, self.clock)
+
+    async def keep(self, *seen: Drift) -> list[Any]:
+        """What the log says."""
+        self.answers.seen = seen
+        with capture_logs() as lines:
+            await self.log.keep()
+        return lines
+
+    async def kept(self) -> tuple[Drift, ...]:
+        async with self.store.snapshot() as uow:
+            return await uow.drifts.list()
+
+
+async def test_a_new_one_is_kept_and_said_at_once() -> None:
+    bench = Bench()
+    assert await bench.keep() == []
+    (line,) = await bench.keep(READ)
+    assert (line["event"], line["log_level"]) == ("market.answer_drifted", "warning")
+    assert (line["provider"], line["answer"], line["field"], line["kind"]) == ("market", "instance", "price", "type")
+    assert line["is_money"] is True
+    (line,) = await bench.keep(READ, IGNORED)
+    assert (line["field"], line["log_level"]) == ("score", "info")
+    assert await bench.kept() == (READ, IGNORED)
+
+
+async def test_counts_are_kept_now_and_then_and_never_twice() -> None:
+    bench = Bench()
+    await bench.keep(READ)
+    more = replace(READ, count=40, last_seen_at=START + timedelta(minutes=1))
+    assert await bench.keep(more) == []
+    assert await bench.kept() == (READ,)
+    bench.clock.advance(KEEP_EVERY.total_seconds())
+    assert await bench.keep(more) == []
+    assert await bench.keep(more) == []
+    assert await bench.kept() == (more,)
+
+
+async def test_a_restart_goes_on_counting_and_says_nothing_anew() -> None:
+    bench = Bench()
+    await bench.keep(replace(READ, count=7))
+    again = Bench(bench.store)
+    later = replace(READ, count=2, first_seen_at=START + timedelta(days=1), last_seen_at=START + timedelta(days=2))
+    assert await again.keep(later) == []
+    assert await again.kept() == (replace(READ, count=9, last_seen_at=START + timedelta(days=2)),)
+
+
+async def test_without_anything_new_nothing_is_written() -> None:
+    bench = Bench()
+    await bench.keep(READ)
+    bench.store.break_next_commit(is_kept=False)
+    bench.clock.advance(KEEP_EVERY.total_seconds())
+    assert await bench.keep(READ) == []
