@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from autopilot.api.key_hint import replace_keys
@@ -21,6 +21,7 @@ from autopilot.blobs.shares import SMALL_ROOM_BYTES, free_bytes
 from autopilot.clock import SystemClock
 from autopilot.config.paths import SYSTEM_SOCKET, client_socket, credential_dirs, system_state_dir
 from autopilot.config.settings import PAPER_PREFIX, Settings, load_settings
+from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import show
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
@@ -196,20 +197,31 @@ async def _each_market(settings: Settings) -> AsyncIterator[Check]:
 
 async def _answers(name: str, provider: Provider, settings: Settings) -> Check:
     """What the two reads have shown, and what the daemon has seen lately."""
-    market, since = name.removeprefix(PAPER_PREFIX), datetime.now(UTC) - DRIFT_LASTS
-    drifts = {drift.key: drift for drift in provider.drifts()}
+    since = SystemClock().now() - DRIFT_LASTS
+    drifts: dict[DriftKey, Drift] = {}
     with contextlib.suppress(UserError, StoreUnavailable):
         async with ledger_as_it_is(settings.ledger_url) as uow:
-            drifts |= {drift.key: drift for drift in await uow.drifts.list(provider=market)}
-    recent = [drift for drift in drifts.values() if drift.last_seen_at >= since]
+            kept = await uow.drifts.list(provider=name.removeprefix(PAPER_PREFIX))
+            drifts = {drift.key: drift for drift in kept}
+    drifts |= {drift.key: drift for drift in provider.drifts()}
+    recent = sorted(
+        (drift for drift in drifts.values() if drift.last_seen_at >= since),
+        key=lambda drift: (not drift.is_money, drift.key),
+    )
     changed = [f"{drift.answer}: {drift.field} ({drift.kind})" for drift in recent if drift.is_read]
     others = len(recent) - len(changed)
     if not changed:
-        detail = f"as known, but for {others} fields that are not read" if others else "as known"
-        return Check(f"{name} answers", True, detail)
+        but = f", but for {_fields(others)} not read" if others else ""
+        return Check(f"{name} answers", True, f"as known{but}")
     more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
-    detail = f"{len(changed)} fields that are read have changed: {', '.join(changed[:MOST_NAMED])}{more}"
+    has = "has" if len(changed) == 1 else "have"
+    named = ", ".join(changed[:MOST_NAMED])
+    detail = f"{_fields(len(changed))} read {has} changed: {named}{more}"
     return Check(f"{name} answers", None, detail, "autopilot drift shows how; look for a newer version")
+
+
+def _fields(number: int) -> str:
+    return "1 field that is" if number == 1 else f"{number} fields that are"
 
 
 def _valid_key(name: str, settings: Settings) -> str:

@@ -162,7 +162,7 @@ def search_answers(theatre: Theatre, job_id: str, lease_id: str) -> None:
     paths = [
         *("/v1/status", "/v1/jobs?all=1", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/why", f"/v1/jobs/{job_id}/logs"),
         *("/v1/events", "/v1/spend", "/v1/budget", "/v1/reconcile", f"/v1/instances/{lease_id}"),
-        *(f"/v1/jobs/{job_id}/outputs", "/v1/prices?gpu=RTX+4090", "/v1/jobs/none", "/v1/none"),
+        *(f"/v1/jobs/{job_id}/outputs", "/v1/prices?gpu=RTX+4090", "/v1/drift", "/v1/jobs/none", "/v1/none"),
     ]
     for path in paths:
         try:

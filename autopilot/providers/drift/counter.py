@@ -6,8 +6,8 @@ import structlog
 
 from autopilot.domain.drift import Drift, DriftKey, DriftKind
 from autopilot.ports.clock import Clock
-from autopilot.providers.drift.comparison import Finding, compare
-from autopilot.providers.drift.shape import Shape
+from autopilot.providers.drift.comparison import RowDifference, compare
+from autopilot.providers.drift.shape import AnswerShape
 
 log = structlog.get_logger(__name__)
 
@@ -22,36 +22,36 @@ class DriftCounter:
         self._drifts: dict[DriftKey, Drift] = {}
         self._new_fields = 0
 
-    def look(self, shape: Shape, body: object) -> None:
+    def look(self, shape: AnswerShape, body: object) -> None:
         """Compare an answer, and take note. Never raises: an answer that can be read counts, whatever this makes of it.
 
         Lists in it are compared as far as ``comparison.MOST_ROWS``.
         """
         try:
-            for finding in compare(shape, body):
-                self._note(finding)
+            for difference in compare(shape, body):
+                self._note(difference)
         except Exception:
             log.exception("drift.comparison_failed", provider=self._provider, answer=shape.answer)
 
     def drifts(self) -> tuple[Drift, ...]:
         return tuple(self._drifts.values())
 
-    def _note(self, finding: Finding) -> None:
+    def _note(self, difference: RowDifference) -> None:
         now = self._clock.now()
         made = Drift(
             provider=self._provider,
-            answer=finding.answer,
-            field=finding.field,
-            kind=finding.kind,
-            is_read=finding.is_read,
-            is_money=finding.is_money,
+            answer=difference.answer,
+            field=difference.field,
+            kind=difference.kind,
+            is_read=difference.is_read,
+            is_money=difference.is_money,
             count=1,
             first_seen_at=now,
             last_seen_at=now,
-            sample=finding.sample,
+            sample=difference.sample,
         )
         known = self._drifts.get(made.key)
-        if known is None and finding.kind is DriftKind.NEW:
+        if known is None and difference.kind is DriftKind.NEW:
             if self._new_fields >= MOST_NEW:
                 return
             self._new_fields += 1

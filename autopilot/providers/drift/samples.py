@@ -7,11 +7,11 @@ import re
 from decimal import Decimal
 from types import NoneType
 
-from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, Kind
+from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, JsonKind
 
 UNNAMED = "(a name that is not kept)"
 MOST_DIGITS = 2
-_KINDS: dict[type, Kind] = {
+_KINDS: dict[type, JsonKind] = {
     NoneType: NULL,
     bool: BOOLEAN,
     int: NUMBER,
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,23}")
 
 
-def kind_of(value: object) -> Kind:
+def kind_of(value: object) -> JsonKind:
     return _KINDS[type(value)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class JsonKind(StrEnum):
     """What JSON tells apart."""
 
     NULL = "null"
@@ -19,7 +19,7 @@ class Kind(StrEnum):
     OBJECT = "object"
 
 
-NULL, BOOLEAN, NUMBER, TEXT, LIST, OBJECT = Kind
+NULL, BOOLEAN, NUMBER, TEXT, LIST, OBJECT = JsonKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class Field:
     ``inside``: the shape of an object, or of each element of a list; None: whatever is inside is nobody's concern.
     """
 
-    kinds: frozenset[Kind]
+    kinds: frozenset[JsonKind]
     is_read: bool
     is_money: bool = False
     may_be_missing: bool = False
     words: frozenset[str] = frozenset()
     form: re.Pattern[str] | None = None
-    inside: Shape | None = None
+    inside: AnswerShape | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class AnswerShape:
     """``answer``: the name under which differences are kept; empty for a part of the answer around it.
 
     ``is_open``: it may have other fields too, which mean nothing.
@@ -52,12 +52,12 @@ class Shape:
 
 def read(
     names: str,
-    *kinds: Kind,
+    *kinds: JsonKind,
     money: bool = False,
     optional: bool = False,
     words: str = "",
     form: str = "",
-    inside: Shape | None = None,
+    inside: AnswerShape | None = None,
 ) -> dict[str, Field]:
     """Fields that the adapter reads. ``names`` and ``words`` are separated by spaces; ``form`` is a regular expression.
 
@@ -68,6 +68,6 @@ def read(
     return dict.fromkeys(names.split(), made)
 
 
-def ignored(names: str, *kinds: Kind, optional: bool = False) -> dict[str, Field]:
+def ignore(names: str, *kinds: JsonKind, optional: bool = False) -> dict[str, Field]:
     """Fields that are known to be there, and that the adapter does not look at."""
     return dict.fromkeys(names.split(), Field(frozenset(kinds), False, may_be_missing=optional))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.drift.counter import DriftCounter
-from autopilot.providers.drift.shape import Shape
+from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane
 from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
 from autopilot.providers.runpod import mapping, outcomes, shapes
@@ -30,7 +30,7 @@ class RunpodClient:
         return self._lanes[family]
 
     async def query(
-        self, document: str, shape: Shape, variables: Mapping[str, Any] | None = None, *, tries: int = READ_TRIES
+        self, document: str, shape: AnswerShape, variables: Mapping[str, Any] | None = None, *, tries: int = READ_TRIES
     ) -> Mapping[str, Any]:
         """``data`` of a GraphQL query. ``shape``: of the whole body. Raises ``MarketUnknown``, ``Withdrawn``."""
         body = await self._read(Family.GRAPHQL_READ, lambda: self.graphql(document, shape, variables), tries)
@@ -39,7 +39,9 @@ class RunpodClient:
             raise MarketUnknown("the answer holds no data")
         return data
 
-    async def get(self, path: str, shape: Shape, parameters: Mapping[str, str] | None = None) -> Mapping[str, Any]:
+    async def get(
+        self, path: str, shape: AnswerShape, parameters: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
         """Body of a REST read. Raises ``MarketUnknown``, ``Withdrawn``."""
         return await self._read(
             Family.REST_READ, lambda: self.rest("GET", path, shape, parameters=parameters), READ_TRIES
@@ -50,7 +52,7 @@ class RunpodClient:
         async with self.lane(family):
             return await ask()
 
-    async def graphql(self, document: str, shape: Shape, variables: Mapping[str, Any] | None = None) -> Answer:
+    async def graphql(self, document: str, shape: AnswerShape, variables: Mapping[str, Any] | None = None) -> Answer:
         """One attempt without waiting for a turn. Raises ``NoReply``."""
         body = {"query": document, "variables": dict(variables or {})}
         answer = understand(await self.transport.send("POST", "/graphql", parameters=None, body=body))
@@ -62,7 +64,7 @@ class RunpodClient:
         self,
         method: str,
         path: str,
-        shape: Shape,
+        shape: AnswerShape,
         *,
         parameters: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -72,7 +74,7 @@ class RunpodClient:
         self._compare(answer, shape if answer.status < 300 else shapes.REST_REFUSAL)
         return answer
 
-    def _compare(self, answer: Answer, shape: Shape) -> None:
+    def _compare(self, answer: Answer, shape: AnswerShape) -> None:
         """Not of an answer that may be a gateway's, or a failure's."""
         if answer.body is not None and answer.status < 500:
             self.drift.look(shape, answer.body)

@@ -11,7 +11,7 @@ from typing import Any
 
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
-from autopilot.providers.drift.shape import Shape
+from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.reading import READ_TRIES, NoReply
 from autopilot.providers.runpod import create, mapping, outcomes, queries, shapes, wire
 from autopilot.providers.runpod.client import RunpodClient
@@ -104,7 +104,7 @@ class GraphqlMarket:
         variables = {"podId": pod.pod_id, "gpuCount": pod.num_gpus}
         return await self._change(queries.RESUME, shapes.RESUMED, variables, queries.RESUME_OPERATION)
 
-    async def _change(self, document: str, shape: Shape, variables: Mapping[str, Any], operation: str) -> Outcome:
+    async def _change(self, document: str, shape: AnswerShape, variables: Mapping[str, Any], operation: str) -> Outcome:
         try:
             answer = await self._client.attempt(
                 Family.GRAPHQL_CHANGE, lambda: self._client.graphql(document, shape, variables)

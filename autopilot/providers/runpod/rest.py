@@ -10,7 +10,7 @@ from autopilot.domain.time import start_of_day
 from autopilot.ports.provider import Created, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
 from autopilot.providers.drift.comparison import MOST_ROWS
-from autopilot.providers.drift.shape import Shape
+from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.reading import NoReply
 from autopilot.providers.runpod import create, outcomes, shapes, wire
 from autopilot.providers.runpod.client import RunpodClient
@@ -57,7 +57,7 @@ class RestMarket:
             ]
         return tuple(row for row in found if row is not None and row.gpu.gpu_type_id in gpu_type_ids)
 
-    async def _catalogue(self, shape: Shape, wish: dict[str, str]) -> list[Any]:
+    async def _catalogue(self, shape: AnswerShape, wish: dict[str, str]) -> list[Any]:
         raw = (await self._client.get("/catalog/gpus", shape, wish)).get("gpus")
         if not isinstance(raw, list):
             raise MarketUnknown("the answer holds no list of GPU types")

@@ -6,32 +6,32 @@ GraphQL gives what it is asked for, so that its shapes are those of ``queries``.
 
 from __future__ import annotations
 
-from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, Field, Shape, ignored, read
+from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, Field, ignore, read
 from autopilot.providers.runpod import queries
 
 _ID = r"[A-Za-z0-9_-]{1,64}"
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*"
 
 
-def _graphql(answer: str, data: dict[str, Field]) -> Shape:
+def _graphql(answer: str, data: dict[str, Field]) -> AnswerShape:
     """The body of an answer whose ``data`` holds these fields."""
-    return Shape(
+    return AnswerShape(
         answer,
         {
-            **read("data", OBJECT, inside=Shape("", data)),
+            **read("data", OBJECT, inside=AnswerShape("", data)),
             **read("errors", LIST, NULL, optional=True),
-            **ignored("extensions", OBJECT, optional=True),
+            **ignore("extensions", OBJECT, optional=True),
         },
     )
 
 
-def _changed(operation: str) -> Shape:
+def _mutation(operation: str) -> AnswerShape:
     """Of a mutation, whose pod is null where there is none to be had."""
-    pod = Shape("", read("id", TEXT, form=_ID))
+    pod = AnswerShape("", read("id", TEXT, form=_ID))
     return _graphql("answer to a change", read(operation, OBJECT, NULL, inside=pod))
 
 
-POD = Shape(
+POD = AnswerShape(
     "pod",
     {
         **read("id", TEXT, form=_ID),
@@ -48,22 +48,24 @@ POD = Shape(
             "machine",
             OBJECT,
             NULL,
-            inside=Shape("", {**read("gpuDisplayName gpuTypeId", TEXT, NULL), **read("secureCloud", BOOLEAN, NULL)}),
+            inside=AnswerShape(
+                "", {**read("gpuDisplayName gpuTypeId", TEXT, NULL), **read("secureCloud", BOOLEAN, NULL)}
+            ),
         ),
-        **read("runtime", OBJECT, NULL, inside=Shape("", ignored("uptimeInSeconds", NUMBER))),
+        **read("runtime", OBJECT, NULL, inside=AnswerShape("", ignore("uptimeInSeconds", NUMBER))),
     },
 )
 _BALANCE = read("clientBalance", NUMBER, money=True)
 _GPU_TYPE = {**read("id displayName", TEXT), **read("memoryInGb", NUMBER)}
-_POOL = Shape(
+_POOL = AnswerShape(
     "",
     {
         **read("minimumBidPrice uninterruptablePrice", NUMBER, NULL, money=True),
         **read("stockStatus", TEXT, NULL, words="High Medium Low None"),
     },
 )
-GPU_TYPE = Shape("kind of GPU", _GPU_TYPE)
-PRICED_GPU_TYPE = Shape(
+GPU_TYPE = AnswerShape("kind of GPU", _GPU_TYPE)
+PRICED_GPU_TYPE = AnswerShape(
     "price of a GPU",
     {
         **_GPU_TYPE,
@@ -71,24 +73,26 @@ PRICED_GPU_TYPE = Shape(
         **read("secure community", OBJECT, NULL, inside=_POOL),
     },
 )
-SWEEP = _graphql("account", read("myself", OBJECT, inside=Shape("", {**_BALANCE, **read("pods", LIST, inside=POD)})))
-BALANCE = _graphql("balance", read("myself", OBJECT, inside=Shape("", _BALANCE)))
+SWEEP = _graphql(
+    "account", read("myself", OBJECT, inside=AnswerShape("", {**_BALANCE, **read("pods", LIST, inside=POD)}))
+)
+BALANCE = _graphql("balance", read("myself", OBJECT, inside=AnswerShape("", _BALANCE)))
 ONE_POD = _graphql("single pod", read("pod", OBJECT, NULL, inside=POD))
-GPU_TYPES = Shape("kinds of GPU", read("gpuTypes", LIST, inside=GPU_TYPE))
+GPU_TYPES = AnswerShape("kinds of GPU", read("gpuTypes", LIST, inside=GPU_TYPE))
 PRICES = _graphql("prices", read("gpuTypes", LIST, inside=PRICED_GPU_TYPE))
-PROBE = Shape("answer to a probe", {**read("data", OBJECT), **ignored("extensions", OBJECT, optional=True)})
-SPOT_RENTED = _changed(queries.SPOT_OPERATION)
-ON_DEMAND_RENTED = _changed(queries.ON_DEMAND_OPERATION)
-SPOT_RESUMED = _changed(queries.RESUME_SPOT_OPERATION)
-RESUMED = _changed(queries.RESUME_OPERATION)
+PROBE = AnswerShape("answer to a probe", {**read("data", OBJECT), **ignore("extensions", OBJECT, optional=True)})
+SPOT_RENTED = _mutation(queries.SPOT_OPERATION)
+ON_DEMAND_RENTED = _mutation(queries.ON_DEMAND_OPERATION)
+SPOT_RESUMED = _mutation(queries.RESUME_SPOT_OPERATION)
+RESUMED = _mutation(queries.RESUME_OPERATION)
 
-GRAPHQL_REFUSAL = Shape(
+GRAPHQL_REFUSAL = AnswerShape(
     "GraphQL refusal",
     {
         **read(
             "errors",
             LIST,
-            inside=Shape(
+            inside=AnswerShape(
                 "",
                 {
                     **read("message", TEXT),
@@ -96,7 +100,7 @@ GRAPHQL_REFUSAL = Shape(
                         "extensions",
                         OBJECT,
                         optional=True,
-                        inside=Shape(
+                        inside=AnswerShape(
                             "",
                             read(
                                 "code",
@@ -108,16 +112,16 @@ GRAPHQL_REFUSAL = Shape(
                             is_open=True,
                         ),
                     ),
-                    **ignored("path locations", LIST, optional=True),
+                    **ignore("path locations", LIST, optional=True),
                 },
             ),
         ),
-        **ignored("data", OBJECT, NULL, optional=True),
-        **ignored("extensions", OBJECT, optional=True),
+        **ignore("data", OBJECT, NULL, optional=True),
+        **ignore("extensions", OBJECT, optional=True),
     },
 )
 
-REST_POD = Shape(
+REST_POD = AnswerShape(
     "REST pod",
     {
         **read("id", TEXT, form=_ID),
@@ -128,54 +132,54 @@ REST_POD = Shape(
             "env",
             OBJECT,
             money=True,
-            inside=Shape(
+            inside=AnswerShape(
                 "", read("AUTOPILOT_CAPACITY", TEXT, money=True, optional=True, words="spot on_demand"), is_open=True
             ),
         ),
-        **read("gpu", OBJECT, NULL, inside=Shape("", {**read("id", TEXT), **read("count", NUMBER)})),
+        **read("gpu", OBJECT, NULL, inside=AnswerShape("", {**read("id", TEXT), **read("count", NUMBER)})),
         **read("disk", NUMBER),
         **read(
             "mounts",
             OBJECT,
-            inside=Shape(
+            inside=AnswerShape(
                 "",
                 {
                     **read(
                         "persistent",
                         OBJECT,
                         optional=True,
-                        inside=Shape("", {**read("size", NUMBER), **ignored("path", TEXT)}),
+                        inside=AnswerShape("", {**read("size", NUMBER), **ignore("path", TEXT)}),
                     ),
-                    **ignored("network", LIST, optional=True),
+                    **ignore("network", LIST, optional=True),
                 },
             ),
         ),
         **read("cloud", TEXT, words="SECURE COMMUNITY"),
         **read("createdAt startedAt", TEXT, NULL, form=_TIME),
-        **ignored("image args", TEXT),
-        **ignored("dataCenterId cudaVersion registry", TEXT, NULL),
-        **ignored("template", TEXT, OBJECT, NULL),
-        **ignored("ports actions", LIST),
-        **ignored("locked", BOOLEAN),
-        **ignored("globalNetworking", OBJECT),
-        **ignored("ssh runtime", OBJECT, NULL),
+        **ignore("image args", TEXT),
+        **ignore("dataCenterId cudaVersion registry", TEXT, NULL),
+        **ignore("template", TEXT, OBJECT, NULL),
+        **ignore("ports actions", LIST),
+        **ignore("locked", BOOLEAN),
+        **ignore("globalNetworking", OBJECT),
+        **ignore("ssh runtime", OBJECT, NULL),
     },
 )
-REST_PODS = Shape(
+REST_PODS = AnswerShape(
     "list of REST pods",
     {**read("pods", LIST, inside=REST_POD), **read("nextCursor next_cursor next", TEXT, NULL, optional=True)},
 )
 _REST_GPU_TYPE = {
     **read("id name", TEXT),
     **read("memory", NUMBER),
-    **ignored("pool manufacturer", TEXT, NULL),
+    **ignore("pool manufacturer", TEXT, NULL),
 }
 _PER_CLOUD = "secure community"
-REST_GPU_TYPE = Shape(
+REST_GPU_TYPE = AnswerShape(
     "REST kind of GPU",
-    {**_REST_GPU_TYPE, **ignored(_PER_CLOUD, BOOLEAN), **ignored("price maxCount", OBJECT)},
+    {**_REST_GPU_TYPE, **ignore(_PER_CLOUD, BOOLEAN), **ignore("price maxCount", OBJECT)},
 )
-REST_PRICED_GPU_TYPE = Shape(
+REST_PRICED_GPU_TYPE = AnswerShape(
     "REST price of a GPU",
     {
         **_REST_GPU_TYPE,
@@ -183,51 +187,53 @@ REST_PRICED_GPU_TYPE = Shape(
         **read(
             "price",
             OBJECT,
-            inside=Shape("", {**read(_PER_CLOUD, NUMBER, NULL, money=True), **ignored("serverless", NUMBER, NULL)}),
+            inside=AnswerShape(
+                "", {**read(_PER_CLOUD, NUMBER, NULL, money=True), **ignore("serverless", NUMBER, NULL)}
+            ),
         ),
-        **read("maxCount", OBJECT, inside=Shape("", read(_PER_CLOUD, NUMBER, NULL))),
+        **read("maxCount", OBJECT, inside=AnswerShape("", read(_PER_CLOUD, NUMBER, NULL))),
         **read("availability", TEXT, words="NONE LOW MEDIUM HIGH"),
-        **ignored("dataCenters cudaVersions", LIST),
+        **ignore("dataCenters cudaVersions", LIST),
     },
 )
-REST_GPU_TYPES = Shape("REST kinds of GPU", read("gpus", LIST, inside=REST_GPU_TYPE))
-REST_PRICES = Shape("REST prices", read("gpus", LIST, inside=REST_PRICED_GPU_TYPE))
-BILL = Shape(
+REST_GPU_TYPES = AnswerShape("REST kinds of GPU", read("gpus", LIST, inside=REST_GPU_TYPE))
+REST_PRICES = AnswerShape("REST prices", read("gpus", LIST, inside=REST_PRICED_GPU_TYPE))
+BILL = AnswerShape(
     "bill",
     {
         **read("podId", TEXT, form=_ID),
         **read("startTime endTime", TEXT, form=_TIME),
         **read("totalAmount diskAmount", NUMBER, money=True),
-        **ignored("gpuAmount cpuAmount", NUMBER),
+        **ignore("gpuAmount cpuAmount", NUMBER),
     },
 )
-BILLS = Shape(
+BILLS = AnswerShape(
     "list of bills",
     {
         **read("records", LIST, inside=BILL),
         **read(
             "metadata",
             OBJECT,
-            inside=Shape(
+            inside=AnswerShape(
                 "",
                 {
                     **read("recordCount", NUMBER),
-                    **ignored("query totals", OBJECT),
-                    **ignored("uniquePodCount", NUMBER),
+                    **ignore("query totals", OBJECT),
+                    **ignore("uniquePodCount", NUMBER),
                 },
             ),
         ),
     },
 )
-LOGIN = Shape("registry login", {**read("id", TEXT, form=_ID), **read("name", TEXT)})
-LOGINS = Shape("list of registry logins", read("registries", LIST, inside=LOGIN))
-HOST_LOG_LINE = Shape("line of a host's log", {**read("line", TEXT), **ignored("ts source", TEXT)})
-REST_REFUSAL = Shape(
+LOGIN = AnswerShape("registry login", {**read("id", TEXT, form=_ID), **read("name", TEXT)})
+LOGINS = AnswerShape("list of registry logins", read("registries", LIST, inside=LOGIN))
+HOST_LOG_LINE = AnswerShape("line of a host's log", {**read("line", TEXT), **ignore("ts source", TEXT)})
+REST_REFUSAL = AnswerShape(
     "REST refusal",
     {
         **read("detail error message", TEXT, optional=True),
         **read("errors", LIST, optional=True),
-        **ignored("title type instance", TEXT, optional=True),
-        **ignored("status", NUMBER, optional=True),
+        **ignore("title type instance", TEXT, optional=True),
+        **ignore("status", NUMBER, optional=True),
     },
 )

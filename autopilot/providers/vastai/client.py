@@ -8,7 +8,7 @@ from typing import Any
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers.drift.counter import DriftCounter
-from autopilot.providers.drift.shape import Shape
+from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane
 from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
 from autopilot.providers.vastai import mapping, outcomes, shapes
@@ -31,7 +31,7 @@ class VastaiClient:
         self,
         family: Family,
         path: str,
-        shape: Shape,
+        shape: AnswerShape,
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -59,7 +59,7 @@ class VastaiClient:
         family: Family,
         method: str,
         path: str,
-        shape: Shape,
+        shape: AnswerShape,
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
@@ -77,7 +77,7 @@ class VastaiClient:
         self._transport.close()
 
 
-def _shape_of(answer: Answer, expected: Shape) -> Shape:
+def _shape_of(answer: Answer, expected: AnswerShape) -> AnswerShape:
     """A create that is refused with status 200 has the shape of one that is not: a contract may have come of it."""
     is_refusal = answer.said_no and expected is not shapes.CREATED
     return shapes.REFUSAL if answer.status != 200 or is_refusal else expected

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from autopilot.domain.time import start_of_day
 from autopilot.ports.provider import MarketUnknown
 from autopilot.providers import values
-from autopilot.providers.drift.shape import Shape
+from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.vastai import shapes, wire
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.pacing import Family
@@ -63,7 +63,7 @@ async def _all_pages(
     client: VastaiClient,
     family: Family,
     path: str,
-    shape: Shape,
+    shape: AnswerShape,
     query: Mapping[str, Any],
     rows_key: str,
     total_key: str,

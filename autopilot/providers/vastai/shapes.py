@@ -5,7 +5,7 @@ A field that is read here and not by ``wire``, or the other way round, fails a t
 
 from __future__ import annotations
 
-from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, Shape, ignored, read
+from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, ignore, read
 
 _SUCCESS = read("success", BOOLEAN, optional=True)
 _WORDS_OF_A_REFUSAL = {
@@ -22,25 +22,25 @@ _WORDS_OF_A_REFUSAL = {
 _HARDWARE = {
     **read("machine_id host_id num_gpus", NUMBER),
     **read("gpu_name", TEXT),
-    **ignored(
+    **ignore(
         "gpu_lanes gpu_mem_bw compute_cap bw_nvlink total_flops dlperf cuda_max_good cpu_ram pci_gen pcie_bw disk_bw"
         " inet_up direct_port_count bundle_id score duration dph_total credit_discount_max",
         NUMBER,
     ),
-    **ignored("cpu_cores cpu_cores_effective vram_costperhour dlperf_per_dphtotal flops_per_dphtotal", NUMBER, NULL),
-    **ignored("static_ip is_vm_deverified vms_enabled rentable", BOOLEAN),
-    **ignored(
+    **ignore("cpu_cores cpu_cores_effective vram_costperhour dlperf_per_dphtotal flops_per_dphtotal", NUMBER, NULL),
+    **ignore("static_ip is_vm_deverified vms_enabled rentable", BOOLEAN),
+    **ignore(
         "gpu_arch driver_version cpu_name cpu_arch mobo_name os_version disk_name resource_type time_remaining"
         " time_remaining_isbid logo",
         TEXT,
     ),
-    **ignored("public_ipaddr webpage", TEXT, NULL),
-    **ignored("external", BOOLEAN, NULL),
-    **ignored("inet_up_billed inet_down_billed", NUMBER, NULL),
-    **ignored("search", OBJECT),
+    **ignore("public_ipaddr webpage", TEXT, NULL),
+    **ignore("external", BOOLEAN, NULL),
+    **ignore("inet_up_billed inet_down_billed", NUMBER, NULL),
+    **ignore("search", OBJECT),
 }
 
-INSTANCE = Shape(
+INSTANCE = AnswerShape(
     "instance",
     {
         **_HARDWARE,
@@ -51,11 +51,11 @@ INSTANCE = Shape(
         **read(
             "instance",
             OBJECT,
-            inside=Shape(
+            inside=AnswerShape(
                 "",
                 {
                     **read("diskHour", NUMBER, money=True),
-                    **ignored("gpuCostPerHour totalHour discountTotalHour discountedTotalPerHour", NUMBER),
+                    **ignore("gpuCostPerHour totalHour discountTotalHour discountedTotalPerHour", NUMBER),
                 },
             ),
         ),
@@ -69,30 +69,30 @@ INSTANCE = Shape(
         **read("cur_state", TEXT, words="running stopped unloaded"),
         **read("end_date", NUMBER),
         **read("status_msg", TEXT, NULL),
-        **ignored(
+        **ignore(
             "gpu_frac gpu_ram reliability2 hosting_type inet_down inet_up_cost inet_down_cost storage_cost disk_space"
             " min_bid gpu_totalram ssh_port machine_dir_ssh_port direct_port_start direct_port_end client_run_time"
             " host_run_time cpu_util mem_limit disk_util disk_usage",
             NUMBER,
         ),
-        **ignored(
+        **ignore(
             "start_date uptime_mins mem_usage vmem_usage gpu_util gpu_temp credit_balance credit_discount template_id",
             NUMBER,
             NULL,
         ),
-        **ignored(
+        **ignore(
             "verification geolocation next_state image_uuid image_runtype onstart jupyter_token ssh_host ssh_idx"
             " local_ipaddrs",
             TEXT,
         ),
-        **ignored("template_hash_id template_name", TEXT, NULL),
-        **ignored("image_args volume_info", LIST),
-        **ignored("extra_env", LIST, NULL),
-        **ignored("ports", OBJECT, NULL),
+        **ignore("template_hash_id template_name", TEXT, NULL),
+        **ignore("image_args volume_info", LIST),
+        **ignore("extra_env", LIST, NULL),
+        **ignore("ports", OBJECT, NULL),
     },
 )
 
-OFFER = Shape(
+OFFER = AnswerShape(
     "offer",
     {
         **_HARDWARE,
@@ -102,37 +102,37 @@ OFFER = Shape(
         **read("min_bid", NUMBER, NULL, money=True),
         **read("verification", TEXT, words="verified unverified deverified"),
         **read("geolocation", TEXT),
-        **ignored(
+        **ignore(
             "ask_contract_id gpu_total_ram gpu_max_power gpu_max_temp driver_vers cpu_ghz has_avx"
             " internet_up_cost_per_tb internet_down_cost_per_tb geolocode expected_reliability reliability_mult"
             " vericode rn start_date storage_total_cost dph_total_adj discount_rate discounted_hourly"
             " discounted_dph_total pending_count",
             NUMBER,
         ),
-        **ignored("avail_vol_ask_id avail_vol_dph avail_vol_size cluster_id", NUMBER, NULL),
-        **ignored("nw_disk_min_bw nw_disk_max_bw nw_disk_avg_bw", NUMBER, NULL),
-        **ignored("gpu_display_active rented is_bid", BOOLEAN),
-        **ignored("verified", BOOLEAN, NULL),
-        **ignored("hostname", TEXT, NULL),
-        **ignored("bundled_results", NUMBER, NULL),
-        **ignored("instance", OBJECT),
+        **ignore("avail_vol_ask_id avail_vol_dph avail_vol_size cluster_id", NUMBER, NULL),
+        **ignore("nw_disk_min_bw nw_disk_max_bw nw_disk_avg_bw", NUMBER, NULL),
+        **ignore("gpu_display_active rented is_bid", BOOLEAN),
+        **ignore("verified", BOOLEAN, NULL),
+        **ignore("hostname", TEXT, NULL),
+        **ignore("bundled_results", NUMBER, NULL),
+        **ignore("instance", OBJECT),
     },
 )
 
-CHARGE_ITEM = Shape(
+CHARGE_ITEM = AnswerShape(
     "charge item",
     {
         **read("type", TEXT, money=True, words="gpu disk bwd bwu"),
         **read("amount", NUMBER, money=True),
-        **ignored("start end", NUMBER),
-        **ignored("source", TEXT, NULL),
-        **ignored("description", TEXT),
-        **ignored("metadata", OBJECT),
-        **ignored("items", LIST),
+        **ignore("start end", NUMBER),
+        **ignore("source", TEXT, NULL),
+        **ignore("description", TEXT),
+        **ignore("metadata", OBJECT),
+        **ignore("items", LIST),
     },
 )
 
-CHARGE = Shape(
+CHARGE = AnswerShape(
     "charge",
     {
         **read("type", TEXT, money=True, words="instance"),
@@ -142,57 +142,57 @@ CHARGE = Shape(
         **read(
             "metadata",
             OBJECT,
-            inside=Shape(
+            inside=AnswerShape(
                 "",
                 {
                     **read("label", TEXT, NULL, optional=True),
-                    **ignored("template_id", NUMBER, TEXT, NULL, optional=True),
+                    **ignore("template_id", NUMBER, TEXT, NULL, optional=True),
                 },
             ),
         ),
-        **ignored("amount", NUMBER),
-        **ignored("description", TEXT),
+        **ignore("amount", NUMBER),
+        **ignore("description", TEXT),
     },
 )
 
-INSTANCE_PAGE = Shape(
+INSTANCE_PAGE = AnswerShape(
     "list of instances",
     {
         **_SUCCESS,
         **read("instances", LIST, inside=INSTANCE),
         **read("total_instances", NUMBER),
         **read("next_token", TEXT, NULL),
-        **ignored("instances_found", NUMBER),
-        **ignored("label_counts", OBJECT),
+        **ignore("instances_found", NUMBER),
+        **ignore("label_counts", OBJECT),
     },
 )
-ONE_INSTANCE = Shape("single instance", {**_SUCCESS, **read("instances", OBJECT, NULL, inside=INSTANCE)})
-CHARGE_PAGE = Shape(
+ONE_INSTANCE = AnswerShape("single instance", {**_SUCCESS, **read("instances", OBJECT, NULL, inside=INSTANCE)})
+CHARGE_PAGE = AnswerShape(
     "list of charges",
     {
         **_SUCCESS,
         **read("results", LIST, inside=CHARGE),
         **read("total", NUMBER),
         **read("next_token", TEXT, NULL),
-        **ignored("count", NUMBER),
+        **ignore("count", NUMBER),
     },
 )
-OFFERS = Shape("list of offers", {**_SUCCESS, **read("offers", LIST, inside=OFFER)})
-GPU_NAMES = Shape("list of GPU names", {**_SUCCESS, **read("gpu_names", LIST)})
+OFFERS = AnswerShape("list of offers", {**_SUCCESS, **read("offers", LIST, inside=OFFER)})
+GPU_NAMES = AnswerShape("list of GPU names", {**_SUCCESS, **read("gpu_names", LIST)})
 
-ACCOUNT = Shape(
+ACCOUNT = AnswerShape(
     "account",
     {
         **_SUCCESS,
         **read("credit", NUMBER, money=True),
-        **ignored("id balance key_id balance_threshold", NUMBER),
-        **ignored("email sid", TEXT),
-        **ignored("ssh_key", TEXT, NULL),
-        **ignored("balance_threshold_enabled", BOOLEAN),
+        **ignore("id balance key_id balance_threshold", NUMBER),
+        **ignore("email sid", TEXT),
+        **ignore("ssh_key", TEXT, NULL),
+        **ignore("balance_threshold_enabled", BOOLEAN),
     },
 )
 
-INBOX = Shape("inbox", {**_SUCCESS, **read("notifications", LIST)})
+INBOX = AnswerShape("inbox", {**_SUCCESS, **read("notifications", LIST)})
 _NOTICE = {
     **read(
         "notif_type",
@@ -200,10 +200,10 @@ _NOTICE = {
         words="outbid instance_started instance_resumed instance_stopped instance_offline instance_online"
         " machine_maintenance near_end_date low_credit stopped offline",
     ),
-    **ignored("event_id message subject user_context", TEXT),
+    **ignore("event_id message subject user_context", TEXT),
 }
-NOTICE = Shape("notice", {**_NOTICE, **ignored("created_at", NUMBER), **ignored("associated_id", OBJECT)})
-OUTBID_NOTICE = Shape(
+NOTICE = AnswerShape("notice", {**_NOTICE, **ignore("created_at", NUMBER), **ignore("associated_id", OBJECT)})
+OUTBID_NOTICE = AnswerShape(
     "outbid notice",
     {
         **_NOTICE,
@@ -211,28 +211,28 @@ OUTBID_NOTICE = Shape(
         **read(
             "associated_id",
             OBJECT,
-            inside=Shape(
+            inside=AnswerShape(
                 "",
                 {
                     **read("instance_id", NUMBER),
                     **read("new_min_bid", NUMBER, money=True),
-                    **ignored("machine_id your_bid", NUMBER),
+                    **ignore("machine_id your_bid", NUMBER),
                 },
             ),
         ),
     },
 )
 
-CREATED = Shape(
+CREATED = AnswerShape(
     "answer to a create",
     {
         **_WORDS_OF_A_REFUSAL,
         **read("success", BOOLEAN),
         **read("new_contract", NUMBER),
-        **ignored("instance_api_key", TEXT),
+        **ignore("instance_api_key", TEXT),
     },
 )
-CHANGED = Shape("answer to a change", {**_WORDS_OF_A_REFUSAL, **read("success", BOOLEAN)})
-REFUSAL = Shape(
-    "refusal", {**_WORDS_OF_A_REFUSAL, **_SUCCESS, **ignored("ask_id limit remaining", NUMBER, optional=True)}
+CHANGED = AnswerShape("answer to a change", {**_WORDS_OF_A_REFUSAL, **read("success", BOOLEAN)})
+REFUSAL = AnswerShape(
+    "refusal", {**_WORDS_OF_A_REFUSAL, **_SUCCESS, **ignore("ask_id limit remaining", NUMBER, optional=True)}
 )

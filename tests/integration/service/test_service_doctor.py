@@ -13,6 +13,7 @@ from typing import cast
 import pytest
 
 from autopilot.config import paths
+from autopilot.domain.drift import Drift
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.service import doctor
 from autopilot.service.doctor import Check, run
@@ -144,6 +145,9 @@ class Refusing:
 
     async def account(self) -> None:
         raise MarketUnknown("no", self._code)
+
+    def drifts(self) -> tuple[Drift, ...]:
+        return ()
 
     async def close(self) -> None:
         pass

@@ -24,7 +24,7 @@ from autopilot.domain.instance import Charge, Instance
 from autopilot.domain.offer import CapacityType, OfferQuery
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.drift.comparison import compare
-from autopilot.providers.drift.shape import LIST, NULL, NUMBER, OBJECT, TEXT, Field, Shape
+from autopilot.providers.drift.shape import LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, Field
 from autopilot.providers.runpod import plugin as runpod_plugin
 from autopilot.providers.runpod import shapes as runpod_shapes
 from autopilot.providers.vastai import plugin as vastai_plugin
@@ -63,7 +63,7 @@ class Answer:
 
     market: str
     body: str
-    shape: Shape
+    shape: AnswerShape
     ask: Ask
 
 
@@ -136,7 +136,7 @@ class Change:
     is_among_others: bool
 
 
-def fields_of(shape: Shape, body: Any, path: Path = (), answer: str = "", prefix: str = "") -> Iterator[Change]:
+def fields_of(shape: AnswerShape, body: Any, path: Path = (), answer: str = "", prefix: str = "") -> Iterator[Change]:
     """Each field of the shape that the body has, of each list the first row."""
     answer, prefix = (shape.answer, "") if shape.answer else (answer, prefix)
     for name, field in shape.fields.items():
@@ -278,9 +278,9 @@ def test_a_changed_field_that_is_only_known_is_noticed_as_that(answer: Answer) -
     problems = []
     for change in [each for each in fields_of(answer.shape, body) if not each.field.is_read]:
         for what in changes_of(change):
-            findings = compare(answer.shape, changed(body, change.path, what, change.field))
-            if any(finding.is_read for finding in findings):
+            differences = compare(answer.shape, changed(body, change.path, what, change.field))
+            if any(difference.is_read for difference in differences):
                 problems.append(f"{change.place} {what}: taken for one that is read")
-            if not findings and not (what == "dropped" and change.field.may_be_missing):
+            if not differences and not (what == "dropped" and change.field.may_be_missing):
                 problems.append(f"{change.place} {what}: not noticed")
     assert problems == []

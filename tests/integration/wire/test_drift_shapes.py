@@ -18,7 +18,7 @@ from autopilot.domain.offer import CapacityType, OfferQuery
 from autopilot.ports.provider import CreateRequest, MarketUnknown, Provider
 from autopilot.providers import values
 from autopilot.providers.drift.counter import DriftCounter
-from autopilot.providers.drift.shape import LIST, Shape
+from autopilot.providers.drift.shape import LIST, AnswerShape
 from autopilot.providers.runpod import plugin as runpod_plugin
 from autopilot.providers.runpod import shapes as runpod_shapes
 from autopilot.providers.vastai import plugin as vastai_plugin
@@ -60,7 +60,7 @@ def watched(value: Any, around: Row | None = None, place: str = "") -> Any:
     return value
 
 
-def read_fields(shape: Shape, path: str = "") -> Iterator[str]:
+def read_fields(shape: AnswerShape, path: str = "") -> Iterator[str]:
     for name, field in shape.fields.items():
         if field.is_read:
             yield path + name
@@ -68,32 +68,32 @@ def read_fields(shape: Shape, path: str = "") -> Iterator[str]:
             yield from read_fields(field.inside, f"{path}{name}{'[]' if LIST in field.kinds else ''}.")
 
 
-def parts(shape: Shape) -> Iterator[Shape]:
+def parts(shape: AnswerShape) -> Iterator[AnswerShape]:
     for field in shape.fields.values():
         if field.inside is not None:
             yield field.inside
             yield from parts(field.inside)
 
 
-def shapes_of(module: ModuleType) -> dict[str, Shape]:
-    return {name: each for name, each in vars(module).items() if isinstance(each, Shape)}
+def shapes_of(module: ModuleType) -> dict[str, AnswerShape]:
+    return {name: each for name, each in vars(module).items() if isinstance(each, AnswerShape)}
 
 
 class Reads:
     """By shape: the fields that were looked at in the bodies that had it, by anybody but the comparison."""
 
     def __init__(self) -> None:
-        self._rows: list[tuple[Shape, Row, str]] = []
+        self._rows: list[tuple[AnswerShape, Row, str]] = []
 
-    def look(self, shape: Shape, body: Any) -> None:
+    def look(self, shape: AnswerShape, body: Any) -> None:
         if isinstance(body, Row):
             self._rows.append((shape, body, ""))
         else:  # the list that the SDK gave, in an object of ours
             ((name, rows),) = body.items()
             self._rows += [(shape, row, f"{name}[].") for row in rows]
 
-    def by_shape(self) -> dict[Shape, set[str]]:
-        fields: dict[Shape, set[str]] = defaultdict(set)
+    def by_shape(self) -> dict[AnswerShape, set[str]]:
+        fields: dict[AnswerShape, set[str]] = defaultdict(set)
         for shape, row, place in self._rows:
             fields[shape] |= {place + name for name in row.seen}
         return fields

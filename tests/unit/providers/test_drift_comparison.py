@@ -11,25 +11,25 @@ import pytest
 from structlog.testing import capture_logs
 
 from autopilot.domain.drift import DriftKind
-from autopilot.providers.drift.comparison import MOST_NEW, MOST_ROWS, compare
+from autopilot.providers.drift.comparison import MOST_DIFFERENCES, MOST_NEW, MOST_ROWS, compare
 from autopilot.providers.drift.counter import MOST_NEW as MOST_NEW_OF_A_MARKET
 from autopilot.providers.drift.counter import DriftCounter
 from autopilot.providers.drift.samples import UNNAMED, field_name, sample
-from autopilot.providers.drift.shape import LIST, NULL, NUMBER, OBJECT, TEXT, Shape, ignored, read
+from autopilot.providers.drift.shape import LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, ignore, read
 
-ITEM = Shape("item", read("amount", NUMBER, money=True))
-ROW = Shape(
+ITEM = AnswerShape("item", read("amount", NUMBER, money=True))
+ROW = AnswerShape(
     "row",
     {
         **read("id", NUMBER),
         **read("price", NUMBER, NULL, money=True),
         **read("state", TEXT, NULL, words="running stopped"),
         **read("source", TEXT, optional=True, form=r"instance-\d+"),
-        **read("place", OBJECT, optional=True, inside=Shape("", {**read("city", TEXT), **ignored("zip", TEXT)})),
-        **read("parts", LIST, optional=True, inside=Shape("", read("size", NUMBER))),
+        **read("place", OBJECT, optional=True, inside=AnswerShape("", {**read("city", TEXT), **ignore("zip", TEXT)})),
+        **read("parts", LIST, optional=True, inside=AnswerShape("", read("size", NUMBER))),
         **read("items", LIST, optional=True, inside=ITEM),
-        **read("env", OBJECT, optional=True, inside=Shape("", read("KIND", TEXT, optional=True), is_open=True)),
-        **ignored("score", NUMBER),
+        **read("env", OBJECT, optional=True, inside=AnswerShape("", read("KIND", TEXT, optional=True), is_open=True)),
+        **ignore("score", NUMBER),
     },
 )
 GOOD: dict[str, Any] = {"id": 1, "price": Decimal("0.1"), "state": "running", "score": 3}
@@ -92,12 +92,14 @@ def test_what_is_read_and_what_is_money_is_told_apart_from_what_is_ignored() -> 
 
 @pytest.mark.parametrize("row", [None, 3, "x", [], True, Decimal(1)])
 def test_what_is_no_object_is_one_difference(row: object) -> None:
-    (finding,) = compare(ROW, row)
-    assert (finding.field, finding.kind, finding.is_read) == ("", DriftKind.TYPE, True)
+    (difference,) = compare(ROW, row)
+    assert (difference.field, difference.kind, difference.is_read) == ("", DriftKind.TYPE, True)
 
 
 def test_a_long_list_and_a_wide_object_are_compared_so_far_and_no_further() -> None:
     assert len(compare(ROW, {**GOOD, "parts": [{}] * 10_000})) == MOST_ROWS
+    wide = {chr(97 + at % 26) * (1 + at // 26): 1 for at in range(MOST_NEW)}
+    assert len(compare(ROW, {**GOOD, "parts": [wide] * MOST_ROWS})) == MOST_DIFFERENCES
     assert len(compare(ROW, {**GOOD, **{f"x{chr(97 + i % 26)}_{'y' * (i // 26)}": 1 for i in range(600)}})) == MOST_NEW
 
 
@@ -115,9 +117,9 @@ SECRETS: list[Any] = [
 
 @pytest.mark.parametrize("secret", SECRETS, ids=str)
 def test_no_value_of_a_new_field_is_kept(secret: Any) -> None:
-    (finding,) = compare(ROW, {**GOOD, "extra": secret})
+    (difference,) = compare(ROW, {**GOOD, "extra": secret})
     texts = {str(each) for each in SECRETS[:6]} | {"hunter", "ssh-ed25519", "bob", "user_2PyT", "47848147"}
-    assert not [text for text in texts if text in repr(finding)]
+    assert not [text for text in texts if text in repr(difference)]
 
 
 @pytest.mark.parametrize(
