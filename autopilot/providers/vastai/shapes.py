@@ -6,6 +6,7 @@ A field that is read here and not by ``wire``, or the other way round, fails a t
 from __future__ import annotations
 
 from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, ignore, read
+from autopilot.providers.vastai import wire
 
 _SUCCESS = read("success", BOOLEAN, optional=True)
 _WORDS_OF_A_REFUSAL = {
@@ -122,7 +123,7 @@ OFFER = AnswerShape(
 CHARGE_ITEM = AnswerShape(
     "charge item",
     {
-        **read("type", TEXT, money=True, words="gpu disk bwd bwu"),
+        **read("type", TEXT, money=True, words=" ".join(wire.ITEM_TYPES)),
         **read("amount", NUMBER, money=True),
         **ignore("start end", NUMBER),
         **ignore("source", TEXT, NULL),

@@ -11,6 +11,9 @@ from typing import Any
 from autopilot.domain.money import ZERO
 from autopilot.providers import values
 
+ITEM_TYPES = frozenset({"gpu", "disk", "bwd", "bwu"})
+"""What the items of a charge are for."""
+
 
 class UnreadableRow(ValueError):
     """A row lacks what must be known of it; it cannot be skipped without a false picture."""
@@ -213,7 +216,18 @@ def charge_row(raw: object) -> ChargeRow | None:
         raise UnreadableRow(f"the charge of {source} cannot be read")
     label = values.label(values.mapping(row.get("metadata")).get("label"))
     items = tuple(_charge_item(source, item) for item in row["items"])
+    _check_types(source, items)
     return ChargeRow(instance_id, start, items, label, values.instant(row.get("end")))
+
+
+def _check_types(source: str, items: Iterable[tuple[str, Decimal]]) -> None:
+    """A new type beside all that are known is a fee. In the place of one it may be that one under another name, which
+    is posted already, from an earlier look or by our own clock: it would count twice. Raises ``UnreadableRow``.
+    """
+    types = {item_type for item_type, _ in items}
+    is_any_new = any(amount > ZERO and item_type not in ITEM_TYPES for item_type, amount in items)
+    if is_any_new and not types >= ITEM_TYPES:
+        raise UnreadableRow(f"the charge of {source} has an item of a new type and lacks a known one")
 
 
 def _charge_item(source: str, raw: object) -> tuple[str, Decimal]:

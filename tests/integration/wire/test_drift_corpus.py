@@ -21,7 +21,10 @@ from recorded_market import INSTANCE, POD, RecordedMarket, recorded_market, runp
 from autopilot.clock import ScaledClock
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Charge, Instance
+from autopilot.domain.lease import LeaseState
+from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LedgerEntry
 from autopilot.domain.offer import CapacityType, OfferQuery
+from autopilot.engine.invoices import reconcile
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.drift.comparison import compare
 from autopilot.providers.drift.shape import LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, Field
@@ -29,6 +32,7 @@ from autopilot.providers.runpod import plugin as runpod_plugin
 from autopilot.providers.runpod import shapes as runpod_shapes
 from autopilot.providers.vastai import plugin as vastai_plugin
 from autopilot.providers.vastai import shapes as vastai_shapes
+from tests.builders import a_lease, at
 
 DAY = dt.date(2026, 1, 1)
 QUERY = OfferQuery(
@@ -284,3 +288,37 @@ def test_a_changed_field_that_is_only_known_is_noticed_as_that(answer: Answer) -
             if not differences and not (what == "dropped" and change.field.may_be_missing):
                 problems.append(f"{change.place} {what}: not noticed")
     assert problems == []
+
+
+def spent(looks: list[tuple[Charge, ...]]) -> Decimal:
+    """What the ledger of the recorded machine comes to after these looks at its bill, days after its end."""
+    lease = a_lease(state=LeaseState.GONE, gone_at=at(3600), instance_id=INSTANCE)
+    lines: dict[str, InvoiceLine] = {}
+    entries: dict[str, LedgerEntry] = {}
+    for number, charged in enumerate(looks):
+        now = at(3600) + dt.timedelta(days=4 + number)
+        looked = reconcile(lease, entries.values(), lines.values(), charged, now)
+        lines |= {line.id: line for line in looked.lines}
+        entries |= {entry.id: entry for entry in looked.entries}
+    return sum((entry.amount for entry in entries.values() if entry.type in SPEND_TYPES), Decimal(0))
+
+
+@pytest.mark.parametrize("item", range(4), ids=["gpu", "disk", "bwd", "bwu"])
+async def test_a_kind_of_cost_under_another_name_is_not_billed_twice(item: int) -> None:
+    bodies = vastai()
+    async with recorded_market(bodies) as market:
+        before, _ = await answer_of(vastai_plugin, market, charges)
+        market.bodies["GET /charges/"]["results"][0]["items"][item] |= {"type": "usage", "amount": 0.2}
+        after, drifts = await answer_of(vastai_plugin, market, charges)
+    assert spent([before, before]) == Decimal("0.43")
+    assert [drift.field for drift in drifts if drift.is_money] == ["type"]
+    assert isinstance(after, MarketUnknown), f"the ledger comes to {spent([before, before, after, after])}"
+
+
+async def test_a_fee_beside_all_that_is_always_billed_is_billed() -> None:
+    async with recorded_market(vastai()) as market:
+        items = market.bodies["GET /charges/"]["results"][0]["items"]
+        items.append(items[0] | {"type": "surcharge", "amount": 0.2})
+        after, drifts = await answer_of(vastai_plugin, market, charges)
+    assert spent([after, after]) == Decimal("0.63")
+    assert [drift.field for drift in drifts] == ["type"]

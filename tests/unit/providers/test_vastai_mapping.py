@@ -171,17 +171,39 @@ def test_charges_by_instance_day_and_kind() -> None:
 
 
 def test_an_unknown_kind_of_charge_is_not_lost() -> None:
-    raw = body("charges")["results"][1]
-    raw["items"][0]["type"] = "surcharge"
+    raw = body("charges")["results"][0]
+    raw["items"].append(raw["items"][0] | {"type": "surcharge", "amount": Decimal("0.05")})
     row = wire.charge_row(raw)
     assert row is not None
-    (charge,) = mapping.charges([row], date(2026, 11, 1), date(2026, 11, 30))
-    assert (charge.kind, charge.amount) == (CostKind.FEE, Decimal("0.011"))
-    raw["items"][0]["amount"] = Decimal("-0.011")
+    charges = mapping.charges([row], date(2026, 11, 1), date(2026, 11, 30))
+    assert [(charge.kind, charge.amount) for charge in charges if charge.kind is CostKind.FEE] == [
+        (CostKind.FEE, Decimal("0.05"))
+    ]
+    assert sum(charge.amount for charge in charges) == Decimal("0.48")
+
+
+def test_a_credit_of_an_unknown_kind_is_not_lost() -> None:
+    raw = body("charges")["results"][1]
+    raw["items"][0] |= {"type": "surcharge", "amount": Decimal("-0.011")}
     row = wire.charge_row(raw)
     assert row is not None
     (charge,) = mapping.charges([row], date(2026, 11, 1), date(2026, 11, 30))
     assert (charge.kind, charge.amount) == (CostKind.CREDIT, Decimal("-0.011"))
+
+
+def test_a_kind_of_cost_under_another_name_is_no_fee() -> None:
+    for item in range(4):
+        raw = body("charges")["results"][0]
+        raw["items"][item] |= {"type": "usage", "amount": Decimal("0.1")}
+        with pytest.raises(wire.UnreadableRow, match="new type"):
+            wire.charge_row(raw)
+
+
+def test_each_known_type_of_item_has_its_kind_of_cost() -> None:
+    for item_type in wire.ITEM_TYPES:
+        row = wire.ChargeRow("1", datetime(2026, 11, 20, tzinfo=UTC), ((item_type, Decimal(1)),))
+        (charge,) = mapping.charges([row], date(2026, 11, 20), date(2026, 11, 20))
+        assert charge.kind not in (CostKind.FEE, CostKind.CREDIT)
 
 
 def test_charges_of_other_things_are_passed_over() -> None:
