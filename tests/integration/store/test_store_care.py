@@ -21,6 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from autopilot.domain.actions import Note
 from autopilot.domain.code import CodeCopy
+from autopilot.domain.drift import Drift, DriftKind
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
@@ -87,6 +88,8 @@ async def fill(url: str) -> None:
         await work.notes.set("key", "value")
         await work.code_copies.save(CodeCopy("copy", 1000, "a" * 64, 3, 2700, 1, 400, START))
         await work.machine_readings.add([MachineReading("lease-1", START, 0.97, 0.875, 12 << 30, 3.1, 0.5)])
+        drift = Drift("vastai", "instance", "dph_base", DriftKind.TYPE, True, True, 3, START, START, "text")
+        await work.drifts.save([drift])
     await store.close()
 
 
