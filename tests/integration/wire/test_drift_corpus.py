@@ -25,7 +25,7 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LedgerEntry
 from autopilot.domain.offer import CapacityType, OfferQuery
 from autopilot.engine.invoices import reconcile
-from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
+from autopilot.ports.provider import CreateRequest, Done, KeptLogin, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.drift.comparison import compare
 from autopilot.providers.drift.shape import LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, Field
 from autopilot.providers.runpod import plugin as runpod_plugin
@@ -245,6 +245,8 @@ def wrong(before: Any, after: Any) -> str:
     if before and isinstance(before[0] if isinstance(before, tuple) else None, Charge):
         total, billed = (sum(each.amount for each in charged) for charged in (before, after))
         return "" if total == billed else f"billed {billed} of {total}"
+    if before and isinstance(before[0] if isinstance(before, tuple) else None, KeptLogin):
+        return "" if after == before else f"the logins are {after}"
     return ""
 
 
