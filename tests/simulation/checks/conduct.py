@@ -30,6 +30,8 @@ FIT_S = 300.0
 """Of daemon and store, for orders and admissions to be written."""
 GENEROUS = Decimal(50)
 HARDLY_USED = Decimal("0.25")
+STARTS_WITH = Decimal(3)
+"""Dollars that a limit must leave for a job that waits to be idle: a new machine's reserve, and those of others."""
 MOST_OF_DISK = 12
 """Times the disk of a machine: no lease has so much in a store with a gate."""
 BYTES_PER_GB = 10**9
@@ -155,6 +157,8 @@ class Conduct:
         ground = self._ground
         if not ground.was_fit(FIT_S) or not all(ground.is_able(name) for name in self._markets):
             return False
+        if not self._is_within_limits():
+            return False
         since = at(ground.now_s - AVOIDED_S)
         had = {
             (lease.provider, lease.machine_id)
@@ -168,6 +172,12 @@ class Conduct:
             for host in market.hosts.values()
             if name == "runpod" or (name, host.machine_id) not in had
         )
+
+    def _is_within_limits(self) -> bool:
+        ground, today = self._ground, at(self._ground.now_s).date()
+        limits, books = ground.scenario.limits, ground.books
+        spent = ((limits.day, books.by_day[today]), (limits.month, books.by_month[today.year, today.month]))
+        return all(limit is None or dollars(nano) + STARTS_WITH <= limit for limit, nano in spent)
 
     def _is_spot_doubted(self, host: Host) -> bool:
         """Spot that was gone, or refused time and again, is not asked for anew for long."""
