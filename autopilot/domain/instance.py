@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -61,6 +62,13 @@ class Instance:
 class Account:
     credit: Decimal | None
     """Spendable dollars; may be negative. None: the market has no way to tell."""
+    account_id: str = ""
+    """What the market calls the account; empty where it does not say."""
+
+    @property
+    def digest(self) -> str:
+        """Of the id: it tells accounts apart and names none. Empty without an id."""
+        return hashlib.sha256(self.account_id.encode()).hexdigest()[:12] if self.account_id else ""
 
 
 class CostKind(StrEnum):

@@ -197,6 +197,8 @@ class Job:
     owner: int = 0
     """The uid that submitted it."""
     code: JobCode = NO_CODE
+    certifies: str = ""
+    """The market whose claims it settles, by the script of ``certify``; empty: an ordinary job."""
     leases: tuple[Lease, ...] = field(default=())
 
     def lease_in(self, slot: Slot) -> Lease | None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
+from autopilot.domain.certificate import Lack
+from autopilot.domain.job import Job
 from autopilot.domain.lost_bids import LostBid
 from autopilot.domain.offer import Capabilities, Offer
 from autopilot.domain.outlook import Outlook
@@ -20,6 +22,8 @@ class ProviderView:
     capabilities: Capabilities
     known: bool
     credit: Decimal | None
+    lack: Lack | None = None
+    """Why nothing new may be rented there, but for a certification of it."""
     search_problem: str = ""
     """Why its offers could not be searched, in its own words; empty when they could."""
 
@@ -65,6 +69,11 @@ class Market:
     def may_have_spot(self) -> bool:
         """Whether spot is worth waiting for on any market."""
         return any(view.capabilities.may_have_spot for view in self.providers.values())
+
+    def lack_for(self, job: Job, provider: str) -> Lack | None:
+        """Why the job may not rent there for want of a certificate; a certification of that market needs none."""
+        view = self.providers.get(provider)
+        return None if view is None or job.certifies == provider else view.lack
 
     def knows(self, provider: str) -> bool:
         view = self.providers.get(provider)

@@ -46,6 +46,7 @@ class Reason(StrEnum):
     DUPLICATE = "duplicate"
     ORPHAN = "orphan"
     PROMOTED = "promoted"
+    CERTIFYING = "certifying"
     RETRY = "retry"
     HOLD_OVER = "hold_over"
     USER_RELEASED = "user_released"
@@ -61,3 +62,4 @@ class Reason(StrEnum):
     SLOT_TAKEN = "slot_taken"
     BID_ABOVE_CEILING = "bid_above_ceiling"
     LOW_CREDIT = "low_credit"
+    NOT_CERTIFIED = "not_certified"

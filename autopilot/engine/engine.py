@@ -18,9 +18,10 @@ from decimal import Decimal
 
 import structlog
 
+from autopilot.certify.script import Answer
 from autopilot.domain import events as e
 from autopilot.domain import gpu_names
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Hold, Release, Start
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Release, Start
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import Job, JobSpec
@@ -35,6 +36,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
+from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.drift import DriftLog
@@ -88,6 +90,7 @@ class EngineConfig:
     poll_intervals: Mapping[str, timedelta] = field(default_factory=dict)
     """Least time between two lists of a market; each tick where none is set."""
     retention: Retention = field(default_factory=Retention)
+    certify: CertifyRules = field(default_factory=CertifyRules)
 
 
 def _no_password(name: str, server: str) -> str:
@@ -146,6 +149,7 @@ class Engine:
         self.outlooks = Outlooks(store, PHASES, config.params)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self.execs = self._mailbox.execs
+        self.certification = Certification(config.certify, self.watches)
         self._orphans = Orphans(config.install_id, ids)
         self.waits = Waits()
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
@@ -214,6 +218,7 @@ class Engine:
                 watch.provider.capabilities,
                 known=watch.last.known and not self._orphans.is_quarantined(name, now),
                 credit=watch.last.credit,
+                lack=self.certification.lack_of(name, now),
                 search_problem=watch.search_problem,
             )
             for name, watch in self.watches.items()
@@ -281,6 +286,7 @@ class Engine:
             now = self._clock.now()
             await self._lost_bids.load(uow, now)
             await self._regained.note_limits(uow)
+            await self.certification.load(uow, now)
             event_logs = [EventLog(job) for job in await uow.jobs.list_open()]
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
@@ -380,9 +386,7 @@ class Engine:
         allowed: tuple[Action, ...] = ()
         with _contain(event_log):
             market = replace(market, outlook=self.outlooks.of(job, market, now))
-            decision = decide(job, market, now, params)
-            if self._recorder is not None:
-                self._recorder.record(Scene(job, market, now, params, decision))
+            decision, certified = await self._choose(uow, job, market, now)
             wanted = tuple(a for a in decision.actions if getattr(a, "lease_id", None) not in self.calls.busy)
             allowed, vetoes = guard(job, replace(decision, actions=wanted), market, exposure, limits, now, params)
             for event in action_events(allowed, now):
@@ -401,6 +405,8 @@ class Engine:
             )
             event_log.job = replace(event_log.job, decisions=job.decisions + 1)
             await uow.decisions.add(record)
+        if job.certifies and not vetoes:
+            await self.certification.keep(uow, event_log.job, certified, now)
         before = {lease.id: lease for lease in job.leases}
         for action in allowed:
             match action:
@@ -435,6 +441,16 @@ class Engine:
                 case _:
                     pass
         return exposure
+
+    async def _choose(self, uow: UnitOfWork, job: Job, market: Market, now: datetime) -> tuple[Decision, Answer]:
+        """What the policy wants for the job, or its script for a certification."""
+        params = self.config.params
+        if job.certifies:
+            return await self.certification.decide(uow, job, market, self.calls.busy, now, params)
+        decision = decide(job, market, now, params)
+        if self._recorder is not None:
+            self._recorder.record(Scene(job, market, now, params, decision))
+        return replace(decision, notes=(*decision.notes, *self.certification.notes(now))), Answer()
 
     def _renew_permits(self, event_log: EventLog, exposure: Exposure, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.

@@ -71,6 +71,8 @@ class Watch:
         self._clock = clock
         self._credit_at: datetime | None = None
         self._credit: Decimal | None = None
+        self.account_digest = ""
+        """Of the id of the account; empty until it was read, and where the market tells none."""
         self.known_at: datetime | None = None
         """When the market was last read in full."""
         self.no_rights = False
@@ -165,7 +167,8 @@ class Watch:
         """``at_once``: a machine has just stopped, and only the credit of this moment tells an outbid from an empty
         account."""
         if at_once or self._credit_at is None or now - self._credit_at >= CREDIT_MAX_AGE:
-            self._credit = (await self.provider.account()).credit
+            account = await self.provider.account()
+            self._credit, self.account_digest = account.credit, account.digest
             self._credit_at = now
 
     async def _read_alone(self, lease: Lease) -> _Alone | None:

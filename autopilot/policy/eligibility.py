@@ -73,6 +73,10 @@ def judge(job: Job, market: Market, now: datetime, params: Params) -> Iterator[t
         machine = offer.provider, offer.machine_id
         if not market.knows(offer.provider):
             yield offer, Unfit("market_unknown")
+        elif (lack := market.lack_for(job, offer.provider)) is not None:
+            yield offer, Unfit("not_certified", lack)
+        elif job.certifies not in ("", offer.provider):
+            yield offer, Unfit("other_market")
         elif machine in market.avoid:
             yield offer, Unfit("avoided")
         elif machine in held:

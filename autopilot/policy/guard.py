@@ -197,6 +197,9 @@ def _acquire_refusal(
 ) -> Refusal | None:
     if not market.knows(action.offer.provider):
         return Reason.MARKET_UNKNOWN, ()
+    lack = market.lack_for(job, action.offer.provider)
+    if lack is not None:
+        return Reason.NOT_CERTIFIED, (("provider", action.offer.provider), ("certificate", lack))
     live = sum(1 for lease in exposure.leases if not lease.is_over)
     if live >= limits.max_instances:
         return Reason.TOO_MANY_INSTANCES, (("live", live), ("limit", limits.max_instances))

@@ -21,6 +21,7 @@ from sqlalchemy import (
     and_,
 )
 
+from autopilot.domain.certificate import Certificate, Finding, StepMark
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import CostKind
@@ -33,7 +34,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0013"
+REVISION = "0014"
 
 metadata = MetaData(
     naming_convention={
@@ -82,6 +83,7 @@ jobs = Table(
     Index(None, "name"),
     Index(None, "submitted_at"),
     Index(None, "code_copy_id"),
+    Index(None, "certifies"),
     info={PATHS: JOB_PATHS},
 )
 
@@ -274,6 +276,16 @@ events = Table(
     _sequence("seq"),
     *columns_of(EventRecord, leave_out=("seq",)),
     Index(None, "job_id"),
+)
+
+certificates = Table("certificates", metadata, *columns_of(Certificate, key=("job_id",)), _refers("job_id", "jobs.id"))
+
+# What each certification saw, claim by claim, and how far it is, step by step.
+certify_findings = Table(
+    "certify_findings", metadata, *columns_of(Finding, key=("job_id", "claim")), _refers("job_id", "jobs.id")
+)
+certify_steps = Table(
+    "certify_steps", metadata, *columns_of(StepMark, key=("job_id", "step")), _refers("job_id", "jobs.id")
 )
 
 notes = Table("notes", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autopilot.store.certificates import SqlCertificates
 from autopilot.store.code_copies import SqlCodeCopies
 from autopilot.store.drifts import SqlDrifts
 from autopilot.store.history import SqlBids, SqlDecisions, SqlEvents, SqlNotes
@@ -18,6 +19,7 @@ from autopilot.store.statements import Statements
 class SqlUnitOfWork:
     __slots__ = (
         "bids",
+        "certificates",
         "checkpoints",
         "code_copies",
         "decisions",
@@ -36,6 +38,7 @@ class SqlUnitOfWork:
     def __init__(self, sql: Statements) -> None:
         self.leases = SqlLeases(sql)
         self.checkpoints = SqlCheckpoints(sql)
+        self.certificates = SqlCertificates(sql)
         self.code_copies = SqlCodeCopies(sql)
         self.ledger = SqlLedger(sql)
         self.jobs = SqlJobs(sql, self.leases, self.checkpoints, self.ledger)

@@ -13,6 +13,7 @@
 | POST full | machine_id, full (default: true): whether it takes nobody new and is listed all the same | |
 | POST echo | lasts_s: how long a bid on GPUs that were given back is still shown as their floor | |
 | POST credit | amount | credit |
+| POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST traffic | instance_id, down_gb, up_gb | |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, detail, lag_s, hang_s | |
 | DELETE faults | | |
@@ -29,6 +30,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from autopilot.clock import ManualClock, ScaledClock
+from autopilot.lab.sandbox.claims import set_claim
 from autopilot.lab.sandbox.faults import Faults, InjectedFault
 from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine
@@ -63,6 +65,7 @@ class Control:
             ("POST", "full"): self._set_full,
             ("POST", "echo"): self._set_echo,
             ("POST", "credit"): self._set_credit,
+            ("POST", "claim"): self._set_claim,
             ("POST", "traffic"): self._add_traffic,
             ("POST", "fault"): self._add_fault,
             ("DELETE", "faults"): self._clear_faults,
@@ -145,6 +148,9 @@ class Control:
     def _set_credit(self, wish: Json) -> Json:
         self._market.set_credit(amount(wish, "amount"))
         return {"credit": str(self._market.credit)}
+
+    def _set_claim(self, wish: Json) -> Json:
+        return {"broken": set_claim(self._market.broken, "vastai", wish)}
 
     def _add_traffic(self, wish: Json) -> Json:
         down_gb, up_gb = (amount({name: 0, **wish}, name) for name in ("down_gb", "up_gb"))

@@ -37,6 +37,9 @@ class LocalContainers:
         )
         self._boxes.start(str(instance.id), instance.boots, launch)
 
+    def terminate(self, instance_id: int) -> None:
+        self._boxes.terminate(str(instance_id))
+
     def kill(self, instance_id: int) -> None:
         self._boxes.kill(str(instance_id))
 

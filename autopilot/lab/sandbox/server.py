@@ -81,7 +81,7 @@ class Sandbox:
         self._lock = _claim(config.state_dir)
         now = self.clock.now()
         self._containers = (
-            LocalContainers(config.state_dir, self._environment) if config.real_processes else _SilentContainers()
+            LocalContainers(config.state_dir, self.environment) if config.real_processes else _SilentContainers()
         )
         self._market = SandboxMarket(
             config.machines if config.machines is not None else default_catalogue(config.seed, now),
@@ -172,10 +172,10 @@ class Sandbox:
                     wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))
             await asyncio.sleep(wait_s)
 
-    def _environment(self, instance: Contract) -> dict[str, str]:
+    def environment(self, instance: Contract) -> dict[str, str]:
         """What the provider sets in a container, and where the instance finds its market."""
         return {
-            "CONTAINER_ID": str(instance.id),
+            "CONTAINER_ID": str(instance.id + ("own-id" in self._market.broken)),
             "CONTAINER_API_KEY": instance.api_key,
             "VAST_CONTAINERLABEL": f"C.{instance.id}",
             "GPU_COUNT": str(len(instance.gpu_ids)),

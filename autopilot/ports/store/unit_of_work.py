@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from autopilot.ports.store.certificates import Certificates
 from autopilot.ports.store.code_copies import CodeCopies
 from autopilot.ports.store.drifts import Drifts
 from autopilot.ports.store.history import Bids, Decisions, Events, Notes
@@ -23,6 +24,9 @@ class UnitOfWork(Protocol):
 
     @property
     def checkpoints(self) -> Checkpoints: ...
+
+    @property
+    def certificates(self) -> Certificates: ...
 
     @property
     def code_copies(self) -> CodeCopies: ...

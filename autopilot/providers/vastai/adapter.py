@@ -127,7 +127,7 @@ class VastaiProvider:
         credit = values.dollars(body.get("credit"))
         if credit is None:
             raise MarketUnknown("the account names no credit")
-        return Account(credit=credit)
+        return Account(credit=credit, account_id=values.identifier(body.get("id")) or "")
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
         return mapping.charges(await listing.charge_rows(self._client, since, until), since, until)

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
+from autopilot.domain.certificate import Certificate, Finding, StepMark
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.instance import CostKind
@@ -48,10 +49,14 @@ class MemoryTables:
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")
+        self.certificates: Rows[str, Certificate] = rows("certificates")
+        self.findings: Rows[tuple[str, str], Finding] = rows("findings")
+        self.marks: Rows[tuple[str, str], StepMark] = rows("marks")
 
         # Indexes and sums
         self.last_seq: Rows[str, int] = rows("last_seq")
         self.open_jobs: Rows[str, bool] = rows("open_jobs")
+        self.certifications: Rows[str, bool] = rows("certifications")
         self.leases_by_job: Rows[str, tuple[str, ...]] = rows("leases_by_job")
         self.leases_by_label: Rows[str, tuple[str, ...]] = rows("leases_by_label")
         self.live_leases: Rows[str, bool] = rows("live_leases")
@@ -72,6 +77,8 @@ class MemoryTables:
 
     def put_job(self, job: Job) -> None:
         self.jobs.put(job.id, replace(job, leases=(), checkpoint=None, spent=ZERO, held=ZERO))
+        if job.certifies:
+            self.certifications.put(job.id, True)
         if job.status.is_final:
             self.open_jobs.remove(job.id)
         else:
@@ -177,6 +184,9 @@ class MemoryTables:
             self._refer(f"line {line.id}", self.leases, line.lease_id)
         for readings in _list_written(self.readings):
             self._refer("a reading", self.leases, readings[0].lease_id)
+        for written in (self.certificates, self.findings, self.marks):
+            for row in _list_written(written):
+                self._refer("a certificate or what is behind it", self.jobs, row.job_id)
         for bid in _list_written(self.bids):
             self._refer(f"bid {bid.id}", self.leases, bid.lease_id)
         for decision in _list_written(self.decisions):

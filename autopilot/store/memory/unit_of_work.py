@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autopilot.store.memory.access import Access
+from autopilot.store.memory.certificates import MemoryCertificates
 from autopilot.store.memory.code_copies import MemoryCodeCopies
 from autopilot.store.memory.drifts import MemoryDrifts
 from autopilot.store.memory.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
@@ -18,6 +19,7 @@ from autopilot.store.memory.reports import MemoryReports
 class MemoryUnitOfWork:
     __slots__ = (
         "bids",
+        "certificates",
         "checkpoints",
         "code_copies",
         "decisions",
@@ -36,6 +38,7 @@ class MemoryUnitOfWork:
     def __init__(self, access: Access) -> None:
         self.leases = MemoryLeases(access)
         self.checkpoints = MemoryCheckpoints(access)
+        self.certificates = MemoryCertificates(access)
         self.code_copies = MemoryCodeCopies(access)
         self.jobs = MemoryJobs(access)
         self.ledger = MemoryLedger(access)

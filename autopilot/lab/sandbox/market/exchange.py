@@ -67,8 +67,17 @@ class Exchange:
         self.timings = timings or Timings()
         self.agenda = Agenda()
         self.journal = Journal()
+        self.broken: set[str] = set()
+        """Claims of ``certify.vastai`` that this market breaks, by their ids."""
         self.lifecycle = Lifecycle(
-            self.timings, self.agenda, self.journal, containers or NoContainers(), lambda: self.now, self.watch_credit
+            self.timings,
+            self.agenda,
+            self.journal,
+            containers or NoContainers(),
+            lambda: self.now,
+            self.watch_credit,
+            lambda instance: self.machines[instance.machine_id].floor_of(instance.gpu_ids),
+            self.broken,
         )
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.instances: dict[int, Contract] = {}
@@ -158,6 +167,10 @@ class Exchange:
                 cause = Cause.DISPLACED if displaced else Cause.OUTBID
                 self.lifecycle.release(instance, cause, self.price_to_win(machine, instance))
                 self.reissue(machine, instance.gpu_ids)
+                if "outbid-pauses" in self.broken:
+                    self.lifecycle.destroy(instance, "market")
+                elif "raise-resumes" in self.broken:
+                    instance.wants_gpus = False
         for instance in self.tenants_of(machine):
             if not instance.holding and instance.key in winners:
                 self.lifecycle.seize(instance)

@@ -23,6 +23,8 @@ from autopilot.lab.sandbox.market.instances import RUNNING, STOPPED, Cause, Cont
 from autopilot.lab.sandbox.market.journal import Journal
 from autopilot.lab.sandbox.market.metering import DISK, GPU
 
+WARNED_FOR_S = 5.0
+"""From SIGTERM to SIGKILL, where the market warns at all."""
 _PULLING = "4c7d45f7c63c: Download complete\n"
 _PULL_FAILED = (
     "Error response from daemon: failed to create task for container: failed to create shim task: "
@@ -55,6 +57,10 @@ class Containers(Protocol):
 
     def start(self, instance: Contract) -> None: ...
 
+    def terminate(self, instance_id: int) -> None:
+        """SIGTERM to the first process; ``kill`` has to follow."""
+        ...
+
     def kill(self, instance_id: int) -> None: ...
 
     def wipe(self, instance_id: int) -> None:
@@ -66,6 +72,8 @@ class NoContainers:
     """Instances that run nothing: for tests of the market alone."""
 
     def start(self, instance: Contract) -> None: ...
+
+    def terminate(self, instance_id: int) -> None: ...
 
     def kill(self, instance_id: int) -> None: ...
 
@@ -93,7 +101,12 @@ class Lifecycle:
         containers: Containers,
         now: Callable[[], datetime],
         burn_changed: Callable[[], None],
+        floor_of: Callable[[Contract], Decimal],
+        broken: set[str],
     ) -> None:
+        """``broken``: claims about the market that it breaks; see ``Exchange``."""
+        self._floor_of = floor_of
+        self._broken = broken
         self._timings = timings
         self._agenda = agenda
         self._journal = journal
@@ -105,6 +118,9 @@ class Lifecycle:
     def seize(self, instance: Contract) -> None:
         """The instance holds its GPUs from now on and begins to load."""
         resumed = instance.boots > 0
+        if resumed and "disk-kept" in self._broken:
+            self._containers.wipe(instance.id)
+            self._record("disk.lost", instance)
         instance.holding, instance.cause = True, None
         instance.intended = instance.cur_state = instance.next_state = RUNNING
         self._load(instance, first_time=not resumed)
@@ -119,14 +135,32 @@ class Lifecycle:
         instance.ran_at = None
         instance.meter.halt(GPU, now)
         if instance.container is not Container.ABSENT:
-            self._containers.kill(instance.id)
-            instance.container = Container.ABSENT
+            self._end_container(instance)
         self._later(instance, self._timings.status_lag_s, lambda: self._report_stopped(instance))
         voluntary = cause in (Cause.USER, Cause.EXPIRED)
         self._record("instance.stopped" if voluntary else "instance.paused", instance, cause=str(cause))
         lost = cause in (Cause.OUTBID, Cause.DISPLACED)
         self._notify("outbid" if lost else "stopped", instance, new_min_bid)
         self._burn_changed()
+
+    def _end_container(self, instance: Contract) -> None:
+        """Abruptly, or with a warning where that claim is broken."""
+        instance.container = Container.ABSENT
+        if "no-sigterm" not in self._broken:
+            self._containers.kill(instance.id)
+            return
+        self._containers.terminate(instance.id)
+        self._record("container.warned", instance)
+        self._later(instance, WARNED_FOR_S, lambda: self._containers.kill(instance.id))
+
+    def bill_gpus(self, instance: Contract) -> None:
+        """From now on at its price, as it is now."""
+        price = self._floor_of(instance) if "bid-is-paid" in self._broken else instance.price
+        instance.meter.run(GPU, Fraction(price), self._now())
+
+    def bill_disk(self, instance: Contract) -> None:
+        factor = 2 if "disk-is-billed" in self._broken else 1
+        instance.meter.run(DISK, factor * instance.storage_rate, self._now())
 
     def park(self, instance: Contract, cause: Cause) -> None:
         """An instance that holds no GPUs stays, or becomes, stopped."""
@@ -165,7 +199,7 @@ class Lifecycle:
         self._burn_changed()
 
     def host_returned(self, instance: Contract) -> None:
-        instance.meter.run(DISK, instance.storage_rate, self._now())
+        self.bill_disk(instance)
         if instance.holding:
             self._load(instance, first_time=False)
         else:
@@ -219,7 +253,7 @@ class Lifecycle:
         instance.status_msg = f"success, running {instance.order.image}\n"
         instance.ran_at = now
         instance.boots += 1
-        instance.meter.run(GPU, Fraction(instance.price), now)
+        self.bill_gpus(instance)
         self._containers.start(instance)
         self._record("instance.running", instance, boot=instance.boots, price=instance.price)
         self._notify("instance_started" if instance.boots == 1 else "instance_resumed", instance)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from autopilot.lab.sandbox.market.exchange import Exchange, NoSuchAsk
 from autopilot.lab.sandbox.market.instances import Cause, Container, Contract, RentOrder, storage_rate
 from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine, Stranger
-from autopilot.lab.sandbox.market.metering import DISK, DOWN, GPU, UP
+from autopilot.lab.sandbox.market.metering import DOWN, GPU, UP
 from autopilot.lab.sandbox.market.quotes import PRICE_UNIT, free_of_on_demand
 
 
@@ -45,7 +45,8 @@ class SandboxMarket(Exchange):
         if order.price is None and not free_of_on_demand(machine, self.tenants_of(machine), chunk):
             raise NoSuchAsk(order.offer_id)
         instance = self._draft(machine, chunk, order)
-        if order.cancel_unavail and not self.would_win(machine, instance):
+        leaves_losers = "losing-bid-refused" in self.broken
+        if order.cancel_unavail and not leaves_losers and not self.would_win(machine, instance):
             self.record(
                 "create.lost",
                 label=order.label,
@@ -56,7 +57,7 @@ class SandboxMarket(Exchange):
             )
             raise CannotStart(order.offer_id)
         self.instances[instance.id] = instance
-        instance.meter.run(DISK, instance.storage_rate, self.now)
+        self.lifecycle.bill_disk(instance)
         instance.wants_gpus = not (order.start_stopped or order.must_lose)
         self.record(
             "instance.created",
@@ -86,7 +87,7 @@ class SandboxMarket(Exchange):
             raise OrderRefused("the contract has ended")
         if instance.holding:
             return True
-        instance.wants_gpus = True
+        instance.wants_gpus = not (instance.cause is Cause.OUTBID and "raise-resumes" in self.broken)
         self.settle(self.machines[instance.machine_id])
         if not instance.holding:
             self.lifecycle.queue(instance)
@@ -125,13 +126,16 @@ class SandboxMarket(Exchange):
             raise OrderRefused("not an interruptible instance")
         machine = self.machines[instance.machine_id]
         new = self.price_to_win(machine, instance) if price is None else price.quantize(PRICE_UNIT)
+        ignored = "lower-taken" if new < instance.price else "raise-taken"
+        if ignored in self.broken and instance.holding:
+            return
         self.record("bid.changed", instance_id=instance.id, label=instance.label, old_price=instance.price, price=new)
         instance.price = new
         instance.prices.append((self.now, new))
         if instance.meter.running(GPU):
-            instance.meter.run(GPU, Fraction(new), self.now)
+            self.lifecycle.bill_gpus(instance)
         if new >= instance.auction_bid:
-            if instance.cause is Cause.OUTBID:
+            if instance.cause is Cause.OUTBID and "raise-resumes" not in self.broken:
                 instance.wants_gpus = True
             self._show_bid(instance, new)
         else:

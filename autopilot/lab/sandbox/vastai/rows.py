@@ -101,7 +101,7 @@ def instance_row(market: SandboxMarket, instance: Contract) -> Json:
         **_performance(spec, count, instance.price, order.disk_gb),
         "id": instance.id,
         "bundle_id": spec.machine_id * 10 + count,
-        "label": instance.label,
+        "label": None if "list-shows-label" in market.broken else instance.label,
         "is_bid": instance.is_bid,
         "min_bid": float(market.echoed_bid(instance)),
         "gpu_totalram": spec.gpu_ram_mb * count,

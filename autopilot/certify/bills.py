@@ -1,0 +1,69 @@
+"""What the market's bill says of a certification: the price of computing and of the disk, and how late it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.domain.certificate import Finding, Verdict
+from autopilot.domain.instance import CostKind
+from autopilot.domain.lease import Lease
+from autopilot.domain.ledger import InvoiceLine
+from autopilot.domain.money import ZERO
+
+IN_TIME = timedelta(hours=25)
+"""A day, and the hour between two looks at a bill."""
+SHARE = Decimal("0.08")
+"""Of the estimate: what we see of a machine's starts and pauses is late by up to a tick and a list."""
+ROUNDING = Decimal("0.003")
+"""Dollars that may round away, over the lines of a few days."""
+
+
+def judge_bills(
+    job_id: str,
+    leases: Sequence[Lease],
+    lines: Iterable[InvoiceLine],
+    accrued: Mapping[CostKind, Decimal],
+    now: datetime,
+) -> tuple[Finding, ...]:
+    """Findings on the claims that the bill settles; none while it is awaited.
+
+    ``lines``: the newest revision of each line of these leases. ``accrued``: dollars by our own clock, by kind.
+    """
+    rented = [lease for lease in leases if lease.instance_id is not None and lease.ending.gone_at is not None]
+    gone = max((lease.ending.gone_at for lease in rented if lease.ending.gone_at), default=None)
+    if gone is None:
+        return ()
+    settled = [lease.billing.settled_at for lease in rented]
+    if any(at is None for at in settled):
+        late = now - gone > IN_TIME
+        hours = round((now - gone).total_seconds() / 3600)
+        return (Finding(job_id, "bill-in-a-day", Verdict.BROKEN, now, (("hours", hours),)),) if late else ()
+    hours = round((max(at for at in settled if at is not None) - gone).total_seconds() / 3600)
+    in_time = Verdict.HELD if hours <= IN_TIME / timedelta(hours=1) else Verdict.BROKEN
+    billed: dict[CostKind, Decimal] = {}
+    for line in lines:
+        kind = line.kind.as_billed
+        billed[kind] = billed.get(kind, ZERO) + line.amount
+    return (
+        Finding(job_id, "bill-in-a-day", in_time, now, (("hours", hours),)),
+        _compare(job_id, "bid-is-paid", billed, accrued, CostKind.COMPUTE, now),
+        _compare(job_id, "disk-is-billed", billed, accrued, CostKind.STORAGE_RUNNING, now),
+    )
+
+
+def _compare(
+    job_id: str,
+    claim: str,
+    billed: Mapping[CostKind, Decimal],
+    accrued: Mapping[CostKind, Decimal],
+    kind: CostKind,
+    now: datetime,
+) -> Finding:
+    market, ours = billed.get(kind, ZERO), accrued.get(kind, ZERO)
+    numbers = (("billed", market), ("ledger", ours))
+    if ours <= ROUNDING and market <= ROUNDING:
+        return Finding(job_id, claim, Verdict.NOT_SEEN, now, numbers)
+    differs = abs(market - ours) > ours * SHARE + ROUNDING
+    return Finding(job_id, claim, Verdict.BROKEN if differs else Verdict.HELD, now, numbers)

@@ -1,0 +1,128 @@
+"""Certificates: what a market was seen to do on one account, and whether new machines may be rented on that proof."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from autopilot.domain.money import Number
+
+LASTS = timedelta(days=30)
+NOTICE = timedelta(days=7)
+"""So long before its end a certificate asks to be renewed."""
+
+
+class Verdict(StrEnum):
+    HELD = "held"
+    BROKEN = "broken"
+    NOT_SEEN = "not_seen"
+
+
+class Lack(StrEnum):
+    """Why nothing new may be rented on a market."""
+
+    MISSING = "missing"
+    EXPIRED = "expired"
+    ENDED = "ended"
+    OTHER_ACCOUNT = "other_account"
+    OTHER_VERSION = "other_version"
+    CLAIM_BROKEN = "claim_broken"
+    CERTIFYING_ONLY = "certifying_only"
+    """The daemon was started to certify markets, and for nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one certification saw of one claim."""
+
+    job_id: str
+    """Of the certification."""
+    claim: str
+    verdict: Verdict
+    at: datetime
+    numbers: tuple[tuple[str, Number], ...] = ()
+    """What was seen. No secret, no id of a machine or an account stands in it."""
+    accepted_at: datetime | None = None
+    """When the operator accepted, by name, that it does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepMark:
+    """How far a certification is with one step."""
+
+    job_id: str
+    step: str
+    begun_at: datetime
+    over_at: datetime | None = None
+    numbers: tuple[tuple[str, Number], ...] = ()
+    """What the step needs to remember: the floor that it saw, the bid that it made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """``job_id`` is the certification whose findings it stands on."""
+
+    job_id: str
+    provider: str
+    account: str
+    """A digest of the account's id; empty where the market tells none."""
+    version: str
+    """Major and minor version of autopilot: "1.4"."""
+    issued_at: datetime
+    ends_at: datetime
+    ended_at: datetime | None = None
+    """When it was ended before its time."""
+    ended_because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One market's certificate as of now."""
+
+    certificate: Certificate | None
+    lack: Lack | None
+    """None: it is in force."""
+    broken: tuple[str, ...] = ()
+    """Claims that matter to money or to ending machines, that do not hold, and that nobody has accepted."""
+
+    def ends_soon(self, now: datetime) -> bool:
+        return self.lack is None and self.certificate is not None and self.certificate.ends_at - now <= NOTICE
+
+
+def standing(
+    certificate: Certificate | None,
+    findings: Collection[Finding],
+    weighty: Collection[str],
+    account: str,
+    version: str,
+    now: datetime,
+) -> Standing:
+    """``findings``: of the market's newest certification, with a certificate or not. ``weighty``: the claims that
+    matter to money or to ending machines.
+    """
+    broken = tuple(
+        sorted(
+            each.claim
+            for each in findings
+            if each.verdict is Verdict.BROKEN and each.accepted_at is None and each.claim in weighty
+        )
+    )
+    return Standing(certificate, _lack(certificate, broken, account, version, now), broken)
+
+
+def _lack(
+    certificate: Certificate | None, broken: tuple[str, ...], account: str, version: str, now: datetime
+) -> Lack | None:
+    if broken:
+        return Lack.CLAIM_BROKEN
+    if certificate is None:
+        return Lack.MISSING
+    if certificate.ended_at is not None:
+        return Lack.ENDED
+    if now >= certificate.ends_at:
+        return Lack.EXPIRED
+    if certificate.account != account:
+        return Lack.OTHER_ACCOUNT
+    return None if certificate.version == version else Lack.OTHER_VERSION

@@ -1,0 +1,188 @@
+"""Certifications within the tick: plays their script, keeps what it finds, issues certificates and judges them.
+
+A certification is a job, so whatever guards a job's machines guards its own. This module only takes the place of
+``decide`` for it, and of the guard's knowledge of who may be rented from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+
+import structlog
+
+from autopilot.certify.bills import judge_bills
+from autopilot.certify.claim import Step
+from autopilot.certify.claims import settled_by, weighty
+from autopilot.certify.script import Answer, Run, play
+from autopilot.domain.actions import Decision, Note, SetStatus
+from autopilot.domain.certificate import LASTS, Certificate, Finding, Lack, Standing, standing
+from autopilot.domain.instance import CostKind
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market
+from autopilot.domain.money import ZERO
+from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
+from autopilot.domain.reconciliation import newest_revisions
+from autopilot.engine.observe import Reading, Watch
+from autopilot.ports.store import EventRecord, UnitOfWork
+
+log = structlog.get_logger(__name__)
+
+SUCCESS = SetStatus(JobStatus.SUCCEEDED, Reason.COMPLETED)
+
+
+@dataclass(frozen=True, slots=True)
+class CertifyRules:
+    """What this daemon asks of its markets."""
+
+    version: str = ""
+    """Major and minor version of autopilot."""
+    needed_on: frozenset[str] = frozenset()
+    """Markets that need a certificate: the real ones, unless the operator does without."""
+    weighed_on: frozenset[str] = frozenset()
+    """Markets on which a broken claim stops new machines, certificate or not: the real ones."""
+    only: bool = False
+    """Nothing but certifications rents anything."""
+
+
+@dataclass(slots=True)
+class Certification:
+    rules: CertifyRules
+    watches: Mapping[str, Watch]
+    standings: dict[str, Standing] = field(default_factory=dict)
+
+    def lack_of(self, market: str, now: datetime) -> Lack | None:
+        """Why nothing new may be rented there but for a certification; None where it may."""
+        if self.rules.only:
+            return Lack.CERTIFYING_ONLY
+        held = self.standings.get(market)
+        if held is not None and held.broken and market in self.rules.weighed_on:
+            return Lack.CLAIM_BROKEN
+        if market not in self.rules.needed_on:
+            return None
+        if held is None:
+            return Lack.MISSING
+        is_over = held.certificate is not None and now >= held.certificate.ends_at
+        return held.lack or (Lack.EXPIRED if is_over else None)
+
+    def notes(self, now: datetime) -> tuple[Note, ...]:
+        """Certificates that end soon."""
+        return tuple(
+            Note("certificate_ends", (("provider", name), ("ends_at", held.certificate.ends_at.isoformat())))
+            for name, held in sorted(self.standings.items())
+            if name in self.rules.needed_on and held.certificate is not None and held.ends_soon(now)
+        )
+
+    async def load(self, uow: UnitOfWork, now: datetime) -> None:
+        """Look at the bills of certifications that are over, then judge every market's certificate anew."""
+        issued = {each.provider: each for each in await uow.certificates.list_newest()}
+        newest = dict(await uow.certificates.newest_certifications())
+        found: dict[str, tuple[Finding, ...]] = {}
+        for market, job_id in newest.items():
+            found[market] = await _settle_bills(uow, market, job_id, now)
+        self.standings = {}
+        for name, watch in self.watches.items():
+            findings = found.get(name, ())
+            account = watch.account_digest
+            self.standings[name] = standing(issued.get(name), findings, weighty(name), account, self.rules.version, now)
+
+    async def decide(
+        self,
+        uow: UnitOfWork,
+        job: Job,
+        market: Market,
+        busy: Collection[str],
+        now: datetime,
+        params: Params,
+    ) -> tuple[Decision, Answer]:
+        """What the script does now. Nothing while a call for its machine is under way or its market is unknown."""
+        watch = self.watches.get(job.certifies)
+        if watch is None or not watch.last.known or any(lease.id in busy for lease in job.leases):
+            return Decision((), ()), Answer()
+        run = await _run(uow, job, market, watch.last, now, params)
+        answer = play(run)
+        return Decision(answer.actions, (Note("certify", (("provider", job.certifies),)),)), answer
+
+    async def keep(self, uow: UnitOfWork, job: Job, answer: Answer, now: datetime) -> None:
+        """Write down what the script found and how far it is; issue the certificate once it is over."""
+        await uow.certificates.save_marks(answer.marks)
+        await uow.certificates.save_findings(answer.findings)
+        for each in answer.findings:
+            numbers = (("provider", job.certifies), ("claim", each.claim), ("verdict", each.verdict), *each.numbers)
+            await uow.events.add([EventRecord(now, "claim.settled", job.id, None, numbers)])
+        if SUCCESS not in answer.actions:
+            return
+        certificate = Certificate(
+            job.id,
+            job.certifies,
+            self.watches[job.certifies].account_digest,
+            self.rules.version,
+            now,
+            now + LASTS,
+        )
+        await uow.certificates.save(certificate)
+        numbers = (("provider", job.certifies), ("ends_at", certificate.ends_at.isoformat()))
+        await uow.events.add([EventRecord(now, "certificate.issued", job.id, None, numbers)])
+        log.info("certificate.issued", provider=job.certifies, ends_at=str(certificate.ends_at))
+
+
+async def end_certificate(uow: UnitOfWork, provider: str, because: str, now: datetime) -> None:
+    """End the market's certificate before its time, should it have one that is in force.
+
+    For whoever sees that a field which carries money is not what it was.
+    """
+    for held in await uow.certificates.list_newest():
+        if held.provider == provider and held.ended_at is None and now < held.ends_at:
+            await uow.certificates.save(replace(held, ended_at=now, ended_because=because))
+            numbers = (("provider", provider), ("because", because))
+            await uow.events.add([EventRecord(now, "certificate.ended", held.job_id, None, numbers)])
+            log.error("certificate.ended", provider=provider, because=because)
+
+
+async def _run(uow: UnitOfWork, job: Job, market: Market, reading: Reading, now: datetime, params: Params) -> Run:
+    present = {lease.id: lease for lease in job.leases}
+    every = [present.pop(lease.id, lease) for lease in await uow.leases.list_by_job(job.id)]
+    leases = tuple(sorted((*every, *present.values()), key=lambda lease: (lease.intended_at, lease.id)))
+    main = job.main
+    shown = next((each for each in reading.instances or () if main and each.instance_id == main.instance_id), None)
+    return Run(
+        job,
+        leases,
+        {mark.step: mark for mark in await uow.certificates.list_marks(job.id)},
+        {finding.claim: finding for finding in await uow.certificates.list_findings(job.id)},
+        shown,
+        main is None or _is_younger(reading, main),
+        market,
+        now,
+        params,
+    )
+
+
+def _is_younger(reading: Reading, lease: Lease) -> bool:
+    asked = [at for at in (lease.acquired_at, lease.bidding.changed_at) if at is not None]
+    return all(reading.begun_at > at for at in asked)
+
+
+async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime) -> tuple[Finding, ...]:
+    """All findings of the certification, with those that its bill has brought by now."""
+    found = await uow.certificates.list_findings(job_id)
+    if {each.claim for each in found}.issuperset(settled_by(market, Step.BILL)):
+        return found
+    job = await uow.jobs.find(job_id)
+    if job is None or not job.status.is_final:
+        return found
+    leases = [lease for lease in await uow.leases.list_by_job(job_id) if lease.instance_id is not None]
+    ids = [lease.id for lease in leases]
+    lines = newest_revisions(await uow.invoices.list_by_lease(ids)).values()
+    accrued: dict[CostKind, Decimal] = {}
+    for books in (await uow.ledger.sum_books(ids)).values():
+        for (kind, _), amount in books.accrued.items():
+            accrued[kind.as_billed] = accrued.get(kind.as_billed, ZERO) + amount
+    before = {each.claim: each for each in found}
+    new = [each for each in judge_bills(job_id, leases, lines, accrued, now) if each.claim not in before]
+    await uow.certificates.save_findings(new)
+    return (*found, *new)

@@ -1,0 +1,38 @@
+"""Certificates of markets, and what the certifications behind them saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from autopilot.domain.certificate import Certificate, Finding, StepMark
+
+
+class Certificates(Protocol):
+    async def save(self, certificate: Certificate) -> None:
+        """Insert or, by its certification, update."""
+        ...
+
+    async def list_newest(self) -> tuple[Certificate, ...]:
+        """The one that was issued last on each market, by the market's name."""
+        ...
+
+    async def save_findings(self, findings: Iterable[Finding]) -> None:
+        """Insert or, by certification and claim, update."""
+        ...
+
+    async def list_findings(self, job_id: str) -> tuple[Finding, ...]:
+        """By claim."""
+        ...
+
+    async def save_marks(self, marks: Iterable[StepMark]) -> None:
+        """Insert or, by certification and step, update."""
+        ...
+
+    async def list_marks(self, job_id: str) -> tuple[StepMark, ...]:
+        """In the order in which they began."""
+        ...
+
+    async def newest_certifications(self) -> tuple[tuple[str, str], ...]:
+        """(market, id) of the certification that was asked for last on each market, by the market's name."""
+        ...

@@ -1,0 +1,46 @@
+"""Certificates of markets, and what the certifications behind them saw, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from autopilot.domain.certificate import Certificate, Finding, StepMark
+from autopilot.store.memory.access import MemoryRepository
+from autopilot.store.memory.leases import require
+
+
+class MemoryCertificates(MemoryRepository):
+    __slots__ = ()
+
+    async def save(self, certificate: Certificate) -> None:
+        with self._access.write() as tables:
+            tables.certificates.put(certificate.job_id, certificate)
+
+    async def list_newest(self) -> tuple[Certificate, ...]:
+        every = sorted(self._access.read().certificates.values(), key=lambda each: (each.issued_at, each.job_id))
+        newest = {each.provider: each for each in every}
+        return tuple(newest[name] for name in sorted(newest))
+
+    async def save_findings(self, findings: Iterable[Finding]) -> None:
+        with self._access.write() as tables:
+            for finding in findings:
+                tables.findings.put((finding.job_id, finding.claim), finding)
+
+    async def list_findings(self, job_id: str) -> tuple[Finding, ...]:
+        found = (each for each in self._access.read().findings.values() if each.job_id == job_id)
+        return tuple(sorted(found, key=lambda each: each.claim))
+
+    async def save_marks(self, marks: Iterable[StepMark]) -> None:
+        with self._access.write() as tables:
+            for mark in marks:
+                tables.marks.put((mark.job_id, mark.step), mark)
+
+    async def list_marks(self, job_id: str) -> tuple[StepMark, ...]:
+        found = (each for each in self._access.read().marks.values() if each.job_id == job_id)
+        return tuple(sorted(found, key=lambda each: (each.begun_at, each.step)))
+
+    async def newest_certifications(self) -> tuple[tuple[str, str], ...]:
+        tables = self._access.read()
+        jobs = (require(tables.jobs.get(job_id)) for job_id in tables.certifications)
+        asked = sorted((job.submitted_at, job.id, job.certifies) for job in jobs)
+        return tuple(sorted({market: job_id for _, job_id, market in asked}.items()))
