@@ -15,6 +15,8 @@ LEAST_BUDGET = Decimal("0.25")
 MOST_HOURLY = Decimal("0.60")
 """$/h: a certification takes about an hour and a half."""
 IMAGE = "python:3.12-slim"
+DISK_GB = Decimal(60)
+"""Large enough for its price to show on the bill."""
 GPUS = ("RTX 3060", "RTX 3090", "RTX 4090")
 """Small ones that the markets have plenty of."""
 
@@ -45,7 +47,7 @@ def spec_for(market: str, budget: Decimal, gpus: tuple[str, ...], now: datetime)
         run=PROGRAM,
         gpus=tuple(GpuChoice(name) for name in gpus or GPUS),
         trust=Trust.VERIFIED,
-        disk_gb=Decimal(10),
+        disk_gb=DISK_GB,
         max_hourly=MOST_HOURLY,
         spot_policy=SpotPolicy.AUTO,
         deadline=now + LONGEST,

@@ -36,7 +36,7 @@ SHOWN_WITHIN = timedelta(minutes=3)
 """A list that lags longer than this breaks what is assumed of it."""
 LOADS_WITHIN = timedelta(minutes=20)
 SPEAKS_WITHIN = timedelta(minutes=10)
-RUNS_FOR = timedelta(minutes=12)
+RUNS_FOR = timedelta(minutes=20)
 """So long at one bid, for a bill that can be told from another price's."""
 TAKES_HOLD_WITHIN = timedelta(minutes=5)
 """From a lower bid until the market may pause the machine."""
@@ -276,7 +276,9 @@ def _work(run: Run, mark: StepMark | None) -> Move:
         return Move(findings=broken, is_over=True)
     since = main.observed.running_since
     if since is not None and run.now - since >= SPEAKS_WITHIN:
-        return Move((Release(main.id, Reason.AGENT_SILENT),), is_over=True)
+        # It cannot reach the mailbox, or takes itself for another machine: either way nothing runs here.
+        silent = run.find("own-id", Verdict.BROKEN, ("silent_s", round((run.now - since).total_seconds())))
+        return Move((Release(main.id, Reason.AGENT_SILENT),), findings=(silent,), is_over=True)
     return WAIT
 
 
@@ -368,15 +370,18 @@ def _resume(run: Run, mark: StepMark | None) -> Move:
     if main.state is LeaseState.ACTIVE and "raise-resumes" not in run.found:
         seconds = ("seconds", round(waited.total_seconds()))
         findings = (run.find("raise-resumes", Verdict.HELD, seconds),)
-    is_back = main.state is LeaseState.ACTIVE and run.job.step > 0 and main.agent.seen_at is not None
-    has_spoken = is_back and main.agent.seen_at is not None and main.agent.seen_at > mark.begun_at
-    if has_spoken:
-        return Move(findings=(*findings, *_judge_disk(run, main, int(_number(mark, "boot")))), is_over=True)
+    since = main.observed.running_since
+    if main.state is LeaseState.ACTIVE and since is not None:
+        has_spoken = main.agent.seen_at is not None and main.agent.seen_at > mark.begun_at
+        # One on a new disk counts its boots from one again, and such a report is taken for an old one.
+        if has_spoken or run.now - since >= SPEAKS_WITHIN:
+            return Move(findings=(*findings, *_judge_disk(run, main, int(_number(mark, "boot")))), is_over=True)
+        return Move(findings=findings)
     if waited >= RESUMES_WITHIN:
-        missed = "raise-resumes" not in run.found and not findings
+        missed = "raise-resumes" not in run.found
         broken = (run.find("raise-resumes", Verdict.BROKEN, *mark.numbers),) if missed else ()
-        return Move(findings=(*findings, *broken), is_over=True)
-    return Move(findings=findings)
+        return Move(findings=broken, is_over=True)
+    return WAIT
 
 
 def _judge_disk(run: Run, main: Lease, boot_before: int) -> tuple[Finding, ...]:

@@ -21,7 +21,7 @@ from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Ssh
 from autopilot.mailbox.wire import EXEC, RUN_AGAIN
 from tests.checkpoint_data import a_part, an_index
 
-_ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
+ORDERS = re.compile(r"jobs/(?P<job_id>\w+)/(?P<lease_id>\w+)/orders\.json")
 """How a machine's start command names its mailbox."""
 
 
@@ -169,7 +169,7 @@ class Agents:
 
     async def act(self, now: datetime) -> None:
         for instance in self._market.live():
-            told = _ORDERS.search(instance.order.onstart or "")
+            told = ORDERS.search(instance.order.onstart or "")
             if instance.container is not Container.RUNNING or told is None or told["lease_id"] in self.deaf:
                 continue
             agent = self._by_instance.setdefault(instance.id, Agent(self._store, **told.groupdict()))

@@ -31,6 +31,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.spend import report
+from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.market.instances import Contract
@@ -97,6 +98,7 @@ class World:
         self.wrap = wrap
         self.limits = LIMITS
         """Of the next daemon."""
+        self.certify_rules = CertifyRules()
         self.timeout_s = 5.0
         self.ledger_url = str(root / "ledger.db")
         self.api_key = "sandbox-key"
@@ -108,7 +110,9 @@ class World:
         """A new daemon on whatever the last one left in store, blobs and market."""
         self.store = await open_store(self.ledger_url)
         self.provider = self.connect()
-        config = EngineConfig(INSTALL_ID, self.limits, Params(), settle_delay=timedelta(seconds=30))
+        config = EngineConfig(
+            INSTALL_ID, self.limits, Params(), settle_delay=timedelta(seconds=30), certify=self.certify_rules
+        )
         bootstrap = await AgentBootstrap.prepare(self.blobs)
         store = self.wrap(self.store)
         self.engine = Engine(

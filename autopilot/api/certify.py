@@ -1,0 +1,138 @@
+"""Certifications over the control API: begin one, say where it stands, accept a claim that does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+
+from autopilot.api import render
+from autopilot.api.outstanding import Money
+from autopilot.certify.claim import HOW, Claim
+from autopilot.certify.claims import claims_of
+from autopilot.certify.job import spec_for
+from autopilot.domain.certificate import Finding, Standing, Verdict
+from autopilot.domain.errors import UserError
+from autopilot.domain.instance import CostKind
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.money import ZERO
+from autopilot.domain.reasons import Reason
+from autopilot.domain.reconciliation import newest_revisions
+from autopilot.engine.engine import Engine
+from autopilot.ports.clock import Clock
+from autopilot.ports.ids import Ids
+from autopilot.ports.store import EventRecord, Store, UnitOfWork
+
+
+class CertifyService:
+    def __init__(self, engine: Engine, store: Store, clock: Clock, ids: Ids, wake: Callable[[], None]) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._wake = wake
+
+    async def begin(self, market: str, budget: Decimal, gpus: tuple[str, ...], *, owner: int) -> render.Json:
+        """Raises ``UserError``: no such market, a budget out of bounds, one under way already."""
+        self._check(market)
+        now = self._clock.now()
+        spec = spec_for(market, budget, gpus, now)
+        job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner, certifies=market)
+        async with self._store.transaction() as uow:
+            under_way = next((each for each in await uow.jobs.list_open() if each.certifies == market), None)
+            if under_way is not None:
+                hint = f"autopilot certify {market} --resume shows it, autopilot cancel {under_way.id} ends it"
+                raise UserError(f"{market} is being certified already", hint=hint)
+            await uow.jobs.save(job)
+            await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", spec.name),))])
+        self._wake()
+        return {"job": render.job(job, now, self._engine.config.params, Money())}
+
+    async def report(self, market: str) -> render.Json:
+        """The newest certification, claim by claim, with what it cost. Raises ``UserError``."""
+        self._check(market)
+        async with self._store.snapshot() as uow:
+            newest = dict(await uow.certificates.newest_certifications()).get(market)
+            job = await uow.jobs.find(newest) if newest else None
+            found = {each.claim: each for each in await uow.certificates.list_findings(newest)} if newest else {}
+            cost = await _cost(uow, job)
+            marks = await uow.certificates.list_marks(newest) if newest else ()
+        held = self._engine.certification.standings.get(market)
+        return {
+            "market": market,
+            "certificate": certificate(held, self._engine.certification.lack_of(market, self._clock.now())),
+            "certification": None if job is None else {"id": job.id, "status": job.status, "reason": job.reason},
+            "steps": [{"step": mark.step, "over": mark.over_at is not None} for mark in marks],
+            "claims": [_claim(claim, found.get(claim.id)) for claim in claims_of(market)],
+            **cost,
+        }
+
+    async def accept(self, market: str, claim: str) -> render.Json:
+        """Let new machines be rented although the claim does not hold. Raises ``UserError``."""
+        self._check(market)
+        now = self._clock.now()
+        async with self._store.transaction() as uow:
+            newest = dict(await uow.certificates.newest_certifications()).get(market, "")
+            found = {each.claim: each for each in await uow.certificates.list_findings(newest)}
+            if claim not in found or found[claim].verdict is not Verdict.BROKEN:
+                broken = ", ".join(sorted(name for name, each in found.items() if each.verdict is Verdict.BROKEN))
+                raise UserError(f"no claim {claim!r} of {market} was found broken", hint=f"broken: {broken or 'none'}")
+            await uow.certificates.save_findings([replace(found[claim], accepted_at=now)])
+            numbers = (("provider", market), ("claim", claim))
+            await uow.events.add([EventRecord(now, "claim.accepted", newest, None, numbers)])
+            await self._engine.certification.load(uow, now)
+        self._wake()
+        return {"market": market, "claim": claim, "accepted_at": render.plain(now)}
+
+    def _check(self, market: str) -> None:
+        names = sorted(name for name in self._engine.watches if claims_of(name))
+        if market not in names:
+            hint = f"markets that can be: {', '.join(names) or 'none is configured'}"
+            raise UserError(f"{market!r} cannot be certified", hint=hint)
+
+
+def certificate(held: Standing | None, lack: str | None) -> render.Json:
+    """``lack``: why nothing new may be rented; None where it may."""
+    found = None if held is None else held.certificate
+    return {
+        "lack": lack,
+        "standing": held.lack if held is not None else "missing",
+        "issued_at": render.plain(found.issued_at) if found else None,
+        "ends_at": render.plain(found.ends_at) if found else None,
+        "ended_because": found.ended_because if found else "",
+        "version": found.version if found else None,
+        "account": found.account if found else None,
+        "broken": list(held.broken) if held else [],
+    }
+
+
+def _claim(claim: Claim, finding: Finding | None) -> render.Json:
+    unsettled = "open" if claim.step is None else "waiting"
+    return {
+        "id": claim.id,
+        "sentence": claim.sentence,
+        "verdict": unsettled if finding is None else finding.verdict,
+        "matters": claim.matters,
+        "settled_by": HOW[claim.step] if claim.step else "",
+        "changes": claim.changes,
+        "at": render.plain(finding.at) if finding else None,
+        "accepted_at": render.plain(finding.accepted_at) if finding else None,
+        "seen": {name: render.plain(value) for name, value in finding.numbers} if finding else {},
+    }
+
+
+async def _cost(uow: UnitOfWork, job: Job | None) -> render.Json:
+    """Dollars by our ledger and by the market's bill; the bill None until it shows a line."""
+    if job is None:
+        return {"budget": None, "ledger": None, "billed": None}
+    leases = [lease.id for lease in await uow.leases.list_by_job(job.id)]
+    lines = newest_revisions(await uow.invoices.list_by_lease(leases)).values()
+    accrued = ZERO
+    for books in (await uow.ledger.sum_books(leases)).values():
+        accrued += sum(books.accrued.values(), ZERO)
+    billed = sum((line.amount for line in lines if line.kind is not CostKind.CREDIT), ZERO)
+    return {
+        "budget": render.plain(job.spec.budget),
+        "ledger": render.plain(accrued),
+        "billed": render.plain(billed) if lines else None,
+    }

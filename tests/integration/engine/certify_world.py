@@ -1,0 +1,155 @@
+"""A world in which a market is certified: machines that know their own id and key, as the shipped agent does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from engine_agents import ORDERS
+from engine_world import World
+
+from autopilot.api.certify import CertifyService
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.certify.script import STARTED, WAS_WARNED
+from autopilot.domain.agent_state import AgentState
+from autopilot.domain.certificate import Certificate, Finding, Verdict
+from autopilot.engine.certification import CertifyRules
+from autopilot.lab.sandbox.market.instances import Container, Contract
+from autopilot.lab.sandbox.vastai.billing import billed_total
+from autopilot.mailbox.keys import heartbeat_key, orders_key
+from autopilot.mailbox.report_shapes import Heartbeat
+
+VERSION = "9.9"
+
+
+@dataclass
+class Machine:
+    """What stands on the disk of one machine, and what its agent does in memory."""
+
+    job_id: str
+    lease_id: str
+    boot: int = 0
+    market_boot: int = 0
+    seq: int = 0
+    orders_seq: int = 0
+    permit_until: datetime | None = None
+    was_warned: bool = False
+    has_left: bool = False
+
+
+class Machines:
+    """Every machine's agent and the program of the certification on it."""
+
+    def __init__(self, world: CertifyWorld, store: LocalBlobStore) -> None:
+        self._world, self._store = world, store
+        self._machines: dict[int, Machine] = {}
+        self._read = 0
+
+    async def act(self, now: datetime) -> None:
+        self._lose_disks()
+        for instance in self._world.market.live():
+            told = ORDERS.search(instance.order.onstart or "")
+            if instance.container is Container.RUNNING and told is not None:
+                machine = self._machines.setdefault(instance.id, Machine(**told.groupdict()))
+                await self._act(machine, instance, now)
+
+    def _lose_disks(self) -> None:
+        entries = self._world.market.journal.entries
+        for entry in entries[self._read :]:
+            number = entry.fields.get("instance_id")
+            if entry.kind == "disk.lost" and isinstance(number, int):
+                self._machines.pop(number, None)
+            if entry.kind == "container.warned" and isinstance(number, int) and number in self._machines:
+                self._machines[number].was_warned = True
+        self._read = len(entries)
+
+    async def _act(self, machine: Machine, instance: Contract, now: datetime) -> None:
+        data = await self._store.get(orders_key(machine.job_id, machine.lease_id))
+        if data is None:
+            return
+        orders = json.loads(data)
+        if machine.market_boot != instance.boots:
+            machine.boot, machine.market_boot, machine.seq = machine.boot + 1, instance.boots, 0
+        if orders["seq"] > machine.orders_seq or machine.permit_until is None:
+            machine.orders_seq = orders["seq"]
+            machine.permit_until = now + timedelta(seconds=orders["permit_ttl_s"])
+        own_id = self._world.sandbox.environment(instance)["CONTAINER_ID"]
+        if now >= machine.permit_until or orders["instance"] not in ("", own_id):
+            await self._destroy(own_id, instance.api_key)
+            return
+        machine.seq += 1
+        is_saved = orders["role"] == "save_and_stop"
+        beat = Heartbeat(
+            boot=machine.boot,
+            seq=machine.seq,
+            run_epoch=orders["run_epoch"],
+            orders_seq_seen=orders["seq"],
+            state=AgentState.WAITING if is_saved else AgentState.RUNNING,
+            saved=is_saved,
+            step=WAS_WARNED if machine.was_warned else STARTED,
+            next_checkpoint=0,
+        )
+        await self._store.put(heartbeat_key(machine.job_id, machine.lease_id), beat.to_json())
+
+    async def _destroy(self, own_id: str, key: str) -> None:
+        url = f"{self._world.sandbox.url}/api/v0/instances/{own_id}/"
+        async with self._world.http.delete(url, json={}, headers={"Authorization": f"Bearer {key}"}) as answer:
+            await answer.read()
+
+
+class CertifyWorld(World):
+    """The daemon needs a certificate for the market, as for a real one."""
+
+    rules = CertifyRules(VERSION, frozenset({"vastai"}), frozenset({"vastai"}))
+
+    async def start(self) -> None:
+        self.certify_rules = self.rules
+        self.agents: Any = Machines(self, self.blobs)
+        await super().start()
+        self.certify = CertifyService(self.engine, self.store, self.clock, self._ids, lambda: None)
+
+    async def begin(self, budget: str = "1.00") -> None:
+        answer = await self.certify.begin("vastai", Decimal(budget), (), owner=1000)
+        self.job_id = answer["job"]["id"]
+
+    async def certified(self, budget: str = "1.00") -> dict[str, Finding]:
+        """To the very end, the bill included; by claim."""
+        await self.tick()
+        await self.begin(budget)
+        return await self.finish()
+
+    async def finish(self) -> dict[str, Finding]:
+        await self.until(lambda job: job.status.is_final, "the certification is over", most=1000)
+        for _ in range(60):
+            await self.tick()
+            found = await self.findings()
+            if "bid-is-paid" in found or not await self._rented():
+                break
+            self.clock.advance(3600)
+        return await self.findings()
+
+    async def _rented(self) -> bool:
+        return any(lease.instance_id for lease in await self.leases())
+
+    async def findings(self) -> dict[str, Finding]:
+        async with self.store.snapshot() as uow:
+            return {each.claim: each for each in await uow.certificates.list_findings(self.job_id)}
+
+    async def certificates(self) -> tuple[Certificate, ...]:
+        async with self.store.snapshot() as uow:
+            return await uow.certificates.list_newest()
+
+    def billed(self) -> Decimal:
+        """By the market's own books, all of ours together."""
+        return sum((billed_total(self.market, each) for each in self.market.instances.values()), Decimal(0))
+
+    def break_claims(self, claims: Collection[str]) -> None:
+        self.market.broken.update(claims)
+
+
+def verdicts(found: dict[str, Finding]) -> dict[str, Verdict]:
+    return {claim: finding.verdict for claim, finding in sorted(found.items())}
