@@ -6,10 +6,7 @@ A defect of ours is a 500 in the same form, and its cause is in the log.
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import struct
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import Any
@@ -21,6 +18,8 @@ from autopilot import __version__
 from autopilot.api import render
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
+from autopilot.api.certify import CertifyService, certificate
+from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import SendAgain, read_sent_code
 from autopilot.api.drift import drift
 from autopilot.api.gpu_check import check_gpus, meanings
@@ -28,6 +27,7 @@ from autopilot.api.jobs import JobNotFound, JobService
 from autopilot.api.plan import OverBudget, ranked_offers
 from autopilot.api.prices import prices
 from autopilot.api.prospects import Unlikely
+from autopilot.api.requests import flag, owner_of, peer_uid, read_body, share, text, whole
 from autopilot.api.spend import spend
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
@@ -46,8 +46,11 @@ MAX_BODY_BYTES = 256 * 1024
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> web.Application:
+def create_app(
+    jobs: JobService, engine: Engine, store: Store, clock: Clock, certify: CertifyService
+) -> web.Application:
     routes = _Routes(jobs, engine, store, clock)
+    certification = CertifyRoutes(certify)
     app = web.Application(middlewares=[_answer_errors, _log_peer], client_max_size=MAX_BODY_BYTES)
     app.add_routes(
         [
@@ -77,6 +80,9 @@ def create_app(jobs: JobService, engine: Engine, store: Store, clock: Clock) -> 
             web.get("/v1/instances/{ref}", routes.instance),
             web.get("/v1/prices", routes.prices),
             web.get("/v1/drift", routes.drift),
+            web.get("/v1/markets/{market}/certification", certification.report),
+            web.post("/v1/markets/{market}/certification", certification.begin),
+            web.post("/v1/markets/{market}/accept", certification.accept),
         ]
     )
     app.on_shutdown.append(routes.end_calls)
@@ -110,15 +116,15 @@ class _Routes:
         )
 
     async def submit(self, request: web.Request) -> web.Response:
-        body = await _body(request)
-        dry_run = _flag(body, "dry_run")
-        least = _share(body, "min_probability", LEAST_PROBABILITY)
+        body = await read_body(request)
+        dry_run = flag(body, "dry_run")
+        least = share(body, "min_probability", LEAST_PROBABILITY)
         answer = await self._jobs.submit(
-            _text(body, "toml"),
-            _text(body, "source"),
+            text(body, "toml"),
+            text(body, "source"),
             dry_run=dry_run,
             least_probability=least,
-            owner=_owner(request),
+            owner=owner_of(request),
             code=read_sent_code(body.get("code")),
         )
         return web.json_response(answer, status=200 if dry_run else 201)
@@ -139,29 +145,29 @@ class _Routes:
         return web.json_response(await self._jobs.outputs(request.match_info["ref"]))
 
     async def code_of_job(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.code_of(request.match_info["ref"], _owner(request)))
+        return web.json_response(await self._jobs.code_of(request.match_info["ref"], owner_of(request)))
 
     async def look_for_code(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.code.look(_owner(request), request.match_info["sha256"]))
+        return web.json_response(await self._jobs.code.look(owner_of(request), request.match_info["sha256"]))
 
     async def begin_code(self, request: web.Request) -> web.Response:
-        where = _owner(request), request.match_info["sha256"]
+        where = owner_of(request), request.match_info["sha256"]
         return web.json_response(await self._jobs.code.begin(*where, request.content.iter_any()))
 
     async def add_code(self, request: web.Request) -> web.Response:
-        number = _whole(request.match_info["number"], "the number of a part")
-        where = _owner(request), request.match_info["sha256"], number
+        number = whole(request.match_info["number"], "the number of a part")
+        where = owner_of(request), request.match_info["sha256"], number
         await self._jobs.code.add_part(*where, request.content.iter_any())
         return web.json_response({})
 
     async def why(self, request: web.Request) -> web.Response:
-        limit = _whole(request.query.get("limit", "20"), "limit")
+        limit = whole(request.query.get("limit", "20"), "limit")
         return web.json_response(await self._jobs.why(request.match_info["ref"], limit=limit))
 
     async def change(self, request: web.Request) -> web.Response:
-        body = await _body(request)
-        least = _share(body, "min_probability", LEAST_PROBABILITY)
-        wish = {name: _text(body, name) for name in body if name != "min_probability"}
+        body = await read_body(request)
+        least = share(body, "min_probability", LEAST_PROBABILITY)
+        wish = {name: text(body, name) for name in body if name != "min_probability"}
         return web.json_response(await self._jobs.change(request.match_info["ref"], wish, least_probability=least))
 
     async def stop(self, request: web.Request) -> web.Response:
@@ -174,13 +180,13 @@ class _Routes:
         return web.json_response({"job": job, "unrecorded": unrecorded}, status=202)
 
     async def resume(self, request: web.Request) -> web.Response:
-        chosen = str((await _body(request)).get("from_checkpoint") or "") if request.can_read_body else ""
+        chosen = str((await read_body(request)).get("from_checkpoint") or "") if request.can_read_body else ""
         return web.json_response({"job": await self._jobs.resume(request.match_info["ref"], chosen)})
 
     async def exec(self, request: web.Request) -> web.Response:
-        body = await _body(request)
-        timeout_s = _whole(str(body.get("timeout_s", 60)), "timeout_s")
-        where = request.match_info["ref"], _text(body, "command"), timeout_s, _owner(request)
+        body = await read_body(request)
+        timeout_s = whole(str(body.get("timeout_s", 60)), "timeout_s")
+        where = request.match_info["ref"], text(body, "command"), timeout_s, owner_of(request)
         return web.json_response(await self._jobs.execs.call(*where))
 
     async def release(self, request: web.Request) -> web.Response:
@@ -194,13 +200,13 @@ class _Routes:
         self._engine.execs.close()
 
     async def events(self, request: web.Request) -> web.Response:
-        after = _whole(request.query.get("after", "0"), "after")
+        after = whole(request.query.get("after", "0"), "after")
         async with self._store.snapshot() as uow:
             records = await uow.events.list_after(after)
         return web.json_response({"events": [render.event(record) for record in records]})
 
     async def offers(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await read_body(request)
         spec = await check_gpus(self._spec_of(body), self._engine)
         job = Job("", spec, JobStatus.PENDING, Reason.SUBMITTED, self._clock.now())
         found = await self._engine.offers(spec.query)
@@ -233,10 +239,10 @@ class _Routes:
 
     def _spec_of(self, body: dict[str, Any]) -> JobSpec:
         if "toml" in body:
-            return self._jobs.parse(_text(body, "toml"), _text(body, "source"))
-        name, _, count = _text(body, "gpu").partition(":")
-        disk_gb = Decimal(_whole(str(body.get("disk_gb", 20)), "disk_gb"))
-        gpus = (GpuChoice(name.strip(), _whole(count or "1", "gpu")),)
+            return self._jobs.parse(text(body, "toml"), text(body, "source"))
+        name, _, count = text(body, "gpu").partition(":")
+        disk_gb = Decimal(whole(str(body.get("disk_gb", 20)), "disk_gb"))
+        gpus = (GpuChoice(name.strip(), whole(count or "1", "gpu")),)
         return JobSpec(name="offers", image="", run="", gpus=gpus, disk_gb=disk_gb)
 
     def _markets(self) -> list[render.Json]:
@@ -249,6 +255,7 @@ class _Routes:
                 "spot": watch.provider.capabilities.spot,
                 "on_demand": watch.provider.capabilities.on_demand,
                 "spot_note": watch.provider.capabilities.spot_note,
+                "certificate": certificate(self._engine, name, self._clock.now()),
             }
             for name, watch in self._engine.watches.items()
         ]
@@ -284,62 +291,9 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
 @web.middleware
 async def _log_peer(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.method != "GET":
-        log.info("api.called", method=request.method, path=request.path, uid=_peer_uid(request))
+        log.info("api.called", method=request.method, path=request.path, uid=peer_uid(request))
     return await handler(request)
-
-
-def _owner(request: web.Request) -> int:
-    """The uid of whoever asks; this daemon's own where the socket cannot say it."""
-    uid = _peer_uid(request)
-    return os.getuid() if uid is None else uid
-
-
-def _peer_uid(request: web.Request) -> int | None:
-    """The uid at the other end of the unix socket, as the kernel states it."""
-    peer = request.transport.get_extra_info("socket") if request.transport else None
-    if peer is None or peer.family != socket.AF_UNIX:
-        return None
-    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid: int = struct.unpack("3i", credentials)[1]
-    return uid
 
 
 def _error(message: str, hint: str, status: int) -> web.Response:
     return web.json_response({"error": message, "hint": hint}, status=status)
-
-
-async def _body(request: web.Request) -> dict[str, Any]:
-    try:
-        body = json.loads(await request.read())
-    except (ValueError, RecursionError):
-        raise UserError("the request's body is not JSON") from None
-    if not isinstance(body, dict):
-        raise UserError("the request's body is not a JSON object")
-    return body
-
-
-def _text(body: dict[str, Any], key: str) -> str:
-    value = body.get(key, "")
-    if not isinstance(value, str):
-        raise UserError(f"{key} must be a string")
-    return value
-
-
-def _flag(body: dict[str, Any], key: str) -> bool:
-    value = body.get(key, False)
-    if not isinstance(value, bool):
-        raise UserError(f"{key} must be true or false")
-    return value
-
-
-def _share(body: dict[str, Any], key: str, default: float) -> float:
-    value = body.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise UserError(f"{key} must be a number from 0 to 1")
-    return float(value)
-
-
-def _whole(text: str, key: str) -> int:
-    if not text.isdecimal() or len(text) > 12:
-        raise UserError(f"{key} must be a whole number")
-    return int(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 
 from autopilot.api import render
@@ -11,7 +12,7 @@ from autopilot.api.outstanding import Money
 from autopilot.certify.claim import HOW, Claim
 from autopilot.certify.claims import claims_of
 from autopilot.certify.job import spec_for
-from autopilot.domain.certificate import Finding, Standing, Verdict
+from autopilot.domain.certificate import Finding, Lack, Verdict
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
@@ -19,6 +20,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
 from autopilot.engine.engine import Engine
+from autopilot.engine.event_log import claim_accepted
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
@@ -57,10 +59,9 @@ class CertifyService:
             found = {each.claim: each for each in await uow.certificates.list_findings(newest)} if newest else {}
             cost = await _cost(uow, job)
             marks = await uow.certificates.list_marks(newest) if newest else ()
-        held = self._engine.certification.standings.get(market)
         return {
             "market": market,
-            "certificate": certificate(held, self._engine.certification.lack_of(market, self._clock.now())),
+            "certificate": certificate(self._engine, market, self._clock.now()),
             "certification": None if job is None else {"id": job.id, "status": job.status, "reason": job.reason},
             "steps": [{"step": mark.step, "over": mark.over_at is not None} for mark in marks],
             "claims": [_claim(claim, found.get(claim.id)) for claim in claims_of(market)],
@@ -77,9 +78,9 @@ class CertifyService:
             if claim not in found or found[claim].verdict is not Verdict.BROKEN:
                 broken = ", ".join(sorted(name for name, each in found.items() if each.verdict is Verdict.BROKEN))
                 raise UserError(f"no claim {claim!r} of {market} was found broken", hint=f"broken: {broken or 'none'}")
-            await uow.certificates.save_findings([replace(found[claim], accepted_at=now)])
-            numbers = (("provider", market), ("claim", claim))
-            await uow.events.add([EventRecord(now, "claim.accepted", newest, None, numbers)])
+            accepted = replace(found[claim], accepted_at=now)
+            await uow.certificates.save_findings([accepted])
+            await uow.events.add([claim_accepted(market, accepted, now)])
             await self._engine.certification.load(uow, now)
         self._wake()
         return {"market": market, "claim": claim, "accepted_at": render.plain(now)}
@@ -91,12 +92,13 @@ class CertifyService:
             raise UserError(f"{market!r} cannot be certified", hint=hint)
 
 
-def certificate(held: Standing | None, lack: str | None) -> render.Json:
-    """``lack``: why nothing new may be rented; None where it may."""
+def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
+    """``lack``: why nothing new may be rented there; None where it may. ``standing``: what the certificate lacks."""
+    held = engine.certification.standings.get(market)
     found = None if held is None else held.certificate
     return {
-        "lack": lack,
-        "standing": held.lack if held is not None else "missing",
+        "lack": engine.certification.lack_of(market, now),
+        "standing": held.lack if held is not None else Lack.MISSING,
         "issued_at": render.plain(found.issued_at) if found else None,
         "ends_at": render.plain(found.ends_at) if found else None,
         "ended_because": found.ended_because if found else "",
@@ -104,6 +106,32 @@ def certificate(held: Standing | None, lack: str | None) -> render.Json:
         "account": found.account if found else None,
         "broken": list(held.broken) if held else [],
     }
+
+
+def certificate_notes(engine: Engine, now: datetime) -> list[str]:
+    """For a plan: markets on which nothing new is rented, and certificates that end soon."""
+    notes = []
+    for market in sorted(engine.watches):
+        lack = engine.certification.lack_of(market, now)
+        if lack is not None:
+            told = f"nothing new is rented on {market}: its certificate is {LACKS[lack]}"
+            notes.append(f"{told} (autopilot certify {market})")
+    for note in engine.certification.notes(now):
+        numbers = dict(note.numbers)
+        day = str(numbers["ends_at"])[:10]
+        notes.append(f"the certificate of {numbers['provider']} ends on {day} (autopilot certify renews it)")
+    return notes
+
+
+LACKS = {
+    Lack.MISSING: "missing",
+    Lack.EXPIRED: "over",
+    Lack.ENDED: "ended: a field that carries money was not what it was",
+    Lack.OTHER_ACCOUNT: "another account's",
+    Lack.OTHER_VERSION: "another version's",
+    Lack.CLAIM_BROKEN: "stopped by a claim that does not hold",
+    Lack.CERTIFYING_ONLY: "being made: the daemon was started with --certify-only",
+}
 
 
 def _claim(claim: Claim, finding: Finding | None) -> render.Json:

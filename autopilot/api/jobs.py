@@ -14,6 +14,7 @@ import structlog
 
 from autopilot.api import render
 from autopilot.api.budget import account
+from autopilot.api.certify import certificate_notes
 from autopilot.api.changes import ChangeSpec, check_paid, is_tighter
 from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.exec import ExecService
@@ -162,6 +163,7 @@ class JobService:
             lacking = await unfillable(job.spec, self._engine, self._store, now)
             planned |= {"refusal": lacking, "verdict": INFEASIBLE} if lacking else {}
         planned["notes"] += meanings(job.spec)
+        planned["notes"] += certificate_notes(self._engine, now)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
             for name, watch in self._engine.watches.items()

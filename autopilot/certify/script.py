@@ -112,6 +112,8 @@ class Answer:
 
 def play(run: Run) -> Answer:
     """The next move of the certification. ``actions`` go through the guard as any other's do."""
+    if run.job.status is JobStatus.STOPPING:
+        return Answer((*_release(run, run.job.reason), SetStatus(JobStatus.PARKED, run.job.reason)))
     if not run.job.status.wants_capacity:
         return Answer(_release(run, run.job.reason))
     left = budget.left(run.job, run.params)

@@ -52,6 +52,7 @@ COMMANDS = (
     Command("sweep", "autopilot.cli.orphans:sweep", "On a second host: find, or destroy, what was left"),
     Command("backtest", "autopilot.lab.backtest.command:backtest", "Score policies on a recorded market"),
     Command("secret", "autopilot.cli.secrets:secret", "Keep secrets for jobs, by name"),
+    Command("certify", "autopilot.cli.certify:certify", "Prove what is assumed of a market, for a dollar"),
     Command("doctor", "autopilot.cli.service:doctor", "Check settings, keys, markets and storage"),
     Command("db", "autopilot.cli.db:db", "Check, upgrade, back up, export or move the ledger"),
     Command("sandbox", "autopilot.lab.sandbox.command:sandbox", "Run a local market that costs nothing"),

@@ -141,6 +141,8 @@ def _too_short(numbers: Numbers) -> str:
 
 CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "market_unknown": "on a market that cannot be read now",
+    "not_certified": lambda numbers: f"on a market without a certificate ({text.words(numbers.get('has'))})",
+    "other_market": "on another market than the one that is certified",
     "gpu": "with another GPU",
     "vram_gb": _less("GPU memory", _gb),
     "disk_gb": _less("disk", _gb),
@@ -248,6 +250,11 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "paused": _tell_paused,
     "lost_bid": _tell_lost_bid,
     "no_spot": _tell_no_spot,
+    "certificate_ends": lambda numbers: (
+        f"the certificate of {text.plain(numbers.get('provider'))} ends on {text.plain(numbers.get('ends_at'))[:10]}: "
+        f"autopilot certify {text.plain(numbers.get('provider'))} renews it"
+    ),
+    "certify": lambda numbers: f"a step of certifying {text.plain(numbers.get('provider'))}",
     "acquire": _tell_acquire,
     "change_bid": lambda numbers: f"bid {text.per_hour(numbers.get('bid'))}{_because(numbers)}",
     "start": lambda numbers: f"start the machine{_because(numbers)}",

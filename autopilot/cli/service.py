@@ -19,6 +19,7 @@ def serve(
     config: Path | None = None,
     paper: Annotated[bool, Flag] = False,
     i_accept_unproven: Annotated[bool, Flag] = False,
+    certify_only: Annotated[bool, Flag] = False,
     record: Path | None = None,
     new_ledger: Annotated[bool, Flag] = False,
 ) -> int:
@@ -31,7 +32,9 @@ def serve(
     paper
         Real offers and prices, simulated machines: spends nothing, and has a ledger and a socket of its own.
     i_accept_unproven
-        Rent on real markets, although this version has not been proven with real money.
+        Rent on real markets without a certificate; a claim that was found broken stops its market all the same.
+    certify_only
+        Rent for certifications alone: no job gets a machine. For the first autopilot certify on a real market.
     record
         Write every decision with all that it saw into this new file, for autopilot backtest --replay.
     new_ledger
@@ -39,7 +42,7 @@ def serve(
     """
     from autopilot.service.main import serve as run
 
-    return run(config, i_accept_unproven, paper, record, new_ledger=new_ledger)
+    return run(config, i_accept_unproven, paper, record, certify_only=certify_only, new_ledger=new_ledger)
 
 
 def listen(*, config: Path | None = None) -> int:

@@ -292,15 +292,6 @@ class Settings(BaseSettings):
                 hint='set blobs.url to a bucket ("s3://…"), or blobs.public_url to an https address that leads to it',
             )
 
-    def check_unproven(self, accept_unproven: bool) -> None:
-        """Raises ``UserError`` for a real market unless the operator accepts that this version is unproven there."""
-        for name, provider in self.markets.items():
-            if provider.is_real and not accept_unproven:
-                raise UserError(
-                    f"{name} is the real market, and this version has not been proven with real money",
-                    hint=f"point providers.{name}.base_url at the sandbox, or pass --i-accept-unproven",
-                )
-
 
 def load_settings(path: Path | None = None) -> Settings:
     """Settings from every source; ``path`` (``--config``) takes the place of ``$AUTOPILOT_CONFIG``.

@@ -27,8 +27,9 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.reconciliation import newest_revisions
+from autopilot.engine.event_log import certificate_ended, certificate_issued, claim_settled
 from autopilot.engine.observe import Reading, Watch
-from autopilot.ports.store import EventRecord, UnitOfWork
+from autopilot.ports.store import UnitOfWork
 
 log = structlog.get_logger(__name__)
 
@@ -111,9 +112,7 @@ class Certification:
         """Write down what the script found and how far it is; issue the certificate once it is over."""
         await uow.certificates.save_marks(answer.marks)
         await uow.certificates.save_findings(answer.findings)
-        for each in answer.findings:
-            numbers = (("provider", job.certifies), ("claim", each.claim), ("verdict", each.verdict), *each.numbers)
-            await uow.events.add([EventRecord(now, "claim.settled", job.id, None, numbers)])
+        await uow.events.add([claim_settled(job.certifies, each) for each in answer.findings])
         if SUCCESS not in answer.actions:
             return
         certificate = Certificate(
@@ -125,8 +124,7 @@ class Certification:
             now + LASTS,
         )
         await uow.certificates.save(certificate)
-        numbers = (("provider", job.certifies), ("ends_at", certificate.ends_at.isoformat()))
-        await uow.events.add([EventRecord(now, "certificate.issued", job.id, None, numbers)])
+        await uow.events.add([certificate_issued(certificate)])
         log.info("certificate.issued", provider=job.certifies, ends_at=str(certificate.ends_at))
 
 
@@ -137,9 +135,9 @@ async def end_certificate(uow: UnitOfWork, provider: str, because: str, now: dat
     """
     for held in await uow.certificates.list_newest():
         if held.provider == provider and held.ended_at is None and now < held.ends_at:
-            await uow.certificates.save(replace(held, ended_at=now, ended_because=because))
-            numbers = (("provider", provider), ("because", because))
-            await uow.events.add([EventRecord(now, "certificate.ended", held.job_id, None, numbers)])
+            ended = replace(held, ended_at=now, ended_because=because)
+            await uow.certificates.save(ended)
+            await uow.events.add([certificate_ended(ended, now)])
             log.error("certificate.ended", provider=provider, because=because)
 
 
@@ -185,4 +183,5 @@ async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime
     before = {each.claim: each for each in found}
     new = [each for each in judge_bills(job_id, leases, lines, accrued, now) if each.claim not in before]
     await uow.certificates.save_findings(new)
+    await uow.events.add([claim_settled(market, each) for each in new])
     return (*found, *new)

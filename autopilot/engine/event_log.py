@@ -9,6 +9,7 @@ from typing import Any
 
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.certificate import Certificate, Finding
 from autopilot.domain.evolve import evolve
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
@@ -82,6 +83,27 @@ def _list_changes(old: JobSpec, new: JobSpec) -> Iterator[Fields]:
 
 def _number(value: Any) -> Number:
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+def claim_settled(provider: str, finding: Finding) -> EventRecord:
+    fields: Fields = (("provider", provider), ("claim", finding.claim), ("verdict", finding.verdict))
+    return EventRecord(finding.at, "claim.settled", finding.job_id, None, fields)
+
+
+def claim_accepted(provider: str, finding: Finding, at: datetime) -> EventRecord:
+    return EventRecord(
+        at, "claim.accepted", finding.job_id, None, (("provider", provider), ("claim", finding.claim))
+    )
+
+
+def certificate_issued(made: Certificate) -> EventRecord:
+    fields: Fields = (("provider", made.provider), ("ends_at", made.ends_at.isoformat()))
+    return EventRecord(made.issued_at, "certificate.issued", made.job_id, None, fields)
+
+
+def certificate_ended(held: Certificate, at: datetime) -> EventRecord:
+    fields: Fields = (("provider", held.provider), ("because", held.ended_because))
+    return EventRecord(at, "certificate.ended", held.job_id, None, fields)
 
 
 def evolve_orphan(lease: Lease, event: e.Event) -> tuple[Lease, list[EventRecord]]:

@@ -26,6 +26,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.money import show
 from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.ports.store import StoreUnavailable
+from autopilot.service.certificates import examine_certificates
 from autopilot.service.identity import prepare_state_dir
 from autopilot.service.wiring import bucket, connect_markets
 from autopilot.store.care import ledger_as_it_is
@@ -64,7 +65,18 @@ def run(config: Path | None) -> list[Check]:
     checks.append(Check("settings", True, f"state in {settings.state_dir}"))
     checks += [_state_dir(settings), *_other_state(settings)]
     checks += [_ledger(settings), asyncio.run(check_mailbox(settings)), _daemon()]
-    return checks + asyncio.run(_markets(settings))
+    return checks + asyncio.run(_markets(settings)) + asyncio.run(_certificates(settings))
+
+
+async def _certificates(settings: Settings) -> list[Check]:
+    try:
+        found = await examine_certificates(settings)
+    except UserError:
+        return []  # the ledger's own check has said it
+    return [
+        Check(f"certificate of {market}", ok, detail, f'autopilot certify {market} --budget "$1.00"')
+        for market, (ok, detail) in found.items()
+    ]
 
 
 def _state_dir(settings: Settings) -> Check:

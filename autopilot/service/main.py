@@ -17,8 +17,10 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from autopilot import __version__
 from autopilot.blobs.place import MailboxPlace
 from autopilot.config.settings import Settings, load_settings
+from autopilot.engine.certification import CertifyRules
 from autopilot.listener.process import ListenerConfig, run_listener
 from autopilot.ports.store import StoreUnavailable
+from autopilot.service.certificates import certify_rules, tell_rules
 from autopilot.service.identity import check_ledger_kept
 from autopilot.service.sd_notify import notify
 from autopilot.service.wiring import Daemon, daemon
@@ -39,12 +41,14 @@ def serve(
     paper: bool = False,
     record: Path | None = None,
     *,
+    certify_only: bool = False,
     new_ledger: bool = False,
 ) -> int:
     """Run the daemon; returns the exit code. Raises ``UserError`` for what the user must mend before a start.
 
-    ``paper``: with simulated instances, which need no consent and no address that machines can reach. ``record``: a new
-    file for every decision with all that it saw. ``new_ledger``: begin one where the old one is missing or empty.
+    ``accept_unproven``: rent on real markets without a certificate. ``certify_only``: rent for certifications alone.
+    ``paper``: with simulated instances, which need no certificate and no address that machines can reach. ``record``: a
+    new file for every decision with all that it saw. ``new_ledger``: begin one where the old one is missing or empty.
     """
     os.umask(0o077)  # whatever is made from here on holds secrets, or could
     settings = load_settings(config)
@@ -52,11 +56,12 @@ def serve(
         settings = settings.on_paper()
     configure_logging(settings.log.format, settings.log.level, settings.secret_values())
     if not paper:
-        settings.check_unproven(accept_unproven)
         settings.check_mailbox()
     if not new_ledger:
         check_ledger_kept(settings)
-    return asyncio.run(_serve(settings, record))
+    rules = certify_rules(settings, accept_unproven=accept_unproven, certify_only=certify_only)
+    tell_rules(rules)
+    return asyncio.run(_serve(settings, record, rules))
 
 
 def listen(config: Path | None) -> int:
@@ -71,13 +76,13 @@ def listen(config: Path | None) -> int:
     return 0
 
 
-async def _serve(settings: Settings, record: Path | None) -> int:
+async def _serve(settings: Settings, record: Path | None, rules: CertifyRules) -> int:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
     async with AsyncExitStack() as stack:
-        running = await _unless(stopping, stack.enter_async_context(daemon(settings, record)))
+        running = await _unless(stopping, stack.enter_async_context(daemon(settings, record, rules)))
         if running is None:
             return 0
         scheduler = AsyncIOScheduler(

@@ -21,6 +21,7 @@ from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.app import create_app
+from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
@@ -33,6 +34,7 @@ from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.params import Params
+from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.history import Retention
 from autopilot.engine.registry_logins import RegistryAccess
@@ -47,6 +49,7 @@ from autopilot.ports.store import Store, StoreUnavailable
 from autopilot.providers import registry
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
+from autopilot.service.certificates import certify_rules
 from autopilot.service.identity import close_to_others, install_id, open_clock, prepare_state_dir, registry_key
 from autopilot.service.leadership import (
     CREATE_TIMEOUT_REAL_S,
@@ -81,17 +84,19 @@ class Daemon:
 
 
 @asynccontextmanager
-async def daemon(settings: Settings, record: Path | None = None) -> AsyncIterator[Daemon]:
+async def daemon(
+    settings: Settings, record: Path | None = None, rules: CertifyRules | None = None
+) -> AsyncIterator[Daemon]:
     """A daemon whose sockets answer and whose first tick has not run. Raises ``UserError``.
 
     On a ledger that another daemon leads this waits, as a standby, until its turn comes. ``record``: a new file for
-    every decision with all that it saw.
+    every decision with all that it saw. ``rules``: what is asked of the markets; None: of real ones a certificate.
     """
     prepare_state_dir(settings.state_dir)
     close_to_others(settings.mailbox_dir, 0o007)
     async with AsyncExitStack() as stack:
         try:
-            joined = await _join(settings, record, stack)
+            joined = await _join(settings, record, rules or certify_rules(settings), stack)
         except BlobUnavailable as problem:
             hint = "autopilot doctor tries it out" if settings.blobs.url else MEND_DISK
             raise UserError(str(problem), hint=hint) from None
@@ -102,7 +107,7 @@ async def daemon(settings: Settings, record: Path | None = None) -> AsyncIterato
         yield joined
 
 
-async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) -> Daemon:
+async def _join(settings: Settings, record: Path | None, rules: CertifyRules, stack: AsyncExitStack) -> Daemon:
     """All parts, each closed by ``stack``."""
     lead = await stack.enter_async_context(leading(settings.ledger_url, on_standby=stand_by))
     clock, store, shared = open_clock(settings), lead.store, lead.shared
@@ -126,14 +131,16 @@ async def _join(settings: Settings, record: Path | None, stack: AsyncExitStack) 
     if record is not None:
         recorder = FileRecorder(record)
         stack.callback(recorder.close)
-    config = engine_config(settings, own_id)
+    config = engine_config(settings, own_id, rules)
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
     wake = asyncio.Event()
     code = CodeService(store, blobs, unpacker, clock, ids, settings.state_dir / "receiving")
     jobs = JobService(engine, store, blobs, clock, ids, _parse, change_spec, wake.set, code)
-    await _serve_api(settings.socket_path, create_app(jobs, engine, store, clock), shared is not None, stack)
+    certify = CertifyService(engine, store, clock, ids, wake.set)
+    app = create_app(jobs, engine, store, clock, certify)
+    await _serve_api(settings.socket_path, app, shared is not None, stack)
     return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
 
 
@@ -171,7 +178,7 @@ def connect_markets(settings: Settings, clock: Clock) -> dict[str, Provider]:
     return providers
 
 
-def engine_config(settings: Settings, own_id: str) -> EngineConfig:
+def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> EngineConfig:
     limits = settings.limits
     return EngineConfig(
         install_id=own_id,
@@ -196,6 +203,7 @@ def engine_config(settings: Settings, own_id: str) -> EngineConfig:
             prices=timedelta(days=settings.history.keep_days),
             events=timedelta(days=settings.history.events_days),
         ),
+        certify=rules,
     )
 
 

@@ -150,10 +150,7 @@ SERVE: list[Any] = [
     ),
     pytest.param((), {"AUTOPILOT_PROVIDERS__VASTAI__API_KEY_FILE": ""}, ("API key", "autopilot init"), id="no-key"),
     pytest.param(
-        (), {"AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": REAL}, ("--i-accept-unproven",), id="real-market-unaccepted"
-    ),
-    pytest.param(
-        ("--i-accept-unproven",),
+        (),
         {"AUTOPILOT_PROVIDERS__VASTAI__BASE_URL": REAL, "AUTOPILOT_BLOBS__PUBLIC_URL": "https://box.example"},
         ("clock's speed is 60", "real market"),
         id="scaled-clock-on-a-real-market",

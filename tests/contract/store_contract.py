@@ -23,6 +23,7 @@ from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
+from tests.contract.store_certificates import WhatAStoreKeepsOfCertificates
 from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_drifts import WhatAStoreKeepsOfDrift
 from tests.contract.store_invoices import WhatReconciliationReads
@@ -610,6 +611,7 @@ class StoreContract(
     WhatAStoreRefuses,
     WhatATransactionIs,
     WhatReconciliationReads,
+    WhatAStoreKeepsOfCertificates,
     WhatAStoreKeepsOfCode,
     WhatAStoreKeepsOfDrift,
     WhatAStoreKeepsOfMachines,

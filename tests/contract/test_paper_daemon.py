@@ -18,6 +18,7 @@ from autopilot.clock import ScaledClock
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig, running_sandbox
+from autopilot.service.certificates import certify_rules
 from autopilot.service.main import serve
 from autopilot.service.wiring import Daemon, daemon
 
@@ -163,13 +164,13 @@ async def test_serve_paper_runs_beside_a_daemon_in_earnest(sandbox: Sandbox, tmp
     assert standing_in.read_text() == "the socket of a daemon in earnest"
 
 
-async def test_real_markets_need_no_consent_and_no_public_address_on_paper(tmp_path: Path) -> None:
+async def test_real_markets_need_no_certificate_and_no_public_address_on_paper(tmp_path: Path) -> None:
     settings = settings_for(tmp_path, "https://console.vast.ai", speed=1)
-    with pytest.raises(UserError, match="i-accept-unproven"):
-        settings.check_unproven(False)
+    assert certify_rules(settings).needed_on == {"vastai"}
     # Nothing is sent before the first tick.
     async with daemon(settings.on_paper()) as running:
         assert list(running.engine.watches) == ["paper-vastai"]
+        assert running.engine.config.certify.needed_on == frozenset()
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def kept_umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kept_umask")
-def test_in_earnest_they_need_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_earnest_they_need_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CONFIGURATION_DIRECTORY", "XDG_CONFIG_HOME", "AUTOPILOT_STATE_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
     key_file = tmp_path / "key"
@@ -190,8 +191,6 @@ def test_in_earnest_they_need_both(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     key_file.write_text("k")
     config = tmp_path / "own.toml"
     config.write_text(f"[providers.vastai]\napi_key_file = '{key_file}'\n")
-    with pytest.raises(UserError, match="i-accept-unproven"):
-        serve(config, accept_unproven=False)
     with pytest.raises(UserError, match="public_url"):
         serve(config, accept_unproven=True)
 

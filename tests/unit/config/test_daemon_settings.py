@@ -11,6 +11,7 @@ import pytest
 from autopilot.config import paths
 from autopilot.config.settings import ProviderSettings, Settings, load_settings
 from autopilot.domain.errors import UserError
+from autopilot.service.certificates import certify_rules
 from tests.permissions import kept_out
 
 
@@ -178,20 +179,20 @@ def market(base_url: str | None, *, speed: float = 1, enabled: bool = True) -> S
 
 
 @pytest.mark.parametrize("url", [None, "https://console.vast.ai", "https://VAST.ai/api", "https://rest.runpod.io"])
-def test_real_markets_need_a_true_clock_and_consent(url: str | None) -> None:
+def test_real_markets_need_a_true_clock_and_a_certificate(url: str | None) -> None:
     with pytest.raises(UserError, match="real market"):
         market(url, speed=60).check_clock()
-    with pytest.raises(UserError, match="--i-accept-unproven"):
-        market(url).check_unproven(False)
+    assert certify_rules(market(url)).needed_on == {"vastai"}
+    without = certify_rules(market(url), accept_unproven=True)
+    assert (without.needed_on, without.weighed_on) == (frozenset(), {"vastai"})
     market(url).check_clock()
-    market(url).check_unproven(True)
     market(url, speed=60, enabled=False).check_clock()
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "https://emulator.example", "https://notvast.ai"])
 def test_an_emulator_may_be_anywhere(url: str) -> None:
     market(url, speed=60).check_clock()
-    market(url).check_unproven(False)
+    assert certify_rules(market(url)).needed_on == frozenset()
 
 
 def test_a_socket_path_that_the_system_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

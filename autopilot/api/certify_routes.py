@@ -1,0 +1,33 @@
+"""The routes of certifications."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from autopilot.api.certify import CertifyService
+from autopilot.api.requests import owner_of, read_body, text
+from autopilot.domain.errors import UserError
+from autopilot.domain.money import usd
+
+MOST_GPUS = 8
+
+
+class CertifyRoutes:
+    def __init__(self, certify: CertifyService) -> None:
+        self._certify = certify
+
+    async def report(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._certify.report(request.match_info["market"]))
+
+    async def begin(self, request: web.Request) -> web.Response:
+        body = await read_body(request)
+        gpus = body.get("gpus", [])
+        if not isinstance(gpus, list) or len(gpus) > MOST_GPUS or not all(isinstance(each, str) for each in gpus):
+            raise UserError(f"gpus must be a list of at most {MOST_GPUS} names")
+        market, budget = request.match_info["market"], usd(text(body, "budget"))
+        answer = await self._certify.begin(market, budget, tuple(gpus), owner=owner_of(request))
+        return web.json_response(answer, status=201)
+
+    async def accept(self, request: web.Request) -> web.Response:
+        claim = text(await read_body(request), "claim")
+        return web.json_response(await self._certify.accept(request.match_info["market"], claim))

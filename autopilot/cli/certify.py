@@ -1,0 +1,101 @@
+"""``autopilot certify``: prove on one small machine what is assumed of a market, and show what was found."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+from cyclopts import Parameter
+
+from autopilot.cli import certify_views
+from autopilot.cli.client import Client, Json
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.domain.errors import UserError
+
+Flag = Parameter(negative="")
+POLL_S = 5.0
+FINAL = ("succeeded", "failed", "cancelled", "parked")
+
+
+def certify(
+    *words: str,
+    budget: str | None = None,
+    gpu: tuple[str, ...] = (),
+    resume: Annotated[bool, Flag] = False,
+    report: Path | None = None,
+    output: Output = FOR_PEOPLE,
+) -> int:
+    """Prove with one small machine what is assumed of a market: autopilot certify vastai --budget "$1.00".
+
+    It takes about an hour and a half, and the market's bill comes later: --resume shows it. "autopilot certify accept
+    MARKET CLAIM" lets machines be rented although that claim does not hold. Exits with 1 while a claim that matters is
+    broken and not accepted.
+
+    Parameters
+    ----------
+    words
+        The market; or accept, the market and the claim.
+    budget
+        The most that it may cost, from $0.25 to $5.
+    gpu
+        A GPU that will do, like RTX 3060; small ones when left out. Give it again for more of them.
+    resume
+        Begin nothing: show the newest certification, and follow it while it is under way.
+    report
+        Write the report into this file, as Markdown without ids, for an issue.
+    output
+    """
+    client = Client()
+    if words[:1] == ("accept",):
+        return _accept(client, words[1:])
+    if len(words) != 1:
+        raise UserError("which market? (autopilot certify MARKET)")
+    path = f"/v1/markets/{quote(words[0], safe='')}/certification"
+    if not resume:
+        if budget is None:
+            raise UserError("how much may it cost?", hint=f'autopilot certify {words[0]} --budget "$1.00"')
+        client.post(path, {"budget": budget, "gpus": list(gpu)})
+    body = _follow(client, path, is_told=output.is_for_people)
+    if report is not None:
+        _write(report, certify_views.markdown(body))
+    if not output.is_for_people:
+        output.print(body, "claims")
+    else:
+        for part in certify_views.report(body):
+            console().print(part)
+    return Exit.FAILED if body["certificate"]["broken"] else Exit.OK
+
+
+def _accept(client: Client, words: tuple[str, ...]) -> int:
+    if len(words) != 2:
+        raise UserError("which claim? (autopilot certify accept MARKET CLAIM)")
+    market, claim = words
+    client.post(f"/v1/markets/{quote(market, safe='')}/accept", {"claim": claim})
+    print(f"accepted: machines may be rented on {market} although {claim} does not hold")
+    return Exit.OK
+
+
+def _follow(client: Client, path: str, *, is_told: bool) -> Json:
+    """The report once the machine's part is over; each claim is told as soon as it is settled."""
+    told: set[str] = set()
+    while True:
+        body = client.get(path)
+        if body["certification"] is None:
+            raise UserError(f"{body['market']} was never certified", hint="leave out --resume to begin")
+        for claim in body["claims"] if is_told else ():
+            if claim["at"] is not None and claim["id"] not in told:
+                told.add(claim["id"])
+                print(certify_views.line(claim), flush=True)
+        if body["certification"]["status"] in FINAL:
+            return body
+        time.sleep(POLL_S)
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.write_text(content)
+    except OSError as problem:
+        raise CommandError(Exit.FAILED, f"{path}: {problem.strerror}") from None

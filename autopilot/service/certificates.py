@@ -1,0 +1,80 @@
+"""What a daemon asks of its markets before it rents there: of real ones a certificate."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib.metadata import version as installed
+
+import structlog
+
+from autopilot.certify.claims import weighty
+from autopilot.config.settings import Settings
+from autopilot.domain.certificate import Lack, Standing, standing
+from autopilot.engine.certification import CertifyRules
+from autopilot.ports.store import StoreUnavailable
+from autopilot.store.database import unopened_store
+
+log = structlog.get_logger(__name__)
+
+
+def certify_rules(settings: Settings, *, accept_unproven: bool = False, certify_only: bool = False) -> CertifyRules:
+    """``accept_unproven``: a certificate is not asked for. A claim that was found broken stops its market all the same,
+    until it is accepted by name. Emulators and markets on paper need nothing.
+    """
+    is_real = {name for name, market in settings.markets.items() if market.is_real and not settings.is_on_paper}
+    real = frozenset(is_real)
+    return CertifyRules(minor_version(), frozenset() if accept_unproven else real, real, certify_only)
+
+
+async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | None, str]]:
+    """By real market: whether its certificate is in force (None: not, or it ends soon), in words. Reads only.
+
+    The account is not compared: only the daemon asks the market for it.
+    """
+    rules, now = certify_rules(settings), datetime.now(UTC)
+    store = unopened_store(settings.ledger_url)
+    try:
+        async with store.snapshot() as uow:
+            issued = {each.provider: each for each in await uow.certificates.list_newest()}
+            newest = dict(await uow.certificates.newest_certifications())
+            found = {name: await uow.certificates.list_findings(job_id) for name, job_id in newest.items()}
+    except StoreUnavailable:  # none yet, or of an older version: its own check says so
+        issued, found = {}, {}
+    finally:
+        await store.close()
+    told: dict[str, tuple[bool | None, str]] = {}
+    for market in sorted(rules.needed_on):
+        held = issued.get(market)
+        account = held.account if held else ""
+        stands = standing(held, found.get(market, ()), weighty(market), account, rules.version, now)
+        told[market] = _tell(stands, now)
+    return told
+
+
+def _tell(stands: Standing, now: datetime) -> tuple[bool | None, str]:
+    if stands.broken:
+        return False, f"claims that do not hold: {', '.join(stands.broken)}"
+    if stands.lack is not None or stands.certificate is None:
+        return None, f"none in force ({(stands.lack or Lack.MISSING).replace('_', ' ')})"
+    ends = f"in force until {stands.certificate.ends_at:%Y-%m-%d}"
+    return (None, f"{ends}, which is soon") if stands.ends_soon(now) else (True, ends)
+
+
+def minor_version() -> str:
+    """As a certificate names it: the behaviour that it proves is that of every patch of this version."""
+    return ".".join(installed("gpu-autopilot").split(".")[:2])
+
+
+def tell_rules(rules: CertifyRules) -> None:
+    """In the log, at the start."""
+    if rules.only:
+        log.warning(
+            "certify.only", consequence="no job rents anything; autopilot certify MARKET begins a certification"
+        )
+    for market in sorted(rules.needed_on):
+        log.info(
+            "certificate.needed",
+            provider=market,
+            consequence="nothing new is rented there without one",
+            remedy=f"autopilot certify {market}",
+        )

@@ -1,0 +1,83 @@
+"""What every store keeps of certificates and of the certifications behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from autopilot.domain.certificate import Certificate, Finding, StepMark, Verdict
+from autopilot.ports.store import ConstraintViolated, Store
+from tests.store_records import START, a_job, forgotten, records
+
+HOUR = timedelta(hours=1)
+
+
+def a_certificate(job_id: str = "job-000001", **changes: object) -> Certificate:
+    made = Certificate(job_id, "vastai", "0123456789ab", "1.4", START, START + timedelta(days=30))
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+class WhatAStoreKeepsOfCertificates:
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        certificate=records(Certificate, job_id="job-000001"),
+        finding=records(Finding, job_id="job-000001"),
+        mark=records(StepMark, job_id="job-000001"),
+    )
+    async def test_they_come_back_equal(
+        self, store: Store, certificate: Certificate, finding: Finding, mark: StepMark
+    ) -> None:
+        async with forgotten(store) as work:
+            await work.jobs.save(a_job())
+            await work.certificates.save(certificate)
+            await work.certificates.save_findings([finding])
+            await work.certificates.save_marks([mark])
+            assert await work.certificates.list_newest() == (certificate,)
+            assert await work.certificates.list_findings("job-000001") == (finding,)
+            assert await work.certificates.list_marks("job-000001") == (mark,)
+
+    async def test_the_newest_of_each_market_counts(self, store: Store) -> None:
+        later = a_certificate("job-000002", issued_at=START + HOUR)
+        other = a_certificate("job-000003", provider="runpod")
+        async with store.transaction() as work:
+            for number, market in (("1", "vastai"), ("2", "vastai"), ("3", "runpod"), ("4", "")):
+                job_id = f"job-00000{number}"
+                await work.jobs.save(a_job(job_id, certifies=market, submitted_at=START + int(number) * HOUR))
+            for certificate in (later, a_certificate(), other):
+                await work.certificates.save(certificate)
+        async with store.snapshot() as work:
+            assert await work.certificates.list_newest() == (other, later)
+            newest = await work.certificates.newest_certifications()
+            assert newest == (("runpod", "job-000003"), ("vastai", "job-000002"))
+
+    async def test_what_is_saved_again_takes_its_own_place(self, store: Store) -> None:
+        finding = Finding("job-000001", "own-id", Verdict.BROKEN, START)
+        accepted = replace(finding, accepted_at=START + HOUR)
+        other = Finding("job-000001", "bid-is-paid", Verdict.HELD, START)
+        begun = StepMark("job-000001", "rent", START)
+        over = replace(begun, over_at=START + HOUR)
+        ended = a_certificate(ended_at=START + HOUR, ended_because="drift")
+        async with store.transaction() as work:
+            await work.jobs.save(a_job())
+            await work.certificates.save(a_certificate())
+            await work.certificates.save_findings([finding, other])
+            await work.certificates.save_marks([begun, StepMark("job-000001", "refusal", START - HOUR)])
+        async with store.transaction() as work:
+            await work.certificates.save(ended)
+            await work.certificates.save_findings([accepted])
+            await work.certificates.save_marks([over])
+        async with store.snapshot() as work:
+            assert await work.certificates.list_newest() == (ended,)
+            assert await work.certificates.list_findings("job-000001") == (other, accepted)
+            marks = await work.certificates.list_marks("job-000001")
+            assert [mark.step for mark in marks] == ["refusal", "rent"]
+            assert marks[1] == over
+            assert await work.certificates.list_findings("job-000002") == ()
+
+    async def test_a_certificate_of_nothing_is_refused(self, store: Store) -> None:
+        with pytest.raises(ConstraintViolated):
+            async with store.transaction() as work:
+                await work.certificates.save(a_certificate("nobody"))
