@@ -1,6 +1,7 @@
 """Write anew what the code can write of the documentation: ``python -m tools.references``.
 
 - the tables of arguments in docs/reference/cli.md, of the commands' own docstrings;
+- the claims of docs/providers, of ``autopilot.certify.claims``;
 - the tables of docs/research/simulator-catalogue.md, but for the planted bugs, which take hours (``--planted all``).
 
 The other pages of docs/reference are written by hand. Their tests say what is missing.
@@ -15,15 +16,18 @@ from pathlib import Path
 
 from cyclopts import App
 
+from autopilot.certify.claims import CLAIMS, table
 from autopilot.cli.main import COMMANDS, app
 from tests.simulation.drivers import document
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs/reference/cli.md"
+PROVIDERS = ROOT / "docs/providers"
 CATALOGUE = ROOT / "docs/research/simulator-catalogue.md"
 
 HEAD = "| Argument | Default | Meaning |\n|---|---|---|\n"
 _SECTION = re.compile(r"^### ([\w-]+)\n.*?(?=^### |\Z)", re.MULTILINE | re.DOTALL)
+_CLAIMS = re.compile(r"<!-- claims -->\n.*?<!-- /claims -->\n", re.DOTALL)
 _TABLE = re.compile(re.escape(HEAD) + r"(?:^\|.*\n)*", re.MULTILINE)
 
 
@@ -52,7 +56,17 @@ def with_arguments(page: str, program: App, commands: list[str]) -> str:
     return page
 
 
+def with_claims(page: str, market: str) -> str:
+    """``page`` with the market's claims written anew. Raises ``ValueError`` where their place is missing."""
+    if not _CLAIMS.search(page):
+        raise ValueError(f"docs/providers/{market}.md has no place for its claims: <!-- claims --> … <!-- /claims -->")
+    return _CLAIMS.sub(lambda _: f"<!-- claims -->\n{table(market)}<!-- /claims -->\n", page)
+
+
 def main() -> int:
+    for market in sorted({claim.market for claim in CLAIMS}):
+        path = PROVIDERS / f"{market}.md"
+        path.write_text(with_claims(path.read_text(), market))
     CLI.write_text(with_arguments(CLI.read_text(), app(), [command.name for command in COMMANDS]))
     document.write(CATALOGUE)
     return 0

@@ -9,10 +9,10 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.outstanding import Money
-from autopilot.certify.claim import HOW, Claim
+from autopilot.certify.claim import HOW, MarketClaim
 from autopilot.certify.claims import claims_of
 from autopilot.certify.job import spec_for
-from autopilot.domain.certificate import Finding, Lack, Verdict
+from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, Lack
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
@@ -73,10 +73,10 @@ class CertifyService:
         self._check(market)
         now = self._clock.now()
         async with self._store.transaction() as uow:
-            newest = dict(await uow.certificates.newest_certifications()).get(market, "")
-            found = {each.claim: each for each in await uow.certificates.list_findings(newest)}
-            if claim not in found or found[claim].verdict is not Verdict.BROKEN:
-                broken = ", ".join(sorted(name for name, each in found.items() if each.verdict is Verdict.BROKEN))
+            every = await uow.certificates.list_findings_on(market)
+            found = {each.claim: each for each in every if each.verdict is not ClaimVerdict.NOT_SEEN}
+            if claim not in found or found[claim].verdict is not ClaimVerdict.BROKEN:
+                broken = ", ".join(sorted(name for name, each in found.items() if each.verdict is ClaimVerdict.BROKEN))
                 raise UserError(f"no claim {claim!r} of {market} was found broken", hint=f"broken: {broken or 'none'}")
             accepted = replace(found[claim], accepted_at=now)
             await uow.certificates.save_findings([accepted])
@@ -93,12 +93,12 @@ class CertifyService:
 
 
 def certificate(engine: Engine, market: str, now: datetime) -> render.Json:
-    """``lack``: why nothing new may be rented there; None where it may. ``standing``: what the certificate lacks."""
-    held = engine.certification.standings.get(market)
+    """``lack``: why nothing new may be rented there; None where it may. ``status``: what the certificate lacks."""
+    held = engine.certification.statuses.get(market)
     found = None if held is None else held.certificate
     return {
         "lack": engine.certification.lack_of(market, now),
-        "standing": held.lack if held is not None else Lack.MISSING,
+        "status": held.lack if held is not None else Lack.MISSING,
         "issued_at": render.plain(found.issued_at) if found else None,
         "ends_at": render.plain(found.ends_at) if found else None,
         "ended_because": found.ended_because if found else "",
@@ -134,7 +134,7 @@ LACKS = {
 }
 
 
-def _claim(claim: Claim, finding: Finding | None) -> render.Json:
+def _claim(claim: MarketClaim, finding: ClaimFinding | None) -> render.Json:
     unsettled = "open" if claim.step is None else "waiting"
     return {
         "id": claim.id,

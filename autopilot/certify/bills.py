@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from autopilot.domain.certificate import Finding, Verdict
+from autopilot.domain.certificate import ClaimFinding, ClaimVerdict
 from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import InvoiceLine
@@ -26,7 +26,7 @@ def judge_bills(
     lines: Iterable[InvoiceLine],
     accrued: Mapping[CostKind, Decimal],
     now: datetime,
-) -> tuple[Finding, ...]:
+) -> tuple[ClaimFinding, ...]:
     """Findings on the claims that the bill settles; none while it is awaited.
 
     ``lines``: the newest revision of each line of these leases. ``accrued``: dollars by our own clock, by kind.
@@ -39,15 +39,15 @@ def judge_bills(
     if any(at is None for at in settled):
         late = now - gone > IN_TIME
         hours = round((now - gone).total_seconds() / 3600)
-        return (Finding(job_id, "bill-in-a-day", Verdict.BROKEN, now, (("hours", hours),)),) if late else ()
+        return (ClaimFinding(job_id, "bill-in-a-day", ClaimVerdict.BROKEN, now, (("hours", hours),)),) if late else ()
     hours = round((max(at for at in settled if at is not None) - gone).total_seconds() / 3600)
-    in_time = Verdict.HELD if hours <= IN_TIME / timedelta(hours=1) else Verdict.BROKEN
+    in_time = ClaimVerdict.HELD if hours <= IN_TIME / timedelta(hours=1) else ClaimVerdict.BROKEN
     billed: dict[CostKind, Decimal] = {}
     for line in lines:
         kind = line.kind.as_billed
         billed[kind] = billed.get(kind, ZERO) + line.amount
     return (
-        Finding(job_id, "bill-in-a-day", in_time, now, (("hours", hours),)),
+        ClaimFinding(job_id, "bill-in-a-day", in_time, now, (("hours", hours),)),
         _compare(job_id, "bid-is-paid", billed, accrued, CostKind.COMPUTE, now),
         _compare(job_id, "disk-is-billed", billed, accrued, CostKind.STORAGE_RUNNING, now),
     )
@@ -60,10 +60,10 @@ def _compare(
     accrued: Mapping[CostKind, Decimal],
     kind: CostKind,
     now: datetime,
-) -> Finding:
+) -> ClaimFinding:
     market, ours = billed.get(kind, ZERO), accrued.get(kind, ZERO)
     numbers = (("billed", market), ("ledger", ours))
     if ours <= ROUNDING and market <= ROUNDING:
-        return Finding(job_id, claim, Verdict.NOT_SEEN, now, numbers)
+        return ClaimFinding(job_id, claim, ClaimVerdict.NOT_SEEN, now, numbers)
     differs = abs(market - ours) > ours * SHARE + ROUNDING
-    return Finding(job_id, claim, Verdict.BROKEN if differs else Verdict.HELD, now, numbers)
+    return ClaimFinding(job_id, claim, ClaimVerdict.BROKEN if differs else ClaimVerdict.HELD, now, numbers)

@@ -40,7 +40,7 @@ HOW: dict[Step, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class MarketClaim:
     id: str
     """Unique within its market."""
     market: str

@@ -6,14 +6,14 @@ has a switch that breaks each of these.
 
 from __future__ import annotations
 
-from autopilot.certify.claim import HOW, Claim, Step
+from autopilot.certify.claim import HOW, MarketClaim, Step
 from autopilot.certify.runpod import RUNPOD
 from autopilot.certify.vastai import VASTAI
 
 CLAIMS = (*VASTAI, *RUNPOD)
 
 
-def claims_of(market: str) -> tuple[Claim, ...]:
+def claims_of(market: str) -> tuple[MarketClaim, ...]:
     return tuple(claim for claim in CLAIMS if claim.market == market)
 
 
@@ -35,7 +35,7 @@ def table(market: str) -> str:
     return _HEAD + "".join(map(_row, claims_of(market)))
 
 
-def _row(claim: Claim) -> str:
+def _row(claim: MarketClaim) -> str:
     source = f"{claim.source}, {claim.date}; confidence {claim.confidence}"
     changes = claim.changes + ("; **stops the market**" if claim.matters else "")
     settled = HOW[claim.step] if claim.step else "open"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from autopilot.certify.claim import ASSUMED, NO_TEST, SANDBOX, Claim, Confidence, Step
+from autopilot.certify.claim import ASSUMED, NO_TEST, SANDBOX, Confidence, MarketClaim, Step
 
 DOCS, SDK = "RunPod's documentation", "RunPod's SDK"
 
 RUNPOD = (
-    Claim(
+    MarketClaim(
         "spot-is-rented",
         "runpod",
         "While the probe finds spot, a pod is rented at the shown floor.",
@@ -18,7 +18,7 @@ RUNPOD = (
         Step.RENT,
         "spot requests are refused: jobs run on demand, at its price",
     ),
-    Claim(
+    MarketClaim(
         "losing-bid-refused",
         "runpod",
         "A spot bid below the floor rents nothing.",
@@ -30,7 +30,7 @@ RUNPOD = (
         "a bid that is too low rents a pod that may be taken at once",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "bid-is-paid",
         "runpod",
         "A running pod is billed at its bid, or its price on demand, and not at the floor.",
@@ -42,7 +42,7 @@ RUNPOD = (
         "pods cost another price than planned",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "disk-is-billed",
         "runpod",
         "The price of a pod does not include its disks; they bill at their own price.",
@@ -54,7 +54,7 @@ RUNPOD = (
         "disks cost another price than planned",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "list-shows-label",
         "runpod",
         "The list shows a new pod under its name within three minutes.",
@@ -66,7 +66,7 @@ RUNPOD = (
         "a create whose answer is lost cannot be found again: a pod could bill unseen",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "own-id",
         "runpod",
         "`RUNPOD_POD_ID` in a pod is its id in the list.",
@@ -78,7 +78,7 @@ RUNPOD = (
         "each pod takes itself for one too many and destroys itself: nothing runs here",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "own-key-destroys",
         "runpod",
         "A pod's own key is there and destroys it.",
@@ -90,7 +90,7 @@ RUNPOD = (
         "a pod does not end itself when the daemon is dead: it bills until its lifetime is over",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "bill-in-a-day",
         "runpod",
         "The bill of a pod is complete a day after its end.",
@@ -101,7 +101,7 @@ RUNPOD = (
         Step.BILL,
         "the ledger holds estimates for longer, and limits hold back money for longer",
     ),
-    Claim(
+    MarketClaim(
         "probe-is-a-request",
         "runpod",
         "The probe for spot is answered as a request would be.",
@@ -112,7 +112,7 @@ RUNPOD = (
         None,
         "spot is offered and not there, or there and not offered",
     ),
-    Claim(
+    MarketClaim(
         "resume-of-a-running-pod",
         "runpod",
         "What a resume does to a pod that runs is not known; it is never tried.",
@@ -123,7 +123,7 @@ RUNPOD = (
         None,
         "nothing",
     ),
-    Claim(
+    MarketClaim(
         "restricted-key-suffices",
         "runpod",
         "A restricted key with read and write for pods suffices; a wrong one gets 401, or an error with status 200.",
@@ -134,7 +134,7 @@ RUNPOD = (
         None,
         "a key needs more rights than the page says",
     ),
-    Claim(
+    MarketClaim(
         "graphql-limits",
         "runpod",
         "GraphQL takes a read every 4 s and a change every 8 s.",
@@ -145,7 +145,7 @@ RUNPOD = (
         None,
         "calls are refused for a while and sent again",
     ),
-    Claim(
+    MarketClaim(
         "resumed-words",
         "runpod",
         "A pod says that it was resumed in the words that the SDK shows.",
@@ -156,7 +156,7 @@ RUNPOD = (
         None,
         "a pod that was resumed by hand is not told from one that started",
     ),
-    Claim(
+    MarketClaim(
         "sigterm-five-seconds",
         "runpod",
         "An evicted pod gets SIGTERM, which reaches the agent, and SIGKILL five seconds later.",
@@ -167,7 +167,7 @@ RUNPOD = (
         None,
         "an eviction is as sudden as on other markets: the newest checkpoint counts",
     ),
-    Claim(
+    MarketClaim(
         "login-made-through-rest",
         "runpod",
         "A pod rented through GraphQL takes a login made through REST v2, and two logins may not have one name.",
@@ -178,7 +178,7 @@ RUNPOD = (
         None,
         "private images cannot be pulled on spot pods",
     ),
-    Claim(
+    MarketClaim(
         "refused-pull-is-told",
         "runpod",
         "When a registry refuses, the host's log has Docker's words.",

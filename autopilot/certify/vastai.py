@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from autopilot.certify.claim import ASSUMED, NO_TEST, RENTERS, SANDBOX, Claim, Confidence, Step
+from autopilot.certify.claim import ASSUMED, NO_TEST, RENTERS, SANDBOX, Confidence, MarketClaim, Step
 
 DOCS, SDK = "vast.ai's documentation", "vast.ai's SDK"
 
 VASTAI = (
-    Claim(
+    MarketClaim(
         "bid-is-paid",
         "vastai",
         "A running machine is billed at its bid, never less or more.",
@@ -19,7 +19,7 @@ VASTAI = (
         "bids are not paid as bid here: costs differ from what is planned",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "disk-is-billed",
         "vastai",
         "The disk is billed at its listed price from the create to the destroy.",
@@ -31,7 +31,7 @@ VASTAI = (
         "disks cost another price than planned",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "losing-bid-refused",
         "vastai",
         "A bid below the floor rents nothing.",
@@ -43,7 +43,7 @@ VASTAI = (
         "a lost bid leaves a machine that bills its disk until autopilot has destroyed it",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "list-shows-label",
         "vastai",
         "The list shows a new machine under its label within three minutes.",
@@ -55,7 +55,7 @@ VASTAI = (
         "a create whose answer is lost cannot be found again: a machine could bill unseen",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "own-id",
         "vastai",
         "`CONTAINER_ID` in a machine is the id under which the list shows it.",
@@ -67,7 +67,7 @@ VASTAI = (
         "each machine takes itself for one too many and destroys itself: nothing runs here",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "raise-taken",
         "vastai",
         "The bid of a running machine can be raised.",
@@ -78,7 +78,7 @@ VASTAI = (
         Step.RAISE,
         "a machine that is outbid cannot be kept by a higher bid: jobs move instead",
     ),
-    Claim(
+    MarketClaim(
         "lower-taken",
         "vastai",
         "A lower bid is taken while the machine runs, and does not pause it where nobody bids more.",
@@ -90,7 +90,7 @@ VASTAI = (
         "a bid made on a peak is paid until the job moves: costs are higher than planned",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "outbid-pauses",
         "vastai",
         "A machine whose bid does not win any more is paused, and not destroyed.",
@@ -101,7 +101,7 @@ VASTAI = (
         Step.PAUSE,
         "an outbid machine is lost with its disk: jobs start again from their checkpoints",
     ),
-    Claim(
+    MarketClaim(
         "raise-resumes",
         "vastai",
         "A paused machine runs again within ten minutes of a bid that wins.",
@@ -112,7 +112,7 @@ VASTAI = (
         Step.RESUME,
         "a raise after an outbid is in vain: waiting costs the disk and brings nothing",
     ),
-    Claim(
+    MarketClaim(
         "disk-kept",
         "vastai",
         "A paused machine keeps its disk.",
@@ -123,7 +123,7 @@ VASTAI = (
         Step.RESUME,
         "after each pause a job starts again from its checkpoint",
     ),
-    Claim(
+    MarketClaim(
         "no-sigterm",
         "vastai",
         "A pause comes without SIGTERM.",
@@ -134,7 +134,7 @@ VASTAI = (
         Step.RESUME,
         "machines are warned of a pause: a last checkpoint may be saved, and less work is lost",
     ),
-    Claim(
+    MarketClaim(
         "own-key-destroys",
         "vastai",
         "A machine's own key is there and destroys it.",
@@ -146,7 +146,7 @@ VASTAI = (
         "a machine does not end itself when the daemon is dead: it bills until somebody destroys it",
         matters=True,
     ),
-    Claim(
+    MarketClaim(
         "bill-in-a-day",
         "vastai",
         "The bill of a machine is complete a day after its end.",
@@ -157,7 +157,7 @@ VASTAI = (
         Step.BILL,
         "the ledger holds estimates for longer, and limits hold back money for longer",
     ),
-    Claim(
+    MarketClaim(
         "ended-container-is-billed",
         "vastai",
         "A container that has ended on a machine that is meant to run is billed.",
@@ -168,7 +168,7 @@ VASTAI = (
         None,
         "costs are lower than planned where a machine is not destroyed at once",
     ),
-    Claim(
+    MarketClaim(
         "earlier-bid-wins-ties",
         "vastai",
         "Of equal bids the earlier wins, and a raise has no least size.",
@@ -179,7 +179,7 @@ VASTAI = (
         None,
         "a bid at the floor loses where it is expected to win",
     ),
-    Claim(
+    MarketClaim(
         "pull-is-billed",
         "vastai",
         "The bytes of an image pull are billed as traffic.",
@@ -190,7 +190,7 @@ VASTAI = (
         None,
         "costs are lower than planned",
     ),
-    Claim(
+    MarketClaim(
         "floor-hides-rivals",
         "vastai",
         "The floor of a contested machine is not the winning bid.",
@@ -201,7 +201,7 @@ VASTAI = (
         None,
         "fewer bids are lost than planned",
     ),
-    Claim(
+    MarketClaim(
         "login-is-taken",
         "vastai",
         "A registry's login is taken as `-u USER -p PASSWORD SERVER`; passwords with spaces or quotes are refused.",
@@ -212,7 +212,7 @@ VASTAI = (
         None,
         "private images cannot be pulled",
     ),
-    Claim(
+    MarketClaim(
         "refused-pull-is-told",
         "vastai",
         "When a registry refuses, `status_msg` has Docker's words.",
@@ -223,7 +223,7 @@ VASTAI = (
         None,
         "a machine that cannot pull its image is left only after the time for loading",
     ),
-    Claim(
+    MarketClaim(
         "refusals-are-known",
         "vastai",
         "The texts of refusals are those that the SDK and renters show; any other counts as unknown and is looked up.",

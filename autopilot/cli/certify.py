@@ -58,9 +58,9 @@ def certify(
         if budget is None:
             raise UserError("how much may it cost?", hint=f'autopilot certify {words[0]} --budget "$1.00"')
         client.post(path, {"budget": budget, "gpus": list(gpu)})
-    body = _follow(client, path, is_told=output.is_for_people)
+    body = _follow(client, path, is_shown=output.is_for_people)
     if report is not None:
-        _write(report, certify_views.markdown(body))
+        _write(report, certify_views.write_markdown(body))
     if not output.is_for_people:
         output.print(body, "claims")
     else:
@@ -78,14 +78,14 @@ def _accept(client: Client, words: tuple[str, ...]) -> int:
     return Exit.OK
 
 
-def _follow(client: Client, path: str, *, is_told: bool) -> Json:
+def _follow(client: Client, path: str, *, is_shown: bool) -> Json:
     """The report once the machine's part is over; each claim is told as soon as it is settled."""
     told: set[str] = set()
     while True:
         body = client.get(path)
         if body["certification"] is None:
             raise UserError(f"{body['market']} was never certified", hint="leave out --resume to begin")
-        for claim in body["claims"] if is_told else ():
+        for claim in body["claims"] if is_shown else ():
             if claim["at"] is not None and claim["id"] not in told:
                 told.add(claim["id"])
                 print(certify_views.line(claim), flush=True)

@@ -30,22 +30,22 @@ LACKS = {
 
 def line(claim: Json) -> str:
     """One claim on one line."""
-    seen = ", ".join(f"{text.words(name)} {_shown(name, value)}" for name, value in claim["seen"].items())
+    seen = ", ".join(f"{text.words(name)} {_show(name, value)}" for name, value in claim["seen"].items())
     told = f"{VERDICTS[claim['verdict']]}: {claim['sentence'].rstrip('.')}" + (f" ({seen})" if seen else "")
     return f"{told}. It follows: {claim['changes']}" if claim["verdict"] == "broken" else told
 
 
-def _shown(name: str, value: Any) -> str:
+def _show(name: str, value: Any) -> str:
     if name in ("floor", "bid", "asked", "shown"):
         return text.per_hour(value)
     return text.money(value) if name in ("billed", "ledger") else text.plain(value)
 
 
-def state(found: Json) -> str:
+def state(held: Json) -> str:
     """A market's certificate in a few words."""
-    if found["standing"] is None:
-        return f"in force until {str(found['ends_at'])[:10]}"
-    return LACKS[found["standing"]] + (f" ({found['ended_because']})" if found["ended_because"] else "")
+    if held["status"] is None:
+        return f"in force until {str(held['ends_at'])[:10]}"
+    return LACKS[held["status"]] + (f" ({held['ended_because']})" if held["ended_because"] else "")
 
 
 def report(body: Json) -> Iterator[Any]:
@@ -80,7 +80,7 @@ def _dollars(amount: str | None) -> str:
     return "nothing yet" if amount is None else text.money(amount)
 
 
-def markdown(body: Json) -> str:
+def write_markdown(body: Json) -> str:
     """For an issue: no id of a machine, an account or a certification stands in it."""
     rows = "".join(
         f"| `{claim['id']}` | {VERDICTS[claim['verdict']]} | {claim['sentence']} | {_seen(claim)} |\n"
@@ -91,9 +91,9 @@ def markdown(body: Json) -> str:
     return (
         f"# Certification of {body['market']}\n\n"
         f"autopilot {version}. Certificate: {state(body['certificate'])}. Cost: {cost}.\n\n"
-        f"| Claim | Verdict | What is assumed | What was seen |\n|---|---|---|---|\n{rows}"
+        f"| Claim | ClaimVerdict | What is assumed | What was seen |\n|---|---|---|---|\n{rows}"
     )
 
 
 def _seen(claim: Json) -> str:
-    return "; ".join(f"{text.words(name)}: {_shown(name, value)}" for name, value in claim["seen"].items()) or "-"
+    return "; ".join(f"{text.words(name)}: {_show(name, value)}" for name, value in claim["seen"].items()) or "-"

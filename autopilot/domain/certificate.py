@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,7 +14,7 @@ NOTICE = timedelta(days=7)
 """So long before its end a certificate asks to be renewed."""
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     HELD = "held"
     BROKEN = "broken"
     NOT_SEEN = "not_seen"
@@ -34,13 +34,13 @@ class Lack(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ClaimFinding:
     """What one certification saw of one claim."""
 
     job_id: str
     """Of the certification."""
     claim: str
-    verdict: Verdict
+    verdict: ClaimVerdict
     at: datetime
     numbers: tuple[tuple[str, Number], ...] = ()
     """What was seen. No secret, no id of a machine or an account stands in it."""
@@ -78,7 +78,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CertificateStatus:
     """One market's certificate as of now."""
 
     certificate: Certificate | None
@@ -91,25 +91,26 @@ class Standing:
         return self.lack is None and self.certificate is not None and self.certificate.ends_at - now <= NOTICE
 
 
-def standing(
+def judge_certificate(
     certificate: Certificate | None,
-    findings: Collection[Finding],
+    findings: Sequence[ClaimFinding],
     weighty: Collection[str],
     account: str,
     version: str,
     now: datetime,
-) -> Standing:
-    """``findings``: of the market's newest certification, with a certificate or not. ``weighty``: the claims that
-    matter to money or to ending machines.
+) -> CertificateStatus:
+    """``findings``: of all certifications of the market, oldest first. ``weighty``: the claims that matter to money or
+    to ending machines. What was found broken stays so until it is accepted, or seen to hold.
     """
+    newest = {each.claim: each for each in findings if each.verdict is not ClaimVerdict.NOT_SEEN}
     broken = tuple(
         sorted(
             each.claim
-            for each in findings
-            if each.verdict is Verdict.BROKEN and each.accepted_at is None and each.claim in weighty
+            for each in newest.values()
+            if each.verdict is ClaimVerdict.BROKEN and each.accepted_at is None and each.claim in weighty
         )
     )
-    return Standing(certificate, _lack(certificate, broken, account, version, now), broken)
+    return CertificateStatus(certificate, _lack(certificate, broken, account, version, now), broken)
 
 
 def _lack(

@@ -16,9 +16,10 @@ import structlog
 from autopilot.certify.bills import judge_bills
 from autopilot.certify.claim import Step
 from autopilot.certify.claims import settled_by, weighty
-from autopilot.certify.script import Answer, Run, play
+from autopilot.certify.run import Run, Turn
+from autopilot.certify.script import play
 from autopilot.domain.actions import Decision, Note, SetStatus
-from autopilot.domain.certificate import LASTS, Certificate, Finding, Lack, Standing, standing
+from autopilot.domain.certificate import LASTS, Certificate, CertificateStatus, Lack, judge_certificate
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
@@ -54,13 +55,13 @@ class CertifyRules:
 class Certification:
     rules: CertifyRules
     watches: Mapping[str, Watch]
-    standings: dict[str, Standing] = field(default_factory=dict)
+    statuses: dict[str, CertificateStatus] = field(default_factory=dict)
 
     def lack_of(self, market: str, now: datetime) -> Lack | None:
         """Why nothing new may be rented there but for a certification; None where it may."""
         if self.rules.only:
             return Lack.CERTIFYING_ONLY
-        held = self.standings.get(market)
+        held = self.statuses.get(market)
         if held is not None and held.broken and market in self.rules.weighed_on:
             return Lack.CLAIM_BROKEN
         if market not in self.rules.needed_on:
@@ -74,22 +75,27 @@ class Certification:
         """Certificates that end soon."""
         return tuple(
             Note("certificate_ends", (("provider", name), ("ends_at", held.certificate.ends_at.isoformat())))
-            for name, held in sorted(self.standings.items())
+            for name, held in sorted(self.statuses.items())
             if name in self.rules.needed_on and held.certificate is not None and held.ends_soon(now)
         )
 
     async def load(self, uow: UnitOfWork, now: datetime) -> None:
         """Look at the bills of certifications that are over, then judge every market's certificate anew."""
         issued = {each.provider: each for each in await uow.certificates.list_newest()}
-        newest = dict(await uow.certificates.newest_certifications())
-        found: dict[str, tuple[Finding, ...]] = {}
-        for market, job_id in newest.items():
-            found[market] = await _settle_bills(uow, market, job_id, now)
-        self.standings = {}
-        for name, watch in self.watches.items():
-            findings = found.get(name, ())
-            account = watch.account_digest
-            self.standings[name] = standing(issued.get(name), findings, weighty(name), account, self.rules.version, now)
+        for market, job_id in await uow.certificates.newest_certifications():
+            await _settle_bills(uow, market, job_id, now)
+        account_of = {name: watch.account_digest for name, watch in self.watches.items()}
+        self.statuses = {
+            name: judge_certificate(
+                issued.get(name),
+                await uow.certificates.list_findings_on(name),
+                weighty(name),
+                account,
+                self.rules.version,
+                now,
+            )
+            for name, account in account_of.items()
+        }
 
     async def decide(
         self,
@@ -99,16 +105,16 @@ class Certification:
         busy: Collection[str],
         now: datetime,
         params: Params,
-    ) -> tuple[Decision, Answer]:
+    ) -> tuple[Decision, Turn]:
         """What the script does now. Nothing while a call for its machine is under way or its market is unknown."""
         watch = self.watches.get(job.certifies)
         if watch is None or not watch.last.known or any(lease.id in busy for lease in job.leases):
-            return Decision((), ()), Answer()
+            return Decision((), ()), Turn()
         run = await _run(uow, job, market, watch.last, now, params)
         answer = play(run)
         return Decision(answer.actions, (Note("certify", (("provider", job.certifies),)),)), answer
 
-    async def keep(self, uow: UnitOfWork, job: Job, answer: Answer, now: datetime) -> None:
+    async def keep(self, uow: UnitOfWork, job: Job, answer: Turn, now: datetime) -> None:
         """Write down what the script found and how far it is; issue the certificate once it is over."""
         await uow.certificates.save_marks(answer.marks)
         await uow.certificates.save_findings(answer.findings)
@@ -165,14 +171,14 @@ def _is_younger(reading: Reading, lease: Lease) -> bool:
     return all(reading.begun_at > at for at in asked)
 
 
-async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime) -> tuple[Finding, ...]:
-    """All findings of the certification, with those that its bill has brought by now."""
+async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime) -> None:
+    """Write down what the certification's bill says, once it does."""
     found = await uow.certificates.list_findings(job_id)
     if {each.claim for each in found}.issuperset(settled_by(market, Step.BILL)):
-        return found
+        return
     job = await uow.jobs.find(job_id)
     if job is None or not job.status.is_final:
-        return found
+        return
     leases = [lease for lease in await uow.leases.list_by_job(job_id) if lease.instance_id is not None]
     ids = [lease.id for lease in leases]
     lines = newest_revisions(await uow.invoices.list_by_lease(ids)).values()
@@ -184,4 +190,3 @@ async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime
     new = [each for each in judge_bills(job_id, leases, lines, accrued, now) if each.claim not in before]
     await uow.certificates.save_findings(new)
     await uow.events.add([claim_settled(market, each) for each in new])
-    return (*found, *new)

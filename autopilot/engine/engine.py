@@ -18,7 +18,7 @@ from decimal import Decimal
 
 import structlog
 
-from autopilot.certify.script import Answer
+from autopilot.certify.run import Turn
 from autopilot.domain import events as e
 from autopilot.domain import gpu_names
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Release, Start
@@ -442,7 +442,7 @@ class Engine:
                     pass
         return exposure
 
-    async def _choose(self, uow: UnitOfWork, job: Job, market: Market, now: datetime) -> tuple[Decision, Answer]:
+    async def _choose(self, uow: UnitOfWork, job: Job, market: Market, now: datetime) -> tuple[Decision, Turn]:
         """What the policy wants for the job, or its script for a certification."""
         params = self.config.params
         if job.certifies:
@@ -450,7 +450,7 @@ class Engine:
         decision = decide(job, market, now, params)
         if self._recorder is not None:
             self._recorder.record(Scene(job, market, now, params, decision))
-        return replace(decision, notes=(*decision.notes, *self.certification.notes(now))), Answer()
+        return replace(decision, notes=(*decision.notes, *self.certification.notes(now))), Turn()
 
     def _renew_permits(self, event_log: EventLog, exposure: Exposure, now: datetime) -> None:
         """Only here, in a tick that observed and is about to commit, does a permit's ``seq`` go up.

@@ -9,7 +9,7 @@ from typing import Any
 
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AgentState
-from autopilot.domain.certificate import Certificate, Finding
+from autopilot.domain.certificate import Certificate, ClaimFinding
 from autopilot.domain.evolve import evolve
 from autopilot.domain.evolve_lease import evolve_lease
 from autopilot.domain.instance import InstanceStatus
@@ -85,15 +85,13 @@ def _number(value: Any) -> Number:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def claim_settled(provider: str, finding: Finding) -> EventRecord:
+def claim_settled(provider: str, finding: ClaimFinding) -> EventRecord:
     fields: Fields = (("provider", provider), ("claim", finding.claim), ("verdict", finding.verdict))
     return EventRecord(finding.at, "claim.settled", finding.job_id, None, fields)
 
 
-def claim_accepted(provider: str, finding: Finding, at: datetime) -> EventRecord:
-    return EventRecord(
-        at, "claim.accepted", finding.job_id, None, (("provider", provider), ("claim", finding.claim))
-    )
+def claim_accepted(provider: str, finding: ClaimFinding, at: datetime) -> EventRecord:
+    return EventRecord(at, "claim.accepted", finding.job_id, None, (("provider", provider), ("claim", finding.claim)))
 
 
 def certificate_issued(made: Certificate) -> EventRecord:

@@ -9,7 +9,7 @@ import structlog
 
 from autopilot.certify.claims import weighty
 from autopilot.config.settings import Settings
-from autopilot.domain.certificate import Lack, Standing, standing
+from autopilot.domain.certificate import CertificateStatus, Lack, judge_certificate
 from autopilot.engine.certification import CertifyRules
 from autopilot.ports.store import StoreUnavailable
 from autopilot.store.database import unopened_store
@@ -36,8 +36,7 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     try:
         async with store.snapshot() as uow:
             issued = {each.provider: each for each in await uow.certificates.list_newest()}
-            newest = dict(await uow.certificates.newest_certifications())
-            found = {name: await uow.certificates.list_findings(job_id) for name, job_id in newest.items()}
+            found = {name: await uow.certificates.list_findings_on(name) for name in rules.needed_on}
     except StoreUnavailable:  # none yet, or of an older version: its own check says so
         issued, found = {}, {}
     finally:
@@ -46,12 +45,12 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     for market in sorted(rules.needed_on):
         held = issued.get(market)
         account = held.account if held else ""
-        stands = standing(held, found.get(market, ()), weighty(market), account, rules.version, now)
+        stands = judge_certificate(held, found.get(market, ()), weighty(market), account, rules.version, now)
         told[market] = _tell(stands, now)
     return told
 
 
-def _tell(stands: Standing, now: datetime) -> tuple[bool | None, str]:
+def _tell(stands: CertificateStatus, now: datetime) -> tuple[bool | None, str]:
     if stands.broken:
         return False, f"claims that do not hold: {', '.join(stands.broken)}"
     if stands.lack is not None or stands.certificate is None:

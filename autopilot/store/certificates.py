@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import select
 
-from autopilot.domain.certificate import Certificate, Finding, StepMark
+from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import certificates, certify_findings, certify_steps, jobs
 from autopilot.store.statements import SqlRepository
@@ -24,13 +24,19 @@ class SqlCertificates(SqlRepository):
         newest = {each.provider: each for each in every}
         return tuple(newest[name] for name in sorted(newest))
 
-    async def save_findings(self, findings: Iterable[Finding]) -> None:
+    async def save_findings(self, findings: Iterable[ClaimFinding]) -> None:
         await self._sql.upsert(certify_findings, [values_of(certify_findings, each) for each in findings])
 
-    async def list_findings(self, job_id: str) -> tuple[Finding, ...]:
+    async def list_findings(self, job_id: str) -> tuple[ClaimFinding, ...]:
         chosen = select(certify_findings).where(certify_findings.c.job_id == job_id)
         rows = await self._sql.fetch_all(chosen.order_by(certify_findings.c.claim))
-        return tuple(record_of(Finding, certify_findings, row) for row in rows)
+        return tuple(record_of(ClaimFinding, certify_findings, row) for row in rows)
+
+    async def list_findings_on(self, market: str) -> tuple[ClaimFinding, ...]:
+        of_market = select(jobs.c.id).where(jobs.c.certifies == market)
+        chosen = select(certify_findings).where(certify_findings.c.job_id.in_(of_market))
+        rows = await self._sql.fetch_all(chosen.order_by(certify_findings.c.at, certify_findings.c.claim))
+        return tuple(record_of(ClaimFinding, certify_findings, row) for row in rows)
 
     async def save_marks(self, marks: Iterable[StepMark]) -> None:
         await self._sql.upsert(certify_steps, [values_of(certify_steps, mark) for mark in marks])

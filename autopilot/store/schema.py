@@ -21,7 +21,7 @@ from sqlalchemy import (
     and_,
 )
 
-from autopilot.domain.certificate import Certificate, Finding, StepMark
+from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import CostKind
@@ -282,7 +282,7 @@ certificates = Table("certificates", metadata, *columns_of(Certificate, key=("jo
 
 # What each certification saw, claim by claim, and how far it is, step by step.
 certify_findings = Table(
-    "certify_findings", metadata, *columns_of(Finding, key=("job_id", "claim")), _refers("job_id", "jobs.id")
+    "certify_findings", metadata, *columns_of(ClaimFinding, key=("job_id", "claim")), _refers("job_id", "jobs.id")
 )
 certify_steps = Table(
     "certify_steps", metadata, *columns_of(StepMark, key=("job_id", "step")), _refers("job_id", "jobs.id")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from autopilot.domain.certificate import Certificate, Finding, StepMark, Verdict
+from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict, StepMark
 from autopilot.ports.store import ConstraintViolated, Store
 from tests.store_records import START, a_job, forgotten, records
 
@@ -24,11 +24,11 @@ class WhatAStoreKeepsOfCertificates:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
     @given(
         certificate=records(Certificate, job_id="job-000001"),
-        finding=records(Finding, job_id="job-000001"),
+        finding=records(ClaimFinding, job_id="job-000001"),
         mark=records(StepMark, job_id="job-000001"),
     )
     async def test_they_come_back_equal(
-        self, store: Store, certificate: Certificate, finding: Finding, mark: StepMark
+        self, store: Store, certificate: Certificate, finding: ClaimFinding, mark: StepMark
     ) -> None:
         async with forgotten(store) as work:
             await work.jobs.save(a_job())
@@ -53,10 +53,20 @@ class WhatAStoreKeepsOfCertificates:
             newest = await work.certificates.newest_certifications()
             assert newest == (("runpod", "job-000003"), ("vastai", "job-000002"))
 
+    async def test_what_was_found_on_one_market_in_its_order(self, store: Store) -> None:
+        later = ClaimFinding("job-000001", "own-id", ClaimVerdict.HELD, START + HOUR)
+        first = ClaimFinding("job-000002", "own-id", ClaimVerdict.BROKEN, START)
+        async with store.transaction() as work:
+            for number, market in (("1", "vastai"), ("2", "vastai"), ("3", "runpod")):
+                await work.jobs.save(a_job(f"job-00000{number}", certifies=market))
+            await work.certificates.save_findings([later, first, replace(first, job_id="job-000003")])
+        async with store.snapshot() as work:
+            assert await work.certificates.list_findings_on("vastai") == (first, later)
+
     async def test_what_is_saved_again_takes_its_own_place(self, store: Store) -> None:
-        finding = Finding("job-000001", "own-id", Verdict.BROKEN, START)
+        finding = ClaimFinding("job-000001", "own-id", ClaimVerdict.BROKEN, START)
         accepted = replace(finding, accepted_at=START + HOUR)
-        other = Finding("job-000001", "bid-is-paid", Verdict.HELD, START)
+        other = ClaimFinding("job-000001", "bid-is-paid", ClaimVerdict.HELD, START)
         begun = StepMark("job-000001", "rent", START)
         over = replace(begun, over_at=START + HOUR)
         ended = a_certificate(ended_at=START + HOUR, ended_because="drift")

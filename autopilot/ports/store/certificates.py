@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from autopilot.domain.certificate import Certificate, Finding, StepMark
+from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 
 
 class Certificates(Protocol):
@@ -17,12 +17,16 @@ class Certificates(Protocol):
         """The one that was issued last on each market, by the market's name."""
         ...
 
-    async def save_findings(self, findings: Iterable[Finding]) -> None:
+    async def save_findings(self, findings: Iterable[ClaimFinding]) -> None:
         """Insert or, by certification and claim, update."""
         ...
 
-    async def list_findings(self, job_id: str) -> tuple[Finding, ...]:
+    async def list_findings(self, job_id: str) -> tuple[ClaimFinding, ...]:
         """By claim."""
+        ...
+
+    async def list_findings_on(self, market: str) -> tuple[ClaimFinding, ...]:
+        """Of all certifications of the market, oldest first."""
         ...
 
     async def save_marks(self, marks: Iterable[StepMark]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from autopilot.domain.certificate import Certificate, Finding, StepMark
+from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.leases import require
 
@@ -21,14 +21,19 @@ class MemoryCertificates(MemoryRepository):
         newest = {each.provider: each for each in every}
         return tuple(newest[name] for name in sorted(newest))
 
-    async def save_findings(self, findings: Iterable[Finding]) -> None:
+    async def save_findings(self, findings: Iterable[ClaimFinding]) -> None:
         with self._access.write() as tables:
             for finding in findings:
                 tables.findings.put((finding.job_id, finding.claim), finding)
 
-    async def list_findings(self, job_id: str) -> tuple[Finding, ...]:
+    async def list_findings(self, job_id: str) -> tuple[ClaimFinding, ...]:
         found = (each for each in self._access.read().findings.values() if each.job_id == job_id)
         return tuple(sorted(found, key=lambda each: each.claim))
+
+    async def list_findings_on(self, market: str) -> tuple[ClaimFinding, ...]:
+        tables = self._access.read()
+        seen = (each for each in tables.findings.values() if require(tables.jobs.get(each.job_id)).certifies == market)
+        return tuple(sorted(seen, key=lambda each: (each.at, each.claim)))
 
     async def save_marks(self, marks: Iterable[StepMark]) -> None:
         with self._access.write() as tables:

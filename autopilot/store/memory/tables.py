@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from autopilot.domain.certificate import Certificate, Finding, StepMark
+from autopilot.domain.certificate import Certificate, ClaimFinding, StepMark
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.instance import CostKind
@@ -50,7 +50,7 @@ class MemoryTables:
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")
         self.certificates: Rows[str, Certificate] = rows("certificates")
-        self.findings: Rows[tuple[str, str], Finding] = rows("findings")
+        self.findings: Rows[tuple[str, str], ClaimFinding] = rows("findings")
         self.marks: Rows[tuple[str, str], StepMark] = rows("marks")
 
         # Indexes and sums

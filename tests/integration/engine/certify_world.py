@@ -16,7 +16,7 @@ from autopilot.api.certify import CertifyService
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.certify.script import STARTED, WAS_WARNED
 from autopilot.domain.agent_state import AgentState
-from autopilot.domain.certificate import Certificate, Finding, Verdict
+from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.engine.certification import CertifyRules
 from autopilot.lab.sandbox.market.instances import Container, Contract
 from autopilot.lab.sandbox.vastai.billing import billed_total
@@ -117,13 +117,13 @@ class CertifyWorld(World):
         answer = await self.certify.begin("vastai", Decimal(budget), (), owner=1000)
         self.job_id = answer["job"]["id"]
 
-    async def certified(self, budget: str = "1.00") -> dict[str, Finding]:
+    async def certified(self, budget: str = "1.00") -> dict[str, ClaimFinding]:
         """To the very end, the bill included; by claim."""
         await self.tick()
         await self.begin(budget)
         return await self.finish()
 
-    async def finish(self) -> dict[str, Finding]:
+    async def finish(self) -> dict[str, ClaimFinding]:
         await self.until(lambda job: job.status.is_final, "the certification is over", most=1000)
         for _ in range(60):
             await self.tick()
@@ -136,7 +136,7 @@ class CertifyWorld(World):
     async def _rented(self) -> bool:
         return any(lease.instance_id for lease in await self.leases())
 
-    async def findings(self) -> dict[str, Finding]:
+    async def findings(self) -> dict[str, ClaimFinding]:
         async with self.store.snapshot() as uow:
             return {each.claim: each for each in await uow.certificates.list_findings(self.job_id)}
 
@@ -160,5 +160,5 @@ class CertifyWorld(World):
         self.market.broken.update(claims)
 
 
-def verdicts(found: dict[str, Finding]) -> dict[str, Verdict]:
+def verdicts(found: dict[str, ClaimFinding]) -> dict[str, ClaimVerdict]:
     return {claim: finding.verdict for claim, finding in sorted(found.items())}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from certify_world import CertifyWorld, verdicts
-from engine_world import D, a_world
+from engine_world import JOB, D, a_world
 
 from autopilot.certify.claims import claims_of
-from autopilot.domain.certificate import Verdict
+from autopilot.domain.certificate import ClaimVerdict
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import JobStatus
+from autopilot.engine.certification import end_certificate
 
 SETTLED = tuple(claim.id for claim in claims_of("vastai") if claim.step is not None)
 
@@ -24,7 +28,7 @@ async def world(tmp_path: Path) -> AsyncIterator[CertifyWorld]:
 
 async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: CertifyWorld) -> None:
     found = await world.certified()
-    assert verdicts(found) == dict.fromkeys(sorted(SETTLED), Verdict.HELD)
+    assert verdicts(found) == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
     assert world.billed() <= 1
     assert world.ours() == []
 
@@ -33,9 +37,9 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Certif
 async def test_a_claim_that_does_not_hold_is_found(world: CertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     found = verdicts(await world.certified())
-    assert found[claim] is Verdict.BROKEN
+    assert found[claim] is ClaimVerdict.BROKEN
     others = {verdict for name, verdict in found.items() if name != claim}
-    assert Verdict.BROKEN not in others, found
+    assert ClaimVerdict.BROKEN not in others, found
     assert world.billed() <= 1
     assert world.ours() == []
 
@@ -49,7 +53,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
         await world.tick()
         await world.restart()
     found = verdicts(await world.finish())
-    assert found == dict.fromkeys(sorted(SETTLED), Verdict.HELD)
+    assert found == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
     assert world.creates() == 2
     assert world.billed() <= 1
     assert world.ours() == []
@@ -93,3 +97,117 @@ async def test_a_market_that_answers_badly_leaves_nothing_rented(world: CertifyW
     await world.until_settled()
     assert world.ours() == []
     assert world.billed() <= 1
+
+
+# --- what a certificate is for
+
+
+async def ticks_without_a_machine(world: CertifyWorld, times: int = 8) -> None:
+    """The job wants one, and is refused one."""
+    creates = world.creates()
+    await world.tick(times)
+    assert world.creates() == creates
+    why = await world.jobs.why(world.job_id, limit=1)
+    shown = {note["numbers"]["condition"] for note in why["job"]["waiting"]["notes"] if note["topic"] == "removed"}
+    assert shown == {"not_certified"}
+
+
+async def test_a_job_waits_for_a_certificate_and_begins_with_it(world: CertifyWorld) -> None:
+    await world.tick()
+    await world.submit(JOB, accept_any=True)
+    job_id = world.job_id
+    assert any("certificate is missing" in note for note in world.plan["notes"])
+    await ticks_without_a_machine(world)
+    await world.begin()
+    await world.until(lambda job: job.status.is_final, "the certification is over", most=1000)
+    (certificate,) = await world.certificates()
+    assert (certificate.provider, certificate.version) == ("vastai", "9.9")
+    assert certificate.account != ""
+    world.job_id = job_id
+    await world.until_running()
+
+
+async def test_when_it_is_over_machines_go_on_and_new_ones_are_refused(world: CertifyWorld) -> None:
+    await world.certified()
+    lease = await world.running(JOB, accept_any=True)
+    (certificate,) = await world.certificates()
+    async with world.store.transaction() as uow:
+        await uow.certificates.save(replace(certificate, ends_at=world.clock.now()))
+    permit = lease.permit.seq
+    await world.tick(40)
+    assert (await world.lease(lease.id)).permit.seq > permit
+    assert (await world.job()).status is JobStatus.RUNNING
+    await world.submit(JOB.replace("train", "second", 1), accept_any=True)
+    await ticks_without_a_machine(world)
+
+
+async def test_a_field_of_money_that_has_changed_ends_it(world: CertifyWorld) -> None:
+    await world.certified()
+    async with world.store.transaction() as uow:
+        await end_certificate(uow, "vastai", "dph_base is text now", world.clock.now())
+    await world.submit(JOB, accept_any=True)
+    await ticks_without_a_machine(world)
+    assert (await world.certify.report("vastai"))["certificate"]["ended_because"] == "dph_base is text now"
+    assert "certificate.ended" in await world.events()
+
+
+async def test_a_broken_claim_that_matters_stops_the_market_until_it_is_accepted(world: CertifyWorld) -> None:
+    world.break_claims(["lower-taken"])
+    await world.certified()
+    await world.submit(JOB, accept_any=True)
+    await ticks_without_a_machine(world)
+    report = await world.certify.report("vastai")
+    assert report["certificate"]["broken"] == ["lower-taken"]
+    with pytest.raises(UserError, match="no claim 'own-id'"):
+        await world.certify.accept("vastai", "own-id")
+    await world.certify.accept("vastai", "lower-taken")
+    await world.until_running()
+
+
+async def test_a_broken_claim_that_does_not_matter_stops_nothing(world: CertifyWorld) -> None:
+    world.break_claims(["no-sigterm"])
+    await world.certified()
+    await world.running(JOB, accept_any=True)
+
+
+async def test_to_do_without_one_leaves_broken_claims_in_force(world: CertifyWorld) -> None:
+    world.rules = replace(world.rules, needed_on=frozenset())
+    world.break_claims(["lower-taken"])
+    await world.restart()
+    await world.running(JOB, accept_any=True)
+    await world.jobs.cancel(world.job_id)
+    await world.certified()
+    await world.submit(JOB, accept_any=True)
+    await ticks_without_a_machine(world)
+
+
+async def test_a_daemon_for_certifications_alone_rents_for_nothing_else(world: CertifyWorld) -> None:
+    world.rules = replace(world.rules, only=True)
+    await world.restart()
+    await world.tick()
+    await world.submit(JOB, accept_any=True)
+    await ticks_without_a_machine(world)
+    found = await world.certified()
+    assert found["own-id"].verdict is ClaimVerdict.HELD
+
+
+async def test_one_certification_of_a_market_at_a_time(world: CertifyWorld) -> None:
+    await world.tick()
+    await world.begin()
+    with pytest.raises(UserError, match="is being certified already"):
+        await world.begin()
+    for budget in ("0.10", "50"):
+        with pytest.raises(UserError, match="a certification takes from"):
+            await world.begin(budget)
+    with pytest.raises(UserError, match="cannot be certified"):
+        await world.certify.begin("lambda", D(1), (), owner=1000)
+
+
+async def test_a_certification_that_is_cancelled_gives_its_machine_back(world: CertifyWorld) -> None:
+    await world.tick()
+    await world.begin()
+    await world.until_running()
+    await world.jobs.cancel(world.job_id)
+    await world.until(lambda job: job.status is JobStatus.CANCELLED, "it is cancelled")
+    assert world.ours() == []
+    assert await world.certificates() == ()

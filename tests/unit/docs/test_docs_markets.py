@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from autopilot.certify.claims import CLAIMS, claims_of
 from autopilot.domain import gpu_names
 from autopilot.providers.runpod import create, mapping, pacing, spot
 from autopilot.providers.runpod.config import RunpodSettings
+from tools.references import with_claims
 
 PAGES = Path(__file__).parents[3] / "docs" / "providers"
 NAMES = sorted(entry.name for entry in entry_points(group="autopilot.providers"))
@@ -64,6 +66,14 @@ def test_what_is_told_about_spot_is_what_the_probe_says() -> None:
         assert words in source
     events = set(re.findall(r"`(spot\.became_\w+)`", RUNPOD))
     assert events == set(re.findall(r'"(spot\.became_\w+)"', source))
+
+
+@pytest.mark.parametrize("market", sorted({claim.market for claim in CLAIMS}))
+def test_a_market_s_page_shows_its_claims_as_the_code_lists_them(market: str) -> None:
+    page = (PAGES / f"{market}.md").read_text()
+    assert with_claims(page, market) == page, "python -m tools.references writes them anew"
+    ids = [claim.id for claim in claims_of(market)]
+    assert len(ids) == len(set(ids))
 
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,109 @@
+"""A certification at one moment, what it may do, and which machine it rents. Values and pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import ROUND_CEILING, Decimal
+
+from autopilot.certify.claim import Step
+from autopilot.domain.actions import Action
+from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, StepMark
+from autopilot.domain.instance import Instance
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market
+from autopilot.domain.money import Number
+from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
+from autopilot.policy.eligibility import eligible
+from autopilot.pricing.rule.bidding import ceiling
+
+LOSING, FIRST, LOWERED, UNDERCUT = Decimal("0.6"), Decimal("1.2"), Decimal("1.1"), Decimal("0.5")
+"""Bids, as shares of the floor."""
+RAISED = Decimal("1.1")
+"""As a share of the bid before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A certification at one moment."""
+
+    job: Job
+    leases: tuple[Lease, ...]
+    """All that it ever had, oldest first."""
+    marks: Mapping[str, StepMark]
+    findings: Mapping[str, ClaimFinding]
+    instance: Instance | None
+    """The held machine as the market's newest list shows it."""
+    is_fresh: bool
+    """That list is of this tick, and younger than all that was asked of the market for this machine."""
+    market: Market
+    now: datetime
+    params: Params
+
+    @property
+    def main(self) -> Lease | None:
+        return self.job.main
+
+    @property
+    def last(self) -> Lease | None:
+        return self.leases[-1] if self.leases else None
+
+    def find(self, claim: str, verdict: ClaimVerdict, *numbers: tuple[str, Number]) -> ClaimFinding:
+        return ClaimFinding(self.job.id, claim, verdict, self.now, numbers)
+
+    def begin(self, step: Step, *numbers: tuple[str, Number]) -> StepMark:
+        return StepMark(self.job.id, step, self.now, numbers=numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """``is_over``: the step is. Marks and findings count only if no action is vetoed."""
+
+    actions: tuple[Action, ...] = ()
+    mark: StepMark | None = None
+    findings: tuple[ClaimFinding, ...] = ()
+    is_over: bool = False
+
+
+WAIT, OVER = Move(), Move(is_over=True)
+Play = Callable[[Run, StepMark | None], Move]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is done now, and what is to be written down with it."""
+
+    actions: tuple[Action, ...] = ()
+    marks: tuple[StepMark, ...] = ()
+    findings: tuple[ClaimFinding, ...] = field(default=())
+
+
+def choose(run: Run) -> tuple[Offer, CapacityType, Decimal] | None:
+    """The cheapest small machine, by a bid where the market has spot, else on demand; with the bid or the price."""
+    offers = [each for each in eligible(run.job, run.market, run.now, run.params) if each.on_demand_price is not None]
+    has_spot = run.market.providers[run.job.certifies].capabilities.spot
+    bids = [(offer, _bid(run, offer, FIRST)) for offer in offers if has_spot and offer.floor is not None]
+    possible = [(offer, bid) for offer, bid in bids if bid is not None]
+    if possible:
+        offer, bid = min(possible, key=lambda each: (each[1], each[0].key))
+        return offer, CapacityType.SPOT, bid
+    priced = [(offer, offer.on_demand_price) for offer in offers if offer.on_demand_price is not None]
+    if not priced:
+        return None
+    offer, price = min(priced, key=lambda each: (each[1], each[0].key))
+    return offer, CapacityType.ON_DEMAND, price
+
+
+def _bid(run: Run, offer: Offer, share: Decimal) -> Decimal | None:
+    """That share of the floor; None where there is no floor, or no room for a raise below the ceiling."""
+    limit = ceiling(run.job.spec, offer.on_demand_price, run.params)
+    if offer.floor is None or limit is None or offer.floor * FIRST * RAISED > limit:
+        return None
+    return round_up(offer.floor * share, run.params)
+
+
+def round_up(bid: Decimal, params: Params) -> Decimal:
+    return max(bid.quantize(params.bids.unit, ROUND_CEILING), params.bids.least)
