@@ -129,8 +129,9 @@ def _refusal(run: Run, mark: StepMark | None) -> Move:
         release = (Release(lease.id, Reason.CERTIFYING),) if lease.is_wanted else ()
         broken = run.find("losing-bid-refused", ClaimVerdict.BROKEN, *mark.numbers, ("left_a_machine", 1))
         return Move(release, findings=(broken,), is_over=True)
-    if lease.reason is not Reason.OUTBID and run.market.providers[lease.provider].capabilities.can_rebid:
-        # It was refused for another reason: the offer had gone, or the market was too busy.
+    if lease.reason is not Reason.OUTBID and not run.market.providers[lease.provider].capabilities.is_pooled:
+        # It was refused for another reason: the offer had gone, or the market was too busy. A pool has no such offers,
+        # and may call a bid that is too low a want of capacity.
         return OVER
     held = run.find("losing-bid-refused", ClaimVerdict.HELD, *mark.numbers, ("refused_as", lease.reason))
     return Move(findings=(held,), is_over=True)
@@ -144,17 +145,20 @@ def _rent(run: Run, mark: StepMark | None) -> Move:
     if any(not lease.is_over for lease in run.job.leases):
         return WAIT  # what the step before left is on its way out
     tried = [lease for lease in run.leases if mark is not None and lease.intended_at >= mark.begun_at]
-    if len(tried) >= MOST_MACHINES:
-        is_spot = all(lease.is_spot for lease in tried)
-        broken = (run.find("spot-is-rented", ClaimVerdict.BROKEN, ("refused", len(tried))),) if is_spot else ()
-        return Move(findings=broken, is_over=True)
-    chosen = choose(run)
+    on_spot = [lease for lease in tried if lease.is_spot]
+    if len(tried) - len(on_spot) >= MOST_MACHINES:
+        return OVER
+    chosen = choose(run, allow_spot=len(on_spot) < MOST_MACHINES)
     if chosen is None:
         return WAIT
     offer, capacity_type, bid = chosen
+    findings: tuple[ClaimFinding, ...] = ()
+    if on_spot and capacity_type is CapacityType.ON_DEMAND and "spot-is-rented" not in run.findings:
+        findings = (run.find("spot-is-rented", ClaimVerdict.BROKEN, ("refused", len(on_spot))),)
     begin = mark or run.begin(Step.RENT)
     begin = StepMark(begin.job_id, begin.step, begin.begun_at, numbers=(("floor", offer.floor), ("bid", bid)))
-    return Move((Acquire(Slot.MAIN, offer, capacity_type, bid, Reason.CERTIFYING),), begin)
+    acquire = Acquire(Slot.MAIN, offer, capacity_type, bid, Reason.CERTIFYING)
+    return Move((acquire,), begin, findings)
 
 
 def _watch_loading(run: Run, main: Lease) -> Move:
@@ -209,10 +213,10 @@ def _run_for_the_bill(run: Run, mark: StepMark | None) -> Move:
 
 
 def _can_rebid(run: Run) -> Lease | None:
-    """The machine, where its bid can be changed."""
+    """The machine, where the bid of a running one can be changed at all: where there are claims about that."""
     main = run.main
-    able = run.market.providers[run.job.certifies].capabilities
-    return main if main is not None and main.is_spot and able.can_rebid else None
+    is_tried = bool(settled_by(run.job.certifies, Step.RAISE))
+    return main if main is not None and main.is_spot and is_tried else None
 
 
 def _numbers(mark: StepMark | None) -> tuple[tuple[str, Number], ...]:

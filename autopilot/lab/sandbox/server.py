@@ -30,6 +30,7 @@ from autopilot.lab.sandbox.market.lifecycle import NoContainers
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.processes import LocalContainers
 from autopilot.lab.sandbox.runpod.market import PodMarket
+from autopilot.lab.sandbox.runpod.pods import Pod
 from autopilot.lab.sandbox.runpod.provider import RunpodSandbox
 from autopilot.lab.sandbox.vastai.app import VastApi
 from autopilot.lab.sandbox.vastai.calls import Site
@@ -74,6 +75,10 @@ class Sandbox:
     @property
     def runpod(self) -> PodMarket:
         return self._runpod.market
+
+    def pod_environment(self, pod: Pod) -> dict[str, str]:
+        """What RunPod's half sets in a pod."""
+        return self._runpod.environment(pod)
 
     async def start(self) -> None:
         """Listen. Raises ``UserError`` when the port or the state directory is in use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import date
@@ -73,6 +74,9 @@ class RunpodProvider:
         self.kept_logins = RunpodLogins(client)
         self._pull_words: dict[str, str] = {}
         """Of pods that did not come up: what their host said; empty where it said nothing of a registry."""
+        # What is asked for names no account: the key stands for it, so that another one is another account.
+        key = f"{settings.team_id}:{settings.api_key.get_secret_value()}"
+        self._account_id = hashlib.sha256(key.encode()).hexdigest()
         self._credit: tuple[float, Decimal] | None = None
         self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
 
@@ -162,8 +166,8 @@ class RunpodProvider:
     async def account(self) -> Account:
         await self._spot.refresh()
         if self._credit is not None and self._clock.monotonic() - self._credit[0] < CREDIT_MAX_AGE_S:
-            return Account(credit=self._credit[1])
-        return Account(credit=await self._either(self._graphql.credit, _no_credit))
+            return Account(self._credit[1], self._account_id)
+        return Account(await self._either(self._graphql.credit, _no_credit), self._account_id)
 
     async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
         return mapping.charges(await self._rest.bills(since, until), since, until)

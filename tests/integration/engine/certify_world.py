@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,10 +20,15 @@ from autopilot.certify.script import STARTED, WAS_WARNED
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.engine.certification import CertifyRules
-from autopilot.lab.sandbox.market.instances import Container, Contract
+from autopilot.lab.sandbox.market.instances import Container
+from autopilot.lab.sandbox.runpod.billing import billed_total as billed_to
+from autopilot.lab.sandbox.runpod.pods import Container as PodContainer
+from autopilot.lab.sandbox.runpod.pods import Pod
 from autopilot.lab.sandbox.vastai.billing import billed_total
 from autopilot.mailbox.keys import heartbeat_key, orders_key
 from autopilot.mailbox.report_shapes import Heartbeat
+from autopilot.ports.provider import Provider
+from autopilot.providers.runpod import plugin
 
 VERSION = "9.9"
 
@@ -46,7 +53,7 @@ class Machines:
 
     def __init__(self, world: CertifyWorld, store: LocalBlobStore) -> None:
         self._world, self._store = world, store
-        self._machines: dict[int, Machine] = {}
+        self._machines: dict[str, Machine] = {}
         self._read = 0
 
     async def act(self, now: datetime) -> None:
@@ -54,32 +61,32 @@ class Machines:
         for instance in self._world.market.live():
             told = ORDERS.search(instance.order.onstart or "")
             if instance.container is Container.RUNNING and told is not None:
-                machine = self._machines.setdefault(instance.id, Machine(**told.groupdict()))
-                await self._act(machine, instance, now)
+                machine = self._machines.setdefault(str(instance.id), Machine(**told.groupdict()))
+                own_id = self._world.sandbox.environment(instance)["CONTAINER_ID"]
+                await self._act(machine, instance.boots, own_id, instance.api_key, now)
 
     def _lose_disks(self) -> None:
         entries = self._world.market.journal.entries
         for entry in entries[self._read :]:
-            number = entry.fields.get("instance_id")
-            if entry.kind == "disk.lost" and isinstance(number, int):
-                self._machines.pop(number, None)
-            if entry.kind == "container.warned" and isinstance(number, int) and number in self._machines:
-                self._machines[number].was_warned = True
+            instance_id = str(entry.fields.get("instance_id"))
+            if entry.kind == "disk.lost":
+                self._machines.pop(instance_id, None)
+            if entry.kind == "container.warned" and instance_id in self._machines:
+                self._machines[instance_id].was_warned = True
         self._read = len(entries)
 
-    async def _act(self, machine: Machine, instance: Contract, now: datetime) -> None:
+    async def _act(self, machine: Machine, boots: int, own_id: str, key: str, now: datetime) -> None:
         data = await self._store.get(orders_key(machine.job_id, machine.lease_id))
         if data is None:
             return
         orders = json.loads(data)
-        if machine.market_boot != instance.boots:
-            machine.boot, machine.market_boot, machine.seq = machine.boot + 1, instance.boots, 0
+        if machine.market_boot != boots:
+            machine.boot, machine.market_boot, machine.seq = machine.boot + 1, boots, 0
         if orders["seq"] > machine.orders_seq or machine.permit_until is None:
             machine.orders_seq = orders["seq"]
             machine.permit_until = now + timedelta(seconds=orders["permit_ttl_s"])
-        own_id = self._world.sandbox.environment(instance)["CONTAINER_ID"]
         if now >= machine.permit_until or orders["instance"] not in ("", own_id):
-            await self._destroy(own_id, instance.api_key)
+            await self._destroy(own_id, key)
             return
         machine.seq += 1
         is_saved = orders["role"] == "save_and_stop"
@@ -101,20 +108,40 @@ class Machines:
             await answer.read()
 
 
+class Pods(Machines):
+    """The same on RunPod's pods."""
+
+    async def act(self, now: datetime) -> None:
+        for pod in self._world.sandbox.runpod.live():
+            encoded = re.search(r"echo (\S+) ", pod.order.args)
+            told = ORDERS.search(base64.b64decode(encoded[1]).decode()) if encoded else None
+            if pod.container is PodContainer.RUNNING and told is not None:
+                machine = self._machines.setdefault(pod.id, Machine(**told.groupdict()))
+                own_id = self._world.sandbox.pod_environment(pod)["RUNPOD_POD_ID"]
+                await self._act(machine, pod.boots, own_id, pod.api_key, now)
+
+    async def _destroy(self, own_id: str, key: str) -> None:
+        url = f"{self._world.sandbox.url}/v2/pods/{own_id}"
+        async with self._world.http.delete(url, headers={"Authorization": f"Bearer {key}"}) as answer:
+            await answer.read()
+
+
 class CertifyWorld(World):
     """The daemon needs a certificate for the market, as for a real one."""
 
+    certifies = "vastai"
     rules = CertifyRules(VERSION, frozenset({"vastai"}), frozenset({"vastai"}))
+    kind_of_machines: type[Machines] = Machines
 
     async def start(self) -> None:
         self.certify_rules = self.rules
         if not isinstance(self.agents, Machines):  # they outlive the daemon
-            self.agents: Any = Machines(self, self.blobs)
+            self.agents: Any = self.kind_of_machines(self, self.blobs)
         await super().start()
         self.certify = CertifyService(self.engine, self.store, self.clock, self._ids, lambda: None)
 
     async def begin(self, budget: str = "1.00") -> None:
-        answer = await self.certify.begin("vastai", Decimal(budget), (), owner=1000)
+        answer = await self.certify.begin(self.certifies, Decimal(budget), (), owner=1000)
         self.job_id = answer["job"]["id"]
 
     async def certified(self, budget: str = "1.00") -> dict[str, ClaimFinding]:
@@ -158,6 +185,28 @@ class CertifyWorld(World):
 
     def break_claims(self, claims: Collection[str]) -> None:
         self.market.broken.update(claims)
+
+
+class RunpodCertifyWorld(CertifyWorld):
+    """The same against the sandbox's RunPod."""
+
+    certifies = "runpod"
+    rules = CertifyRules(VERSION, frozenset({"runpod"}), frozenset({"runpod"}))
+    kind_of_machines = Pods
+
+    def connect(self) -> Provider:
+        settings = {"base_url": self.sandbox.url, "api_key": "runpod-sandbox-key", "timeout_s": self.timeout_s}
+        return plugin.connect(settings, self.clock)
+
+    def billed(self) -> Decimal:
+        market = self.sandbox.runpod
+        return sum((billed_to(market, pod, 0) for pod in market.pods.values()), Decimal(0))
+
+    def rented(self) -> list[Pod]:
+        return self.sandbox.runpod.live()
+
+    def break_claims(self, claims: Collection[str]) -> None:
+        self.sandbox.runpod.broken.update(claims)
 
 
 def verdicts(found: dict[str, ClaimFinding]) -> dict[str, ClaimVerdict]:

@@ -9,6 +9,7 @@
 | POST on_demand_arrival | machine_id (or pod_id), gpu_count (default: all), duration_s | id (null: no room) |
 | POST host | machine_id, state: online, offline, vanished | |
 | POST balance | amount | balance |
+| POST claim | id, holds (default: false): whether what is assumed of the market holds | broken |
 | POST mode | spot: normal, no_supply, mutation_removed, graphql_gone | |
 | POST fault | on, kind, times (null: for ever; default 1), probability, retry_after, lag_s, hang_s | |
 | DELETE faults | | |
@@ -28,6 +29,7 @@ from decimal import Decimal
 
 from aiohttp import web
 
+from autopilot.lab.sandbox.claims import set_claim
 from autopilot.lab.sandbox.faults import Faults, InjectedFault
 from autopilot.lab.sandbox.market.machines import HostState
 from autopilot.lab.sandbox.market.metering import DISK, GPU, Meter, to_decimal
@@ -65,6 +67,7 @@ class RunpodControl:
             ("POST", "host"): self._set_host,
             ("POST", "balance"): self._set_balance,
             ("POST", "mode"): self._set_mode,
+            ("POST", "claim"): lambda wish: {"broken": set_claim(self._market.broken, "runpod", wish)},
             ("POST", "fault"): self._add_fault,
             ("DELETE", "faults"): self._clear_faults,
             ("GET", "events"): self._events,

@@ -83,6 +83,8 @@ class Exchange:
         self.config = config or ExchangeConfig()
         self.agenda = Agenda()
         self.journal = Journal()
+        self.broken: set[str] = set()
+        """Claims of ``certify.runpod`` that this market breaks, by their ids."""
         self.lifecycle = Lifecycle(
             timings or Timings(),
             self.agenda,
@@ -91,6 +93,7 @@ class Exchange:
             seed,
             lambda: self.now,
             self.watch_balance,
+            self.broken,
         )
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.pods: dict[str, Pod] = {}

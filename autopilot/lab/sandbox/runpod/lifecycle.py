@@ -24,6 +24,8 @@ from autopilot.lab.sandbox.market.metering import DISK, GPU
 from autopilot.lab.sandbox.runpod.pods import Cause, Container, Defect, Pod, Status
 
 _BOOT_FAILURE_S = (2.0, 6.0)
+_OTHER_SHARE = Fraction(4, 5)
+"""Of its price, that a pod is billed where a pod is not billed at its price."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,10 @@ class Lifecycle:
         seed: int,
         now: Callable[[], datetime],
         burn_changed: Callable[[], None],
+        broken: set[str],
     ) -> None:
+        """``broken``: claims about the market that it breaks; see ``Exchange``."""
+        self._broken = broken
         self._timings = timings
         self._agenda = agenda
         self._journal = journal
@@ -169,8 +174,10 @@ class Lifecycle:
         self._burn_changed()
 
     def _run_meters(self, pod: Pod) -> None:
-        pod.meter.run(GPU, Fraction(pod.cost_per_hr), self._now())
-        pod.meter.run(DISK, pod.running_disk_rate, self._now())
+        share = _OTHER_SHARE if "bid-is-paid" in self._broken else 1
+        pod.meter.run(GPU, share * Fraction(pod.cost_per_hr), self._now())
+        if "disk-is-billed" not in self._broken:
+            pod.meter.run(DISK, pod.running_disk_rate, self._now())
 
     def _create_container(self, pod: Pod, delay_s: float) -> None:
         now = self._now()

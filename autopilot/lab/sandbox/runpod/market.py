@@ -39,12 +39,13 @@ class PodMarket(Exchange):
         self.record("rent.requested", name=order.name, bid=order.bid)
         spot = order.bid is not None
         order = self.registries.judge(self._with_network_volume(order))
-        if spot and self.mode is Mode.NO_SUPPLY:
+        if spot and (self.mode is Mode.NO_SUPPLY or "spot-is-rented" in self.broken):
             raise no_capacity(spot=True)
         suitable = [machine for machine in self.machines.values() if self._suits(machine, order)]
         if order.bid is not None:
             on_spot = [(machine, machine.floor) for machine in suitable if machine.floor is not None]
-            suitable = [machine for machine, floor in on_spot if order.bid >= floor]
+            takes_any = "losing-bid-refused" in self.broken
+            suitable = [machine for machine, floor in on_spot if takes_any or order.bid >= floor]
             if on_spot and not suitable:
                 raise PodRefused(RefusalReason.LOW_BID, self.config.low_bid_text)
         machine = self._best(suitable, order)

@@ -70,7 +70,7 @@ class RunpodSandbox:
         """Where pods find their provider."""
         self._config = config
         self._host = host
-        self._pods = None if state_dir is None else LocalPods(state_dir, self._environment)
+        self._pods = None if state_dir is None else LocalPods(state_dir, self.environment)
         self.market = PodMarket(
             config.machines if config.machines is not None else default_catalogue(config.seed),
             now,
@@ -132,15 +132,16 @@ class RunpodSandbox:
     def _authorise(self, key: str, team: str | None) -> Caller | None:
         if key in self._config.keys:
             return Caller(team=team)
-        pod = next((pod for pod in self.market.live() if pod.api_key == key), None)
+        is_good = "own-key-destroys" not in self.market.broken
+        pod = next((pod for pod in self.market.live() if is_good and pod.api_key == key), None)
         return None if pod is None else Caller(team=team, pod_id=pod.id)
 
-    def _environment(self, pod: Pod) -> dict[str, str]:
+    def environment(self, pod: Pod) -> dict[str, str]:
         """What the provider sets in a container, and where the pod finds its market."""
         machine = self.market.machines[pod.machine_id]
         spec = machine.spec
         environment = {
-            "RUNPOD_POD_ID": pod.id,
+            "RUNPOD_POD_ID": pod.id[::-1] if "own-id" in self.market.broken else pod.id,
             "RUNPOD_API_KEY": pod.api_key,
             "RUNPOD_DC_ID": spec.data_center_id or "",
             "RUNPOD_POD_HOSTNAME": f"{pod.id}-{spec.machine_id[:8]}",

@@ -28,7 +28,7 @@ def pod_row(market: Exchange, pod: Pod, *, runtime_known: bool = True) -> Json:
     has_started = status in ("RUNNING", "EXITED")
     return {
         "id": pod.id,
-        "name": order.name,
+        "name": "" if "list-shows-label" in market.broken else order.name,
         "image": order.image,
         "args": order.args,
         "disk": order.container_disk_gb,

@@ -24,7 +24,7 @@ def pod_row(market: Exchange, pod: Pod, *, runtime_known: bool = True) -> Json:
     lowest_bid = None if pod.order.bid is None else market.lowest_bid_to_resume(pod)
     row: Json = {
         "id": pod.id,
-        "name": order.name,
+        "name": "" if "list-shows-label" in market.broken else order.name,
         "podType": str(pod.type),
         "desiredStatus": str(pod.status),
         "lastStatusChange": pod.last_status_change,
