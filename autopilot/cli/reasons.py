@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from autopilot.cli import story, text
+from autopilot.cli.certify_views import LACKS
 from autopilot.cli.plan_views import OPTION
 from autopilot.domain.time import show_duration
 
@@ -139,9 +140,14 @@ def _too_short(numbers: Numbers) -> str:
     return f"that end too soon: the nearest in {lasts}, the job may take {needed}"
 
 
+def _tell_lack(numbers: Numbers) -> str:
+    lack = LACKS.get(str(numbers.get("has")))
+    return f": {lack}" if lack else ""
+
+
 CONDITIONS: Mapping[str, str | Callable[[Numbers], str]] = {
     "market_unknown": "on a market that cannot be read now",
-    "not_certified": lambda numbers: f"on a market without a certificate ({text.words(numbers.get('has'))})",
+    "not_certified": lambda numbers: f"on a market without a certificate in force{_tell_lack(numbers)}",
     "other_market": "on another market than the one that is certified",
     "gpu": "with another GPU",
     "vram_gb": _less("GPU memory", _gb),

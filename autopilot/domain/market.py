@@ -22,10 +22,10 @@ class ProviderView:
     capabilities: Capabilities
     known: bool
     credit: Decimal | None
-    lack: Lack | None = None
-    """Why nothing new may be rented there, but for a certification of it."""
     search_problem: str = ""
     """Why its offers could not be searched, in its own words; empty when they could."""
+    lack: Lack | None = None
+    """Why nothing new may be rented there, but for a certification of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -26,7 +27,7 @@ from autopilot.lab.sandbox.config import SandboxConfig
 from autopilot.lab.sandbox.control import Control
 from autopilot.lab.sandbox.faults import Faults
 from autopilot.lab.sandbox.market.instances import Contract
-from autopilot.lab.sandbox.market.lifecycle import NoContainers
+from autopilot.lab.sandbox.market.lifecycle import NoContainers, Timings
 from autopilot.lab.sandbox.market.market import SandboxMarket
 from autopilot.lab.sandbox.processes import LocalContainers
 from autopilot.lab.sandbox.runpod.market import PodMarket
@@ -41,6 +42,7 @@ from autopilot.ports.clock import Clock
 __all__ = ["Sandbox", "SandboxConfig", "running_sandbox"]
 
 _TICK_S = 0.2
+_WARNED_REAL_S = 1.0
 _SHUTDOWN_S = 2.0
 
 
@@ -93,7 +95,7 @@ class Sandbox:
             now,
             seed=config.seed,
             credit=config.credit,
-            timings=config.timings,
+            timings=_timings(config.timings, self.clock.speed),
             clearing_is_visible=config.clearing_is_visible,
             containers=self._containers,
         )
@@ -199,6 +201,11 @@ async def running_sandbox(config: SandboxConfig, clock: Clock) -> AsyncIterator[
         yield sandbox
     finally:
         await sandbox.stop()
+
+
+def _timings(timings: Timings, speed: float) -> Timings:
+    """A process that is warned gets a real second at least, however fast the clock runs."""
+    return replace(timings, warned_for_s=max(timings.warned_for_s, _WARNED_REAL_S * speed))
 
 
 def _claim(state_dir: Path) -> IO[str]:

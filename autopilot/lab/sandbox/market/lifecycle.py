@@ -23,8 +23,6 @@ from autopilot.lab.sandbox.market.instances import RUNNING, STOPPED, Cause, Cont
 from autopilot.lab.sandbox.market.journal import Journal
 from autopilot.lab.sandbox.market.metering import DISK, GPU
 
-WARNED_FOR_S = 5.0
-"""From SIGTERM to SIGKILL, where the market warns at all."""
 _PULLING = "4c7d45f7c63c: Download complete\n"
 _PULL_FAILED = (
     "Error response from daemon: failed to create task for container: failed to create shim task: "
@@ -48,6 +46,8 @@ class Timings:
     """From lowering a bid until the auction sees it."""
     bid_echo_lag_s: float = 16.0
     """From a changed bid until the machine's ``min_bid`` echoes it."""
+    warned_for_s: float = 5.0
+    """From SIGTERM to SIGKILL, where the market warns at all."""
     expiry_grace_s: float = 48 * 3600.0
     """From the contract's end until its row is deleted."""
 
@@ -151,7 +151,7 @@ class Lifecycle:
             return
         self._containers.terminate(instance.id)
         self._record("container.warned", instance)
-        self._later(instance, WARNED_FOR_S, lambda: self._containers.kill(instance.id))
+        self._later(instance, self._timings.warned_for_s, lambda: self._containers.kill(instance.id))
 
     def bill_gpus(self, instance: Contract) -> None:
         """From now on at its price, as it is now."""
