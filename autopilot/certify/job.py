@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.certify.script import LONGEST, STARTED, WAS_WARNED
+from autopilot.certify.script import LONGEST, PER_RUN, WAS_WARNED
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
 from autopilot.domain.money import show
@@ -20,16 +20,18 @@ DISK_GB = Decimal(60)
 GPUS = ("RTX 3060", "RTX 3090", "RTX 4090")
 """Small ones that the markets have plenty of."""
 
-# SIGTERM leaves a file on the disk; the run after it finds that file and says so, as its step.
+# SIGTERM leaves a file on the disk; the run after it finds that file and says so.
 PROGRAM = f"""python3 -u -c '
 import json, os, signal, sys, time
 def warn(*_):
     open("sigterm", "w").close()
     sys.exit(0)
 signal.signal(signal.SIGTERM, warn)
-was_warned = os.path.exists("sigterm")
+with open("runs", "a") as file:
+    file.write(".")
+step = {PER_RUN} * os.path.getsize("runs") + {WAS_WARNED} * os.path.exists("sigterm")
 while True:
-    print(json.dumps(dict(step={WAS_WARNED} if was_warned else {STARTED})))
+    print(json.dumps(dict(step=step)))
     time.sleep(20)
 '"""
 

@@ -54,8 +54,9 @@ GOES_WITHIN = timedelta(minutes=6)
 """From the end of its permit until a machine that ends itself is missing from the lists."""
 MOST_MACHINES = 3
 
-STARTED, WAS_WARNED = 1, 2
-"""What the machine's own program reports as its step: it runs; it found that SIGTERM had come before a stop."""
+PER_RUN, WAS_WARNED = 10, 1
+"""The machine's own program reports as its step how often it has begun on this disk, times ten; and one more where it
+found that SIGTERM had come before a stop."""
 
 
 def play(run: Run) -> Turn:
@@ -290,7 +291,7 @@ def _resume(run: Run, mark: StepMark | None) -> Move:
         if main.state is not LeaseState.PAUSED:
             return OVER
         bid = round_up(_number(run.marks.get(Step.RENT), "floor") * FIRST, run.params)
-        numbers = (("bid", bid), ("boot", main.agent.boot))
+        numbers = (("bid", bid), ("boot", main.agent.boot), ("step", run.job.step))
         return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), run.begin(Step.RESUME, *numbers))
     waited = run.now - mark.begun_at
     findings: tuple[ClaimFinding, ...] = ()
@@ -300,9 +301,11 @@ def _resume(run: Run, mark: StepMark | None) -> Move:
     since = main.observed.running_since
     if main.state is LeaseState.ACTIVE and since is not None:
         has_spoken = main.agent.seen_at is not None and main.agent.seen_at > mark.begun_at
-        # One on a new disk counts its boots from one again, and such a report is taken for an old one.
-        if has_spoken or run.now - since >= SPEAKS_WITHIN:
-            return Move(findings=(*findings, *_judge_disk(run, main, int(_number(mark, "boot")))), is_over=True)
+        has_begun = run.job.step // PER_RUN > int(_number(mark, "step")) // PER_RUN
+        # An agent on a new disk counts its boots from one again, and its reports are taken for old ones.
+        if (has_spoken and has_begun) or run.now - since >= SPEAKS_WITHIN:
+            judged = _judge_disk(run, main, int(_number(mark, "boot")), has_begun=has_begun)
+            return Move(findings=(*findings, *judged), is_over=True)
         return Move(findings=findings)
     if waited >= RESUMES_WITHIN:
         missed = "raise-resumes" not in run.findings
@@ -311,14 +314,14 @@ def _resume(run: Run, mark: StepMark | None) -> Move:
     return WAIT
 
 
-def _judge_disk(run: Run, main: Lease, boot_before: int) -> tuple[ClaimFinding, ...]:
-    """An agent that finds its memory counts its boots on; one on a new disk begins anew."""
+def _judge_disk(run: Run, main: Lease, boot_before: int, *, has_begun: bool) -> tuple[ClaimFinding, ...]:
+    """By the boots that the agent counts on its disk. ``has_begun``: the program has, and told what it found there."""
     kept = main.agent.boot > boot_before
     boots = (("boot_before", boot_before), ("boot", main.agent.boot))
     disk = run.find("disk-kept", ClaimVerdict.HELD if kept else ClaimVerdict.BROKEN, *boots)
-    if not kept:
+    if not has_begun:
         return (disk,)
-    was_warned = run.job.step >= WAS_WARNED
+    was_warned = run.job.step % PER_RUN == WAS_WARNED
     return disk, run.find("no-sigterm", ClaimVerdict.BROKEN if was_warned else ClaimVerdict.HELD)
 
 

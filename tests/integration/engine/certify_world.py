@@ -16,7 +16,7 @@ from engine_world import World
 
 from autopilot.api.certify import CertifyService
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.certify.script import STARTED, WAS_WARNED
+from autopilot.certify.script import PER_RUN, WAS_WARNED
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.engine.certification import CertifyRules
@@ -97,7 +97,7 @@ class Machines:
             orders_seq_seen=orders["seq"],
             state=AgentState.WAITING if is_saved else AgentState.RUNNING,
             saved=is_saved,
-            step=WAS_WARNED if machine.was_warned else STARTED,
+            step=PER_RUN * machine.boot + WAS_WARNED * machine.was_warned,
             next_checkpoint=0,
         )
         await self._store.put(heartbeat_key(machine.job_id, machine.lease_id), beat.to_json())
