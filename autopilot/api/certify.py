@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.api import render
+from autopilot.api.gpu_check import check_gpus
 from autopilot.api.outstanding import Money
 from autopilot.certify.claim import HOW, MarketClaim
 from autopilot.certify.claims import claims_of
@@ -35,10 +36,12 @@ class CertifyService:
         self._wake = wake
 
     async def begin(self, market: str, budget: Decimal, gpus: tuple[str, ...], *, owner: int) -> render.Json:
-        """Raises ``UserError``: no such market, a budget out of bounds, one under way already."""
+        """Raises ``UserError``: no such market or GPU, a budget out of bounds, one under way already."""
         self._check(market)
         now = self._clock.now()
         spec = spec_for(market, budget, gpus, now)
+        if gpus:
+            spec = await check_gpus(spec, self._engine)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner, certifies=market)
         async with self._store.transaction() as uow:
             under_way = next((each for each in await uow.jobs.list_open() if each.certifies == market), None)

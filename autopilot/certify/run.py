@@ -90,7 +90,9 @@ def choose(run: Run, *, allow_spot: bool = True) -> tuple[Offer, CapacityType, D
     if possible:
         offer, bid = min(possible, key=lambda each: (each[1], each[0].key))
         return offer, CapacityType.SPOT, bid
-    priced = [(offer, offer.on_demand_price) for offer in offers if offer.on_demand_price is not None]
+    most = run.job.spec.max_hourly
+    prices = [(offer, offer.on_demand_price) for offer in offers]
+    priced = [(offer, price) for offer, price in prices if price is not None and (most is None or price <= most)]
     if not priced:
         return None
     offer, price = min(priced, key=lambda each: (each[1], each[0].key))

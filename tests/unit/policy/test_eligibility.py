@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autopilot.domain.certificate import Lack
 from autopilot.domain.job import GpuChoice, Trust
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.offer import CapacityType
@@ -41,6 +42,17 @@ def test_what_fits_the_job_file(spec_changes: dict[str, Any], offer_changes: dic
     spec, offer = a_spec(**spec_changes), an_offer(**offer_changes)
     assert (why_not(spec, offer) is None) == fits
     assert (eligible(a_job(spec=spec), a_market(offer), START, Params()) == (offer,)) == fits
+
+
+def test_a_certification_rents_on_its_own_market_and_jobs_only_with_a_certificate() -> None:
+    market = a_market(an_offer())
+    uncertified = replace(market, providers={"vastai": replace(market.providers["vastai"], lack=Lack.MISSING)})
+    expected = {"": False, "vastai": True, "runpod": False}
+    for certifies, fits in expected.items():
+        job = replace(a_job(), certifies=certifies)
+        assert bool(eligible(job, uncertified, START, Params())) == fits
+    assert not eligible(replace(a_job(), certifies="runpod"), market, START, Params())
+    assert eligible(a_job(), market, START, Params())
 
 
 def test_a_machine_must_last_as_long_as_the_work_may_take() -> None:

@@ -19,6 +19,7 @@ from autopilot.domain.actions import (
     SetStatus,
     Veto,
 )
+from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role, Slot
@@ -339,3 +340,15 @@ def test_giving_back_is_never_vetoed(action: Action) -> None:
     job = a_job(a_lease(), spec=a_spec(budget=D(0)), spent=D(100))
     caps = limits(day=D(0), month=D(0), max_hourly=D(0), max_instances=0, launches_per_hour=0)
     assert reason(action, job=job, caps=caps, market=a_market(known=False, credit=D(-5))) is None
+
+
+def test_a_market_without_a_certificate_takes_nothing_new_but_its_certification() -> None:
+    market = a_market(OFFER)
+    uncertified = replace(market, providers={"vastai": replace(market.providers["vastai"], lack=Lack.EXPIRED)})
+    assert reason(SPOT, market=uncertified) is Reason.NOT_CERTIFIED
+    assert reason(ON_DEMAND, market=uncertified) is Reason.NOT_CERTIFIED
+    assert reason(SPOT, job=replace(a_job(), certifies="vastai"), market=uncertified) is None
+    assert reason(SPOT, job=replace(a_job(), certifies="runpod"), market=uncertified) is Reason.NOT_CERTIFIED
+    held = a_job(a_lease())
+    assert reason(RAISE, job=held, market=uncertified) is None
+    assert reason(Release("lease-1", Reason.OUTBID), job=held, market=uncertified) is None
