@@ -52,7 +52,7 @@ STAYS_FOR = timedelta(minutes=2)
 RESUMES_WITHIN = timedelta(minutes=10)
 GOES_WITHIN = timedelta(minutes=6)
 """From the end of its permit until a machine that ends itself is missing from the lists."""
-MOST_MACHINES = 3
+MOST_MACHINES = MOST_CALLS = 3
 
 PER_RUN, WAS_WARNED = 10, 1
 """The machine's own program reports as its step how often it has begun on this disk, times ten; and one more where it
@@ -236,8 +236,8 @@ def _raise(run: Run, mark: StepMark | None) -> Move:
         return OVER
     if mark is None:
         bid = round_up(main.bid * RAISED, run.params)
-        return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), run.begin(Step.RAISE, ("bid", bid)))
-    return _read_back(run, mark, "raise-taken")
+        return _ask_for(run, main, Step.RAISE, bid)
+    return _read_back(run, main, mark, "raise-taken")
 
 
 def _lower(run: Run, mark: StepMark | None) -> Move:
@@ -248,23 +248,34 @@ def _lower(run: Run, mark: StepMark | None) -> Move:
         if main.state is not LeaseState.ACTIVE:
             return OVER
         bid = round_up(_number(run.marks.get(Step.RENT), "floor") * LOWERED, run.params)
-        return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), run.begin(Step.LOWER, ("bid", bid)))
+        return _ask_for(run, main, Step.LOWER, bid)
     if main.state is LeaseState.PAUSED:
         # Somebody may have bid more just then: that a bid above the floor lost says nothing of the call.
         return Move(findings=(run.find("lower-taken", ClaimVerdict.NOT_SEEN, *mark.numbers),), is_over=True)
-    return _read_back(run, mark, "lower-taken")
+    return _read_back(run, main, mark, "lower-taken")
 
 
-def _read_back(run: Run, mark: StepMark, claim: str) -> Move:
-    """Whether the list shows the bid that was asked for, on a machine that goes on running."""
+def _ask_for(run: Run, main: Lease, step: Step, bid: Decimal, times: int = 1) -> Move:
+    mark = run.begin(step, ("bid", bid), ("times", times))
+    return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), mark)
+
+
+def _read_back(run: Run, main: Lease, mark: StepMark, claim: str) -> Move:
+    """Whether the list shows the bid that was asked for, on a machine that goes on running.
+
+    A call may be lost: the claim is broken once it was sent ``MOST_CALLS`` times in vain.
+    """
     waited = run.now - mark.begun_at
     shown = run.instance.bid if run.instance is not None and run.is_fresh else None
     asked = _number(mark, "bid")
     if shown is not None and abs(shown - asked) <= run.params.bids.unit and waited >= STAYS_FOR:
         return Move(findings=(run.find(claim, ClaimVerdict.HELD, ("asked", asked), ("shown", shown)),), is_over=True)
-    if waited >= TAKES_HOLD_WITHIN:
-        return Move(findings=(run.find(claim, ClaimVerdict.BROKEN, ("asked", asked), ("shown", shown)),), is_over=True)
-    return WAIT
+    if waited < TAKES_HOLD_WITHIN:
+        return WAIT
+    times = int(_number(mark, "times"))
+    if times < MOST_CALLS:
+        return _ask_for(run, main, Step(mark.step), asked, times + 1)
+    return Move(findings=(run.find(claim, ClaimVerdict.BROKEN, ("asked", asked), ("shown", shown)),), is_over=True)
 
 
 def _pause(run: Run, mark: StepMark | None) -> Move:
@@ -274,7 +285,9 @@ def _pause(run: Run, mark: StepMark | None) -> Move:
         broken = (run.find("outbid-pauses", ClaimVerdict.BROKEN, *mark.numbers),) if lost and mark else ()
         return Move(findings=broken, is_over=True)
     if main.state is LeaseState.PAUSED:
-        return Move(findings=(run.find("outbid-pauses", ClaimVerdict.HELD, *_numbers(mark)),), is_over=True)
+        is_outbid = main.observed.pause_cause is Reason.OUTBID
+        held = (run.find("outbid-pauses", ClaimVerdict.HELD, *_numbers(mark)),) if is_outbid else ()
+        return Move(findings=held, is_over=True)
     if mark is None:
         bid = round_up(_number(run.marks.get(Step.RENT), "floor") * UNDERCUT, run.params)
         return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), run.begin(Step.PAUSE, ("bid", bid)))
@@ -335,16 +348,29 @@ def _end(run: Run, mark: StepMark | None) -> Move:
             return Move(_release(run, Reason.COMPLETED), is_over=True)
         return Move((SaveAndStop(main.id, Reason.COMPLETED),), run.begin(Step.END))
     if main is None:
-        went = run.last is not None and run.last.state is LeaseState.GONE and not run.last.ending.attempts
-        return Move(findings=(run.find("own-key-destroys", ClaimVerdict.HELD),) if went else (), is_over=True)
-    if main.permit.renewed_at is None or main.observed.absences:
+        held = run.last is not None and _ended_itself(run.last)
+        return Move(findings=(run.find("own-key-destroys", ClaimVerdict.HELD),) if held else (), is_over=True)
+    ends_at = _permit_end(main)
+    if ends_at is None or main.observed.absences:
         return WAIT
-    ends_at = main.permit.renewed_at + timedelta(seconds=main.permit.ttl_s or 0)
     if run.now < ends_at + GOES_WITHIN:
         return WAIT
     late_s = round((run.now - ends_at).total_seconds())
     broken = run.find("own-key-destroys", ClaimVerdict.BROKEN, ("still_there_s", late_s))
     return Move((Release(main.id, Reason.COMPLETED),), findings=(broken,), is_over=True)
+
+
+def _permit_end(lease: Lease) -> datetime | None:
+    if lease.permit.renewed_at is None:
+        return None
+    return lease.permit.renewed_at + timedelta(seconds=lease.permit.ttl_s or 0)
+
+
+def _ended_itself(lease: Lease) -> bool:
+    """Nobody destroyed it, and it was there until its permit was over: no loss of its host is taken for that."""
+    ends_at, gone_at = _permit_end(lease), lease.ending.gone_at
+    is_gone = lease.state is LeaseState.GONE and not lease.ending.attempts
+    return is_gone and ends_at is not None and gone_at is not None and gone_at >= ends_at
 
 
 _SCRIPT: tuple[tuple[str, Play], ...] = (

@@ -14,6 +14,7 @@ from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import ClaimVerdict
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import Role
 from autopilot.engine.certification import end_certificate
 
 SETTLED = tuple(claim.id for claim in claims_of("vastai") if claim.step is not None)
@@ -213,3 +214,18 @@ async def test_a_certification_that_is_cancelled_gives_its_machine_back(world: C
     await world.until(lambda job: job.status is JobStatus.CANCELLED, "it is cancelled")
     assert world.ours() == []
     assert await world.certificates() == ()
+
+
+async def test_a_bid_that_was_lost_once_breaks_no_claim(world: CertifyWorld) -> None:
+    await world.fault("bid", "no_effect_success", times=1)
+    assert verdicts(await world.certified()) == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
+
+
+async def test_a_machine_that_is_lost_at_the_end_has_not_ended_itself(world: CertifyWorld) -> None:
+    await world.tick()
+    await world.begin()
+    await world.until(lambda job: job.main is not None and job.main.orders.role is Role.SAVE_AND_STOP, "the end", 600)
+    await world.tick(3)
+    (instance,) = world.ours()
+    world.market.destroy(instance.id, "market")
+    assert (await world.finish())["own-key-destroys"].verdict is ClaimVerdict.NOT_SEEN
