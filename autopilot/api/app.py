@@ -193,7 +193,7 @@ class _Routes:
         return web.json_response({"job": await self._jobs.release(request.match_info["ref"])})
 
     async def ssh(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.ssh.locate(request.match_info["ref"], _owner(request)))
+        return web.json_response(await self._jobs.ssh.locate(request.match_info["ref"], owner_of(request)))
 
     async def end_calls(self, _: web.Application) -> None:
         """Nobody who waits for a machine's answer keeps the daemon from ending."""
