@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import structlog
@@ -24,10 +25,12 @@ from autopilot.api.code import SendAgain, read_sent_code
 from autopilot.api.drift import drift
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobNotFound, JobService
+from autopilot.api.once import CallerGone, KeyReused, OnceOnly
 from autopilot.api.plan import OverBudget, ranked_offers
 from autopilot.api.prices import prices
 from autopilot.api.prospects import Unlikely
 from autopilot.api.requests import flag, owner_of, peer_uid, read_body, share, text, whole
+from autopilot.api.same_job import SameJobOpen
 from autopilot.api.spend import spend
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
@@ -95,6 +98,7 @@ class _Routes:
         self._engine = engine
         self._store = store
         self._clock = clock
+        self._once = OnceOnly(store, clock)
 
     async def status(self, request: web.Request) -> web.Response:
         async with self._store.snapshot() as uow:
@@ -118,16 +122,19 @@ class _Routes:
     async def submit(self, request: web.Request) -> web.Response:
         body = await read_body(request)
         dry_run = flag(body, "dry_run")
-        least = share(body, "min_probability", LEAST_PROBABILITY)
-        answer = await self._jobs.submit(
+        submit = partial(
+            self._jobs.submit,
             text(body, "toml"),
             text(body, "source"),
             dry_run=dry_run,
-            least_probability=least,
+            least_probability=share(body, "min_probability", LEAST_PROBABILITY),
             owner=owner_of(request),
             code=read_sent_code(body.get("code")),
+            again=flag(body, "again"),
         )
-        return web.json_response(answer, status=200 if dry_run else 201)
+        if dry_run:
+            return web.json_response(await submit())
+        return await self._once.answer(request, owner_of(request), 201, lambda once: submit(once=once))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
         include_finished = request.query.get("all") == "1"
@@ -168,7 +175,8 @@ class _Routes:
         body = await read_body(request)
         least = share(body, "min_probability", LEAST_PROBABILITY)
         wish = {name: text(body, name) for name in body if name != "min_probability"}
-        return web.json_response(await self._jobs.change(request.match_info["ref"], wish, least_probability=least))
+        change = partial(self._jobs.change, request.match_info["ref"], wish, least_probability=least)
+        return await self._once.answer(request, owner_of(request), 200, lambda once: change(once=once))
 
     async def stop(self, request: web.Request) -> web.Response:
         return web.json_response({"job": await self._jobs.stop(request.match_info["ref"])})
@@ -181,7 +189,8 @@ class _Routes:
 
     async def resume(self, request: web.Request) -> web.Response:
         chosen = str((await read_body(request)).get("from_checkpoint") or "") if request.can_read_body else ""
-        return web.json_response({"job": await self._jobs.resume(request.match_info["ref"], chosen)})
+        resume = partial(self._jobs.resume, request.match_info["ref"], chosen)
+        return await self._once.answer(request, owner_of(request), 200, lambda once: resume(once=once))
 
     async def exec(self, request: web.Request) -> web.Response:
         body = await read_body(request)
@@ -269,8 +278,13 @@ async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(problem.message, problem.hint, 404)
     except (OverBudget, Unlikely) as problem:
         return _error(problem.message, problem.hint, 402)
-    except (SendAgain, ExecBusy) as problem:
+    except SameJobOpen as problem:
+        return _error(problem.message, problem.hint, 409, reason="same_job_open", job=problem.job_id)
+    except (SendAgain, ExecBusy, KeyReused) as problem:
         return _error(problem.message, problem.hint, 409)
+    except CallerGone:
+        log.info("api.caller_gone", method=request.method, path=request.path)
+        return _error("the caller has hung up; nothing was changed", "", 499)
     except NoAnswer as problem:
         return _error(problem.message, problem.hint, 504)
     except UserError as problem:
@@ -295,5 +309,5 @@ async def _log_peer(request: web.Request, handler: Handler) -> web.StreamRespons
     return await handler(request)
 
 
-def _error(message: str, hint: str, status: int) -> web.Response:
-    return web.json_response({"error": message, "hint": hint}, status=status)
+def _error(message: str, hint: str, status: int, **more: str) -> web.Response:
+    return web.json_response({"error": message, "hint": hint, **more}, status=status)

@@ -20,9 +20,11 @@ from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.exec import ExecService
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.key_hint import replace_keys
+from autopilot.api.once import Once
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.plan import plan
 from autopilot.api.prospects import INFEASIBLE, Unlikely
+from autopilot.api.same_job import hash_file, refuse_same
 from autopilot.api.ssh import SshService
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
@@ -112,14 +114,17 @@ class JobService:
         least_probability: float = LEAST_PROBABILITY,
         owner: int,
         code: SentCode | None = None,
+        again: bool = False,
+        once: Once | None = None,
     ) -> render.Json:
         """Accept a job file; with ``dry_run`` only say what would happen.
 
-        ``owner``: the uid of whoever asks; ``code``: what they have sent, or with ``dry_run`` would send.
+        ``owner``: the uid of whoever asks; ``code``: what they have sent, or with ``dry_run`` would send; ``again``:
+        whether a second job of the same is meant; ``once``: the request that is not to act twice.
 
-        Raises ``UserError``; ``SendAgain`` when the code is not there; ``Unlikely`` where a job with a deadline would
-        be done in time and within its budget with less than that probability, where the budget of one without suffices
-        in no market, or where nothing that was ever seen has what it asks for; 0 accepts any.
+        Raises ``UserError``; ``SameJobOpen``; ``SendAgain`` when the code is not there; ``Unlikely`` where a job with a
+        deadline would be done in time and within its budget with less than that probability, where the budget of one
+        without suffices in no market, or where nothing that was ever seen has what it asks for; 0 accepts any.
         """
         now = self._clock.now()
         self._check_markets()
@@ -127,7 +132,9 @@ class JobService:
         _check_code(spec, code)
         copy = await self.code.require(owner, code.sha256) if code and not dry_run else None
         taken = _code_of(code, copy)
-        job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner, code=taken)
+        said = hash_file(text, taken.sha256)
+        job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
+        job = replace(job, code=taken, file_sha256=said)
         planned = await self._plan(job, now, least_probability)
         planned["notes"] += _script_notes(spec)
         if job.spec.secrets:
@@ -140,13 +147,18 @@ class JobService:
             return {"job": None, "plan": planned}
         if planned["refusal"] is not None:
             raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
+        answer = {"job": render.job(job, now, self._engine.config.params, Money()), "plan": planned}
         async with self._store.transaction() as uow:
+            if not again:
+                await refuse_same(uow, job)
             if copy is not None:
                 await take(uow, copy)
             await uow.jobs.save(job)
             await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
+            if once is not None:
+                await once.keep(uow, 201, answer)
         self._wake()
-        return {"job": render.job(job, now, self._engine.config.params, Money()), "plan": planned}
+        return answer
 
     async def _plan(self, job: Job, now: datetime, least_probability: float) -> render.Json:
         """Raises ``OverBudget`` and ``Unlikely``."""
@@ -321,7 +333,12 @@ class JobService:
         }
 
     async def change(
-        self, reference: str, wish: Mapping[str, str], *, least_probability: float = LEAST_PROBABILITY
+        self,
+        reference: str,
+        wish: Mapping[str, str],
+        *,
+        least_probability: float = LEAST_PROBABILITY,
+        once: Once | None = None,
     ) -> render.Json:
         """Give a job that lives other limits. Those that leave it less are checked as a submit is.
 
@@ -346,9 +363,11 @@ class JobService:
             event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
             await uow.jobs.save(event_log.job)
             await uow.events.add(event_log.records)
-            answer = self._render(event_log.job, await self._outstanding(uow))
+            answer = {"job": self._render(event_log.job, await self._outstanding(uow)), "plan": planned}
+            if once is not None:
+                await once.keep(uow, 200, answer)
         self._wake()
-        return {"job": answer, "plan": planned}
+        return answer
 
     async def stop(self, reference: str) -> render.Json:
         """Save the job's work, give its machines back and park it until it is resumed."""
@@ -391,23 +410,29 @@ class JobService:
             log.warning("cancel.unrecorded", job=job.id, reason=str(problem))
             return answer, str(problem)
 
-    async def resume(self, reference: str, from_checkpoint: str = "") -> render.Json:
+    async def resume(self, reference: str, from_checkpoint: str = "", once: Once | None = None) -> render.Json:
         """Let a parked job go on. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer
-        ones are set aside. Raises ``UserError``."""
-        if not from_checkpoint:
-            return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
+        ones are set aside. ``once`` as for a submit. Raises ``UserError``."""
         async with self._store.transaction() as uow:
             job = await self._find(uow, reference)
-            if job.status not in MAY_GO_BACK:
-                hint = "it can be told to while it is parked, waits for a machine or gets one ready"
-                raise UserError(f"job {job.spec.name} is {job.status} and cannot go back", hint=hint)
-            known = await uow.checkpoints.list_by_job(job.id)
-            await set_aside_newer(uow, known, _chosen(known, from_checkpoint), "user", self._clock.now())
-        if job.status is JobStatus.PARKED:
-            return await self._move(reference, JobStatus.PENDING, Reason.SUBMITTED)
+            if from_checkpoint:
+                job = await self._go_back(uow, job, from_checkpoint)
+            if from_checkpoint and job.status is not JobStatus.PARKED:
+                answer = self._render(job, await self._outstanding(uow))
+            else:
+                answer = await self._set_status(uow, job, JobStatus.PENDING, Reason.SUBMITTED)
+            if once is not None:
+                await once.keep(uow, 200, {"job": answer})
         self._wake()
-        async with self._store.snapshot() as uow:
-            return self._render(await self._find(uow, reference), await self._outstanding(uow))
+        return {"job": answer}
+
+    async def _go_back(self, uow: UnitOfWork, job: Job, chosen: str) -> Job:
+        if job.status not in MAY_GO_BACK:
+            hint = "it can be told to while it is parked, waits for a machine or gets one ready"
+            raise UserError(f"job {job.spec.name} is {job.status} and cannot go back", hint=hint)
+        known = await uow.checkpoints.list_by_job(job.id)
+        await set_aside_newer(uow, known, _chosen(known, chosen), "user", self._clock.now())
+        return await self._find(uow, job.id)
 
     async def release(self, reference: str) -> render.Json:
         """Give back the machine that is held of a job that has failed. Raises ``UserError``."""
@@ -423,17 +448,19 @@ class JobService:
 
     async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
         async with self._store.transaction() as uow:
-            job = await self._find(uow, reference)
-            _refuse_if_over(job)
-            if status is JobStatus.STOPPING and not job.status.wants_capacity:
-                hint = "autopilot resume lets it go on" if job.status is JobStatus.PARKED else ""
-                raise UserError(f"job {job.spec.name} is {job.status} already", hint=hint)
-            if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
-                hint = "only a parked job can be resumed"
-                raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
-            answer = await self._apply(uow, job, e.StatusSet(status, reason, self._clock.now()))
+            answer = await self._set_status(uow, await self._find(uow, reference), status, reason)
         self._wake()
         return answer
+
+    async def _set_status(self, uow: UnitOfWork, job: Job, status: JobStatus, reason: Reason) -> render.Json:
+        _refuse_if_over(job)
+        if status is JobStatus.STOPPING and not job.status.wants_capacity:
+            hint = "autopilot resume lets it go on" if job.status is JobStatus.PARKED else ""
+            raise UserError(f"job {job.spec.name} is {job.status} already", hint=hint)
+        if status is JobStatus.PENDING and job.status is not JobStatus.PARKED:
+            hint = "only a parked job can be resumed"
+            raise UserError(f"job {job.spec.name} is {job.status}, not parked", hint=hint)
+        return await self._apply(uow, job, e.StatusSet(status, reason, self._clock.now()))
 
     async def _apply(self, uow: UnitOfWork, job: Job, event: e.Event) -> render.Json:
         event_log = EventLog(job)

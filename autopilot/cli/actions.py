@@ -114,7 +114,7 @@ def change(job: str, /, *changes: str, min_probability: float = 0.8) -> int:
     """
     wish = dict(map(_read_change, changes))
     client = Client()
-    body = client.patch(job_path(job), wish | {"min_probability": min_probability})
+    body = client.act_once("PATCH", job_path(job), wish | {"min_probability": min_probability})
     if body["plan"] is not None:
         plan.show(client, body)
     changed = body["job"]
@@ -162,7 +162,9 @@ def _act_on(jobs: Sequence[str], verb: str) -> int:
 
 
 def _act(job: str, verb: str, wish: dict[str, str] | None = None) -> int:
-    answer = Client().post(job_path(job, verb), wish)
+    client = Client()
+    where = job_path(job, verb)
+    answer = client.act_once("POST", where, wish) if verb == "resume" else client.post(where, wish)
     body = answer["job"]
     name = f"{text.plain(body['name'])} ({text.plain(body['id'])})"
     if "unrecorded" in answer:

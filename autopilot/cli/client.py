@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,8 +32,24 @@ _EXIT_OF_STATUS = {
 """What the daemon's answer means for a script; any other error is a failed operation."""
 
 
+_AGAIN_AFTER_S = (1.0, 3.0, 6.0)
+"""Where the answer of a request was lost that acts once."""
+
+
 class NotFound(CommandError):
     """The daemon knows no such thing."""
+
+
+class SameJobOpen(CommandError):
+    """A job that says the same is not over."""
+
+
+class AnswerLost(CommandError):
+    """The daemon may have done what it was asked to, or not."""
+
+
+class NotRunning(CommandError):
+    """Nobody answers."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -59,8 +77,20 @@ class Client:
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
         return self._request("POST", path, json.dumps(body or {}).encode())
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Json:
-        return self._request("PATCH", path, json.dumps(body).encode())
+    def act_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
+        """What may spend money. A lost answer is asked for again with the same key, which acts no second time."""
+        sent = json.dumps(body or {}).encode()
+        headers = {"Content-Type": "application/json", "Idempotency-Key": os.urandom(16).hex()}
+        lost: CommandError | None = None
+        for pause_s in (*_AGAIN_AFTER_S, None):
+            try:
+                return self._request(method, path, sent, headers)
+            except (AnswerLost, NotRunning) as problem:
+                if pause_s is None or (lost is None and isinstance(problem, NotRunning)):
+                    raise lost or problem from None
+                lost = lost or problem
+            time.sleep(pause_s)
+        raise AssertionError("the last try answers or raises")
 
     def put(self, path: str, body: Any, size: int) -> Json:
         """``body``: bytes, or something to read, ``size`` bytes of it."""
@@ -80,7 +110,7 @@ class Client:
             response = connection.getresponse()
             status, raw = response.status, response.read()
         except (FileNotFoundError, ConnectionRefusedError):
-            raise CommandError(
+            raise NotRunning(
                 Exit.UNREACHABLE,
                 f"the daemon is not running at {self.socket_path}",
                 hint="start it: autopilot serve, or systemctl start autopilot",
@@ -92,13 +122,13 @@ class Client:
                 hint="join its group: sudo usermod -aG autopilot $USER, then log in again",
             ) from None
         except TimeoutError:
-            raise CommandError(
+            raise AnswerLost(
                 Exit.UNREACHABLE,
                 f"the daemon did not answer within {self._timeout_s:g} s",
                 hint="look at its log: journalctl -u autopilot",
             ) from None
         except (OSError, http.client.HTTPException) as error:
-            raise CommandError(
+            raise AnswerLost(
                 Exit.UNREACHABLE,
                 f"the daemon at {self.socket_path} broke off: {str(error) or type(error).__name__}",
                 hint="it may be restarting; try again",
@@ -135,9 +165,10 @@ def _answer(status: int, raw: bytes) -> Json:
             hint="are the command line and the daemon of one version? see autopilot version",
         )
     if status >= 400:
-        kind = NotFound if status == 404 else CommandError
+        is_same = body.get("reason") == "same_job_open"
+        kind = SameJobOpen if is_same else NotFound if status == 404 else CommandError
         raise kind(
-            _EXIT_OF_STATUS.get(status, Exit.FAILED),
+            Exit.USAGE if is_same else _EXIT_OF_STATUS.get(status, Exit.FAILED),
             str(body.get("error") or f"the daemon answered HTTP {status}"),
             hint=str(body.get("hint") or ""),
         )

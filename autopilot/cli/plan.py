@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from cyclopts import Parameter
 
 from autopilot.cli import code, plan_views
-from autopilot.cli.client import Client, Json
-from autopilot.cli.exits import Exit
+from autopilot.cli.client import Client, Json, SameJobOpen
+from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.config.client_file import read_client_file
@@ -39,26 +40,49 @@ def plan(file: JobFile, /, *, min_probability: float = 0.8, output: Output = FOR
     return exit_of(body)
 
 
-def ask(client: Client, file: Path, min_probability: float, *, dry_run: bool) -> Json:
+def ask(client: Client, file: Path, min_probability: float, *, dry_run: bool, again: bool = False) -> Json:
     """The daemon's answer to a job file: its plan, and the job unless ``dry_run``."""
     toml, source = read_job_file(file)
     beside = Path.cwd() if str(file) == "-" else file.absolute().parent
-    return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run)
+    return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run, again=again)
 
 
-def ask_of(client: Client, toml: str, source: str, beside: Path, min_probability: float, *, dry_run: bool) -> Json:
-    """``beside``: the directory that paths of ``[code]`` are relative to. Raises ``UserError``, ``CommandError``."""
+def ask_of(
+    client: Client,
+    toml: str,
+    source: str,
+    beside: Path,
+    min_probability: float,
+    *,
+    dry_run: bool,
+    again: bool = False,
+) -> Json:
+    """``beside``: the directory that paths of ``[code]`` are relative to; ``again``: a second job of the same is meant.
+
+    On a terminal it asks whether that is so. Raises ``UserError``, ``CommandError``.
+    """
     if not 0 <= min_probability <= 1:
         raise UserError(f"--min-probability must be from 0 to 1, not {min_probability:g}")
     toml = with_key(toml, source, beside, read_client_file().ssh_key)
     asked: Json = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
     sent = code.send(client, beside, toml, source, dry_run=dry_run)
-    if sent is None:
-        return client.post("/v1/jobs", asked)
-    claim, said = sent
-    body = client.post("/v1/jobs", {**asked, "code": claim})
-    body["plan"]["notes"].insert(0, said)
+    if sent is not None:
+        asked["code"] = sent[0]
+    body = client.post("/v1/jobs", asked) if dry_run else _submit(client, asked, again)
+    if sent is not None:
+        body["plan"]["notes"].insert(0, sent[1])
     return body
+
+
+def _submit(client: Client, asked: Json, again: bool) -> Json:
+    try:
+        return client.act_once("POST", "/v1/jobs", {**asked, "again": again})
+    except SameJobOpen as problem:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise
+        if input(f"{problem.message}. Submit another one? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise CommandError(Exit.USAGE, "nothing was submitted") from None
+    return client.act_once("POST", "/v1/jobs", {**asked, "again": True})
 
 
 def show(client: Client, body: Json) -> None:

@@ -49,6 +49,7 @@ def run(
     secret: list[str] | None = None,
     save: Path | None = None,
     min_probability: float = 0.8,
+    again: Annotated[bool, Parameter(negative="")] = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
     detach: Annotated[bool, Parameter(name=["--detach", "-d"], negative="")] = False,
 ) -> int:
@@ -85,6 +86,8 @@ def run(
         Write the job file that it made into this file, too.
     min_probability
         A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
+    again
+        Submit it although a job of yours that says the same is not over.
     yes
         Do not ask; needs a budget.
     detach
@@ -121,7 +124,7 @@ def run(
     if not yes and not _is_confirmed(draft):
         print("nothing was submitted")
         return Exit.OK
-    job = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=False)["job"]
+    job = plan.ask_of(client, toml, SOURCE, directory, min_probability, dry_run=False, again=again)["job"]
     print(f"submitted {text.plain(job['name'])} ({text.plain(job['id'])})")
     if detach:
         print(f"follow it: autopilot logs {text.plain(job['name'])} -f")

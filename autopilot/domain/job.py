@@ -199,6 +199,8 @@ class Job:
     code: JobCode = NO_CODE
     certifies: str = ""
     """The market whose claims it settles, by the script of ``certify``; empty: an ordinary job."""
+    file_sha256: str = ""
+    """Of what its job file says, in whatever order and spelling; empty: it is from before that was kept."""
     leases: tuple[Lease, ...] = field(default=())
 
     def lease_in(self, slot: Slot) -> Lease | None:

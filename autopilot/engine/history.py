@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 READINGS_EVERY = timedelta(minutes=5)
 NEVER = datetime.min.replace(tzinfo=UTC)
 
+ANSWERS_KEPT_FOR = timedelta(days=1)
+"""To requests that carried a key."""
 TIDY_EVERY = timedelta(hours=1)
 HOURS_AT_ONCE = 6
 """So many hours of prices are put together in one transaction: others wait for it."""
@@ -91,6 +93,8 @@ class History:
             old = now - self._retention.events
             forgotten += await uow.decisions.forget(old) + await uow.events.forget(old)
             forgotten += await uow.machine_readings.forget(old) + await uow.drifts.forget(old)
+            forgotten += await uow.machine_readings.forget(old)
+            forgotten += await uow.answers.forget(now - ANSWERS_KEPT_FOR)
         if thinned or forgotten:
             log.info("history.tidied", hours_thinned=thinned, rows_forgotten=forgotten)
         if thinned < HOURS_AT_ONCE:

@@ -30,11 +30,11 @@ from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
-from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0014"
+REVISION = "0015"
 
 metadata = MetaData(
     naming_convention={
@@ -88,6 +88,8 @@ jobs = Table(
 )
 
 code_copies = Table("code_copies", metadata, *columns_of(CodeCopy, key=("id",)), Index(None, "owner", "sha256"))
+
+kept_answers = Table("kept_answers", metadata, *columns_of(KeptAnswer, key=("owner", "key")), Index(None, "at"))
 
 LEASE_PATHS = {
     "reserved": ("billing", "reserved"),

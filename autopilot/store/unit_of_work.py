@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autopilot.store.answers import SqlAnswers
 from autopilot.store.certificates import SqlCertificates
 from autopilot.store.code_copies import SqlCodeCopies
 from autopilot.store.drifts import SqlDrifts
@@ -18,6 +19,7 @@ from autopilot.store.statements import Statements
 
 class SqlUnitOfWork:
     __slots__ = (
+        "answers",
         "bids",
         "certificates",
         "checkpoints",
@@ -36,6 +38,7 @@ class SqlUnitOfWork:
     )
 
     def __init__(self, sql: Statements) -> None:
+        self.answers = SqlAnswers(sql)
         self.leases = SqlLeases(sql)
         self.checkpoints = SqlCheckpoints(sql)
         self.certificates = SqlCertificates(sql)

@@ -23,6 +23,7 @@ from autopilot.domain.ledger import LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
+from tests.contract.store_answers import WhatAStoreKeepsOfAnswers
 from tests.contract.store_certificates import WhatAStoreKeepsOfCertificates
 from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_drifts import WhatAStoreKeepsOfDrift
@@ -615,6 +616,7 @@ class StoreContract(
     WhatAStoreKeepsOfCode,
     WhatAStoreKeepsOfDrift,
     WhatAStoreKeepsOfMachines,
+    WhatAStoreKeepsOfAnswers,
     WhatReportsRead,
     WhatAStoreKeepsOfPrices,
     WhatAStoreForgets,

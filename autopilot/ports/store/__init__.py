@@ -6,7 +6,7 @@ nothing may be created at any market, while destroys stay allowed.
 """
 
 from autopilot.ports.store.failures import CommitUnknown, ConstraintViolated, LeadershipLost, StoreUnavailable
-from autopilot.ports.store.records import BidRecord, DecisionRecord, EventRecord, Totals
+from autopilot.ports.store.records import BidRecord, DecisionRecord, EventRecord, KeptAnswer, Totals
 from autopilot.ports.store.unit_of_work import Store, UnitOfWork
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "ConstraintViolated",
     "DecisionRecord",
     "EventRecord",
+    "KeptAnswer",
     "LeadershipLost",
     "Store",
     "StoreUnavailable",

@@ -45,6 +45,19 @@ class BidRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """What a request was answered that must not act twice. ``request_sha256``: of all that it asked for."""
+
+    owner: int
+    key: str
+    request_sha256: str
+    at: datetime
+    status: int
+    body: str
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Spend posted to one UTC day, and to the month in which it lies, over all jobs."""
 

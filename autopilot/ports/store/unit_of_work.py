@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from autopilot.ports.store.answers import Answers
 from autopilot.ports.store.certificates import Certificates
 from autopilot.ports.store.code_copies import CodeCopies
 from autopilot.ports.store.drifts import Drifts
@@ -63,6 +64,9 @@ class UnitOfWork(Protocol):
 
     @property
     def notes(self) -> Notes: ...
+
+    @property
+    def answers(self) -> Answers: ...
 
 
 class Store(Protocol):

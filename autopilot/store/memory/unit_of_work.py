@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autopilot.store.memory.access import Access
+from autopilot.store.memory.answers import MemoryAnswers
 from autopilot.store.memory.certificates import MemoryCertificates
 from autopilot.store.memory.code_copies import MemoryCodeCopies
 from autopilot.store.memory.drifts import MemoryDrifts
@@ -18,6 +19,7 @@ from autopilot.store.memory.reports import MemoryReports
 
 class MemoryUnitOfWork:
     __slots__ = (
+        "answers",
         "bids",
         "certificates",
         "checkpoints",
@@ -36,6 +38,7 @@ class MemoryUnitOfWork:
     )
 
     def __init__(self, access: Access) -> None:
+        self.answers = MemoryAnswers(access)
         self.leases = MemoryLeases(access)
         self.checkpoints = MemoryCheckpoints(access)
         self.certificates = MemoryCertificates(access)

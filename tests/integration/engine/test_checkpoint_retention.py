@@ -197,7 +197,7 @@ async def test_there_is_no_step_back_from_the_only_one(world: World) -> None:
 @pytest.mark.parametrize("name", ["2", "lease-1.2"])
 async def test_the_user_goes_back_to_an_older_one(world: World, name: str) -> None:
     await put_ledger(world, ["a", "b"], "0011")
-    answer = await world.jobs.resume(JOB, name)
+    answer = (await world.jobs.resume(JOB, name))["job"]
     assert (answer["status"], answer["checkpoint"]["number"]) == ("recovering", 2)
     assert await known(world) == [2, 1, 0]
 

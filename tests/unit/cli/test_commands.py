@@ -155,7 +155,7 @@ def test_submit_sends_the_text_and_shows_the_plan(daemon: Daemon, capsys: Captur
     file = tmp_path / "job.toml"
     file.write_text('name = "é"')
     out = printed(capsys, "submit", str(file))
-    asked = {"toml": 'name = "é"', "source": str(file), "dry_run": False, "min_probability": 0.8}
+    asked = {"toml": 'name = "é"', "source": str(file), "dry_run": False, "min_probability": 0.8, "again": False}
     assert daemon.requests[0] == ("POST /v1/jobs", "", asked)
     assert "submitted bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X)" in out
     assert "$0.311/h" in out
@@ -170,7 +170,7 @@ def test_submit_reads_standard_input(daemon: Daemon, capsys: Capture, monkeypatc
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'name = "x"')))
     printed(capsys, "submit", "-")
     asked = {"toml": 'name = "x"', "source": "standard input", "dry_run": False, "min_probability": 0.8}
-    assert daemon.requests[0][2] == asked
+    assert daemon.requests[0][2] == asked | {"again": False}
 
 
 def test_files_that_are_no_job_file(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
