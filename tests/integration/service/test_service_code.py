@@ -15,7 +15,7 @@ from service_world import Served
 
 from autopilot.agent.pack import Packed, pack
 from autopilot.agent.shipped import chunks
-from autopilot.api import app, code
+from autopilot.api import code, requests
 from autopilot.code.select import Wanted, select
 from autopilot.domain.code import CodeCopy
 from autopilot.engine.code_retention import CodeRetention
@@ -92,7 +92,7 @@ async def test_a_hash_alone_gives_nobody_somebody_else_s_code(
     await send(served, packed)
     status, answer = await submit(served, packed)
     assert status == 201
-    monkeypatch.setattr(app, "_peer_uid", lambda request: NOBODY_ELSE)
+    monkeypatch.setattr(requests, "peer_uid", lambda request: NOBODY_ELSE)
     assert (await served.call("GET", f"/v1/code/{packed.sha256}"))[1] == {"there": False, "missing": None}
     assert (await submit(served, packed))[0] == 409
     status, refused = await served.call("GET", f"/v1/jobs/{answer['job']['id']}/code")
