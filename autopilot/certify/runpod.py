@@ -189,4 +189,15 @@ RUNPOD = (
         None,
         "a pod that cannot pull its image is left only after the time for loading",
     ),
+    MarketClaim(
+        "one-port-in-and-out",
+        "runpod",
+        "Asked for `70022/tcp`, the market gives a port that is the same inside and outside: `RUNPOD_TCP_PORT_70022`.",
+        DOCS,
+        "2026-11",
+        Confidence.MEDIUM,
+        "a real sshd on the sandbox's machines",
+        None,
+        "`autopilot ssh` says that nobody can log in; `exec` works",
+    ),
 )

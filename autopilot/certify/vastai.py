@@ -234,4 +234,15 @@ VASTAI = (
         None,
         "a refusal is taken for an unknown outcome: a retry comes minutes later",
     ),
+    MarketClaim(
+        "one-port-in-and-out",
+        "vastai",
+        "Asked for `-p 70022:70022`, the market gives a port that is the same inside and outside: `VAST_TCP_PORT_70022`.",
+        DOCS,
+        "2026-11",
+        Confidence.MEDIUM,
+        "a real sshd on the sandbox's machines",
+        None,
+        "`autopilot ssh` says that nobody can log in; `exec` works",
+    ),
 )

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0015"
-down_revision = "0012"
+down_revision = "0014"
 
 INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")
 
