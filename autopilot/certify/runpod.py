@@ -192,7 +192,7 @@ RUNPOD = (
     MarketClaim(
         "one-port-in-and-out",
         "runpod",
-        "Asked for `70022/tcp`, the market gives a port that is the same inside and outside: `RUNPOD_TCP_PORT_70022`.",
+        "Asked for `70022/tcp`, the market gives one port for inside and outside: `RUNPOD_TCP_PORT_70022`.",
         DOCS,
         "2026-11",
         Confidence.MEDIUM,

@@ -237,7 +237,7 @@ VASTAI = (
     MarketClaim(
         "one-port-in-and-out",
         "vastai",
-        "Asked for `-p 70022:70022`, the market gives a port that is the same inside and outside: `VAST_TCP_PORT_70022`.",
+        "Asked for `-p 70022:70022`, the market gives one port for inside and outside: `VAST_TCP_PORT_70022`.",
         DOCS,
         "2026-11",
         Confidence.MEDIUM,
