@@ -171,10 +171,6 @@ class JobService:
             lacking = await unfillable(job.spec, self._engine, self._store, now)
             planned |= {"refusal": lacking, "verdict": INFEASIBLE} if lacking else {}
         planned["notes"] += meanings(job.spec)
-        if not planned["offers"] and least_probability:
-            lacking = await unfillable(job.spec, self._engine, self._store, now)
-            planned |= {"refusal": lacking, "verdict": INFEASIBLE} if lacking else {}
-        planned["notes"] += meanings(job.spec)
         planned["notes"] += certificate_notes(self._engine, now)
         planned["notes"] += [
             f"{name} cannot be read now ({watch.last.reason}): the job waits for it"

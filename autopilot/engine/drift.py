@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from autopilot.domain.drift import Drift, DriftKey
+from autopilot.engine.certification import end_certificate
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Provider
 from autopilot.ports.store import Store
@@ -42,7 +43,11 @@ class DriftLog:
             async with self._store.transaction() as uow:
                 known = {drift.key: drift for drift in await uow.drifts.list()}
                 await uow.drifts.save(drift.after(known.get(drift.key)) for drift in more)
-            _say(drift for drift in more if drift.key not in known and drift.key not in self._kept)
+                news = [drift for drift in more if drift.key not in known and drift.key not in self._kept]
+                for drift in (drift for drift in news if drift.is_money):
+                    because = f"{drift.answer}.{drift.field}, which money depends on, has changed ({drift.kind})"
+                    await end_certificate(uow, drift.provider, because, now)
+            _say(news)
         self._kept = {drift.key: drift.count for drift in seen}
         self._kept_at = now
 

@@ -9,13 +9,18 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from autopilot.clock import ManualClock
+from autopilot.domain.certificate import Certificate
 from autopilot.domain.drift import Drift, DriftKind
 from autopilot.engine.drift import KEEP_EVERY, DriftLog
 from autopilot.store.memory.store import MemoryStore
+from tests.store_records import a_job
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 READ = Drift("market", "instance", "price", DriftKind.TYPE, True, True, 1, START, START, "text")
 IGNORED = replace(READ, field="score", is_read=False, is_money=False)
+
+
+CERTIFICATE = Certificate("job-1", "market", "an account", "0.1", START, START + timedelta(days=30))
 
 
 class Answers:
@@ -44,6 +49,13 @@ class Bench:
     async def kept(self) -> tuple[Drift, ...]:
         async with self.store.snapshot() as uow:
             return await uow.drifts.list()
+
+
+async def certify(bench: Bench, *certificates: Certificate) -> None:
+    async with bench.store.transaction() as uow:
+        for certificate in certificates:
+            await uow.jobs.save(a_job(certificate.job_id))
+            await uow.certificates.save(certificate)
 
 
 async def test_a_new_one_is_kept_and_said_at_once() -> None:
@@ -85,3 +97,29 @@ async def test_without_anything_new_nothing_is_written() -> None:
     bench.store.break_next_commit(is_kept=False)
     bench.clock.advance(KEEP_EVERY.total_seconds())
     assert await bench.keep(READ) == []
+
+
+async def test_a_new_one_that_money_depends_on_ends_the_market_s_certificate() -> None:
+    bench = Bench()
+    await certify(bench, CERTIFICATE, replace(CERTIFICATE, job_id="job-2", provider="other"))
+    await bench.keep(IGNORED)
+    async with bench.store.snapshot() as uow:
+        assert not any(each.ended_at for each in await uow.certificates.list_newest())
+    lines = await bench.keep(IGNORED, READ)
+    assert "certificate.ended" in [line["event"] for line in lines]
+    async with bench.store.snapshot() as uow:
+        ended = {each.provider: each.ended_because for each in await uow.certificates.list_newest() if each.ended_at}
+    assert ended == {"market": "instance.price, which money depends on, has changed (type)"}
+
+
+async def test_one_that_was_known_when_the_market_was_certified_ends_nothing() -> None:
+    bench = Bench()
+    await bench.keep(READ)
+    async with bench.store.transaction() as uow:
+        await uow.certificates.save(
+            Certificate("job-1", "market", "an account", "0.1", START, START + timedelta(days=30))
+        )
+    bench.clock.advance(KEEP_EVERY.total_seconds())
+    await bench.keep(replace(READ, count=9, last_seen_at=START + timedelta(minutes=5)))
+    async with bench.store.snapshot() as uow:
+        assert not any(each.ended_at for each in await uow.certificates.list_newest())
