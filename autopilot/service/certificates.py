@@ -9,10 +9,11 @@ import structlog
 
 from autopilot.certify.claims import weighty
 from autopilot.config.settings import Settings
-from autopilot.domain.certificate import CertificateStatus, Lack, judge_certificate
+from autopilot.domain.certificate import Certificate, CertificateStatus, ClaimFinding, Lack, judge_certificate
 from autopilot.engine.certification import CertifyRules
 from autopilot.ports.store import StoreUnavailable
 from autopilot.store.database import unopened_store
+from autopilot.store.health import is_current
 
 log = structlog.get_logger(__name__)
 
@@ -33,12 +34,15 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
     """
     rules, now = certify_rules(settings), datetime.now(UTC)
     store = unopened_store(settings.ledger_url)
+    issued: dict[str, Certificate] = {}
+    found: dict[str, tuple[ClaimFinding, ...]] = {}
     try:
-        async with store.snapshot() as uow:
-            issued = {each.provider: each for each in await uow.certificates.list_newest()}
-            found = {name: await uow.certificates.list_findings_on(name) for name in rules.needed_on}
-    except StoreUnavailable:  # none yet, or of an older version: its own check says so
-        issued, found = {}, {}
+        if await is_current(store):
+            async with store.snapshot() as uow:
+                issued = {each.provider: each for each in await uow.certificates.list_newest()}
+                found = {name: await uow.certificates.list_findings_on(name) for name in rules.needed_on}
+    except StoreUnavailable:
+        pass  # the ledger's own check says so
     finally:
         await store.close()
     told: dict[str, tuple[bool | None, str]] = {}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, inspect, text
 
 from autopilot.ports.store import StoreUnavailable
-from autopilot.store.database import unopened_store
+from autopilot.store.database import SqlStore, unopened_store
 from autopilot.store.migrate import current_revision, known_revisions
 from autopilot.store.rollup import drift
 from autopilot.store.schema import REVISION, metadata
@@ -55,6 +55,12 @@ async def examine(url: str) -> list[Finding]:
         ]
     finally:
         await store.close()
+
+
+async def is_current(store: SqlStore) -> bool:
+    """Whether the ledger is there and has this version's tables. Reads only. Raises ``StoreUnavailable``."""
+    async with store.reading() as connection:
+        return await connection.run_sync(current_revision) == REVISION
 
 
 def _examine(connection: Connection, place: str) -> list[Finding]:
