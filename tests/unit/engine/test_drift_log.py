@@ -115,10 +115,7 @@ async def test_a_new_one_that_money_depends_on_ends_the_market_s_certificate() -
 async def test_one_that_was_known_when_the_market_was_certified_ends_nothing() -> None:
     bench = Bench()
     await bench.keep(READ)
-    async with bench.store.transaction() as uow:
-        await uow.certificates.save(
-            Certificate("job-1", "market", "an account", "0.1", START, START + timedelta(days=30))
-        )
+    await certify(bench, CERTIFICATE)
     bench.clock.advance(KEEP_EVERY.total_seconds())
     await bench.keep(replace(READ, count=9, last_seen_at=START + timedelta(minutes=5)))
     async with bench.store.snapshot() as uow:
