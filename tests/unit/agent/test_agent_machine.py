@@ -644,3 +644,8 @@ def test_the_first_boot_has_a_whole_permit_and_the_next_one_what_is_left_of_it()
     first = Machine(0, dict(MEMORY), wall=1000)
     assert first.permit_until == 900
     assert Machine(0, {**MEMORY, **first.to_remember()}, wall=1400).permit_until == 500
+
+
+def test_a_machine_that_wakes_takes_the_orders_that_it_knew_before_any_run() -> None:
+    m = machine(orders_seq=3)
+    assert m.take_orders(orders("wait", 3, run_epoch=0), 0)
