@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from engine_agents import ORDERS
 from engine_world import World
 
@@ -211,3 +212,9 @@ class RunpodCertifyWorld(CertifyWorld):
 
 def verdicts(found: dict[str, ClaimFinding]) -> dict[str, ClaimVerdict]:
     return {claim: finding.verdict for claim, finding in sorted(found.items())}
+
+
+def with_few_fast(names: Sequence[str], fast: int = 2) -> list[Any]:
+    """As parameters: the first few run always, the others with the long gates."""
+    slow = [pytest.param(name, marks=pytest.mark.slow) for name in names[fast:]]
+    return [*names[:fast], *slow]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from certify_world import CertifyWorld, verdicts
+from certify_world import CertifyWorld, verdicts, with_few_fast
 from engine_world import JOB, D, a_world
 
 from autopilot.certify.claims import claims_of
@@ -34,7 +34,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Certif
     assert world.ours() == []
 
 
-@pytest.mark.parametrize("claim", SETTLED)
+@pytest.mark.parametrize("claim", with_few_fast(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: CertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     found = verdicts(await world.certified())
@@ -45,6 +45,7 @@ async def test_a_claim_that_does_not_hold_is_found(world: CertifyWorld, claim: s
     assert world.ours() == []
 
 
+@pytest.mark.slow
 async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(world: CertifyWorld) -> None:
     await world.tick()
     await world.begin()
@@ -63,7 +64,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
 STEPS = ("refusal", "rent", "work", "run", "raise", "lower", "pause", "resume", "end")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", with_few_fast(STEPS))
 async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: CertifyWorld, step: str) -> None:
     """Machines end themselves; one that is paused cannot, and is given back when the daemon is there again."""
     await world.tick()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from certify_world import RunpodCertifyWorld, verdicts
+from certify_world import RunpodCertifyWorld, verdicts, with_few_fast
 from engine_world import a_world
 
 from autopilot.certify.claims import claims_of
@@ -42,7 +42,7 @@ async def test_a_market_without_spot(world: RunpodCertifyWorld, mode: Mode) -> N
     assert world.rented() == []
 
 
-@pytest.mark.parametrize("claim", SETTLED)
+@pytest.mark.parametrize("claim", with_few_fast(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: RunpodCertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     found = verdicts(await world.certified())
