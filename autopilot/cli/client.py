@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 import time
 from collections.abc import Mapping
@@ -14,7 +13,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.clock import SystemClock
 from autopilot.config.paths import client_socket
+from autopilot.ids import UlidIds
 
 Json = dict[str, Any]
 
@@ -40,7 +41,7 @@ class NotFound(CommandError):
     """The daemon knows no such thing."""
 
 
-class SameJobOpen(CommandError):
+class JobIsDouble(CommandError):
     """A job that says the same is not over."""
 
 
@@ -80,7 +81,7 @@ class Client:
     def act_once(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
         """What may spend money. A lost answer is asked for again with the same key, which acts no second time."""
         sent = json.dumps(body or {}).encode()
-        headers = {"Content-Type": "application/json", "Idempotency-Key": os.urandom(16).hex()}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": UlidIds(SystemClock()).new()}
         lost: CommandError | None = None
         for pause_s in (*_AGAIN_AFTER_S, None):
             try:
@@ -166,7 +167,7 @@ def _answer(status: int, raw: bytes) -> Json:
         )
     if status >= 400:
         is_same = body.get("reason") == "same_job_open"
-        kind = SameJobOpen if is_same else NotFound if status == 404 else CommandError
+        kind = JobIsDouble if is_same else NotFound if status == 404 else CommandError
         raise kind(
             Exit.USAGE if is_same else _EXIT_OF_STATUS.get(status, Exit.FAILED),
             str(body.get("error") or f"the daemon answered HTTP {status}"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from cyclopts import Parameter
 
 from autopilot.cli import code, plan_views
-from autopilot.cli.client import Client, Json, SameJobOpen
+from autopilot.cli.client import Client, JobIsDouble, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
@@ -77,7 +77,7 @@ def ask_of(
 def _submit(client: Client, asked: Json, again: bool) -> Json:
     try:
         return client.act_once("POST", "/v1/jobs", {**asked, "again": again})
-    except SameJobOpen as problem:
+    except JobIsDouble as problem:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise
         if input(f"{problem.message}. Submit another one? [y/N] ").strip().lower() not in ("y", "yes"):

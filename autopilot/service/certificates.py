@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.metadata import version as installed
 
 import structlog
 
 from autopilot.certify.claims import weighty
+from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings
 from autopilot.domain.certificate import Certificate, CertificateStatus, ClaimFinding, Lack, judge_certificate
 from autopilot.engine.certification import CertifyRules
@@ -32,7 +33,7 @@ async def examine_certificates(settings: Settings) -> dict[str, tuple[bool | Non
 
     The account is not compared: only the daemon asks the market for it.
     """
-    rules, now = certify_rules(settings), datetime.now(UTC)
+    rules, now = certify_rules(settings), SystemClock().now()
     store = unopened_store(settings.ledger_url)
     issued: dict[str, Certificate] = {}
     found: dict[str, tuple[ClaimFinding, ...]] = {}

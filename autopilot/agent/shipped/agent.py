@@ -53,8 +53,7 @@ class Agent:
         self.memory = Memory(home, self.beneath(HOME))
         self.first_orders_url = orders_url
         self.orders_urls = [url for url in (self.memory["next_orders_url"], orders_url) if url]
-        wall = time.time() * self.speed
-        self.machine = Machine(self.now(), self.memory.values, self.speed, instance_id(os.environ), wall)
+        self.machine = Machine(self.now(), self.memory.values, self.speed, instance_id(os.environ))
         self.log = Log(self.memory["boot"])
         self.web = Web()
         self.child = Child(self.memory["token"], self.take_output)

@@ -57,15 +57,12 @@ class Machine:
     asking again leads to what the newest orders want.
     """
 
-    def __init__(
-        self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "", wall: float | None = None
-    ) -> None:
-        """``wall``: the same moment by the clock that goes on while the machine sleeps or its host is off."""
+    def __init__(self, now: float, memory: dict[str, Any], second: float = 1.0, instance: str = "") -> None:
+        """``now`` goes on while the machine sleeps, and begins anew with its host."""
         self.second = second  # one real second, in market seconds: what processes and networks need at the least
         self.instance = instance  # what its market calls this machine; empty: it does not say
         self.orders: dict[str, Any] | None = None
         self.seq = int(memory["orders_seq"])
-        self.wall_ahead = (now if wall is None else wall) - now
         self.permit_until = now + self._left_of_permit(memory, now)
         self.life = Life()
         self.process = Process()
@@ -95,15 +92,18 @@ class Machine:
             "exit": asdict(self.exit) if self.exit else None,
             "dirty": self.is_dirty,
             "run_epoch": self.epoch,
-            "permit_ends_at": self.permit_until + self.wall_ahead,
+            "permit_ends_at": self.permit_until,
         }
 
     def _left_of_permit(self, memory: dict[str, Any], now: float) -> float:
-        """A permit runs on while its machine sleeps: one that wakes without newer orders must not have it anew."""
+        """A permit runs on while its machine sleeps: one that wakes without newer orders must not have it anew.
+
+        Where the host was started anew nobody knows how long that took, and it may last as long as a whole one.
+        """
         ttl_s, ends_at = float(memory["permit_ttl_s"]), memory.get("permit_ends_at")
         if ends_at is None:
             return ttl_s
-        return min(ttl_s, max(float(ends_at) - now - self.wall_ahead, BOOT_GRACE_S, 5 * self.second))
+        return min(ttl_s, max(float(ends_at) - now, BOOT_GRACE_S, 5 * self.second))
 
     # -- what happens
 

@@ -186,7 +186,8 @@ ACCOUNT = AnswerShape(
     {
         **_SUCCESS,
         **read("credit", NUMBER, money=True),
-        **ignore("id balance key_id balance_threshold", NUMBER),
+        **read("id", NUMBER),
+        **ignore("balance key_id balance_threshold", NUMBER),
         **ignore("email sid", TEXT),
         **ignore("ssh_key", TEXT, NULL),
         **ignore("balance_threshold_enabled", BOOLEAN),

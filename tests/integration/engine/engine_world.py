@@ -212,7 +212,7 @@ class World:
     async def submit(self, text: str = JOB, *, accept_any: bool = False) -> Job:
         """``accept_any``: also a job whose money or time will not do, as its owner may ask."""
         least = 0.0 if accept_any else LEAST_PROBABILITY
-        body = await self.jobs.submit(text, "job.toml", dry_run=False, least_probability=least, owner=1000)
+        body = await self.jobs.submit(text, "job.toml", dry_run=False, least_probability=least, owner=1000, again=True)
         self.job_id = body["job"]["id"]
         self.plan = body["plan"]
         return await self.job()

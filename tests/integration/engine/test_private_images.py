@@ -69,7 +69,9 @@ class Place:
     passwords: dict[str, str]
 
     async def submit(self, registry: str = LOGIN) -> str:
-        return str((await self.jobs.submit(JOB + registry, "job.toml", dry_run=False, owner=1000))["job"]["id"])
+        return str(
+            (await self.jobs.submit(JOB + registry, "job.toml", dry_run=False, owner=1000, again=True))["job"]["id"]
+        )
 
     async def tick(self, times: int = 1, apart_s: float = 15.0) -> None:
         for _ in range(times):

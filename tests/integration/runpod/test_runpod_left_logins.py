@@ -108,8 +108,10 @@ async def test_the_login_of_a_job_that_lives_is_none_of_them(bench: Bench, setti
 
 
 async def test_both_commands_say_what_is_there_and_what_became_of_it(
-    bench: Bench, settings: Settings, capsys: pytest.CaptureFixture[str]
+    bench: Bench, settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
     async def command(*words: str) -> tuple[int, str]:
         code = await asyncio.to_thread(run, words)
         return code, " ".join(capsys.readouterr().out.split())

@@ -51,7 +51,7 @@ async def send(served: Served, packed: Packed, parts: tuple[int, ...] = (1, 2, 3
 
 
 async def submit(served: Served, packed: Packed, **others: Any) -> tuple[int, Any]:
-    return await served.call("POST", "/v1/jobs", {"toml": JOB, "code": claim(packed), **others})
+    return await served.call("POST", "/v1/jobs", {"toml": JOB, "code": claim(packed), "again": True, **others})
 
 
 async def copies(served: Served) -> tuple[CodeCopy, ...]:

@@ -20,6 +20,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from autopilot.domain.actions import Note
+from autopilot.domain.certificate import LASTS, Certificate, ClaimFinding, ClaimVerdict, StepMark
 from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift, DriftKind
 from autopilot.domain.errors import UserError
@@ -27,7 +28,7 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
-from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer
 from autopilot.store import care, postgres, transfer
 from autopilot.store.database import open_store, unopened_store
 from autopilot.store.health import examine
@@ -90,6 +91,10 @@ async def fill(url: str) -> None:
         await work.machine_readings.add([MachineReading("lease-1", START, 0.97, 0.875, 12 << 30, 3.1, 0.5)])
         drift = Drift("vastai", "instance", "dph_base", DriftKind.TYPE, True, True, 3, START, START, "text")
         await work.drifts.save([drift])
+        await work.answers.add(KeptAnswer(1000, "k", "a" * 64, START, 201, "{}"))
+        await work.certificates.save(Certificate("job-000001", "vastai", "account", "0.1", START, START + LASTS))
+        await work.certificates.save_findings([ClaimFinding("job-000001", "claim", ClaimVerdict.HELD, START)])
+        await work.certificates.save_marks([StepMark("job-000001", "rent", START)])
     await store.close()
 
 
