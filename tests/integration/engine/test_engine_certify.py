@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from certify_world import CertifyWorld, verdicts, with_few_fast
+from certify_world import CertifyWorld, verdicts, with_one_fast
 from engine_world import JOB, D, a_world
 
 from autopilot.certify.claims import claims_of
@@ -34,7 +34,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Certif
     assert world.ours() == []
 
 
-@pytest.mark.parametrize("claim", with_few_fast(SETTLED))
+@pytest.mark.parametrize("claim", with_one_fast(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: CertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     found = verdicts(await world.certified())
@@ -64,7 +64,7 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
 STEPS = ("refusal", "rent", "work", "run", "raise", "lower", "pause", "resume", "end")
 
 
-@pytest.mark.parametrize("step", with_few_fast(STEPS))
+@pytest.mark.parametrize("step", with_one_fast(STEPS))
 async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: CertifyWorld, step: str) -> None:
     """Machines end themselves; one that is paused cannot, and is given back when the daemon is there again."""
     await world.tick()
@@ -90,6 +90,7 @@ async def test_no_more_is_spent_than_was_allowed(world: CertifyWorld) -> None:
     assert world.ours() == []
 
 
+@pytest.mark.slow
 async def test_a_market_that_answers_badly_leaves_nothing_rented(world: CertifyWorld) -> None:
     for on in ("create", "list", "bid", "destroy", "show", "search"):
         await world.fault(on, "http_500", times=None, probability=0.2)
@@ -166,12 +167,14 @@ async def test_a_broken_claim_that_matters_stops_the_market_until_it_is_accepted
     await world.until_running()
 
 
+@pytest.mark.slow
 async def test_a_broken_claim_that_does_not_matter_stops_nothing(world: CertifyWorld) -> None:
     world.break_claims(["no-sigterm"])
     await world.certified()
     await world.running(JOB, accept_any=True)
 
 
+@pytest.mark.slow
 async def test_to_do_without_one_leaves_broken_claims_in_force(world: CertifyWorld) -> None:
     world.rules = replace(world.rules, needed_on=frozenset())
     world.break_claims(["lower-taken"])
@@ -193,6 +196,7 @@ async def test_a_daemon_for_certifications_alone_rents_for_nothing_else(world: C
     assert found["own-id"].verdict is ClaimVerdict.HELD
 
 
+@pytest.mark.slow
 async def test_one_certification_of_a_market_at_a_time(world: CertifyWorld) -> None:
     await world.tick()
     await world.begin()
@@ -217,11 +221,13 @@ async def test_a_certification_that_is_cancelled_gives_its_machine_back(world: C
     assert await world.certificates() == ()
 
 
+@pytest.mark.slow
 async def test_a_bid_that_was_lost_once_breaks_no_claim(world: CertifyWorld) -> None:
     await world.fault("bid", "no_effect_success", times=1)
     assert verdicts(await world.certified()) == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
 
 
+@pytest.mark.slow
 async def test_a_machine_that_is_lost_at_the_end_has_not_ended_itself(world: CertifyWorld) -> None:
     await world.tick()
     await world.begin()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from certify_world import RunpodCertifyWorld, verdicts, with_few_fast
+from certify_world import RunpodCertifyWorld, verdicts, with_one_fast
 from engine_world import a_world
 
 from autopilot.certify.claims import claims_of
@@ -31,6 +31,7 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Runpod
     assert world.rented() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [Mode.NO_SUPPLY, Mode.MUTATION_REMOVED, Mode.GRAPHQL_GONE])
 async def test_a_market_without_spot(world: RunpodCertifyWorld, mode: Mode) -> None:
     world.sandbox.runpod.mode = mode
@@ -42,7 +43,7 @@ async def test_a_market_without_spot(world: RunpodCertifyWorld, mode: Mode) -> N
     assert world.rented() == []
 
 
-@pytest.mark.parametrize("claim", with_few_fast(SETTLED))
+@pytest.mark.parametrize("claim", with_one_fast(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: RunpodCertifyWorld, claim: str) -> None:
     world.break_claims([claim])
     found = verdicts(await world.certified())
