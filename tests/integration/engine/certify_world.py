@@ -214,7 +214,6 @@ def verdicts(found: dict[str, ClaimFinding]) -> dict[str, ClaimVerdict]:
     return {claim: finding.verdict for claim, finding in sorted(found.items())}
 
 
-def with_one_fast(names: Sequence[str], fast: int = 1) -> list[Any]:
-    """As parameters: the first run always, the others with the long gates."""
-    slow = [pytest.param(name, marks=pytest.mark.slow) for name in names[fast:]]
-    return [*names[:fast], *slow]
+def with_one_fast(names: Sequence[str]) -> list[Any]:
+    """As parameters: the first runs always, the others with the long gates."""
+    return [names[0], *(pytest.param(name, marks=pytest.mark.slow) for name in names[1:])]
