@@ -6,11 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from autopilot.clock import ManualClock
 from autopilot.domain.certificate import Certificate
 from autopilot.domain.drift import Drift, DriftKind
+from autopilot.engine import drift
 from autopilot.engine.drift import KEEP_EVERY, DriftLog
 from autopilot.store.memory.store import MemoryStore
 from tests.store_records import a_job
@@ -21,6 +24,12 @@ IGNORED = replace(READ, field="score", is_read=False, is_money=False)
 
 
 CERTIFICATE = Certificate("job-1", "market", "an account", "0.1", START, START + timedelta(days=30))
+
+
+@pytest.fixture(autouse=True)
+def fresh_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was used before keeps the settings that it had then, and its lines go past the test."""
+    monkeypatch.setattr(drift, "log", structlog.get_logger())
 
 
 class Answers:
