@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import structlog
 from recorded_market import RecordedMarket, recorded_market, vastai
 from structlog.testing import capture_logs
 
@@ -59,6 +60,12 @@ async def running(market: RecordedMarket, root: Path) -> AsyncIterator[World]:
     )
     async with daemon(settings) as joined:
         yield World(market, settings, joined)
+
+
+@pytest.fixture(autouse=True)
+def fresh_logger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was used before keeps the settings that it had then, and its lines go past the test."""
+    monkeypatch.setattr("autopilot.engine.drift.log", structlog.get_logger())
 
 
 @pytest.fixture
