@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from datetime import datetime
+
 import structlog
 
 from autopilot.domain.drift import Drift, DriftKey, DriftKind
@@ -15,11 +18,18 @@ MOST_NEW = 200
 """New fields of one market. All other differences are at known fields, of which there are only so many."""
 
 
+@dataclass(slots=True)
+class _Seen:
+    first: Drift
+    count: int
+    last_seen_at: datetime
+
+
 class DriftCounter:
     def __init__(self, provider: str, clock: Clock) -> None:
         self._provider = provider
         self._clock = clock
-        self._drifts: dict[DriftKey, Drift] = {}
+        self._seen: dict[DriftKey, _Seen] = {}
         self._new_fields = 0
 
     def look(self, shape: AnswerShape, body: object) -> None:
@@ -28,17 +38,29 @@ class DriftCounter:
         Lists in it are compared as far as ``comparison.MOST_ROWS``.
         """
         try:
+            now = self._clock.now()
             for difference in compare(shape, body):
-                self._note(difference)
+                self._note(difference, now)
         except Exception:
             log.exception("drift.comparison_failed", provider=self._provider, answer=shape.answer)
 
     def drifts(self) -> tuple[Drift, ...]:
-        return tuple(self._drifts.values())
+        return tuple(
+            replace(seen.first, count=seen.count, last_seen_at=seen.last_seen_at) for seen in self._seen.values()
+        )
 
-    def _note(self, difference: RowDifference) -> None:
-        now = self._clock.now()
-        made = Drift(
+    def _note(self, difference: RowDifference, now: datetime) -> None:
+        """What is known is only counted: a market that has changed may show it in each row of each answer."""
+        key = (self._provider, difference.answer, difference.field, difference.kind)
+        known = self._seen.get(key)
+        if known is not None:
+            known.count, known.last_seen_at = known.count + 1, now
+            return
+        if difference.kind is DriftKind.NEW:
+            if self._new_fields >= MOST_NEW:
+                return
+            self._new_fields += 1
+        first = Drift(
             provider=self._provider,
             answer=difference.answer,
             field=difference.field,
@@ -50,9 +72,4 @@ class DriftCounter:
             last_seen_at=now,
             sample=difference.sample,
         )
-        known = self._drifts.get(made.key)
-        if known is None and difference.kind is DriftKind.NEW:
-            if self._new_fields >= MOST_NEW:
-                return
-            self._new_fields += 1
-        self._drifts[made.key] = made.after(known)
+        self._seen[key] = _Seen(first, 1, now)
