@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -16,6 +16,9 @@ log = structlog.get_logger(__name__)
 
 MOST_NEW = 200
 """New fields of one market. All other differences are at known fields, of which there are only so many."""
+
+
+COUNTED_EVERY = timedelta(minutes=1)
 
 
 @dataclass(slots=True)
@@ -31,6 +34,8 @@ class DriftCounter:
         self._clock = clock
         self._seen: dict[DriftKey, _Seen] = {}
         self._new_fields = 0
+        self._drifts: tuple[Drift, ...] = ()
+        self._counted_at: datetime | None = None
 
     def look(self, shape: AnswerShape, body: object) -> None:
         """Compare an answer, and take note. Never raises: an answer that can be read counts, whatever this makes of it.
@@ -45,9 +50,15 @@ class DriftCounter:
             log.exception("drift.comparison_failed", provider=self._provider, answer=shape.answer)
 
     def drifts(self) -> tuple[Drift, ...]:
-        return tuple(
-            replace(seen.first, count=seen.count, last_seen_at=seen.last_seen_at) for seen in self._seen.values()
-        )
+        """All of them, a new one at once; counts may be a minute old."""
+        now = self._clock.now()
+        is_young = self._counted_at is not None and timedelta(0) <= now - self._counted_at < COUNTED_EVERY
+        if not is_young or len(self._drifts) != len(self._seen):
+            self._counted_at = now
+            self._drifts = tuple(
+                replace(seen.first, count=seen.count, last_seen_at=seen.last_seen_at) for seen in self._seen.values()
+            )
+        return self._drifts
 
     def _note(self, difference: RowDifference, now: datetime) -> None:
         """What is known is only counted: a market that has changed may show it in each row of each answer."""
