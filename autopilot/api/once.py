@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 
@@ -59,7 +59,8 @@ class OnceOnly:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._turns: dict[tuple[int, str], asyncio.Lock] = {}
+        self._turns: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
+        """For as long as somebody holds or awaits them."""
 
     async def answer(self, request: web.Request, owner: int, status: int, act: Act) -> web.Response:
         """What ``act`` answers, or the answer that the key has had. ``act`` calls ``keep`` in its transaction.
@@ -71,7 +72,7 @@ class OnceOnly:
         once = Once(owner, key, hashlib.sha256(asked).hexdigest(), lambda: _is_gone(request), self._clock)
         if not key:
             return web.json_response(await act(once), status=status)
-        async with self._turn(owner, key):
+        async with self._turns.setdefault((owner, key), asyncio.Lock()):
             known = await self._find(once)
             if known is None:
                 return web.json_response(await act(once), status=status)
@@ -85,16 +86,6 @@ class OnceOnly:
         async with self._store.snapshot() as uow:
             known = await uow.answers.find(once.owner, once.key)
         return known if known is not None and self._clock.now() - known.at < ANSWERS_KEPT_FOR else None
-
-    @asynccontextmanager
-    async def _turn(self, owner: int, key: str) -> AsyncIterator[None]:
-        lock = self._turns.setdefault((owner, key), asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked() and not lock._waiters:
-                self._turns.pop((owner, key), None)
 
 
 def _read_key(request: web.Request) -> str:

@@ -104,9 +104,19 @@ def _readings(body: object) -> Readings | None:
 
 
 def _login(body: object) -> SshLogin | None:
-    """Its parts become words of a command line: an address, a number, and a name that is no option."""
+    """Its parts become words of a command line: an address, a number, and a name that is no option.
+
+    One that is not of this shape lets nobody in, and the rest of the heartbeat counts: the machine works all the same.
+    """
     if body is None:
         return None
+    try:
+        return _usable_login(body)
+    except ValueError:
+        return SshLogin(fault="what the machine says of its address cannot be used")
+
+
+def _usable_login(body: object) -> SshLogin:
     if not isinstance(body, dict):
         raise ValueError("no login")
     if body.get("fault"):

@@ -74,7 +74,7 @@ class Ssh:
         self.home, self.child, self.log, self.surroundings, self.env = home, child, log, surroundings, env
         self.mark = f"{child.token}-ssh"
         self.key = env.get(KEY_VARIABLE, "")
-        self.fault = ""
+        self.fault = self.user = ""
         self.server: subprocess.Popen[bytes] | None = None
         self.thread: threading.Thread | None = None
         self.not_before = 0.0
@@ -99,7 +99,7 @@ class Ssh:
             return None
         if self.fault or address is None:
             return {"fault": self.fault}
-        return {"host": address[0], "port": address[1], "user": user_name()}
+        return {"host": address[0], "port": address[1], "user": self.user}
 
     def try_to_open(self) -> None:
         try:
@@ -116,6 +116,7 @@ class Ssh:
         if address is None:
             raise LookupError("the market gave this machine no port that can be reached from outside")
         workdir, env, _ = self.surroundings()
+        self.user = user_name()
         self.furnish(address[1], workdir, env)
         if os.geteuid() == 0:
             os.makedirs("/run/sshd", 0o755, exist_ok=True)  # where it locks itself in before anybody is known
@@ -147,7 +148,7 @@ class Ssh:
         passed = {name: value for name, value in env.items() if name not in OF_THE_LOGIN}
         exports = [f"export {name}={shlex.quote(value)}\n" for name, value in passed.items() if is_variable(name)]
         exports.append(f"export {MARK}={self.mark}\n")
-        config = CONFIG.format(port=port, home=self.home, user=user_name())
+        config = CONFIG.format(port=port, home=self.home, user=self.user)
         sftp = next((path for path in SFTP if os.path.exists(path)), "")
         config += f"Subsystem sftp {sftp}\n" if sftp else ""
         enter = ENTER.format(home=shlex.quote(self.home), workdir=shlex.quote(workdir))
