@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from operator import is_
 
 import structlog
 
@@ -28,11 +29,16 @@ class DriftLog:
         self._kept: dict[DriftKey, int] = {}
         """How much of each count since the start is in the ledger."""
         self._kept_at: datetime | None = None
+        self._told: tuple[tuple[Drift, ...], ...] = ()
+        """What each market told when that was written."""
 
     async def keep(self) -> None:
         """Write down what is new. Without it there is no transaction."""
+        told = tuple(provider.drifts() for provider in self._providers.values())
+        if len(told) == len(self._told) and all(map(is_, told, self._told)):
+            return  # the very same tuples, as they are told again and again between two counts
         now = self._clock.now()
-        seen = [drift for provider in self._providers.values() for drift in provider.drifts()]
+        seen = [drift for each in told for drift in each]
         is_any_new = any(drift.key not in self._kept for drift in seen)
         if not is_any_new and self._kept_at is not None and timedelta(0) <= now - self._kept_at < KEEP_EVERY:
             return
@@ -49,7 +55,7 @@ class DriftLog:
                     await end_certificate(uow, drift.provider, because, now)
             _say(news)
         self._kept = {drift.key: drift.count for drift in seen}
-        self._kept_at = now
+        self._told, self._kept_at = told, now
 
 
 def _say(drifts: Iterable[Drift]) -> None:

@@ -17,8 +17,7 @@ log = structlog.get_logger(__name__)
 MOST_NEW = 200
 """New fields of one market. All other differences are at known fields, of which there are only so many."""
 
-
-COUNTED_EVERY = timedelta(minutes=1)
+COUNTED_EVERY = timedelta(minutes=5)
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ class DriftCounter:
             log.exception("drift.comparison_failed", provider=self._provider, answer=shape.answer)
 
     def drifts(self) -> tuple[Drift, ...]:
-        """All of them, a new one at once; counts may be a minute old."""
+        """All of them, a new one at once; counts may be five minutes old. The same tuple as long as nothing is new."""
         now = self._clock.now()
         is_young = self._counted_at is not None and timedelta(0) <= now - self._counted_at < COUNTED_EVERY
         if not is_young or len(self._drifts) != len(self._seen):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from tests.simulation.ground import recorded
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.machines import Box, Host, State
 from tests.simulation.ground.wire import NOT_A_LIST, Json, Raw, Request, Snapshots, drift, raw
@@ -81,7 +82,14 @@ class Vastai:
             page = [changed, *page[1:]]
             if not is_read:
                 self.ground.spoil(self.market.provider, asked.page)
-        body = {"success": True, "instances": page, "total_instances": len(rows), "next_token": None}
+        body = {
+            "success": True,
+            "instances": page,
+            "instances_found": len(page),
+            "total_instances": len(rows),
+            "label_counts": {},
+            "next_token": None,
+        }
         if more:
             body["next_token"] = str(first + PAGE)
         if page and faults.hits("B4"):
@@ -110,9 +118,13 @@ class Vastai:
         """Of each spot machine that is stopped: the floor that it lost to."""
         rows = [
             {
-                "notif_type": "outbid",
+                **recorded.NOTICE,
                 "created_at": at(self.ground.now_s).timestamp(),
-                "associated_id": {"instance_id": int(box.id), "new_min_bid": float(box.host.to_win)},
+                "associated_id": {
+                    **recorded.NOTICE["associated_id"],
+                    "instance_id": int(box.id),
+                    "new_min_bid": float(box.host.to_win),
+                },
             }
             for box in self.market.visible()
             if box.is_spot and box.state is State.STOPPED and box.host.is_rival_told and not self.market.is_dry
@@ -126,6 +138,7 @@ class Vastai:
         if box.shown is not None:
             actual = None if box.shown == "null" else box.shown
         return {
+            **recorded.INSTANCE,
             "id": int(box.id),
             "label": box.label,
             "machine_id": int(box.host.machine_id),
@@ -133,17 +146,17 @@ class Vastai:
             "is_bid": box.is_spot,
             "dph_base": float(box.rate),
             "storage_total_cost": float(box.storage_rate),
+            "instance": {**recorded.INSTANCE["instance"], "diskHour": float(box.storage_rate)},
             "gpu_name": box.host.gpu,
             "num_gpus": 1,
             "actual_status": actual,
             "intended_status": "stopped" if stopped else "running",
             "cur_state": "stopped" if stopped else "running",
-            "end_date": None,
             "status_msg": "",
         }
 
     def _account(self, _: Request) -> Raw:
-        return raw(200, {"id": 1, "credit": -0.25 if self.market.is_dry else 500.0, "balance": 0})
+        return raw(200, {**recorded.ACCOUNT, "credit": -0.25 if self.market.is_dry else 500.0})
 
     def _offers(self, asked: Request) -> Raw:
         gpu, is_bid = asked.body["gpu_name"]["eq"], asked.body["type"] == "bid"
@@ -183,20 +196,28 @@ class Vastai:
         first = int(asked.query.get("after_token", 0))
         last = first + int(asked.query["limit"])
         token = str(last) if last < len(rows) else None
-        return raw(200, {"success": True, "results": rows[first:last], "total": len(rows), "next_token": token})
+        page = rows[first:last]
+        return raw(
+            200,
+            {"success": True, "count": len(page), "results": page, "total": len(rows), "next_token": token},
+        )
 
     def _charge_rows(self, box: Box, since: Any, until: Any) -> list[Json]:
         self.ground.books.settle(box.meter, self.ground.now_s)
         by_day: dict[Any, list[Json]] = {}
         for (kind, day), amount in box.meter.lines.items():
             if since <= day <= until:
-                by_day.setdefault(day, []).append({"type": kind, "amount": float(dollars(amount))})
+                by_day.setdefault(day, []).append(
+                    {**recorded.CHARGE_ITEM, "type": kind, "amount": float(dollars(amount)), **_day(day)}
+                )
         return [
             {
+                **recorded.CHARGE,
                 "source": f"instance-{box.id}",
                 "metadata": {"label": box.label},
-                "start": int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()),
+                "amount": sum(item["amount"] for item in items),
                 "items": items,
+                **_day(day),
             }
             for day, items in by_day.items()
         ]
@@ -225,7 +246,7 @@ class Vastai:
             return raw(410, _GONE)
         if faults.hits("A3"):
             box = self.market.rent(**terms, is_spot=is_spot, rate=rate, starts=False)
-            return raw(200, {"success": False, "new_contract": int(box.id)})
+            return raw(200, {**recorded.CREATED, "success": False, "new_contract": int(box.id)})
         is_odd = faults.hits("A6")
         if is_odd:
             if faults.rng("A6").random() < 0.5:
@@ -236,7 +257,7 @@ class Vastai:
             self.market.rent(**{**terms, "gpu": None}, is_spot=is_spot, rate=rate)
         box = self.market.rent(**terms, is_spot=is_spot, rate=rate)
         box.is_not_as_asked = is_odd
-        return raw(200, {"success": True, "new_contract": int(box.id)})
+        return raw(200, {**recorded.CREATED, "new_contract": int(box.id)})
 
     def _bid(self, asked: Request) -> Raw:
         box = self.market.boxes.get(asked.box_id)
@@ -279,6 +300,7 @@ class Vastai:
 
 def _offer(host: Host, gpu: int, shown: Decimal | float, is_bid: bool) -> Json:
     return {
+        **recorded.OFFER,
         "id": (FIRST_OFFER + gpu) * 1_000_000 + int(host.machine_id),
         "machine_id": int(host.machine_id),
         "host_id": int(host.host_id),
@@ -298,5 +320,10 @@ def _offer(host: Host, gpu: int, shown: Decimal | float, is_bid: bool) -> Json:
         "hosting_type": 0,
         "disk_space": 500.0,
         "geolocation": "Sweden, SE",
-        "end_date": None,
     }
+
+
+def _day(day: date) -> Json:
+    """The seconds at which a UTC day begins and ends."""
+    begins_at = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return {"start": int(begins_at.timestamp()), "end": int((begins_at + timedelta(days=1)).timestamp())}
