@@ -43,7 +43,7 @@ image = "pytorch/pytorch:latest"
 run = "python train.py"
 
 [resources]
-gpu = "RTX 4090:1"
+gpu = "{gpu}:1"
 
 [work]
 estimate = "30m"
@@ -54,14 +54,26 @@ total = "$25.00"
 [checkpoint]
 path = "ckpt"
 """
-LIMITS = Limits(
-    day=Decimal(10_000),
-    month=Decimal(10_000),
-    max_hourly=Decimal(1_000),
-    max_instances=2 * JOBS,
-    launches_per_job_10min=3,
-    launches_per_hour=10 * JOBS,
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of a bench: so many jobs get a machine, so many more wait for one, on a market of so many kinds of machines."""
+
+    running: int = JOBS
+    queued: int = 0
+    kinds: int = 1
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            day=Decimal(10_000),
+            month=Decimal(10_000),
+            max_hourly=Decimal(1_000),
+            max_instances=self.running if self.queued else 2 * self.running,
+            launches_per_job_10min=3,
+            launches_per_hour=20 * self.running,
+        )
 
 
 @dataclass
@@ -93,6 +105,7 @@ class Bench:
     provider: Provider
     clock: Clock
     market_url: str
+    size: Size
     beats: int = 0
 
     async def open_jobs(self) -> tuple[Job, ...]:
@@ -123,40 +136,46 @@ class Bench:
     async def settle_down(self) -> None:
         """Submit the jobs one by one, then tick until all run; raises ``RuntimeError`` when that takes too long."""
         ids = UlidIds(self.clock)
-        for number in range(JOBS):
+        for number in range(self.size.running):
             await self._submit(ids.new(), number)
             await self.tick()
             await self.report_as_agents()
             await self.clock.sleep(15)
+        for number in range(self.size.queued):
+            await self._submit(ids.new(), self.size.running + number)
         for _ in range(SETTLING_TICKS):
             await self.tick()
             await self.report_as_agents()
-            if all(job.status is JobStatus.RUNNING for job in await self.open_jobs()):
+            by_status = Counter(job.status for job in await self.open_jobs())
+            if by_status[JobStatus.RUNNING] == self.size.running:
                 return
             await self.clock.sleep(15)
-        by_status = Counter(f"{job.status}: {job.reason}" for job in await self.open_jobs())
-        raise RuntimeError(f"the jobs do not come to run: {by_status}")
+        reasons = Counter(f"{job.status}: {job.reason}" for job in await self.open_jobs())
+        raise RuntimeError(f"the jobs do not come to run: {reasons}")
 
     async def _submit(self, job_id: str, number: int) -> None:
         now = self.clock.now()
-        spec = parse_job(JOB.format(number=number), source="benchmark", now=now)
+        spec = parse_job(
+            JOB.format(number=number, gpu=fleet.GPUS[number % self.size.kinds]), source="benchmark", now=now
+        )
         async with self.store.transaction() as work:
             await work.jobs.save(Job(job_id, spec, JobStatus.PENDING, Reason.SUBMITTED, now))
 
 
 @asynccontextmanager
-async def bench(root: Path) -> AsyncIterator[Bench]:
-    """An empty ledger, and a market of ``fleet.MACHINES`` machines."""
-    with fleet.running(root) as (url, clock):
+async def bench(root: Path, size: Size = Size()) -> AsyncIterator[Bench]:
+    """An empty ledger and a market."""
+    with fleet.running(root, size.kinds) as (url, clock):
         async with contextlib.AsyncExitStack() as stack:
             store = TimedStore(await open_store(str(root / "ledger.db")))
             stack.push_async_callback(store.close)
-            options = {"base_url": url, "api_key": "sandbox-key", "search_limit": 500, "offers_max_age_s": OFFERS_AGE_S}
+            options = {"base_url": url, "api_key": "sandbox-key", "offers_max_age_s": OFFERS_AGE_S}
+            options |= {"search_limit": fleet.MACHINES}
             provider = registry.connect("vastai", options, clock)
             stack.push_async_callback(provider.close)
             blobs = LocalBlobStore(root / "blobs", b"k" * 32, "http://127.0.0.1:1")
             engine = Engine(
-                EngineConfig("bench234", LIMITS, Params()),
+                EngineConfig("bench234", size.limits, Params()),
                 {"vastai": provider},
                 store,
                 blobs,
@@ -165,7 +184,7 @@ async def bench(root: Path) -> AsyncIterator[Bench]:
                 clock,
                 UlidIds(clock),
             )
-            yield Bench(engine, store, blobs, provider, clock, url)
+            yield Bench(engine, store, blobs, provider, clock, url, size)
 
 
 def milliseconds(what: str, seconds: list[float]) -> Figure:

@@ -61,7 +61,7 @@ def _market() -> Market:
             location=spec.geolocation,
             ends_at=None,
         )
-        for spec in fleet.machines(NOW)
+        for spec in fleet.machines(1, NOW)
     )
     views = {"vastai": ProviderView(VastaiProvider.capabilities, known=True, credit=Decimal(100))}
     return Market(views, offers, NOW)
@@ -70,7 +70,7 @@ def _market() -> Market:
 def _running_job() -> Job:
     """A job that has worked for an hour on a spot machine that is not among the offers."""
     began = NOW - timedelta(hours=1)
-    spec = parse_job(JOB.format(number=1), source="benchmark", now=began)
+    spec = parse_job(JOB.format(number=1, gpu=fleet.GPUS[0]), source="benchmark", now=began)
     lease = Lease(
         id="lease",
         job_id="job",

@@ -1,7 +1,7 @@
-"""A large sandbox market as a process of its own: ``python benchmarks/fleet.py DIRECTORY``.
+"""A large sandbox market as a process of its own: ``python benchmarks/fleet.py DIRECTORY KINDS``.
 
-500 machines with one RTX 4090 each, on a scaled clock. Instances run nothing, so that only the daemon's work counts.
-The port and the clock's origin are written to ``DIRECTORY/market.json`` once it listens.
+500 machines of each of the first so many kinds, with one GPU each, on a scaled clock. Instances run nothing, so that
+only the daemon's work counts. The port and the clock's origin are written to ``DIRECTORY/market.json`` once it listens.
 """
 
 from __future__ import annotations
@@ -26,31 +26,45 @@ from autopilot.lab.sandbox.market.machines import MachineSpec
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
 
 MACHINES = 500
+"""Of each kind: as many as a search for one answers with at the most."""
+GPUS = (
+    "RTX 4090",
+    "RTX 3090",
+    "RTX 4080",
+    "RTX 3080",
+    "RTX 5090",
+    "RTX A6000",
+    "L40S",
+    "A100 SXM4",
+    "A100 PCIE",
+    "H100 SXM",
+)
 SPEED = 30.0
 """Market seconds per real second: the market's request limits shrink with it, what is measured does not."""
 START_TIMEOUT_S = 30.0
 
 
-def machines(start: datetime) -> tuple[MachineSpec, ...]:
+def machines(kinds: int, start: datetime) -> tuple[MachineSpec, ...]:
     """All alike but for their prices; bids have a long way to go up."""
     pattern = next(spec for spec in default_catalogue(1, start) if spec.gpu_name == "RTX 4090" and spec.gpu_count == 1)
     random = Random(1)  # noqa: S311 - prices, no secret
     return tuple(
         replace(
             pattern,
+            gpu_name=GPUS[number // MACHINES],
             machine_id=50_000 + number,
             host_id=90_000 + number,
             floor=Decimal(f"{random.uniform(0.20, 0.22):.4f}"),
             on_demand=Decimal(f"{random.uniform(0.40, 0.44):.4f}"),
         )
-        for number in range(MACHINES)
+        for number in range(kinds * MACHINES)
     )
 
 
 @contextlib.contextmanager
-def running(root: Path) -> Iterator[tuple[str, ScaledClock]]:
+def running(root: Path, kinds: int) -> Iterator[tuple[str, ScaledClock]]:
     """The market's address and its clock."""
-    process = subprocess.Popen([sys.executable, __file__, root], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, __file__, root, str(kinds)], stdout=subprocess.DEVNULL)
     address = root / "market.json"
     try:
         give_up = time.monotonic() + START_TIMEOUT_S
@@ -65,12 +79,12 @@ def running(root: Path) -> Iterator[tuple[str, ScaledClock]]:
         process.wait()
 
 
-async def serve(root: Path) -> None:
+async def serve(root: Path, kinds: int) -> None:
     origin = datetime.now(UTC)
     config = SandboxConfig(
         state_dir=root / "market",
         credit=Decimal(10_000),
-        machines=machines(origin),
+        machines=machines(kinds, origin),
         real_processes=False,
     )
     stopped = asyncio.Event()
@@ -83,4 +97,4 @@ async def serve(root: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1])))
+    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,12 +1,13 @@
-"""One tick with 50 running jobs on a market of 500 offers, and where its time goes."""
+"""One tick with many jobs and offers, and where its time goes."""
 
 from __future__ import annotations
 
+import tempfile
 import time
 from pathlib import Path
 
 import fleet
-from bench import JOBS, bench, milliseconds
+from bench import Size, bench, milliseconds
 from figures import Figure
 
 REPEATS = 30
@@ -14,8 +15,19 @@ TICK_S = 15.0
 """Market seconds from one tick to the next, as in the daemon."""
 
 
+MANY = Size(running=50, queued=950, kinds=10)
+
+
 async def measure(root: Path) -> list[Figure]:
-    async with bench(root) as under_test:
+    found = []
+    for size in (Size(), MANY):
+        with tempfile.TemporaryDirectory(dir=root) as own:
+            found += await _measure(Path(own), size)
+    return found
+
+
+async def _measure(root: Path, size: Size) -> list[Figure]:
+    async with bench(root, size) as under_test:
         await under_test.settle_down()
         whole, observing, committing = [], [], []
         for _ in range(REPEATS):
@@ -27,9 +39,9 @@ async def measure(root: Path) -> list[Figure]:
             commit_began, commit_s = under_test.store.writes[0]
             observing.append(commit_began - began)
             committing.append(commit_s)
-    size = f"{fleet.MACHINES} offers × {JOBS} running jobs"
+    waiting = f" and {size.queued} that wait" if size.queued else ""
     return [
-        milliseconds(f"one tick, {size}", whole),
+        milliseconds(f"one tick, {size.kinds * fleet.MACHINES} offers × {size.running} running jobs{waiting}", whole),
         milliseconds("… of it: reading market, mailboxes and offers", observing),
         milliseconds("… of it: the transaction (evolve, accrue, decide, guard, commit)", committing),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -36,8 +36,10 @@ class LostBid:
         return (self.provider, self.machine_id, self.num_gpus) == offer.key
 
 
-def raise_floors(offers: Iterable[Offer], lost: Iterable[LostBid], unit: Decimal) -> tuple[Offer, ...]:
+def raise_floors(offers: tuple[Offer, ...], lost: Sequence[LostBid], unit: Decimal) -> tuple[Offer, ...]:
     """The offers, with floors above every bid that lost on their machine; ``unit``: the step of bids, $/h."""
+    if not lost:
+        return offers
     by_machine = {(each.provider, each.machine_id, each.num_gpus): each for each in lost}
     return tuple(_raise_floor(offer, by_machine.get(offer.key), unit) for offer in offers)
 

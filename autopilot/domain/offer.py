@@ -37,6 +37,11 @@ class Capabilities:
     """What was found out about spot, in words for people, where a market's spot comes and goes."""
 
     @property
+    def resumes_where_it_was(self) -> bool:
+        """An outbid machine comes back by itself, and with its disk."""
+        return self.pauses_when_outbid and self.keeps_disk_when_stopped
+
+    @property
     def may_have_spot(self) -> bool:
         """As far as is known: a bid is worth waiting for."""
         return self.spot or self.spot_is_unknown

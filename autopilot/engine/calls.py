@@ -253,6 +253,10 @@ class Calls:
             log.error("outcome.unrecorded", lease=lease.id, events=[repr(ev) for ev in events], reason=str(problem))
 
 
+_Machine = tuple[str, str]
+"""(provider, machine_id)"""
+
+
 @dataclass(frozen=True, slots=True)
 class _Refused:
     at: datetime
@@ -265,8 +269,9 @@ class Avoid:
 
     def __init__(self, providers: Mapping[str, Provider]) -> None:
         self._providers = providers
-        self._until: dict[tuple[str, str, str], datetime] = {}
-        self._no_bids_until: dict[tuple[str, str, str], datetime] = {}
+        self._until: dict[str, dict[_Machine, datetime]] = {}
+        self._no_bids_until: dict[str, dict[_Machine, datetime]] = {}
+        """Both by job."""
         self._refused: dict[tuple[str, str, str], _Refused] = {}
 
     def add(self, lease: Lease, now: datetime, span: timedelta, *, bids_only: bool = False) -> None:
@@ -279,31 +284,48 @@ class Avoid:
             span = min(span, POOL_AVOIDED)
         if lease.job_id is not None:
             until = self._no_bids_until if bids_only else self._until
-            until[lease.job_id, lease.provider, lease.machine_id] = now + span
+            until.setdefault(lease.job_id, {})[lease.provider, lease.machine_id] = now + span
 
     def add_refused(self, lease: Lease, now: datetime, span: timedelta) -> None:
         """``span``, and each time twice as long for a machine that refuses again and again, up to a limit."""
         if lease.job_id is None or not span:
             return
         key = lease.job_id, lease.provider, lease.machine_id
+        self._refused = {known: last for known, last in self._refused.items() if now < last.at + 3 * last.span}
         last = self._refused.get(key)
         if last is not None and now < last.at + 3 * last.span:
             span = max(span, min(2 * last.span, LONGEST_AFTER_REFUSAL))
         self._refused[key] = _Refused(now, span)
         self.add(lease, now, span)
 
-    def machines(self, job_id: str, now: datetime) -> frozenset[tuple[str, str]]:
-        self._until = {key: until for key, until in self._until.items() if until > now}
-        self._refused = {key: last for key, last in self._refused.items() if now < last.at + 3 * last.span}
-        return frozenset((provider, machine) for job, provider, machine in self._until if job == job_id)
+    def forget(self, open_jobs: Iterable[str]) -> None:
+        """Keep nothing of jobs that are over."""
+        kept = frozenset(open_jobs)
+        for until in (self._until, self._no_bids_until):
+            for job_id in until.keys() - kept:
+                del until[job_id]
 
-    def without_bids(self, offers: Iterable[Offer], job_id: str, now: datetime) -> tuple[Offer, ...]:
+    def machines(self, job_id: str, now: datetime) -> frozenset[_Machine]:
+        return _still(self._until, job_id, now)
+
+    def without_bids(self, offers: tuple[Offer, ...], job_id: str, now: datetime) -> tuple[Offer, ...]:
         """The offers, and no floor where the job had better not bid."""
-        self._no_bids_until = {key: until for key, until in self._no_bids_until.items() if until > now}
+        not_there = _still(self._no_bids_until, job_id, now)
+        if not not_there:
+            return offers
         return tuple(
-            replace(offer, floor=None) if (job_id, offer.provider, offer.machine_id) in self._no_bids_until else offer
-            for offer in offers
+            replace(offer, floor=None) if (offer.provider, offer.machine_id) in not_there else offer for offer in offers
         )
+
+
+def _still(until: dict[str, dict[_Machine, datetime]], job_id: str, now: datetime) -> frozenset[_Machine]:
+    """The machines of that job whose time is not over; the others are forgotten."""
+    if job_id not in until:
+        return frozenset()
+    until[job_id] = {machine: end for machine, end in until[job_id].items() if end > now}
+    if not until[job_id]:
+        return frozenset(until.pop(job_id))
+    return frozenset(until[job_id])
 
 
 _OF_THE_MOMENT = (RefusalCode.RATE_LIMITED, RefusalCode.INVALID)

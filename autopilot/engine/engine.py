@@ -27,7 +27,6 @@ from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import Job, JobSpec
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
-from autopilot.domain.lost_bids import raise_floors
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
@@ -209,6 +208,7 @@ class Engine:
         await self.outlooks.refresh(self._clock.now())
         self.outlooks.forget(job.id for job in jobs)
         self.waits.forget(job.id for job in jobs)
+        self._avoid.forget(job.id for job in jobs)
         self.last_tick_at = self._clock.now()
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
@@ -224,10 +224,9 @@ class Engine:
             for name, watch in self.watches.items()
         }
         avoid = self._avoid.machines(job_id, now) if job_id else frozenset()
-        lost = self._lost_bids.on(offers, now)
-        offers = raise_floors(offers, lost, self.config.params.bids.unit)
-        offers = self._avoid.without_bids(offers, job_id, now) if job_id else offers
-        return Market(views, offers, now, avoid, lost_bids=lost)
+        seen = self._lost_bids.raise_floors(offers, now, self.config.params.bids.unit)
+        offers = self._avoid.without_bids(seen.offers, job_id, now) if job_id else seen.offers
+        return Market(views, offers, now, avoid, lost_bids=seen.lost)
 
     def can_exec(self, lease_id: str) -> bool:
         """Whether the agent on that machine runs commands beside the job."""
@@ -306,9 +305,9 @@ class Engine:
                 _end_outlived(event_log, now)
                 if not event_log.is_broken:
                     self._renew_permits(event_log, exposure, now)
-                if event_log.changed:
-                    await uow.jobs.save(replace(event_log.job, spent=event_log.original.spent))
-                await uow.events.add(event_log.records)
+            changed = [replace(each.job, spent=each.original.spent) for each in event_logs if each.changed]
+            await uow.jobs.save_all(changed)
+            await uow.events.add([record for event_log in event_logs for record in event_log.records])
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, offers, now)
@@ -373,6 +372,9 @@ class Engine:
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
         job, params, limits = event_log.job, self.config.params, self.config.limits
+        room = allowance(exposure, limits, params)
+        if room.instances == 0 and self.waits.is_queued(job, now):
+            return exposure
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
         # What an earlier job of this tick is about to rent is no longer there for this one, unless it is one of a pool.
@@ -381,7 +383,6 @@ class Engine:
             for lease in exposure.leases
             if lease.intended_at == now and not market.providers[lease.provider].capabilities.is_pooled
         }
-        room = allowance(exposure, limits, params)
         market = replace(market, avoid=market.avoid | taken, allowance=room, made_room=job.id in self._with_room)
         allowed: tuple[Action, ...] = ()
         with _contain(event_log):

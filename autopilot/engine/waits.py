@@ -16,6 +16,8 @@ from autopilot.policy.wait import REMOVED, SEARCH, UNSEARCHED
 
 RECORDED_EVERY = timedelta(minutes=10)
 """A wait whose causes come and go is recorded no more often than this."""
+QUEUED_FOR = timedelta(minutes=5)
+"""A job that waits for room among the account's machines is looked at anew no less often than this."""
 
 _CAUSE_OF = {SEARCH: "gpus", REMOVED: "condition", UNSEARCHED: "provider", "no_spot": "provider", "paused": "cause"}
 """Topic of a note → which of its numbers tells one wait from another."""
@@ -51,6 +53,14 @@ class Waits:
     def of(self, job: Job) -> Wait | None:
         """None for a job that wants no machine, or whose machine works or is being made ready."""
         return self._now.get(job.id) if _is_without_machine(job) else None
+
+    def is_queued(self, job: Job, now: datetime) -> bool:
+        """Whether it waits for another job to give up its machine, as was found a short while ago.
+
+        It holds nothing that could change meanwhile, so as long as there is no room it need not be decided again.
+        """
+        wait = None if job.leases else self.of(job)
+        return wait is not None and wait.reason is Reason.TOO_MANY_INSTANCES and now - wait.at < QUEUED_FOR
 
     def is_news(
         self, job: Job, allowed: tuple[Action, ...], vetoes: tuple[Veto, ...], notes: tuple[Note, ...], now: datetime

@@ -26,7 +26,7 @@ from autopilot.pricing.auction.options import Held, Margins, Position, Quote, Qu
 from autopilot.pricing.auction.tables import auction_tables
 from autopilot.pricing.pressure import Pressure, is_at_work
 from autopilot.pricing.rule.bidding import ceiling
-from autopilot.pricing.rule.cost import Candidate, best
+from autopilot.pricing.rule.cost import Candidate
 
 NOTED_BIDS = 3
 
@@ -74,11 +74,7 @@ class _Auctioned:
     def answer(self) -> Answer:
         situation, params = self.situation, self.situation.params
         tables, main = auction_tables(self.shape), situation.job.main
-        bids = {
-            candidate.offer.machine_id: candidate
-            for candidate in situation.candidates
-            if candidate.capacity_type is CapacityType.SPOT
-        }
+        bids = {candidate.offer.machine_id: candidate for candidate in situation.candidates.of_type(CapacityType.SPOT)}
         spots = [self._spot(machine, candidate) for machine, candidate in bids.items()]
         if main is not None and main.is_spot:
             spots.append(SpotMachine(main.machine_id, self._own_floor(main)))
@@ -156,7 +152,7 @@ class _Auctioned:
         keep = quoted.keep if main is None or main.state is LeaseState.PAUSED else None
         on_demand, is_forced = quoted.on_demand, quoted.is_forced
         if main is None or main.is_spot:
-            candidate = best(self.situation.candidates, CapacityType.ON_DEMAND)
+            candidate = self.situation.candidates.best(CapacityType.ON_DEMAND)
             if candidate is None or not self._can_pay(candidate):
                 on_demand, is_forced = Quote(inf), False
             elif candidate.traffic:
@@ -203,7 +199,7 @@ class _Auctioned:
         return self._take(main, candidate, self._first_bid(chosen, candidate), reason)
 
     def _take_on_demand(self, main: Lease | None, *, is_forced: bool) -> tuple[Action, ...]:
-        on_demand = best(self.situation.candidates, CapacityType.ON_DEMAND)
+        on_demand = self.situation.candidates.best(CapacityType.ON_DEMAND)
         if on_demand is None or (main is not None and not main.is_spot):
             return ()
         return self._take(main, on_demand, on_demand.bid, Reason.DEADLINE if is_forced else Reason.CHEAPEST)

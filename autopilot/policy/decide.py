@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -26,7 +25,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy import budget
 from autopilot.policy.auctioned import by_auction, is_auctioned
-from autopilot.policy.eligibility import eligible
+from autopilot.policy.eligibility import Eligibility
 from autopilot.policy.hold import hold
 from autopilot.policy.loading import loads_too_long, prepares_too_long
 from autopilot.policy.migration import continue_move, is_given_up, last_save, was_saved
@@ -36,7 +35,7 @@ from autopilot.policy.situation import Answer, Situation
 from autopilot.policy.unpaid import budget_notes, end_unpaid, goes_on, next_reserve
 from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
-from autopilot.pricing.rule.cost import Candidate, price_candidates
+from autopilot.pricing.rule.ranking import rank
 
 RUNS_PER_MACHINE = 2
 """A command that has failed so often on a machine is tried on another one."""
@@ -80,8 +79,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:
         return Decision(continue_move(job, now, params), (status,))
-    candidates = price_candidates(job, market, eligible(job, market, now, params), params)
-    situation = _with_payable(Situation(job, market, now, params, pressure, tuple(candidates)))
+    candidates = rank(job, market, Eligibility(job, market, now, params).holds, params)
+    situation = _with_payable(Situation(job, market, now, params, pressure, candidates))
     actions, why = _for_main(situation)
     actions = tuple(_in_its_place(situation, action) for action in actions)
     if job.main is None and not actions:
@@ -227,28 +226,12 @@ def _with_payable(situation: Situation) -> Situation:
     Where it can pay none, with all: the guard says what is missing.
     """
     job, candidates, params = situation.job, situation.candidates, situation.params
-    views = situation.market.providers
-    credit = {name: view.credit for name, view in views.items() if view.credit is not None}
-    if not candidates or not credit:
-        return situation
-    if min(credit.values()) >= _dearest_reserve(job, candidates, params):
+    credit = {name: view.credit for name, view in situation.market.providers.items() if view.credit is not None}
+    if not credit:
         return situation
     unlimited = Decimal("inf")
-    paid = [c for c in candidates if credit.get(c.offer.provider, unlimited) >= reserve(job, c, params)]
-    return replace(situation, candidates=tuple(paid)) if paid else situation
-
-
-def _dearest_reserve(job: Job, candidates: Sequence[Candidate], params: Params) -> Decimal:
-    """No less than the reserve of any of them, and much sooner known: of one that is in all the dearest."""
-    offers = [choice.offer for choice in candidates]
-    offer = replace(
-        offers[0],
-        storage_price=max(each.storage_price for each in offers),
-        upload_price=max(each.upload_price for each in offers),
-        download_price=max(each.download_price for each in offers),
-    )
-    bid = max(choice.bid for choice in candidates)
-    return reserve(job, replace(candidates[0], offer=offer, bid=bid), params)
+    paid = candidates.where(lambda c: credit.get(c.offer.provider, unlimited) >= reserve(job, c, params))
+    return replace(situation, candidates=paid) if paid else situation
 
 
 def _acquire(situation: Situation) -> Answer:

@@ -59,7 +59,7 @@ def why_not(spec: JobSpec, offer: Offer) -> str | None:
 def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[Offer, ...]:
     """Offers that fit, on a market that is known, on no machine to be avoided, and that last long enough.
 
-    A machine that the job holds, or is giving back, is not rented once more; of a pool there are others (``candidates``
+    A machine that the job holds, or is giving back, is not rented once more; of a pool there are others (``Pricing``
     leaves out what would be the same again).
     """
     return tuple(offer for offer, unfit in judge(job, market, now, params) if unfit is None)
@@ -67,35 +67,55 @@ def eligible(job: Job, market: Market, now: datetime, params: Params) -> tuple[O
 
 def judge(job: Job, market: Market, now: datetime, params: Params) -> Iterator[tuple[Offer, Unfit | None]]:
     """Each offer, and None or why it is not eligible."""
-    pools = {name for name, view in market.providers.items() if view.capabilities.is_pooled}
-    held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
-    for offer in market.offers:
+    check = Eligibility(job, market, now, params)
+    return ((offer, check.unmet(offer)) for offer in market.offers)
+
+
+class Eligibility:
+    """Whether offers may be rented for one job now; what is the same for all of them is worked out once."""
+
+    def __init__(self, job: Job, market: Market, now: datetime, params: Params) -> None:
+        pools = {name for name, view in market.providers.items() if view.capabilities.is_pooled}
+        self._held = {(lease.provider, lease.machine_id) for lease in job.leases if lease.provider not in pools}
+        self._needed: dict[tuple[str, int], timedelta] = {}
+        self._job = job
+        self._market = market
+        self._now = now
+        self._params = params
+
+    def holds(self, offer: Offer) -> bool:
+        return self.unmet(offer) is None
+
+    def unmet(self, offer: Offer) -> Unfit | None:
+        """The first condition that the offer does not meet."""
+        job, market = self._job, self._market
         machine = offer.provider, offer.machine_id
         if not market.knows(offer.provider):
-            yield offer, Unfit("market_unknown")
-        elif (lack := market.lack_for(job, offer.provider)) is not None:
-            yield offer, Unfit("not_certified", lack)
-        elif job.certifies not in ("", offer.provider):
-            yield offer, Unfit("other_market")
-        elif machine in market.avoid:
-            yield offer, Unfit("avoided")
-        elif machine in held:
-            yield offer, Unfit("held")
-        else:
-            yield offer, misfit(job.spec, offer) or _ends_too_soon(job, offer, now, params)
+            return Unfit("market_unknown")
+        if (lack := market.lack_for(job, offer.provider)) is not None:
+            return Unfit("not_certified", lack)
+        if job.certifies not in ("", offer.provider):
+            return Unfit("other_market")
+        if machine in market.avoid:
+            return Unfit("avoided")
+        if machine in self._held:
+            return Unfit("held")
+        return misfit(job.spec, offer) or self._ends_too_soon(offer)
 
+    def _ends_too_soon(self, offer: Offer) -> Unfit | None:
+        if offer.ends_at is None:
+            return None
+        needed = self._work_needed(offer.gpu, offer.num_gpus) + setup_time(self._job, offer, self._params)
+        lasts = offer.ends_at - self._now
+        if lasts >= needed:
+            return None
+        return Unfit("lasts_s", round(lasts.total_seconds()), round(needed.total_seconds()))
 
-def _ends_too_soon(job: Job, offer: Offer, now: datetime, params: Params) -> Unfit | None:
-    if offer.ends_at is None:
-        return None
-    lasts, needed = offer.ends_at - now, _time_needed(job, offer, params)
-    if lasts >= needed:
-        return None
-    return Unfit("lasts_s", round(lasts.total_seconds()), round(needed.total_seconds()))
-
-
-def _time_needed(job: Job, offer: Offer, params: Params) -> timedelta:
-    left = work_left(job, offer.gpu, offer.num_gpus)
-    longer = 1 + params.deadline.estimate_error
-    work = timedelta(seconds=params.deadline.horizon_s) if left is None else left * longer
-    return work + setup_time(job, offer, params)
+    def _work_needed(self, gpu: str, count: int) -> timedelta:
+        """The most that it may yet be, on those GPUs."""
+        gpus = gpu, count
+        if gpus not in self._needed:
+            left, deadline = work_left(self._job, gpu, count), self._params.deadline
+            unknown = timedelta(seconds=deadline.horizon_s)
+            self._needed[gpus] = unknown if left is None else left * (1 + deadline.estimate_error)
+        return self._needed[gpus]

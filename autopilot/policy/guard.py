@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import lru_cache
 
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Promote, Release, RunAgain, Veto
 from autopilot.domain.job import Job, JobStatus
@@ -19,6 +20,7 @@ from autopilot.domain.money import ZERO, Number
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.same import Same
 from autopilot.policy import budget
 from autopilot.pricing.rule.bidding import ceiling
 
@@ -66,13 +68,29 @@ class Exposure:
 
 def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
     """What the caps leave beyond all that is spent or committed, that burns, and that is rented."""
-    committed = exposure.held + sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
+    sums = _sum_up(Same(exposure.leases), Same(params))
+    committed = exposure.held + sums.committed
     return Allowance(
         day=None if limits.day is None else limits.day - exposure.spent_day - committed,
         month=None if limits.month is None else limits.month - exposure.spent_month - committed,
-        hourly=None if limits.max_hourly is None else limits.max_hourly - budget.burn(exposure.leases),
-        instances=limits.max_instances - sum(1 for lease in exposure.leases if not lease.is_over),
+        hourly=None if limits.max_hourly is None else limits.max_hourly - sums.burn,
+        instances=limits.max_instances - sums.live,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    committed: Decimal
+    burn: Decimal
+    live: int
+
+
+@lru_cache(4)
+def _sum_up(leases: Same[tuple[Lease, ...]], params: Same[Params]) -> _Sums:
+    """Asked for each job of a tick, and the same until one of them changes something."""
+    held = leases.value
+    committed = sum((budget.commitment(lease, params.value) for lease in held), ZERO)
+    return _Sums(committed, budget.burn(held), sum(1 for lease in held if not lease.is_over))
 
 
 Refusal = tuple[Reason, tuple[tuple[str, Number], ...]]

@@ -27,7 +27,7 @@ from autopilot.policy.situation import Situation
 from autopilot.pricing.availability.beliefs import Weights
 from autopilot.pricing.availability.value import NOTHING, ON_DEMAND, SPOT, CostToGo, cost_to_go
 from autopilot.pricing.pressure import is_at_work
-from autopilot.pricing.rule.cost import Candidate, best, lease_cost_to_finish
+from autopilot.pricing.rule.cost import Candidate, lease_cost_to_finish
 
 CENT_OF_A_CENT = Decimal("0.0001")
 """Prices of options are estimates: more digits would only look exact."""
@@ -147,8 +147,8 @@ def _by_cost_to_finish(situation: Situation) -> Options:
             refused = "budget"
         return Option(name, float(choice.cost), choice, refused)
 
-    spot = option(best(situation.candidates, CapacityType.SPOT), "spot", presses)
-    on_demand = option(best(situation.candidates, CapacityType.ON_DEMAND), "on_demand", "")
+    spot = option(situation.candidates.best(CapacityType.SPOT), "spot", presses)
+    on_demand = option(situation.candidates.best(CapacityType.ON_DEMAND), "on_demand", "")
     if on_demand is not None and on_demand.is_open and waits_for_spot(situation):
         least = min((other.cost for other in (idle, spot) if other and other.cost is not None), default=0.0)
         is_dearer = on_demand.cost is not None and on_demand.cost > least
@@ -179,8 +179,8 @@ class _Priced:
 
     @classmethod
     def of(cls, situation: Situation, shape: Shape) -> _Priced:
-        spot = best(situation.candidates, CapacityType.SPOT)
-        on_demand = best(situation.candidates, CapacityType.ON_DEMAND)
+        spot = situation.candidates.best(CapacityType.SPOT)
+        on_demand = situation.candidates.best(CapacityType.ON_DEMAND)
         table, main = cost_to_go(shape), situation.job.main
         is_on = spot is not None or (main is not None and main.is_spot)
         belief = table.clusters.weights(situation.market.outlook.belief, is_on=is_on)

@@ -22,7 +22,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.policy.options import waits_for_spot
 from autopilot.policy.situation import Answer, Situation
 from autopilot.pricing.rule.bidding import raised_bid
-from autopilot.pricing.rule.cost import best, lease_cost_to_finish
+from autopilot.pricing.rule.cost import lease_cost_to_finish
 from autopilot.pricing.traffic import received_gb
 
 
@@ -39,7 +39,7 @@ def decide_paused(situation: Situation, lease: Lease) -> Answer:
     rung = raised_bid(job.spec, lease, params) if can_rebid and lease.is_spot else None
     keeps_disk = able is None or able.keeps_disk_when_stopped
     rebid = None if rung is None else _cost_of_rebid(situation, lease, rung, keeps_disk=keeps_disk)
-    other = best(situation.candidates, CapacityType.SPOT if waits_for_spot(situation) else None)
+    other = situation.candidates.best(CapacityType.SPOT if waits_for_spot(situation) else None)
     note = Note(
         "paused",
         (

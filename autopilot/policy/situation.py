@@ -10,7 +10,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.params import Params
 from autopilot.pricing.pressure import Pressure
-from autopilot.pricing.rule.cost import Candidate
+from autopilot.pricing.rule.candidates import Candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Situation:
     params: Params
     pressure: Pressure
     """How pressing time is for the job now."""
-    candidates: tuple[Candidate, ...]
+    candidates: Candidates
     """What the job may rent, the cheapest to finish on first."""
 
 

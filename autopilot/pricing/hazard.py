@@ -10,9 +10,7 @@ The shape over age is the market's (piecewise constant hazards, shrunk to the fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from autopilot.domain.outlook import AGE_EDGES_H, Lives, LivesKey, ObservedTime, Outlook
+from autopilot.domain.outlook import AGE_EDGES_H, ObservedTime, Outlook
 from autopilot.domain.params import Params
 
 
@@ -32,7 +30,7 @@ def losses_expected(
     outlook: Outlook, provider: str, gpu: str, per_h: float, age_h: float, hours: float, params: Params
 ) -> float:
     """Preemptions expected in the next ``hours`` on a machine of that age whose overall hazard is ``per_h``."""
-    shape = _shape(outlook.lives, (provider, "gpu", gpu), params)
+    shape = age_shape(outlook, provider, gpu, params)
     if shape is None:
         return per_h * hours
     expected, start, left = 0.0, age_h, hours
@@ -47,9 +45,9 @@ def losses_expected(
     return expected
 
 
-def _shape(lives: Mapping[LivesKey, Lives], key: LivesKey, params: Params) -> tuple[float, ...] | None:
-    """Hazard by age over the overall one; None where nothing was seen."""
-    seen = lives.get(key)
+def age_shape(outlook: Outlook, provider: str, gpu: str, params: Params) -> tuple[float, ...] | None:
+    """Hazard by age (bins of ``AGE_EDGES_H``) over the overall one; None where nothing was seen."""
+    seen = outlook.lives.get((provider, "gpu", gpu))
     if seen is None or seen.total.hours <= 0:
         return None
     overall = _shrunk(params.hazard.preemptions_per_h, seen.total, params.hazard.prior_h)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -55,8 +55,11 @@ class SqlJobs(SqlRepository):
         self._checkpoints = checkpoints
 
     async def save(self, job: Job) -> None:
-        await self._sql.upsert(jobs, [values_of(jobs, job, name=job.spec.name)])
-        await self._leases.save_all(job.leases)
+        await self.save_all((job,))
+
+    async def save_all(self, saved: Collection[Job]) -> None:
+        await self._sql.upsert(jobs, [values_of(jobs, job, name=job.spec.name) for job in saved])
+        await self._leases.save_all(lease for job in saved for lease in job.leases)
 
     async def find(self, reference: str) -> Job | None:
         by_id = await self._select(select(jobs).where(jobs.c.id == reference))

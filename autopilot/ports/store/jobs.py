@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from autopilot.domain.job import Checkpoint, Job
@@ -14,6 +15,10 @@ class Jobs(Protocol):
 
     async def save(self, job: Job) -> None:
         """Insert or update the job, its leases and their spans."""
+        ...
+
+    async def save_all(self, jobs: Collection[Job]) -> None:
+        """The same for many at once."""
         ...
 
     async def find(self, reference: str) -> Job | None:

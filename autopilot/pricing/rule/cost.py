@@ -28,6 +28,10 @@ from autopilot.pricing.rule.bidding import first_bid
 from autopilot.pricing.speed import setup_time, work_left
 from autopilot.pricing.traffic import received_gb, sent_gb
 
+SortKey = tuple[Decimal, Decimal, str, str]
+Place = tuple[SortKey, int]
+"""Among all candidates: of those with equal keys the one that was listed first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -47,7 +51,7 @@ class Candidate:
     """Of ``cost`` what is expected to be received and sent, $."""
 
     @property
-    def sort_key(self) -> tuple[Decimal, Decimal, str, str]:
+    def sort_key(self) -> SortKey:
         return self.cost, -self.offer.reliability, self.offer.provider, self.offer.machine_id
 
 
@@ -84,44 +88,70 @@ def _work(left: timedelta | None, params: Params) -> timedelta:
 
 def price_candidates(job: Job, market: Market, offers: Iterable[Offer], params: Params) -> list[Candidate]:
     """Every candidate that these offers make and the job file allows, cheapest to the end first."""
-    candidates: list[Candidate] = []
-    spec = job.spec
-    received, sent = received_gb(job, params), sent_gb(job, params)
-    work: dict[tuple[str, int], timedelta | None] = {}
-    held = {(lease.provider, lease.machine_id, lease.capacity_type) for lease in job.leases if lease.is_wanted}
-    for offer in offers:
-        gpus = offer.gpu, offer.num_gpus
-        if gpus not in work:
-            work[gpus] = work_left(job, *gpus)
+    price = Pricing(job, market, params)
+    return sorted((candidate for offer in offers for candidate in price.all(offer)), key=lambda c: c.sort_key)
+
+
+class Pricing:
+    """The pricing of offers for one job: what is the same for all of them is worked out once."""
+
+    def __init__(self, job: Job, market: Market, params: Params) -> None:
+        self._job = job
+        self._market = market
+        self._params = params
+        self.received_gb, self.sent_gb = received_gb(job, params), sent_gb(job, params)
+        self._work: dict[tuple[str, int], timedelta | None] = {}
+        self._held = {
+            (lease.provider, lease.machine_id, lease.capacity_type) for lease in job.leases if lease.is_wanted
+        }
+
+    def work(self, gpu: str, count: int) -> timedelta | None:
+        """At work on ``count`` × ``gpu`` until the job is done; None where nothing is known of its length."""
+        gpus = gpu, count
+        if gpus not in self._work:
+            self._work[gpus] = work_left(self._job, gpu, count)
+        return self._work[gpus]
+
+    def all(self, offer: Offer) -> Iterator[Candidate]:
+        """The ways to rent the offer that the job file allows: by a bid, then on demand."""
+        for capacity_type in (CapacityType.SPOT, CapacityType.ON_DEMAND):
+            candidate = self.of(offer, capacity_type)
+            if candidate is not None:
+                yield candidate
+
+    def of(self, offer: Offer, capacity_type: CapacityType) -> Candidate | None:
+        """None where it cannot be rented so, the job file does not allow it, or the job holds that machine so."""
+        job, market, params = self._job, self._market, self._params
         able = market.providers[offer.provider].capabilities
-        storage = offer.storage_rate(spec.disk_gb)
-        setup = setup_time(job, offer, params)
-        traffic = ceil_nano(offer.download_price * received + offer.upload_price * sent)
-        for capacity_type, bid, price in _prices(spec, offer, able, params):
-            is_held = (offer.provider, offer.machine_id, capacity_type) in held
-            if is_held or not _is_within_limits(spec, bid, storage):
-                continue
-            losses = 0.0
-            if capacity_type is CapacityType.SPOT:
-                losses = _losses(offer, (setup + _work(work[gpus], params)).total_seconds() / 3600, market, params)
-            cost = cost_to_finish(job, losses, price + storage, work[gpus], setup, params) + traffic
-            if losses and not (able.pauses_when_outbid and able.keeps_disk_when_stopped):
-                cost += ceil_nano(offer.download_price * received * Decimal(losses))
-            candidates.append(Candidate(offer, capacity_type, bid, price, cost, setup, work[gpus], traffic))
-    return sorted(candidates, key=lambda c: c.sort_key)
+        prices = _prices(job.spec, offer, able, capacity_type, params)
+        if prices is None or (offer.provider, offer.machine_id, capacity_type) in self._held:
+            return None
+        bid, price = prices
+        storage = offer.storage_rate(job.spec.disk_gb)
+        if not _is_within_limits(job.spec, bid, storage):
+            return None
+        work, setup, losses = self.work(offer.gpu, offer.num_gpus), setup_time(job, offer, params), 0.0
+        traffic = ceil_nano(offer.download_price * self.received_gb + offer.upload_price * self.sent_gb)
+        if capacity_type is CapacityType.SPOT:
+            losses = _losses(offer, (setup + _work(work, params)).total_seconds() / 3600, market, params)
+        cost = cost_to_finish(job, losses, price + storage, work, setup, params) + traffic
+        if losses and not able.resumes_where_it_was:
+            cost += ceil_nano(offer.download_price * self.received_gb * Decimal(losses))
+        return Candidate(offer, capacity_type, bid, price, cost, setup, work, traffic)
 
 
 def _prices(
-    spec: JobSpec, offer: Offer, able: Capabilities, params: Params
-) -> Iterator[tuple[CapacityType, Decimal, Decimal]]:
-    """How the offer may be rented: capacity type, bid or on-demand price, and expected price, both in $/h."""
-    if able.spot and spec.spot_policy is not SpotPolicy.ON_DEMAND:
-        bid = first_bid(spec, offer, params)
-        if bid is not None:
-            yield CapacityType.SPOT, bid, bid if able.bills_at_bid else offer.floor or bid
-    on_demand = offer.on_demand_price
-    if able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT:
-        yield CapacityType.ON_DEMAND, on_demand, on_demand
+    spec: JobSpec, offer: Offer, able: Capabilities, capacity_type: CapacityType, params: Params
+) -> tuple[Decimal, Decimal] | None:
+    """The bid or on-demand price, and the expected price, both in $/h; None where it is not to be had so."""
+    if capacity_type is CapacityType.ON_DEMAND:
+        on_demand = offer.on_demand_price
+        is_offered = able.on_demand and on_demand is not None and spec.spot_policy is not SpotPolicy.SPOT
+        return (on_demand, on_demand) if is_offered and on_demand is not None else None
+    if not able.spot or spec.spot_policy is SpotPolicy.ON_DEMAND:
+        return None
+    bid = first_bid(spec, offer, params)
+    return None if bid is None else (bid, bid if able.bills_at_bid else offer.floor or bid)
 
 
 def _is_within_limits(spec: JobSpec, bid: Decimal, storage_rate: Decimal) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 
@@ -20,10 +21,14 @@ class MemoryJobs(MemoryRepository):
     __slots__ = ()
 
     async def save(self, job: Job) -> None:
+        await self.save_all((job,))
+
+    async def save_all(self, jobs: Collection[Job]) -> None:
         with self._access.write() as tables:
-            tables.put_job(job)
+            for job in jobs:
+                tables.put_job(job)
             # Those that give up their slot go first.
-            for lease in sorted(job.leases, key=lambda lease: lease.is_wanted):
+            for lease in sorted((lease for job in jobs for lease in job.leases), key=lambda lease: lease.is_wanted):
                 tables.put_lease(lease)
 
     async def find(self, reference: str) -> Job | None:

@@ -15,6 +15,7 @@ from autopilot.policy.options import Option, Options, price_options
 from autopilot.policy.situation import Situation
 from autopilot.pricing.availability import value
 from autopilot.pricing.pressure import measure_pressure
+from autopilot.pricing.rule.candidates import Candidates
 from autopilot.pricing.rule.cost import price_candidates
 from tests.builders import START, D, a_market, an_offer
 from tests.unit.policy.table_market import (
@@ -40,7 +41,7 @@ SLACK = DUE - WORK
 def priced(job: Job, seen: Market, params: Params = P) -> Options:
     candidates = price_candidates(job, seen, eligible(job, seen, START, params), params)
     pressure = measure_pressure(job, START, params)
-    return price_options(Situation(job, seen, START, params, pressure, tuple(candidates)))
+    return price_options(Situation(job, seen, START, params, pressure, Candidates.of(candidates)))
 
 
 def cost(way: Option | None) -> float:

@@ -101,7 +101,7 @@ def test_a_machine_that_the_job_gives_back() -> None:
 
 def test_a_floor_that_is_only_believed_since_our_bid_lost_is_told_as_that() -> None:
     lost = LostBid("vastai", "machine-a", 1, D("0.138"), 3, START)
-    offers = raise_floors([an_offer(floor=D("0.120")), an_offer("other", floor=D("0.9"))], [lost], P.bids.unit)
+    offers = raise_floors((an_offer(floor=D("0.120")), an_offer("other", floor=D("0.9"))), [lost], P.bids.unit)
     market = replace(a_market(*offers), lost_bids=(lost,))
     found = [dict(note.numbers) for note in wait_notes(a_job(spec=a_spec(max_bid=D("0.135"))), market, START, P)]
     assert [(n["condition"], n["has"]) for n in found[1:]] == [("lost_bid", D("0.139")), ("max_price", D("0.9"))]
