@@ -30,11 +30,11 @@ from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
-from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, Notice
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0015"
+REVISION = "0018"
 
 metadata = MetaData(
     naming_convention={
@@ -289,6 +289,9 @@ certify_findings = Table(
 certify_steps = Table(
     "certify_steps", metadata, *columns_of(StepMark, key=("job_id", "step")), _refers("job_id", "jobs.id")
 )
+
+# A notice may name what the ledger does not know: no foreign keys.
+notices = Table("notices", metadata, *columns_of(Notice, key=("id", "sink")), Index(None, "sink", "due_at"))
 
 notes = Table("notes", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 

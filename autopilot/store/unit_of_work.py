@@ -11,6 +11,7 @@ from autopilot.store.invoices import SqlInvoices
 from autopilot.store.jobs import SqlCheckpoints, SqlJobs
 from autopilot.store.leases import SqlLeases
 from autopilot.store.ledger import SqlLedger
+from autopilot.store.notices import SqlNotices
 from autopilot.store.prices import SqlPrices
 from autopilot.store.readings import SqlMachineReadings
 from autopilot.store.reports import SqlReports
@@ -33,6 +34,7 @@ class SqlUnitOfWork:
         "ledger",
         "machine_readings",
         "notes",
+        "notices",
         "prices",
         "reports",
     )
@@ -51,6 +53,7 @@ class SqlUnitOfWork:
         self.decisions = SqlDecisions(sql)
         self.events = SqlEvents(sql)
         self.notes = SqlNotes(sql)
+        self.notices = SqlNotices(sql)
         self.prices = SqlPrices(sql, self.notes)
         self.machine_readings = SqlMachineReadings(sql)
         self.drifts = SqlDrifts(sql)

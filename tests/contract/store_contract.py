@@ -28,6 +28,7 @@ from tests.contract.store_certificates import WhatAStoreKeepsOfCertificates
 from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_drifts import WhatAStoreKeepsOfDrift
 from tests.contract.store_invoices import WhatReconciliationReads
+from tests.contract.store_notices import WhatAStoreKeepsOfNotices
 from tests.contract.store_readings import WhatAStoreKeepsOfMachines
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
 from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_entry, forgotten, money, records, texts
@@ -617,6 +618,7 @@ class StoreContract(
     WhatAStoreKeepsOfDrift,
     WhatAStoreKeepsOfMachines,
     WhatAStoreKeepsOfAnswers,
+    WhatAStoreKeepsOfNotices,
     WhatReportsRead,
     WhatAStoreKeepsOfPrices,
     WhatAStoreForgets,

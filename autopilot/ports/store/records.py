@@ -58,6 +58,27 @@ class KeptAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that people are to be informed of, on its way to one sink."""
+
+    id: str
+    """The same for every sink and every attempt."""
+    sink: str
+    kind: str
+    at: datetime
+    """When it happened."""
+    job_id: str | None
+    lease_id: str | None
+    title: str
+    text: str
+    due_at: datetime
+    """Not to be sent before then."""
+    attempts: int = 0
+    digest_id: str = ""
+    """Of the message in which it is sent together with others; empty: it is sent alone."""
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Spend posted to one UTC day, and to the month in which it lies, over all jobs."""
 

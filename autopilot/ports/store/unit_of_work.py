@@ -13,6 +13,7 @@ from autopilot.ports.store.history import Bids, Decisions, Events, Notes
 from autopilot.ports.store.jobs import Checkpoints, Jobs
 from autopilot.ports.store.leases import Leases
 from autopilot.ports.store.ledger import Invoices, Ledger, Reports
+from autopilot.ports.store.notices import Notices
 from autopilot.ports.store.prices import Prices
 from autopilot.ports.store.readings import MachineReadings
 
@@ -67,6 +68,9 @@ class UnitOfWork(Protocol):
 
     @property
     def answers(self) -> Answers: ...
+
+    @property
+    def notices(self) -> Notices: ...
 
 
 class Store(Protocol):

@@ -12,6 +12,7 @@ from autopilot.store.memory.invoices import MemoryInvoices
 from autopilot.store.memory.jobs import MemoryCheckpoints, MemoryJobs
 from autopilot.store.memory.leases import MemoryLeases
 from autopilot.store.memory.ledger import MemoryLedger
+from autopilot.store.memory.notices import MemoryNotices
 from autopilot.store.memory.prices import MemoryPrices
 from autopilot.store.memory.readings import MemoryMachineReadings
 from autopilot.store.memory.reports import MemoryReports
@@ -33,6 +34,7 @@ class MemoryUnitOfWork:
         "ledger",
         "machine_readings",
         "notes",
+        "notices",
         "prices",
         "reports",
     )
@@ -51,6 +53,7 @@ class MemoryUnitOfWork:
         self.decisions = MemoryDecisions(access)
         self.events = MemoryEvents(access)
         self.notes = MemoryNotes(access)
+        self.notices = MemoryNotices(access)
         self.prices = MemoryPrices(access)
         self.machine_readings = MemoryMachineReadings(access)
         self.drifts = MemoryDrifts(access)
