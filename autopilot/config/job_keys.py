@@ -69,6 +69,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "workdir": Key("path", _directory, "workdir"),
         "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
         "run_as": Key("job or root", values.one_of(RunAs)),
+        "notify": Key("names", values.sinks, "notify"),
     },
     "resources": {
         "gpu": Key("GPUs", values.gpus, "gpus", required=True),

@@ -34,6 +34,7 @@ from autopilot.config.keys import (
     read_service_account,
     secrets_in,
 )
+from autopilot.config.notices import NoticesSettings
 from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
@@ -181,6 +182,7 @@ class Settings(BaseSettings):
     history: HistorySettings = HistorySettings()
     paper: PaperMarketSettings = PaperMarketSettings()
     log: LogSettings = LogSettings()
+    notices: NoticesSettings = NoticesSettings()
     providers: dict[str, ProviderSettings] = {}
 
     _is_on_paper: bool = PrivateAttr(default=False)
@@ -230,6 +232,7 @@ class Settings(BaseSettings):
             "ledger": self.ledger.model_copy(update={"url": f"sqlite+aiosqlite:///{state_dir / 'paper.db'}"}),
             "api": ApiSettings(socket=self.socket_path.with_name("paper.sock")),
             "blobs": BlobsSettings(),
+            "notices": self.notices.model_copy(update={"ping": None}),  # its pings would hide the silence of the other
             "providers": {PAPER_PREFIX + name: provider for name, provider in self.providers.items()},
         }
         paper = self.model_copy(update=apart)
@@ -248,7 +251,7 @@ class Settings(BaseSettings):
         return SecretStr(read_key(settings.api_key_file))
 
     def secret_values(self) -> tuple[str, ...]:
-        """Every key of an enabled market, the ledger's password and stored secrets of jobs, for the log to hide.
+        """Keys of markets and of notices, the ledger's password and stored secrets of jobs, for the log to hide.
 
         Raises ``UserError``.
         """
@@ -256,7 +259,8 @@ class Settings(BaseSettings):
         password = unquote(urlsplit(self.ledger_url).password or "")
         bucket = secrets_in(self.bucket_key()[1]) if self.blobs.url else ()
         known = [key.get_secret_value() for key in keys if key is not None]
-        return (*known, *filter(None, [password, *bucket]), *readable_values())
+        notices = self.notices.secret_values()
+        return (*known, *filter(None, [password, *bucket]), *notices, *readable_values())
 
     def bucket_key(self) -> tuple[str, str]:
         """(id or account, secret) of the bucket, read anew; of Google's nothing and the JSON. Raises ``UserError``."""

@@ -217,3 +217,10 @@ def paths(raw: object) -> tuple[str, ...]:
     if any(not set(path.strip().split("/")) - {"", "."} for path in raw):
         raise ValueError('must say what in the work directory is kept; "**" is all of it')
     return tuple(raw)
+
+
+def sinks(raw: object) -> tuple[str, ...]:
+    """Names of sinks; none of them: no notice."""
+    if not isinstance(raw, list) or not all(isinstance(name, str) and name.strip() for name in raw):
+        raise ValueError('must be a list of sinks\' names like ["team"]; [] asks for no notice')
+    return tuple(dict.fromkeys(raw))

@@ -125,6 +125,8 @@ class JobSpec:
     """Public key that may log in to its machines; empty: nobody may."""
     hold: timedelta | None = None
     """For so long the machine stays on which the last attempt failed."""
+    notify: tuple[str, ...] | None = None
+    """Sinks that its notices go to; None: those that the settings name for all."""
     max_attempts: int = 3
     """Failures of the user's own command before the job is FAILED; preemptions never count."""
 

@@ -38,6 +38,7 @@ from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.code_retention import CodeRetention
+from autopilot.engine.conditions import Conditions
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.history import History, Retention
@@ -149,6 +150,7 @@ class Engine:
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self.execs = self._mailbox.execs
         self.certification = Certification(config.certify, self.watches)
+        self._conditions = Conditions(self.watches)
         self._orphans = Orphans(config.install_id, ids)
         self.waits = Waits()
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
@@ -210,6 +212,11 @@ class Engine:
         self.waits.forget(job.id for job in jobs)
         self._avoid.forget(job.id for job in jobs)
         self.last_tick_at = self._clock.now()
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether the newest tick knew what every market lists."""
+        return all(watch.last.known for watch in self.watches.values())
 
     def market_view(self, offers: tuple[Offer, ...], job_id: str | None, now: datetime) -> Market:
         """The market as a decision sees it now, with these offers."""
@@ -308,6 +315,7 @@ class Engine:
             changed = [replace(each.job, spent=each.original.spent) for each in event_logs if each.changed]
             await uow.jobs.save_all(changed)
             await uow.events.add([record for event_log in event_logs for record in event_log.records])
+            await self._conditions.note(uow, readings, [event_log.job for event_log in event_logs], orphans, now)
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
             await hold_reserves(uow, leases, self.config.params, now)
             await self._history.record_prices(uow, offers, now)

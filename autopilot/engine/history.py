@@ -23,6 +23,8 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 ANSWERS_KEPT_FOR = timedelta(days=1)
 """To requests that carried a key."""
+NOTICES_KEPT_FOR = timedelta(days=3)
+"""That their sinks have not taken: what they say is old by then."""
 TIDY_EVERY = timedelta(hours=1)
 HOURS_AT_ONCE = 6
 """So many hours of prices are put together in one transaction: others wait for it."""
@@ -95,6 +97,9 @@ class History:
             forgotten += await uow.machine_readings.forget(old) + await uow.drifts.forget(old)
             forgotten += await uow.machine_readings.forget(old)
             forgotten += await uow.answers.forget(now - ANSWERS_KEPT_FOR)
+            given_up = await uow.notices.forget(now - NOTICES_KEPT_FOR)
+        if given_up:
+            log.error("notices.given_up", notices=given_up, days=NOTICES_KEPT_FOR.days)
         if thinned or forgotten:
             log.info("history.tidied", hours_thinned=thinned, rows_forgotten=forgotten)
         if thinned < HOURS_AT_ONCE:

@@ -152,12 +152,17 @@ async def _tick_until(stopping: asyncio.Event, running: Daemon, longest_s: float
 
 async def _tick(running: Daemon) -> None:
     """One tick. The watchdog is fed by a completed one only, so a daemon that cannot work is restarted."""
+    is_good = False
     try:
         await running.engine.tick()
+        is_good = running.engine.has_read_all
     except StoreUnavailable as problem:
         log.error("tick.failed", reason=str(problem), consequence="no creates until the database can be written")
         return
     except Exception:
         log.exception("tick.failed")
         return
+    finally:
+        if running.ping is not None:
+            running.ping.note(is_good=is_good)
     notify("READY=1", "WATCHDOG=1")  # ready once more: the first time may have been lost

@@ -7,7 +7,7 @@ import contextlib
 import grp
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -41,15 +41,20 @@ from autopilot.engine.registry_logins import RegistryAccess
 from autopilot.ids import UlidIds
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
+from autopilot.notices.courier import Courier
+from autopilot.notices.outbox import Announcer, AnnouncingStore
+from autopilot.notices.ping import DeadManSwitch
 from autopilot.policy.guard import Limits
 from autopilot.ports.blobs import BlobStore, BlobUnavailable
 from autopilot.ports.clock import Clock
+from autopilot.ports.ids import Ids
 from autopilot.ports.provider import Provider
 from autopilot.ports.store import Store, StoreUnavailable
 from autopilot.providers import registry
 from autopilot.providers.paper.adapter import PaperProvider, PaperSettings
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.service.certificates import certify_rules
+from autopilot.service.crashes import note_beginning, note_end
 from autopilot.service.identity import close_to_others, install_id, open_clock, prepare_state_dir, registry_key
 from autopilot.service.leadership import (
     CREATE_TIMEOUT_REAL_S,
@@ -59,6 +64,7 @@ from autopilot.service.leadership import (
     stand_by,
 )
 from autopilot.service.listener import ListenerChild
+from autopilot.service.notices import ON_PAPER, check_named, scrub_of, sinks_of, subscriptions_of, switch_of
 from autopilot.service.recording import FileRecorder
 from autopilot.store.leader import leading
 
@@ -81,6 +87,7 @@ class Daemon:
     """Set it and a tick runs at once."""
     lost: asyncio.Event
     """Set once another daemon has taken the ledger over: this one must end."""
+    ping: DeadManSwitch | None = None
 
 
 @asynccontextmanager
@@ -110,7 +117,9 @@ async def daemon(
 async def _join(settings: Settings, record: Path | None, rules: CertifyRules, stack: AsyncExitStack) -> Daemon:
     """All parts, each closed by ``stack``."""
     lead = await stack.enter_async_context(leading(settings.ledger_url, on_standby=stand_by))
-    clock, store, shared = open_clock(settings), lead.store, lead.shared
+    clock, shared = open_clock(settings), lead.shared
+    ids = UlidIds(clock)
+    store = await _open_outbox(settings, lead.store, clock, ids, stack)
     await _check_markets_held(store, settings)
     providers = connect_markets(settings, clock)
     for provider in providers.values():
@@ -125,7 +134,6 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
             name: FencedProvider(provider, store, hold_creates_real_s=hold_s) for name, provider in providers.items()
         }
     blobs = bucket(settings) if settings.blobs.url else await _open_mailbox(settings, shared is not None, stack)
-    ids = UlidIds(clock)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs, clock.speed)
     recorder = None
     if record is not None:
@@ -136,12 +144,44 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
     wake = asyncio.Event()
+    parse = _parser(settings)
     code = CodeService(store, blobs, unpacker, clock, ids, settings.state_dir / "receiving")
-    jobs = JobService(engine, store, blobs, clock, ids, _parse, change_spec, wake.set, code)
+    jobs = JobService(engine, store, blobs, clock, ids, parse, change_spec, wake.set, code)
     certify = CertifyService(engine, store, clock, ids, wake.set)
     app = create_app(jobs, engine, store, clock, certify)
     await _serve_api(settings.socket_path, app, shared is not None, stack)
-    return Daemon(settings, engine, clock, wake, shared.fence.lost if shared else asyncio.Event())
+    await _note_life(store, clock, stack)
+    lost = shared.fence.lost if shared else asyncio.Event()
+    return Daemon(settings, engine, clock, wake, lost, await _open_switch(settings, stack))
+
+
+async def _open_outbox(settings: Settings, store: Store, clock: Clock, ids: Ids, stack: AsyncExitStack) -> Store:
+    """``store``, whose events become notices, and a task that delivers them."""
+    sinks, scrub = sinks_of(settings.notices), scrub_of(settings)
+    courier = Courier(store, sinks, clock, ids, scrub)
+    announcer = Announcer(
+        subscriptions_of(settings.notices), ids, scrub, prefix=ON_PAPER if settings.is_on_paper else ""
+    )
+    await stack.enter_async_context(courier.delivering())
+    return AnnouncingStore(store, announcer, courier.wake)
+
+
+async def _open_switch(settings: Settings, stack: AsyncExitStack) -> DeadManSwitch | None:
+    switch = switch_of(settings.notices)
+    if switch is not None:
+        pinging = asyncio.create_task(switch.run(), name="ping")
+        stack.callback(pinging.cancel)
+    return switch
+
+
+async def _note_life(store: Store, clock: Clock, stack: AsyncExitStack) -> None:
+    await note_beginning(store, clock)
+
+    async def end(kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await note_end(store)
+
+    stack.push_async_exit(end)
 
 
 async def _check_markets_held(store: Store, settings: Settings) -> None:
@@ -242,13 +282,17 @@ def bucket(settings: Settings) -> BucketBlobStore:
     )
 
 
-def _parse(text: str, source: str, now: datetime) -> JobSpec:
-    spec = parse_job(text, source=source, now=now)
-    for _, name in spec.secrets:
-        read_secret(name)  # a job that names one that is not there would rent machines that cannot begin
-    if spec.registry is not None:
-        registry_password(spec.registry.secret, spec.registry.server)
-    return spec
+def _parser(settings: Settings) -> Callable[[str, str, datetime], JobSpec]:
+    def parse(text: str, source: str, now: datetime) -> JobSpec:
+        spec = parse_job(text, source=source, now=now)
+        for _, name in spec.secrets:
+            read_secret(name)  # a job that names one that is not there would rent machines that cannot begin
+        if spec.registry is not None:
+            registry_password(spec.registry.secret, spec.registry.server)
+        check_named(settings.notices.sinks, spec.notify)
+        return spec
+
+    return parse
 
 
 async def _open_mailbox(settings: Settings, is_shared: bool, stack: AsyncExitStack) -> LocalBlobStore:

@@ -1,0 +1,45 @@
+"""``autopilot notify``: whether notices arrive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from autopilot.cli import text
+from autopilot.cli.exits import Exit
+from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+
+
+def notify(
+    action: Literal["test"],
+    /,
+    *sinks: str,
+    config: Path | None = None,
+    output: Output = FOR_PEOPLE,
+) -> int:
+    """Send a message to each sink of the settings, from here and without the daemon, and say whether it was taken.
+
+    Exits with 1 if one was not. Run it as the user of the daemon, who can read the sinks' keys.
+
+    Parameters
+    ----------
+    action
+        test sends the message.
+    sinks
+        Names of sinks; all of them when none is named.
+    config
+        A configuration file, read after the system's and the user's own.
+    """
+    from autopilot.service.notices import try_sinks
+
+    tried = try_sinks(config, sinks)
+    if output.is_for_people:
+        rows = [
+            (name, text.plain(place), "taken" if not problem else text.plain(problem)) for name, place, problem in tried
+        ]
+        console().print(table(("SINK", "LEADS TO", "OUTCOME"), rows, whole=("SINK",)))
+    else:
+        output.print(
+            {"sinks": [{"name": name, "place": place, "problem": problem} for name, place, problem in tried]}, "sinks"
+        )
+    return Exit.FAILED if any(problem for _, _, problem in tried) else Exit.OK

@@ -1,0 +1,136 @@
+"""What goes wrong without any one event: a market that stays unread, money that ends, a deadline out of reach.
+
+Each is one event in the log when it comes up, and none while it lasts. What has come up is kept in the ledger, in the
+same transaction: a restart says nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.money import ZERO
+from autopilot.engine.event_log import Fields
+from autopilot.engine.observe import Reading, Watch
+from autopilot.policy.budget import burn
+from autopilot.ports.store import EventRecord, UnitOfWork
+from autopilot.pricing.speed import work_left
+
+UNREAD_FOR = timedelta(minutes=5)
+CREDIT_ENDS_WITHIN = timedelta(hours=24)
+NEAR_BUDGET = Decimal("0.8")
+AGAIN_AFTER = timedelta(hours=6)
+"""What has passed and comes up again is said again no sooner: at the edge it would be said at every tick."""
+NOTE = "conditions"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that holds now. ``event``: its name in the log; ``about``: the market or the job."""
+
+    event: str
+    about: str
+    job_id: str | None
+    fields: Fields
+
+    @property
+    def key(self) -> str:
+        return f"{self.event} {self.about}"
+
+
+class Conditions:
+    """One per engine. What it remembers beside the ledger is since when it has tried to read the markets."""
+
+    def __init__(self, watches: Mapping[str, Watch]) -> None:
+        self._watches = watches
+        self._since: datetime | None = None
+
+    async def note(
+        self,
+        uow: UnitOfWork,
+        readings: Mapping[str, Reading],
+        jobs: Sequence[Job],
+        orphans: Iterable[Lease],
+        now: datetime,
+    ) -> None:
+        """Put into the log what has come up. ``jobs``: with their spend to the moment."""
+        self._since = self._since or now
+        kept = await uow.notes.get(NOTE)
+        before = _load(kept)
+        leases = [*(lease for job in jobs for lease in job.leases), *orphans]
+        holds = {each.key: each for each in self._list(readings, jobs, leases, now)}
+        unread = {name for name, reading in readings.items() if not reading.known}
+        # Of a market that cannot be read nobody knows that anything has passed.
+        still = {key for key, (_, is_on) in before.items() if is_on and key.rpartition(" ")[2] in unread}
+        new = [each for key, each in holds.items() if _may_be_said(before.get(key), now)]
+        await uow.events.add([EventRecord(now, each.event, each.job_id, None, each.fields) for each in new])
+        after = _remember(before, {each.key for each in new}, holds.keys() | still, now)
+        if after != before:
+            await uow.notes.set(NOTE, json.dumps({key: [at.isoformat(), is_on] for key, (at, is_on) in after.items()}))
+
+    def _list(
+        self, readings: Mapping[str, Reading], jobs: Sequence[Job], leases: Sequence[Lease], now: datetime
+    ) -> Iterator[Condition]:
+        for name, reading in readings.items():
+            yield from self._of_market(name, reading, [lease for lease in leases if lease.provider == name], now)
+        for job in jobs:
+            yield from _of_job(job, now)
+
+    def _of_market(self, name: str, reading: Reading, leases: Sequence[Lease], now: datetime) -> Iterator[Condition]:
+        read_at = self._watches[name].known_at
+        unread_for = now - (read_at or self._since or now)
+        if not reading.known and unread_for >= UNREAD_FOR:
+            fields: Fields = (("provider", name), ("unread_s", _seconds(unread_for)), ("machines", len(leases)))
+            yield Condition("market.stayed_unread", name, None, fields)
+        per_hour = burn(leases)
+        if not reading.known or reading.credit is None or per_hour <= ZERO:
+            return
+        if max(reading.credit, ZERO) < per_hour * Decimal(CREDIT_ENDS_WITHIN / timedelta(hours=1)):
+            fields = (("provider", name), ("credit", reading.credit), ("per_hour", per_hour))
+            yield Condition("credit.ran_low", name, None, fields)
+
+
+def _of_job(job: Job, now: datetime) -> Iterator[Condition]:
+    spec = job.spec
+    if not job.status.wants_capacity:
+        return
+    if spec.budget and job.spent >= NEAR_BUDGET * spec.budget:
+        yield Condition("budget.ran_low", job.id, job.id, (("spent", job.spent), ("budget", spec.budget)))
+    if spec.deadline is None:
+        return
+    # On whatever the job may use: it may yet move to something faster.
+    lefts = [left for gpu, count in spec.query.gpus if (left := work_left(job, gpu, count)) is not None]
+    needed = min(lefts, default=timedelta(0))
+    if now + needed > spec.deadline:
+        left_s = max(_seconds(spec.deadline - now), 0)
+        yield Condition("deadline.lost", job.id, job.id, (("needed_s", _seconds(needed)), ("left_s", left_s)))
+
+
+Memory = Mapping[str, tuple[datetime, bool]]
+"""By condition: when it was said, and whether it holds."""
+
+
+def _may_be_said(memory: tuple[datetime, bool] | None, now: datetime) -> bool:
+    return memory is None or (not memory[1] and now - memory[0] >= AGAIN_AFTER)
+
+
+def _remember(before: Memory, new: Iterable[str], holds: Iterable[str], now: datetime) -> Memory:
+    said = {key: at for key, (at, _) in before.items()} | dict.fromkeys(new, now)
+    on = set(holds)
+    # One that came up again too soon to be said stays off, so that it is said once the time is over.
+    after = {key: (at, key in on and (key in new or before[key][1])) for key, at in said.items()}
+    return {key: (at, is_on) for key, (at, is_on) in after.items() if is_on or now - at < AGAIN_AFTER}
+
+
+def _load(kept: str | None) -> Memory:
+    read = json.loads(kept) if kept else {}
+    return {key: (datetime.fromisoformat(at), is_on) for key, (at, is_on) in read.items()}
+
+
+def _seconds(span: timedelta) -> int:
+    return round(span.total_seconds())

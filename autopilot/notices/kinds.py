@@ -1,0 +1,266 @@
+"""Which events people are informed of, and in which words.
+
+Each text says what happened, to what, by how much, and who does what next. None holds a job's output, variables or
+command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.money import show
+from autopilot.domain.reasons import Reason
+from autopilot.domain.time import show_duration
+from autopilot.ports.store import EventRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """An event, and the job and machine that it is about, as they are after it."""
+
+    event: EventRecord
+    job: Job | None
+    lease: Lease | None
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return dict(self.event.fields)
+
+    @property
+    def its_job(self) -> Job:
+        assert self.job is not None, "a kind about jobs is of an event of one"
+        return self.job
+
+
+Words = tuple[str, str]
+"""Title, in one line, and text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: str
+    event: str
+    says: Callable[[Facts], Words]
+    applies: Callable[[Facts], bool] = lambda _: True
+    is_default: bool = True
+    """Sent to sinks that do not choose."""
+
+
+def _succeeded(facts: Facts) -> Words:
+    job = facts.its_job
+    took = show_duration(facts.event.at - job.submitted_at)
+    return (
+        f"Job {job.spec.name} has succeeded",
+        f"It took {took} from its submission and cost {_spent(job)}. Machines' last bills may still change that.\n"
+        f"Next: autopilot pull {job.spec.name} fetches what it has left.",
+    )
+
+
+def _failed(facts: Facts) -> Words:
+    job = facts.its_job
+    ended = (
+        f"Its command ended with exit code {job.exit_code}" if job.exit_code is not None else "Its command never ran"
+    )
+    tries = f"{job.failures} of {job.spec.max_attempts} attempts have failed"
+    held = job.on_hold
+    machine = "Its machines are given back."
+    if held is not None and held.held_until is not None:
+        machine = (
+            f"Its machine stays until {_clock(held.held_until)} for up to {_money(held.burn_upper)} an hour; "
+            f"autopilot release {job.spec.name} gives it back."
+        )
+    return (
+        f"Job {job.spec.name} has failed",
+        f"{ended} ({_because(facts)}); {tries}. It cost {_spent(job)}. {machine}\n"
+        f"Next: autopilot logs {job.spec.name} shows what it wrote.",
+    )
+
+
+def _cancelled(facts: Facts) -> Words:
+    job = facts.its_job
+    return (
+        f"Job {job.spec.name} is cancelled",
+        f"Reason: {_because(facts)}. It cost {_spent(job)}. Nothing is to be done.",
+    )
+
+
+def _parked(facts: Facts) -> Words:
+    job = facts.its_job
+    by_itself = {
+        Reason.OVER_DAY_LIMIT: "It goes on by itself on the next UTC day.",
+        Reason.OVER_MONTH_LIMIT: "It goes on by itself in the next UTC month.",
+    }
+    resume = f"autopilot why {job.spec.name} says more, autopilot resume {job.spec.name} lets it go on."
+    return (
+        f"Job {job.spec.name} is parked",
+        f"Reason: {_because(facts)}. It has cost {_spent(job)}, and its machines are given back.\n"
+        f"Next: {by_itself.get(job.reason, resume)}",
+    )
+
+
+def _used_up(facts: Facts) -> Words:
+    job = facts.its_job
+    enough = facts.fields.get("enough_budget")
+    more = f"{_money(enough)} is enough to go on" if isinstance(enough, Decimal) else "a higher one lets it go on"
+    ends = (
+        "It is being cancelled, as its job file asks." if job.spec.cancel_when_exhausted else "It is saved and parked."
+    )
+    next_step = (
+        "Next: nothing; submit it again with a higher budget if it is still wanted."
+        if job.spec.cancel_when_exhausted
+        else f"Next: autopilot change {job.spec.name} budget=AMOUNT raises it; {more}."
+    )
+    return (
+        f"Job {job.spec.name} has used up its budget",
+        f"It has cost {_spent(job)}; what is left is needed to end safely. {ends}\n{next_step}",
+    )
+
+
+def _budget_low(facts: Facts) -> Words:
+    job, fields = facts.its_job, facts.fields
+    share = round(fields["spent"] / fields["budget"] * 100)
+    ends = "cancelled" if job.spec.cancel_when_exhausted else "saved and parked"
+    return (
+        f"Job {job.spec.name} has spent {share}% of its budget",
+        f"It has spent {_money(fields['spent'])} of {_money(fields['budget'])}. At its end it is {ends}.\n"
+        f"Next: autopilot change {job.spec.name} budget=AMOUNT raises it.",
+    )
+
+
+def _late(facts: Facts) -> Words:
+    job, fields = facts.its_job, facts.fields
+    needed = _span(fields["needed_s"])
+    left = f"{_span(fields['left_s'])} are left" if fields["left_s"] else "the deadline has passed"
+    return (
+        f"Job {job.spec.name} will miss its deadline",
+        f"It needs {needed} more even on the fastest GPU that it may use, and {left}. It goes on.\n"
+        f"Next: autopilot change {job.spec.name} deadline=+6h sets a later one; autopilot cancel ends the job.",
+    )
+
+
+def _stalled(facts: Facts) -> Words:
+    job = facts.its_job
+    since = datetime.fromisoformat(str(facts.fields["since"]))
+    bills = f" and bills up to {_money(facts.lease.burn_upper)} an hour" if facts.lease else ""
+    ends = "Its job file ends this attempt." if job.spec.stall_fails else "Nobody ends it but you."
+    return (
+        f"Job {job.spec.name} shows nothing new",
+        f"Since {_clock(since)} there is no output, no progress, and its GPUs are idle. It runs on{bills}. {ends}\n"
+        f"Next: autopilot logs {job.spec.name} shows its last lines; autopilot cancel {job.spec.name} ends it.",
+    )
+
+
+def _unread(facts: Facts) -> Words:
+    fields = facts.fields
+    count = fields["machines"]
+    machines = (
+        f"{count} of our machines {'is' if count == 1 else 'are'} there and may bill"
+        if count
+        else "No machine is there"
+    )
+    return (
+        f"{fields['provider']} cannot be read",
+        f"Its list has not come for {_span(fields['unread_s'])}. {machines}; nothing is rented there until it "
+        f"is read again. The daemon keeps trying.\n"
+        f"Next: autopilot doctor says what is wrong.",
+    )
+
+
+def _credit_low(facts: Facts) -> Words:
+    fields = facts.fields
+    hours = max(fields["credit"], Decimal(0)) / fields["per_hour"]
+    lasts = _span(int(hours * 3600))
+    return (
+        f"Credit on {fields['provider']} ends within a day",
+        f"{_money(fields['credit'])} is left there, and our machines bill up to {_money(fields['per_hour'])} an hour: "
+        f"it lasts {lasts}. Without credit the market stops them.\n"
+        f"Next: pay in at {fields['provider']}, or stop jobs.",
+    )
+
+
+def _orphan(facts: Facts) -> Words:
+    lease, instance = facts.lease, facts.fields["instance_id"]
+    where = f" on {lease.provider}" if lease else ""
+    bills = f" for up to {_money(lease.burn_upper)} an hour" if lease else ""
+    return (
+        f"An orphan was found{where}",
+        f"Machine {instance}{where} runs{bills}, and no job wants it. The daemon is destroying it.\n"
+        f"Next: autopilot orphans shows it until it is gone.",
+    )
+
+
+def _bill(facts: Facts) -> Words:
+    fields, lease = facts.fields, facts.lease
+    drift, market = fields["drift"], lease.provider if lease else "the market"
+    more = "more" if drift > 0 else "less"
+    return (
+        f"A bill of {market} differs by {_money(abs(drift))}",
+        f"{market} billed {_money(abs(drift))} {more} than our clock says for machine {fields['instance_id']}: "
+        f"{_money(fields['estimate'])} were expected. The ledger follows the bill.\n"
+        f"Next: autopilot reconcile lists it line by line.",
+    )
+
+
+def _restarted(facts: Facts) -> Words:
+    since = datetime.fromisoformat(str(facts.fields["since"]))
+    return (
+        "The daemon was restarted after a crash",
+        f"The one that began at {_clock(since)} did not end in order. Machines went on under their permits, and this "
+        f"one has taken over its ledger.\n"
+        f"Next: journalctl -u autopilot shows how it ended.",
+    )
+
+
+def _is_unpaid(facts: Facts) -> bool:
+    return facts.fields.get("reason") == Reason.BUDGET_EXHAUSTED
+
+
+KINDS = (
+    Kind("job_succeeded", "job.succeeded", _succeeded),
+    Kind("job_failed", "job.failed", _failed),
+    Kind("job_cancelled", "job.cancelled", _cancelled, is_default=False),
+    Kind("job_parked", "job.parked", _parked, lambda facts: not _is_unpaid(facts)),
+    Kind("job_late", "deadline.lost", _late),
+    Kind("job_stalled", "run.stalled", _stalled),
+    Kind("budget_low", "budget.ran_low", _budget_low),
+    Kind("budget_used_up", "job.parked", _used_up, _is_unpaid),
+    Kind("budget_used_up", "job.cancelling", _used_up, _is_unpaid),
+    Kind("market_unread", "market.stayed_unread", _unread),
+    Kind("credit_low", "credit.ran_low", _credit_low),
+    Kind("orphan_found", "lease.instance_found", _orphan),
+    Kind("bill_differs", "invoice.drifted", _bill),
+    Kind("daemon_restarted", "daemon.restarted", _restarted),
+)
+NAMES = tuple(dict.fromkeys(kind.name for kind in KINDS))
+BY_DEFAULT = frozenset(kind.name for kind in KINDS if kind.is_default)
+OF_EVENT: Mapping[str, tuple[Kind, ...]] = {
+    kind.event: tuple(each for each in KINDS if each.event == kind.event) for kind in KINDS
+}
+
+
+def _because(facts: Facts) -> str:
+    reason = facts.fields.get("reason") or facts.its_job.reason
+    return str(reason).replace("_", " ")
+
+
+def _spent(job: Job) -> str:
+    budget = "" if job.spec.budget is None else f" of its budget of {_money(job.spec.budget)}"
+    return f"{_money(job.spent)}{budget}"
+
+
+def _money(amount: Decimal) -> str:
+    return show(amount)
+
+
+def _span(seconds: int) -> str:
+    return show_duration(timedelta(seconds=seconds))
+
+
+def _clock(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M} UTC"
