@@ -7,7 +7,7 @@ same transaction: a restart says nothing twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -46,8 +46,9 @@ class Condition:
 class Conditions:
     """One per engine. What it remembers beside the ledger is since when it has tried to read the markets."""
 
-    def __init__(self, watches: Mapping[str, Watch]) -> None:
+    def __init__(self, watches: Mapping[str, Watch], is_quarantined: Callable[[str, datetime], bool]) -> None:
         self._watches = watches
+        self._is_quarantined = is_quarantined
         self._since: datetime | None = None
 
     async def note(
@@ -87,6 +88,8 @@ class Conditions:
         if not reading.known and unread_for >= UNREAD_FOR:
             fields: Fields = (("provider", name), ("unread_s", _seconds(unread_for)), ("machines", len(leases)))
             yield Condition("market.stayed_unread", name, None, fields)
+        if self._is_quarantined(name, now):
+            yield Condition("market.quarantined", name, None, (("provider", name),))
         per_hour = burn(leases)
         if not reading.known or reading.credit is None or per_hour <= ZERO:
             return

@@ -150,8 +150,8 @@ class Engine:
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self.execs = self._mailbox.execs
         self.certification = Certification(config.certify, self.watches)
-        self._conditions = Conditions(self.watches)
         self._orphans = Orphans(config.install_id, ids)
+        self._conditions = Conditions(self.watches, self._orphans.is_quarantined)
         self.waits = Waits()
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._drift = DriftLog(providers, store, clock)

@@ -172,6 +172,16 @@ def _unread(facts: Facts) -> Words:
     )
 
 
+def _quarantined(facts: Facts) -> Words:
+    market = facts.fields["provider"]
+    return (
+        f"Machines on {market} are unknown to the ledger",
+        f"Most machines on {market} that carry our label are in no lease of the ledger: it may be lost, or an old copy. "
+        f"They bill. Nothing is rented on {market} until this ends; after 30 minutes they are destroyed.\n"
+        f"Next: autopilot orphans lists them; if the ledger is an old copy, stop the daemon and restore the newest.",
+    )
+
+
 def _credit_low(facts: Facts) -> Words:
     fields = facts.fields
     hours = max(fields["credit"], Decimal(0)) / fields["per_hour"]
@@ -232,6 +242,7 @@ KINDS = (
     Kind("budget_used_up", "job.parked", _used_up, _is_unpaid),
     Kind("budget_used_up", "job.cancelling", _used_up, _is_unpaid),
     Kind("market_unread", "market.stayed_unread", _unread),
+    Kind("market_quarantined", "market.quarantined", _quarantined),
     Kind("credit_low", "credit.ran_low", _credit_low),
     Kind("orphan_found", "lease.instance_found", _orphan),
     Kind("bill_differs", "invoice.drifted", _bill),
