@@ -176,7 +176,7 @@ def _quarantined(facts: Facts) -> Words:
     market = facts.fields["provider"]
     return (
         f"Machines on {market} are unknown to the ledger",
-        f"Most machines on {market} that carry our label are in no lease of the ledger: it may be lost, or an old copy. "
+        f"Most machines on {market} with our label are in no lease of the ledger: it may be lost, or an old copy. "
         f"They bill. Nothing is rented on {market} until this ends; after 30 minutes they are destroyed.\n"
         f"Next: autopilot orphans lists them; if the ledger is an old copy, stop the daemon and restore the newest.",
     )
