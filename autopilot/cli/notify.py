@@ -34,7 +34,7 @@ def notify(
 
     tried = try_sinks(config, sinks)
     if output.is_for_people:
-        rows = [(name, text.plain(place), text.plain(problem) or "taken") for name, place, problem in tried]
+        rows = [(name, text.plain(place), text.plain(problem or "taken")) for name, place, problem in tried]
         console().print(table(("SINK", "LEADS TO", "OUTCOME"), rows, whole=("SINK",)))
     else:
         output.print(

@@ -65,9 +65,10 @@ async def test_a_tick_that_read_no_market_never_signals_success(sink: SinkServer
 async def test_an_address_that_answers_nothing_holds_up_no_tick(sink: SinkServer) -> None:
     async with a_switch(sink, 1) as switch:
         sink.answers_at_once.clear()
+        switch.note(is_good=True)
+        await arrives(sink)
         for _ in range(100):
             switch.note(is_good=True)
-        await arrives(sink)
         assert sink.paths == ["/uuid"]
         sink.answers_at_once.set()
         await arrives(sink)

@@ -55,9 +55,8 @@ def facts_of(kind: Kind, job: Job | None = None, lease: Lease | None = None, **f
     given = dict(FIELDS[kind.event]) | fields
     if kind.name == "budget_used_up":
         given["reason"] = "budget_exhausted"
-    return Facts(
-        EventRecord(START + timedelta(hours=5), kind.event, "job-000001", None, tuple(given.items())), job, lease
-    )
+    at = START + timedelta(hours=5)
+    return Facts(EventRecord(at, kind.event, "job-000001", None, tuple(given.items())), job, lease)
 
 
 def words_of(event: str, **fields: Any) -> str:
