@@ -15,7 +15,7 @@ from decimal import Decimal
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
-from autopilot.engine.event_log import Fields
+from autopilot.engine.event_log import budget_low, credit_low, deadline_lost, market_quarantined, market_unread
 from autopilot.engine.observe import Reading, Watch
 from autopilot.policy.budget import burn
 from autopilot.ports.store import EventRecord, UnitOfWork
@@ -31,19 +31,17 @@ NOTE = "conditions"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something that holds now. ``event``: its name in the log; ``about``: the market or the job."""
+    """Something that holds now. ``about``: the market or the job; ``record``: its event."""
 
-    event: str
     about: str
-    job_id: str | None
-    fields: Fields
+    record: EventRecord
 
     @property
     def key(self) -> str:
-        return f"{self.event} {self.about}"
+        return f"{self.record.name} {self.about}"
 
 
-class Conditions:
+class ConditionLog:
     """One per engine. What it remembers beside the ledger is since when it has tried to read the markets."""
 
     def __init__(self, watches: Mapping[str, Watch], is_quarantined: Callable[[str, datetime], bool]) -> None:
@@ -69,7 +67,7 @@ class Conditions:
         # Of a market that cannot be read nobody knows that anything has passed.
         still = {key for key, (_, is_on) in before.items() if is_on and key.rpartition(" ")[2] in unread}
         new = [each for key, each in holds.items() if _may_be_said(before.get(key), now)]
-        await uow.events.add([EventRecord(now, each.event, each.job_id, None, each.fields) for each in new])
+        await uow.events.add([each.record for each in new])
         after = _remember(before, {each.key for each in new}, holds.keys() | still, now)
         if after != before:
             await uow.notes.set(NOTE, json.dumps({key: [at.isoformat(), is_on] for key, (at, is_on) in after.items()}))
@@ -86,16 +84,14 @@ class Conditions:
         read_at = self._watches[name].known_at
         unread_for = now - (read_at or self._since or now)
         if not reading.known and unread_for >= UNREAD_FOR:
-            fields: Fields = (("provider", name), ("unread_s", _seconds(unread_for)), ("machines", len(leases)))
-            yield Condition("market.stayed_unread", name, None, fields)
+            yield Condition(name, market_unread(name, _seconds(unread_for), len(leases), now))
         if self._is_quarantined(name, now):
-            yield Condition("market.quarantined", name, None, (("provider", name),))
+            yield Condition(name, market_quarantined(name, now))
         per_hour = burn(leases)
         if not reading.known or reading.credit is None or per_hour <= ZERO:
             return
         if max(reading.credit, ZERO) < per_hour * Decimal(CREDIT_ENDS_WITHIN / timedelta(hours=1)):
-            fields = (("provider", name), ("credit", reading.credit), ("per_hour", per_hour))
-            yield Condition("credit.ran_low", name, None, fields)
+            yield Condition(name, credit_low(name, reading.credit, per_hour, now))
 
 
 def _of_job(job: Job, now: datetime) -> Iterator[Condition]:
@@ -103,7 +99,7 @@ def _of_job(job: Job, now: datetime) -> Iterator[Condition]:
     if not job.status.wants_capacity:
         return
     if spec.budget and job.spent >= NEAR_BUDGET * spec.budget:
-        yield Condition("budget.ran_low", job.id, job.id, (("spent", job.spent), ("budget", spec.budget)))
+        yield Condition(job.id, budget_low(job, spec.budget, now))
     if spec.deadline is None:
         return
     # On whatever the job may use: it may yet move to something faster.
@@ -111,7 +107,7 @@ def _of_job(job: Job, now: datetime) -> Iterator[Condition]:
     needed = min(lefts, default=timedelta(0))
     if now + needed > spec.deadline:
         left_s = max(_seconds(spec.deadline - now), 0)
-        yield Condition("deadline.lost", job.id, job.id, (("needed_s", _seconds(needed)), ("left_s", left_s)))
+        yield Condition(job.id, deadline_lost(job, _seconds(needed), left_s, now))
 
 
 Memory = Mapping[str, tuple[datetime, bool]]

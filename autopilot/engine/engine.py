@@ -38,7 +38,7 @@ from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.code_retention import CodeRetention
-from autopilot.engine.conditions import Conditions
+from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog
 from autopilot.engine.history import History, Retention
@@ -151,7 +151,7 @@ class Engine:
         self.execs = self._mailbox.execs
         self.certification = Certification(config.certify, self.watches)
         self._orphans = Orphans(config.install_id, ids)
-        self._conditions = Conditions(self.watches, self._orphans.is_quarantined)
+        self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined)
         self.waits = Waits()
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._drift = DriftLog(providers, store, clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from autopilot.domain import events as e
@@ -127,6 +128,34 @@ def exec_called(lease: Lease, uid: int, exit_code: int | None, ended: str, at: d
     """Somebody had a command run beside the job. Neither the command nor its output is kept."""
     fields: Fields = (("uid", uid), ("exit_code", exit_code), ("ended", ended))
     return EventRecord(at, "exec.called", lease.job_id, lease.id, fields)
+
+
+def market_unread(provider: str, unread_s: int, machines: int, at: datetime) -> EventRecord:
+    fields: Fields = (("provider", provider), ("unread_s", unread_s), ("machines", machines))
+    return EventRecord(at, "market.stayed_unread", None, None, fields)
+
+
+def market_quarantined(provider: str, at: datetime) -> EventRecord:
+    return EventRecord(at, "market.quarantined", None, None, (("provider", provider),))
+
+
+def credit_low(provider: str, credit: Decimal, per_hour: Decimal, at: datetime) -> EventRecord:
+    fields: Fields = (("provider", provider), ("credit", credit), ("per_hour", per_hour))
+    return EventRecord(at, "credit.ran_low", None, None, fields)
+
+
+def budget_low(job: Job, budget: Decimal, at: datetime) -> EventRecord:
+    return EventRecord(at, "budget.ran_low", job.id, None, (("spent", job.spent), ("budget", budget)))
+
+
+def deadline_lost(job: Job, needed_s: int, left_s: int, at: datetime) -> EventRecord:
+    """Not even the fastest GPU that it may use would make it."""
+    return EventRecord(at, "deadline.lost", job.id, None, (("needed_s", needed_s), ("left_s", left_s)))
+
+
+def daemon_restarted(since: str, at: datetime) -> EventRecord:
+    """The daemon that began at ``since`` has left no word of its end."""
+    return EventRecord(at, "daemon.restarted", None, None, (("since", since),))
 
 
 def _lease_id(event: e.Event) -> str | None:

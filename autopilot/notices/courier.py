@@ -18,7 +18,7 @@ import structlog
 from autopilot.notices.message import Sink, SinkFailed, message_of
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
-from autopilot.ports.store import Notice, Store, StoreUnavailable
+from autopilot.ports.store import PendingNotice, Store, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -115,7 +115,7 @@ class Courier:
         pause = self._paused_until.get(name)
         return pause is None or pause <= self._clock.now()
 
-    async def _next(self, name: str) -> Sequence[Notice]:
+    async def _next(self, name: str) -> Sequence[PendingNotice]:
         """The notices of the next message; those of a new digest are bound together for every later attempt."""
         now = self._clock.now()
         async with self._store.snapshot() as uow:
@@ -133,7 +133,7 @@ class Courier:
             await uow.notices.save(bound)
         return bound
 
-    async def _send(self, name: str, sink: Sink, notices: Sequence[Notice]) -> None:
+    async def _send(self, name: str, sink: Sink, notices: Sequence[PendingNotice]) -> None:
         try:
             await sink.send(message_of(notices))
         except SinkFailed as problem:
@@ -149,7 +149,7 @@ class Courier:
             await uow.notices.remove(notices)
         log.info("notice.delivered", sink=name, notices=[notice.id for notice in notices])
 
-    async def _postpone(self, name: str, notices: Sequence[Notice], problem: str) -> None:
+    async def _postpone(self, name: str, notices: Sequence[PendingNotice], problem: str) -> None:
         now, attempts = self._clock.now(), notices[0].attempts + 1
         self._failures[name] += 1
         self._paused_until[name] = now + retry_after(self._failures[name])

@@ -43,7 +43,7 @@ Words = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NoticeKind:
     name: str
     event: str
     says: Callable[[Facts], Words]
@@ -52,7 +52,7 @@ class Kind:
     """Sent to sinks that do not choose."""
 
 
-def _succeeded(facts: Facts) -> Words:
+def _say_success(facts: Facts) -> Words:
     job = facts.its_job
     took = show_duration(facts.event.at - job.submitted_at)
     return (
@@ -62,7 +62,7 @@ def _succeeded(facts: Facts) -> Words:
     )
 
 
-def _failed(facts: Facts) -> Words:
+def _say_failure(facts: Facts) -> Words:
     job = facts.its_job
     ended = (
         f"Its command ended with exit code {job.exit_code}" if job.exit_code is not None else "Its command never ran"
@@ -82,7 +82,7 @@ def _failed(facts: Facts) -> Words:
     )
 
 
-def _cancelled(facts: Facts) -> Words:
+def _say_cancel(facts: Facts) -> Words:
     job = facts.its_job
     return (
         f"Job {job.spec.name} is cancelled",
@@ -90,7 +90,7 @@ def _cancelled(facts: Facts) -> Words:
     )
 
 
-def _parked(facts: Facts) -> Words:
+def _say_parking(facts: Facts) -> Words:
     job = facts.its_job
     by_itself = {
         Reason.OVER_DAY_LIMIT: "It goes on by itself on the next UTC day.",
@@ -104,7 +104,7 @@ def _parked(facts: Facts) -> Words:
     )
 
 
-def _used_up(facts: Facts) -> Words:
+def _say_used_up(facts: Facts) -> Words:
     job = facts.its_job
     enough = facts.fields.get("enough_budget")
     more = f"{_money(enough)} is enough to go on" if isinstance(enough, Decimal) else "a higher one lets it go on"
@@ -122,7 +122,7 @@ def _used_up(facts: Facts) -> Words:
     )
 
 
-def _budget_low(facts: Facts) -> Words:
+def _say_budget_low(facts: Facts) -> Words:
     job, fields = facts.its_job, facts.fields
     share = round(fields["spent"] / fields["budget"] * 100)
     ends = "cancelled" if job.spec.cancel_when_exhausted else "saved and parked"
@@ -133,7 +133,7 @@ def _budget_low(facts: Facts) -> Words:
     )
 
 
-def _late(facts: Facts) -> Words:
+def _say_late(facts: Facts) -> Words:
     job, fields = facts.its_job, facts.fields
     needed = _span(fields["needed_s"])
     left = f"{_span(fields['left_s'])} are left" if fields["left_s"] else "the deadline has passed"
@@ -144,7 +144,7 @@ def _late(facts: Facts) -> Words:
     )
 
 
-def _stalled(facts: Facts) -> Words:
+def _say_stall(facts: Facts) -> Words:
     job = facts.its_job
     since = datetime.fromisoformat(str(facts.fields["since"]))
     bills = f" and bills up to {_money(facts.lease.burn_upper)} an hour" if facts.lease else ""
@@ -156,7 +156,7 @@ def _stalled(facts: Facts) -> Words:
     )
 
 
-def _unread(facts: Facts) -> Words:
+def _say_unread(facts: Facts) -> Words:
     fields = facts.fields
     count = fields["machines"]
     machines = (
@@ -172,7 +172,7 @@ def _unread(facts: Facts) -> Words:
     )
 
 
-def _quarantined(facts: Facts) -> Words:
+def _say_quarantine(facts: Facts) -> Words:
     market = facts.fields["provider"]
     return (
         f"Machines on {market} are unknown to the ledger",
@@ -182,7 +182,7 @@ def _quarantined(facts: Facts) -> Words:
     )
 
 
-def _credit_low(facts: Facts) -> Words:
+def _say_credit_low(facts: Facts) -> Words:
     fields = facts.fields
     hours = max(fields["credit"], Decimal(0)) / fields["per_hour"]
     lasts = _span(int(hours * 3600))
@@ -194,7 +194,7 @@ def _credit_low(facts: Facts) -> Words:
     )
 
 
-def _orphan(facts: Facts) -> Words:
+def _say_orphan(facts: Facts) -> Words:
     lease, instance = facts.lease, facts.fields["instance_id"]
     where = f" on {lease.provider}" if lease else ""
     bills = f" for up to {_money(lease.burn_upper)} an hour" if lease else ""
@@ -205,7 +205,7 @@ def _orphan(facts: Facts) -> Words:
     )
 
 
-def _bill(facts: Facts) -> Words:
+def _say_bill(facts: Facts) -> Words:
     fields, lease = facts.fields, facts.lease
     drift, market = fields["drift"], lease.provider if lease else "the market"
     more = "more" if drift > 0 else "less"
@@ -217,7 +217,7 @@ def _bill(facts: Facts) -> Words:
     )
 
 
-def _restarted(facts: Facts) -> Words:
+def _say_restart(facts: Facts) -> Words:
     since = datetime.fromisoformat(str(facts.fields["since"]))
     return (
         "The daemon was restarted after a crash",
@@ -232,25 +232,25 @@ def _is_unpaid(facts: Facts) -> bool:
 
 
 KINDS = (
-    Kind("job_succeeded", "job.succeeded", _succeeded),
-    Kind("job_failed", "job.failed", _failed),
-    Kind("job_cancelled", "job.cancelled", _cancelled, is_default=False),
-    Kind("job_parked", "job.parked", _parked, lambda facts: not _is_unpaid(facts)),
-    Kind("job_late", "deadline.lost", _late),
-    Kind("job_stalled", "run.stalled", _stalled),
-    Kind("budget_low", "budget.ran_low", _budget_low),
-    Kind("budget_used_up", "job.parked", _used_up, _is_unpaid),
-    Kind("budget_used_up", "job.cancelling", _used_up, _is_unpaid),
-    Kind("market_unread", "market.stayed_unread", _unread),
-    Kind("market_quarantined", "market.quarantined", _quarantined),
-    Kind("credit_low", "credit.ran_low", _credit_low),
-    Kind("orphan_found", "lease.instance_found", _orphan),
-    Kind("bill_differs", "invoice.drifted", _bill),
-    Kind("daemon_restarted", "daemon.restarted", _restarted),
+    NoticeKind("job_succeeded", "job.succeeded", _say_success),
+    NoticeKind("job_failed", "job.failed", _say_failure),
+    NoticeKind("job_cancelled", "job.cancelled", _say_cancel, is_default=False),
+    NoticeKind("job_parked", "job.parked", _say_parking, lambda facts: not _is_unpaid(facts)),
+    NoticeKind("job_late", "deadline.lost", _say_late),
+    NoticeKind("job_stalled", "run.stalled", _say_stall),
+    NoticeKind("budget_low", "budget.ran_low", _say_budget_low),
+    NoticeKind("budget_used_up", "job.parked", _say_used_up, _is_unpaid),
+    NoticeKind("budget_used_up", "job.cancelling", _say_used_up, _is_unpaid),
+    NoticeKind("market_unread", "market.stayed_unread", _say_unread),
+    NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),
+    NoticeKind("credit_low", "credit.ran_low", _say_credit_low),
+    NoticeKind("orphan_found", "lease.instance_found", _say_orphan),
+    NoticeKind("bill_differs", "invoice.drifted", _say_bill),
+    NoticeKind("daemon_restarted", "daemon.restarted", _say_restart),
 )
 NAMES = tuple(dict.fromkeys(kind.name for kind in KINDS))
 BY_DEFAULT = frozenset(kind.name for kind in KINDS if kind.is_default)
-OF_EVENT: Mapping[str, tuple[Kind, ...]] = {
+OF_EVENT: Mapping[str, tuple[NoticeKind, ...]] = {
     kind.event: tuple(each for each in KINDS if each.event == kind.event) for kind in KINDS
 }
 

@@ -39,7 +39,7 @@ class MailServer:
     local: bool = False
 
 
-class Mail:
+class MailSink:
     def __init__(
         self, server: MailServer, sender: str, recipients: tuple[str, ...], wall_now: Callable[[], datetime]
     ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from autopilot.ports.store import Notice
+from autopilot.ports.store import PendingNotice
 
 DIGEST = "digest"
 
@@ -24,7 +24,7 @@ class Message:
     at: datetime
     title: str
     text: str
-    notices: tuple[Notice, ...]
+    notices: tuple[PendingNotice, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The body of a webhook: ``type``, ``timestamp`` and ``data``, as Standard Webhooks has it."""
@@ -46,7 +46,7 @@ class Sink(Protocol):
         ...
 
 
-def message_of(notices: Sequence[Notice]) -> Message:
+def message_of(notices: Sequence[PendingNotice]) -> Message:
     """One message of notices for one sink; several are one digest."""
     first = notices[0]
     if not first.digest_id:
@@ -56,7 +56,7 @@ def message_of(notices: Sequence[Notice]) -> Message:
     return Message(first.digest_id, DIGEST, first.at, title, "\n\n".join(parts), tuple(notices))
 
 
-def _as_json(notice: Notice) -> dict[str, Any]:
+def _as_json(notice: PendingNotice) -> dict[str, Any]:
     return {
         "id": notice.id,
         "kind": notice.kind,

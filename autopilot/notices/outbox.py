@@ -10,9 +10,9 @@ from datetime import datetime
 import structlog
 
 from autopilot.domain.job import Job
-from autopilot.notices.kinds import BY_DEFAULT, OF_EVENT, Facts, Kind
+from autopilot.notices.kinds import BY_DEFAULT, OF_EVENT, Facts, NoticeKind
 from autopilot.ports.ids import Ids
-from autopilot.ports.store import EventRecord, Notice, Store, UnitOfWork
+from autopilot.ports.store import EventRecord, PendingNotice, Store, UnitOfWork
 from autopilot.ports.store.history import Events
 
 log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class Announcer:
             await uow.notices.save(notices)
         return bool(notices)
 
-    async def _notices_of(self, uow: UnitOfWork, record: EventRecord) -> list[Notice]:
+    async def _notices_of(self, uow: UnitOfWork, record: EventRecord) -> list[PendingNotice]:
         kinds = OF_EVENT.get(record.name, ())
         if not kinds:
             return []
@@ -66,12 +66,12 @@ class Announcer:
             return []
         title, text = self._words(kind, facts)
         return [
-            Notice(notice_id, sink, kind.name, record.at, record.job_id, record.lease_id, title, text, record.at)
+            PendingNotice(notice_id, sink, kind.name, record.at, record.job_id, record.lease_id, title, text, record.at)
             for notice_id in [self._ids.new()]
             for sink in self._sinks_for(kind, job)
         ]
 
-    def _words(self, kind: Kind, facts: Facts) -> tuple[str, str]:
+    def _words(self, kind: NoticeKind, facts: Facts) -> tuple[str, str]:
         try:
             title, text = kind.says(facts)
         except Exception:
@@ -81,7 +81,7 @@ class Announcer:
         line = " ".join((self._prefix + title).split())
         return self._scrub(line)[:LONGEST_TITLE], self._scrub(text)[:LONGEST_TEXT]
 
-    def _sinks_for(self, kind: Kind, job: Job | None) -> list[str]:
+    def _sinks_for(self, kind: NoticeKind, job: Job | None) -> list[str]:
         named = None if job is None else job.spec.notify
         return [
             name

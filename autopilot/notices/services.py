@@ -50,7 +50,7 @@ def check_service(url: str, *, local: bool) -> str:
     return allowed[scheme]
 
 
-class Service:
+class ServiceSink:
     def __init__(self, url: str, *, local: bool = False) -> None:
         """Raises ``UserError``."""
         self._name = check_service(url, local=local)

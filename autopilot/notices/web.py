@@ -33,6 +33,8 @@ async def call(url: str, body: bytes, headers: Mapping[str, str], *, local: bool
             status = answer.status
     except TimeoutError:
         raise SinkFailed(f"no answer within {WAIT_REAL_S:g} s") from None
+    except aiohttp.ServerDisconnectedError:
+        raise SinkFailed("it closed the connection without an answer") from None
     except aiohttp.ClientConnectorError as problem:
         raise SinkFailed(str(problem.os_error)) from None
     except (aiohttp.ClientError, OSError, ValueError) as problem:

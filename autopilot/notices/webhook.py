@@ -41,7 +41,7 @@ def sign(key: bytes, message_id: str, timestamp: int, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
 
 
-class Webhook:
+class WebhookSink:
     def __init__(
         self, url: str, keys: tuple[bytes, ...], wall_now: Callable[[], datetime], *, local: bool = False
     ) -> None:

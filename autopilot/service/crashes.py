@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
+from autopilot.engine.event_log import daemon_restarted
 from autopilot.ports.clock import Clock
-from autopilot.ports.store import EventRecord, Store, StoreUnavailable
+from autopilot.ports.store import Store, StoreUnavailable
 
 NOTE = "daemon_began_at"
 
@@ -16,7 +17,7 @@ async def note_beginning(store: Store, clock: Clock) -> None:
     async with store.transaction() as uow:
         since = await uow.notes.get(NOTE)
         if since:
-            await uow.events.add([EventRecord(now, "daemon.restarted", None, None, (("since", since),))])
+            await uow.events.add([daemon_restarted(since, now)])
         await uow.notes.set(NOTE, now.isoformat())
 
 

@@ -13,13 +13,13 @@ from autopilot.config.notices import NoticesSettings, SinkSettings, check_url
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.ids import UlidIds
-from autopilot.notices.mail import Mail, MailServer
+from autopilot.notices.mail import MailServer, MailSink
 from autopilot.notices.message import Message, Sink, SinkFailed, message_of
 from autopilot.notices.outbox import Subscription
 from autopilot.notices.ping import DeadManSwitch
-from autopilot.notices.services import Service
-from autopilot.notices.webhook import Webhook, read_keys
-from autopilot.ports.store import Notice
+from autopilot.notices.services import ServiceSink
+from autopilot.notices.webhook import WebhookSink, read_keys
+from autopilot.ports.store import PendingNotice
 from autopilot.telemetry.redaction import scrubber
 
 ON_PAPER = "On paper: "
@@ -64,12 +64,12 @@ def _sink(name: str, sink: SinkSettings) -> Sink:
         if sink.type == "mail":
             password = "" if sink.password_file is None else read_private(sink.password_file)
             server = MailServer(sink.host, sink.mail_port, sink.security, sink.user, password, sink.local)
-            return Mail(server, sink.sender or "", sink.to, wall_now)
+            return MailSink(server, sink.sender or "", sink.to, wall_now)
         if sink.type == "service":
-            return Service(sink.read_url(), local=sink.local)
+            return ServiceSink(sink.read_url(), local=sink.local)
         assert sink.secret_file is not None, "a webhook has one"
         url = check_url(sink.read_url(), local=sink.local)
-        return Webhook(url, read_keys(read_private(sink.secret_file)), wall_now, local=sink.local)
+        return WebhookSink(url, read_keys(read_private(sink.secret_file)), wall_now, local=sink.local)
     except UserError as problem:
         raise UserError(f"notices.sinks.{name}: {problem.message}", hint=problem.hint) from None
     except ValueError as problem:
@@ -107,4 +107,4 @@ async def _try_all(sinks: Mapping[str, Sink], scrub: Callable[[str], str]) -> li
 
 def _trial(message_id: str, sink: str, now: datetime) -> Message:
     text = f"Somebody ran autopilot notify test. Notices for {sink} come here. Nothing is to be done."
-    return message_of([Notice(message_id, sink, "test", now, None, None, "A test of notices", text, now)])
+    return message_of([PendingNotice(message_id, sink, "test", now, None, None, "A test of notices", text, now)])

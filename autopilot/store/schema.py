@@ -30,7 +30,7 @@ from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
-from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, Notice
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
@@ -291,7 +291,7 @@ certify_steps = Table(
 )
 
 # A notice may name what the ledger does not know: no foreign keys.
-notices = Table("notices", metadata, *columns_of(Notice, key=("id", "sink")), Index(None, "sink", "due_at"))
+notices = Table("notices", metadata, *columns_of(PendingNotice, key=("id", "sink")), Index(None, "sink", "due_at"))
 
 notes = Table("notes", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
 

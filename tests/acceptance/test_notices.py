@@ -157,7 +157,7 @@ def test_notify_test_tries_each_sink_and_a_job_cannot_name_one_that_is_not_there
     assert (body["type"], body["data"]["title"]) == ("test", "A test of notices")
     assert_one_error(command(theatre, "notify", "test", "nobody"), 2, "no sink named 'nobody'", "team")
 
-    (theatre.root / "webhook-secret").write_text("whsec_" + SECRET[10:] + "AAAA")
+    (theatre.root / "webhook-secret").write_text("whsec_short")
     assert_one_error(command(theatre, "notify", "test"), 2, "notices.sinks.team", "whsec_")
     configure(theatre.root, receiver)
     settings = theatre.root / "autopilot.toml"

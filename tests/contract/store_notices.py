@@ -7,16 +7,16 @@ from datetime import timedelta
 
 from hypothesis import HealthCheck, given, settings
 
-from autopilot.ports.store import Notice, Store
+from autopilot.ports.store import PendingNotice, Store
 from autopilot.ports.store.notices import MOST_WAITING
 from tests.store_records import START, forgotten, records
 
 HOUR = timedelta(hours=1)
 
 
-def a_notice(id: str, sink: str = "team", after: timedelta = timedelta(0), **changes: object) -> Notice:
+def a_notice(id: str, sink: str = "team", after: timedelta = timedelta(0), **changes: object) -> PendingNotice:
     at = START + after
-    return replace(Notice(id, sink, "job_failed", at, "job-000001", None, "title", "text", at), **changes)  # type: ignore[arg-type]
+    return replace(PendingNotice(id, sink, "job_failed", at, "job-000001", None, "title", "text", at), **changes)  # type: ignore[arg-type]
 
 
 async def ids_due(store: Store, sink: str = "team", after: timedelta = HOUR) -> list[str]:
@@ -26,8 +26,8 @@ async def ids_due(store: Store, sink: str = "team", after: timedelta = HOUR) -> 
 
 class WhatAStoreKeepsOfNotices:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(notice=records(Notice))
-    async def test_a_notice_comes_back_equal(self, store: Store, notice: Notice) -> None:
+    @given(notice=records(PendingNotice))
+    async def test_a_notice_comes_back_equal(self, store: Store, notice: PendingNotice) -> None:
         async with forgotten(store) as work:
             await work.notices.save([notice])
             assert await work.notices.list_due(notice.sink, notice.due_at, limit=1) == (notice,)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Protocol
 
-from autopilot.ports.store.records import Notice
+from autopilot.ports.store.records import PendingNotice
 
 MOST_WAITING = 1000
 """Notices that wait for one sink. Beyond these the oldest go."""
@@ -15,11 +15,11 @@ MOST_WAITING = 1000
 class Notices(Protocol):
     """One row for each notice and sink. Lists are in the order in which they are due."""
 
-    async def save(self, notices: Iterable[Notice]) -> None:
+    async def save(self, notices: Iterable[PendingNotice]) -> None:
         """Insert or, by id and sink, update; beyond ``MOST_WAITING`` for a sink the oldest go."""
         ...
 
-    async def list_due(self, sink: str, now: datetime, *, limit: int) -> tuple[Notice, ...]:
+    async def list_due(self, sink: str, now: datetime, *, limit: int) -> tuple[PendingNotice, ...]:
         """Those that may be sent by now. The parts of one digest stand side by side."""
         ...
 
@@ -27,7 +27,7 @@ class Notices(Protocol):
         """When the first of them may be sent; None when none waits."""
         ...
 
-    async def remove(self, notices: Iterable[Notice]) -> None:
+    async def remove(self, notices: Iterable[PendingNotice]) -> None:
         """Those that the sink has taken."""
         ...
 

@@ -58,7 +58,7 @@ class KeptAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class PendingNotice:
     """Something that people are to be informed of, on its way to one sink."""
 
     id: str

@@ -18,7 +18,7 @@ from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LeaseBooks, Ledger
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
-from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, KeptAnswer, Notice
+from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store.memory.rows import Rows
 
 PriceKey = tuple[str, str, int, datetime]
@@ -48,7 +48,7 @@ class MemoryTables:
         self.notes: Rows[str, str] = rows("notes")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
-        self.notices: Rows[tuple[str, str], Notice] = rows("notices")
+        self.notices: Rows[tuple[str, str], PendingNotice] = rows("notices")
         self.kept_answers: Rows[tuple[int, str], KeptAnswer] = rows("kept_answers")
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")
         self.certificates: Rows[str, Certificate] = rows("certificates")

@@ -14,7 +14,7 @@ from autopilot.engine.conditions import AGAIN_AFTER
 from autopilot.ids import UlidIds
 from autopilot.notices.kinds import NAMES
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
-from autopilot.ports.store import Notice, Store
+from autopilot.ports.store import PendingNotice, Store
 
 ALL = {"ops": Subscription(frozenset(NAMES)), "team": Subscription(is_default=False)}
 LONG_JOB = JOB.replace('estimate = "10m"', 'estimate = "3h"')
@@ -32,7 +32,7 @@ async def announced(tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
-async def notices(world: World, sink: str = "ops") -> list[Notice]:
+async def notices(world: World, sink: str = "ops") -> list[PendingNotice]:
     async with world.store.snapshot() as uow:
         return list(await uow.notices.list_due(sink, world.clock.now(), limit=1000))
 

@@ -17,7 +17,7 @@ from autopilot.domain.errors import UserError
 from autopilot.ids import UlidIds
 from autopilot.notices.courier import LONGEST_RETRY, Courier
 from autopilot.notices.outbox import Announcer, AnnouncingStore, Subscription
-from autopilot.notices.webhook import Webhook, read_keys
+from autopilot.notices.webhook import WebhookSink, read_keys
 from autopilot.ports.store import EventRecord, Store
 from autopilot.store.database import open_store
 from tests.store_records import a_job
@@ -45,7 +45,7 @@ class Post:
     def start(self) -> None:
         """As a new process would: nothing is known but what the ledger holds."""
         ids = UlidIds(self.clock)
-        sink = Webhook(self.url, read_keys(SECRET), wall_now, local=True)
+        sink = WebhookSink(self.url, read_keys(SECRET), wall_now, local=True)
         self.courier = Courier(self.store, {"team": sink}, self.clock, ids, str)
         announcer = Announcer({"team": Subscription()}, ids, str)
         self.announcing = AnnouncingStore(self.store, announcer, self.courier.wake)

@@ -22,12 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from autopilot.notices import mail
-from autopilot.notices.mail import Mail, MailSecurity, MailServer
+from autopilot.notices.mail import MailSecurity, MailServer, MailSink
 from autopilot.notices.message import SinkFailed, message_of
-from autopilot.ports.store import Notice
+from autopilot.ports.store import PendingNotice
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-NOTICE = Notice("01N", "ops", "job_failed", NOW, None, None, "Job trän has failed", "It cost $4.20.\nNext: look.", NOW)
+TITLE, TEXT = "Job trän has failed", "It cost $4.20.\nNext: look."
+NOTICE = PendingNotice("01N", "ops", "job_failed", NOW, None, None, TITLE, TEXT, NOW)
 
 
 class Letters:
@@ -75,12 +76,12 @@ def a_certificate(directory: Path) -> tuple[Path, Path]:
     return certificate, key_file
 
 
-def a_sink(port: int, security: MailSecurity = MailSecurity.NONE, **options: Any) -> Mail:
+def a_sink(port: int, security: MailSecurity = MailSecurity.NONE, **options: Any) -> MailSink:
     server = MailServer("127.0.0.1", port, security, **({"local": True} | options))
-    return Mail(server, "autopilot@example.org", ("me@example.org", "you@example.org"), lambda: NOW)
+    return MailSink(server, "autopilot@example.org", ("me@example.org", "you@example.org"), lambda: NOW)
 
 
-async def refusal(sink: Mail) -> str:
+async def refusal(sink: MailSink) -> str:
     with pytest.raises(SinkFailed) as refused:
         await sink.send(message_of([NOTICE]))
     return str(refused.value)

@@ -12,11 +12,11 @@ from aiohttp import web
 from autopilot.domain.errors import UserError
 from autopilot.notices import services
 from autopilot.notices.message import SinkFailed, message_of
-from autopilot.notices.services import NEAR_SERVICES, SERVICES, Service
-from autopilot.ports.store import Notice
+from autopilot.notices.services import NEAR_SERVICES, SERVICES, ServiceSink
+from autopilot.ports.store import PendingNotice
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
-NOTICE = Notice("01N", "ops", "job_failed", NOW, None, None, "Job train has failed", "It cost $4.20.", NOW)
+NOTICE = PendingNotice("01N", "ops", "job_failed", NOW, None, None, "Job train has failed", "It cost $4.20.", NOW)
 
 
 class Ntfy:
@@ -46,7 +46,7 @@ async def ntfy() -> AsyncIterator[Ntfy]:
 
 
 async def test_a_notice_reaches_a_service(ntfy: Ntfy) -> None:
-    await Service(ntfy.url, local=True).send(message_of([NOTICE]))
+    await ServiceSink(ntfy.url, local=True).send(message_of([NOTICE]))
     (body,) = ntfy.bodies
     assert (body["topic"], body["title"]) == ("training", "Job train has failed")
     assert "It cost $4.20." in str(body["message"])
@@ -55,7 +55,7 @@ async def test_a_notice_reaches_a_service(ntfy: Ntfy) -> None:
 async def test_a_service_that_refuses_is_a_failure_that_shows_no_password(ntfy: Ntfy) -> None:
     ntfy.status = 401
     with pytest.raises(SinkFailed) as refused:
-        await Service(ntfy.url, local=True).send(message_of([NOTICE]))
+        await ServiceSink(ntfy.url, local=True).send(message_of([NOTICE]))
     assert "secret" not in str(refused.value)
     assert "401" in str(refused.value)
 
@@ -63,27 +63,27 @@ async def test_a_service_that_refuses_is_a_failure_that_shows_no_password(ntfy: 
 async def test_a_redirect_of_a_service_is_not_followed(ntfy: Ntfy) -> None:
     ntfy.status = 307
     with pytest.raises(SinkFailed):
-        await Service(ntfy.url, local=True).send(message_of([NOTICE]))
+        await ServiceSink(ntfy.url, local=True).send(message_of([NOTICE]))
     assert set(ntfy.paths) == {"/"}
 
 
 async def test_a_service_whose_name_leads_to_this_machine_is_not_called(ntfy: Ntfy) -> None:
     """Whatever library connects: the address of the connection is what counts."""
     with pytest.raises(SinkFailed, match=r"127\.0\.0\.1 is an address of this machine"):
-        await Service(ntfy.url.replace("ntfy://", "ntfys://")).send(message_of([NOTICE]))
+        await ServiceSink(ntfy.url.replace("ntfy://", "ntfys://")).send(message_of([NOTICE]))
     assert ntfy.paths == []
 
 
 async def test_a_service_that_does_not_answer_is_given_up(ntfy: Ntfy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "WAIT_REAL_S", 0.05)
     with pytest.raises(SinkFailed, match=r"within 0\.05 s"):
-        await Service(ntfy.url, local=True).send(message_of([NOTICE]))
+        await ServiceSink(ntfy.url, local=True).send(message_of([NOTICE]))
 
 
 @pytest.mark.parametrize("url", ["syslog://", "macosx://", "dbus://", "json://127.0.0.1/", "ntfy://host/topic", "x"])
 def test_only_network_services_of_the_list_are_used(url: str) -> None:
     with pytest.raises(UserError, match="not a service"):
-        Service(url)
+        ServiceSink(url)
 
 
 def test_every_service_of_the_list_is_one_of_apprises() -> None:

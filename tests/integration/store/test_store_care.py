@@ -28,7 +28,7 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
-from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, Notice
+from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store import care, postgres, transfer
 from autopilot.store.database import open_store, unopened_store
 from autopilot.store.health import examine
@@ -92,7 +92,7 @@ async def fill(url: str) -> None:
         drift = Drift("vastai", "instance", "dph_base", DriftKind.TYPE, True, True, 3, START, START, "text")
         await work.drifts.save([drift])
         await work.answers.add(KeptAnswer(1000, "k", "a" * 64, START, 201, "{}"))
-        await work.notices.save([Notice("i", "team", "job_failed", START, "job-000001", None, "t", "x", START)])
+        await work.notices.save([PendingNotice("i", "team", "job_failed", START, "job-000001", None, "t", "x", START)])
         await work.certificates.save(Certificate("job-000001", "vastai", "account", "0.1", START, START + LASTS))
         await work.certificates.save_findings([ClaimFinding("job-000001", "claim", ClaimVerdict.HELD, START)])
         await work.certificates.save_marks([StepMark("job-000001", "rent", START)])

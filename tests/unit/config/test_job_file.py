@@ -38,6 +38,7 @@ setup = "pip install ."
 workdir = "/workspace/bert"
 trust = "secure"
 run_as = "root"
+notify = ["team", "ops"]
 [env]
 WANDB_MODE = "offline"
 EMPTY = ""
@@ -147,6 +148,7 @@ def test_every_key_is_read() -> None:
         outputs_gb=Decimal(2),
         max_attempts=10,
         may_exec=False,
+        notify=("team", "ops"),
         ssh_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBdTvTnGDZKJkcFNbe1LPJ7fnTkzFf0NJGQFvY4H3EwQ me@laptop",
         hold=timedelta(minutes=90),
     )

@@ -14,9 +14,9 @@ from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
 from autopilot.ids import UlidIds
-from autopilot.notices.kinds import BY_DEFAULT, KINDS, NAMES, OF_EVENT, Facts, Kind
+from autopilot.notices.kinds import BY_DEFAULT, KINDS, NAMES, OF_EVENT, Facts, NoticeKind
 from autopilot.notices.outbox import LONGEST_TEXT, LONGEST_TITLE, Announcer, AnnouncingStore, Subscription
-from autopilot.ports.store import EventRecord, Notice
+from autopilot.ports.store import EventRecord, PendingNotice
 from autopilot.store.memory.store import MemoryStore
 from tests.store_records import START, a_job, a_lease
 
@@ -51,7 +51,7 @@ def the_job(**changes: Any) -> Job:
     return replace(job, spec=spec)
 
 
-def facts_of(kind: Kind, job: Job | None = None, lease: Lease | None = None, **fields: Any) -> Facts:
+def facts_of(kind: NoticeKind, job: Job | None = None, lease: Lease | None = None, **fields: Any) -> Facts:
     given = dict(FIELDS[kind.event]) | fields
     if kind.name == "budget_used_up":
         given["reason"] = "budget_exhausted"
@@ -67,7 +67,7 @@ def words_of(event: str, **fields: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.name} {kind.event}")
-def test_every_kind_says_what_is_next_and_nothing_of_the_job_s_own(kind: Kind) -> None:
+def test_every_kind_says_what_is_next_and_nothing_of_the_job_s_own(kind: NoticeKind) -> None:
     facts = facts_of(kind, the_job(), a_lease())
     assert kind.applies(facts)
     title, text = kind.says(facts)
@@ -113,7 +113,7 @@ def test_what_the_issue_names_is_on_by_default() -> None:
     assert set(NAMES) - BY_DEFAULT == {"job_cancelled"}
 
 
-async def notices_after(*records: EventRecord, announcer: Announcer) -> list[Notice]:
+async def notices_after(*records: EventRecord, announcer: Announcer) -> list[PendingNotice]:
     store = MemoryStore()
     async with store.transaction() as uow:
         await uow.jobs.save(the_job(notify=("team",)))
