@@ -44,7 +44,12 @@ def _check_mailbox(address: str) -> str:
     return address
 
 
+def _check_mailboxes(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_check_mailbox, addresses))
+
+
 MailAddress = Annotated[str, AfterValidator(_check_mailbox)]
+MailAddresses = Annotated[tuple[str, ...], AfterValidator(_check_mailboxes)]
 
 
 class _WithUrl(BaseModel):
@@ -81,7 +86,7 @@ class SinkSettings(_WithUrl):
     user: str = ""
     password_file: Location | None = None
     sender: MailAddress | None = None
-    to: tuple[MailAddress, ...] = ()
+    to: MailAddresses = ()
 
     @field_validator("kinds")
     @classmethod
