@@ -40,7 +40,7 @@ class DeadManSwitch:
         if is_good and self._good >= self._every:
             self._good = 0
             self._signal(SUCCESS)
-        elif not is_good and self._bad == self._every:
+        elif self._bad == self._every:
             self._good = 0
             self._signal(FAIL)
 

@@ -152,10 +152,10 @@ async def _tick_until(stopping: asyncio.Event, running: Daemon, longest_s: float
 
 async def _tick(running: Daemon) -> None:
     """One tick. The watchdog is fed by a completed one only, so a daemon that cannot work is restarted."""
-    is_good = False
+    has_ended = False
     try:
         await running.engine.tick()
-        is_good = running.engine.has_read_all
+        has_ended = True
     except StoreUnavailable as problem:
         log.error("tick.failed", reason=str(problem), consequence="no creates until the database can be written")
         return
@@ -164,5 +164,5 @@ async def _tick(running: Daemon) -> None:
         return
     finally:
         if running.ping is not None:
-            running.ping.note(is_good=is_good)
+            running.ping.note(is_good=has_ended and running.engine.has_read_all)
     notify("READY=1", "WATCHDOG=1")  # ready once more: the first time may have been lost

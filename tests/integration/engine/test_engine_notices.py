@@ -123,6 +123,14 @@ async def test_a_market_that_stays_unread_is_said_once_and_again_after_it_was_re
     assert await kinds(announced) == ["market_unread"] * 2
 
 
+async def test_a_market_that_is_unread_over_a_restart_and_for_long_is_said_once(announced: World) -> None:
+    await announced.fault("list", "http_503", times=None)
+    await ticks_for(announced, timedelta(minutes=7))
+    await announced.restart()
+    await ticks_for(announced, 2 * AGAIN_AFTER, apart_s=300)
+    assert await kinds(announced) == ["market_unread"]
+
+
 async def test_a_deadline_that_is_out_of_reach_is_said_once(announced: World) -> None:
     await announced.fault("list", "http_503", times=None)
     await announced.submit(JOB + '[deadline]\nwithin = "30m"\n', accept_any=True)

@@ -171,15 +171,35 @@ async def test_many_at_once_are_one_digest_that_is_the_same_at_every_attempt(pos
     assert await post.waiting() == 0
 
 
+async def test_a_digest_that_a_kill_cut_off_is_sent_again_as_it_was(post: Post, sink: SinkServer) -> None:
+    await post.fail_jobs(10)
+    sink.answers_at_once.clear()
+    delivery = asyncio.create_task(post.courier.deliver("team"))
+    await sink.arrived.wait()
+    delivery.cancel()
+    await asyncio.gather(delivery, return_exceptions=True)
+    post.start()
+    sink.answers_at_once.set()
+    await post.fail_jobs(10, first=10)
+    await post.pass_time(60)
+    assert [len(body["data"]["notices"]) for body in sink.bodies] == [10, 10, 10]
+    assert sink.bodies[0] == sink.bodies[1]
+    assert sink.message_ids[0] == sink.message_ids[1]
+    assert len(sink.times()) == 20
+
+
 async def test_one_notice_that_is_refused_does_not_hold_up_the_others(post: Post, sink: SinkServer) -> None:
     await post.fail_jobs(1)
     sink.answer = lambda _: 400
     await post.courier.deliver("team")
     sink.answer = lambda _: 400 if sink.bodies[-1]["data"]["title"] == "Job train-0 has failed" else 200
-    await post.fail_jobs(2, first=1)
-    await post.pass_time(2 * 3600)
+    for minute in range(120):
+        await post.fail_jobs(1, first=1 + minute)
+        await post.pass_time(60)
     assert await post.waiting() == 1
-    assert len(sink.times()) == 3
+    times = sorted(sink.times().values())
+    assert times[:-1] == [1] * 120
+    assert times[-1] <= 15, "each one that was taken had the refused one tried again"
 
 
 async def test_a_task_delivers_as_soon_as_the_event_is_committed(post: Post, sink: SinkServer) -> None:

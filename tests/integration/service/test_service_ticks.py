@@ -17,6 +17,7 @@ class Counting:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     ticks: int = 0
+    ping: None = None
 
     @property
     def engine(self) -> Counting:
