@@ -180,6 +180,7 @@ async def test_a_digest_that_a_kill_cut_off_is_sent_again_as_it_was(post: Post, 
     await asyncio.gather(delivery, return_exceptions=True)
     post.start()
     sink.answers_at_once.set()
+    post.clock.advance(STEP_S)
     await post.fail_jobs(10, first=10)
     await post.pass_time(60)
     assert [len(body["data"]["notices"]) for body in sink.bodies] == [10, 10, 10]
