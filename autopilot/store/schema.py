@@ -34,7 +34,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0018"
+REVISION = "0016"
 
 metadata = MetaData(
     naming_convention={

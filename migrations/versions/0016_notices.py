@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0018"
+revision = "0016"
 down_revision = "0015"
 
 INSTANT = sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")
