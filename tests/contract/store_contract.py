@@ -59,6 +59,14 @@ def whole_jobs(draw: st.DrawFn) -> Job:
 class WhatAStoreKeeps:
     """Whatever a record holds comes back equal."""
 
+    async def test_many_jobs_are_saved_at_once(self, store: Store) -> None:
+        jobs = [a_job(f"job-00000{number}") for number in range(3)]
+        async with store.transaction() as work:
+            await work.jobs.save_all([])
+            await work.jobs.save_all(jobs)
+        async with store.snapshot() as work:
+            assert {job.id for job in await work.jobs.list_open()} == {job.id for job in jobs}
+
     @many
     @given(job=whole_jobs())
     async def test_a_job_with_all_that_belongs_to_it(self, store: Store, job: Job) -> None:
