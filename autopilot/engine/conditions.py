@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+import structlog
+
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
@@ -20,6 +22,8 @@ from autopilot.engine.observe import Reading, Watch
 from autopilot.policy.budget import burn
 from autopilot.ports.store import EventRecord, UnitOfWork
 from autopilot.pricing.speed import work_left
+
+log = structlog.get_logger(__name__)
 
 UNREAD_FOR = timedelta(minutes=5)
 CREDIT_ENDS_WITHIN = timedelta(hours=24)
@@ -78,7 +82,11 @@ class ConditionLog:
         for name, reading in readings.items():
             yield from self._of_market(name, reading, [lease for lease in leases if lease.provider == name], now)
         for job in jobs:
-            yield from _of_job(job, now)
+            try:
+                yield from _of_job(job, now)
+            except Exception:
+                # What a machine claims of its pace may be beyond all numbers: no notice is worth everybody's tick.
+                log.exception("condition.unjudged", job=job.id)
 
     def _of_market(self, name: str, reading: Reading, leases: Sequence[Lease], now: datetime) -> Iterator[Condition]:
         read_at = self._watches[name].known_at

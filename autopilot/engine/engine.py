@@ -381,7 +381,7 @@ class Engine:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
         job, params, limits = event_log.job, self.config.params, self.config.limits
         room = allowance(exposure, limits, params)
-        if room.instances == 0 and self.waits.is_queued(job, now):
+        if room.instances is not None and room.instances <= 0 and self.waits.is_queued(job, now):
             return exposure
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
         market = self.market_view(offers.get(job.spec.query, ()), job.id, now)
