@@ -12,7 +12,7 @@ import importlib.util
 import json
 import sys
 
-from autopilot.domain.errors import UserError
+from autopilot.domain.errors import UserError, install_hint
 from autopilot.notices.message import Message, SinkFailed
 
 WAIT_REAL_S = 30.0
@@ -46,7 +46,7 @@ def check_service(url: str, *, local: bool) -> str:
         near = f", or set local = true for a {NEAR_SERVICES[scheme]} of your own" if scheme in NEAR_SERVICES else ""
         raise UserError(f"not a service that notices may use: {scheme}://", hint=f"one of {', '.join(allowed)}{near}")
     if importlib.util.find_spec("apprise") is None:
-        raise UserError("Apprise is not installed", hint='install it: pip install "gpu-autopilot[notices]"')
+        raise UserError("Apprise is not installed", hint=install_hint("notices"))
     return allowed[scheme]
 
 

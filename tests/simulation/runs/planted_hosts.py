@@ -30,7 +30,7 @@ from tests.simulation.runs.bug import Patches, bug
 
 @bug("bids that lost are forgotten at once")
 def _lost_bids_forgotten() -> Patches:
-    return [(LostBids, "on", lambda self, offers, now: ())]
+    return [(LostBids, "_on", lambda self, offers, now: ())]
 
 
 @bug("an echo of our own bid is taken for the floor")
