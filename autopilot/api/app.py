@@ -1,13 +1,8 @@
-"""The routes. Errors are ``{"error", "hint"}``: 402 over budget, 404 no such job, 409 code gone or a command under
-way, 422 bad input, 503 no database, 504 no answer from a machine.
-
-A defect of ours is a 500 in the same form, and its cause is in the log.
-"""
+"""The routes. An error is a problem document (``api.problems``)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -21,32 +16,27 @@ from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
 from autopilot.api.certify import CertifyService, certificate
 from autopilot.api.certify_routes import CertifyRoutes
-from autopilot.api.code import SendAgain, read_sent_code
+from autopilot.api.code import read_sent_code
 from autopilot.api.drift import drift
 from autopilot.api.gpu_check import check_gpus, meanings
-from autopilot.api.jobs import JobNotFound, JobService
-from autopilot.api.once import CallerGone, KeyReused, OnceOnly
-from autopilot.api.plan import OverBudget, ranked_offers
+from autopilot.api.jobs import JobService
+from autopilot.api.once import OnceOnly
+from autopilot.api.plan import ranked_offers
 from autopilot.api.prices import prices
-from autopilot.api.prospects import Unlikely
+from autopilot.api.problems import Handler, answer_errors
 from autopilot.api.requests import flag, owner_of, peer_uid, read_body, share, text, whole
-from autopilot.api.same_job import SameJobOpen
 from autopilot.api.spend import spend
-from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
 from autopilot.domain.reasons import Reason
 from autopilot.engine.engine import Engine
-from autopilot.engine.execs import ExecBusy, NoAnswer
-from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.clock import Clock
-from autopilot.ports.store import Store, StoreUnavailable
+from autopilot.ports.store import Store
 from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 256 * 1024
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def create_app(
@@ -54,7 +44,7 @@ def create_app(
 ) -> web.Application:
     routes = _Routes(jobs, engine, store, clock)
     certification = CertifyRoutes(certify)
-    app = web.Application(middlewares=[_answer_errors, _log_peer], client_max_size=MAX_BODY_BYTES)
+    app = web.Application(middlewares=[answer_errors, _log_peer], client_max_size=MAX_BODY_BYTES)
     app.add_routes(
         [
             web.get("/v1/status", routes.status),
@@ -271,43 +261,7 @@ class _Routes:
 
 
 @web.middleware
-async def _answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except JobNotFound as problem:
-        return _error(problem.message, problem.hint, 404)
-    except (OverBudget, Unlikely) as problem:
-        return _error(problem.message, problem.hint, 402)
-    except SameJobOpen as problem:
-        return _error(problem.message, problem.hint, 409, reason="same_job_open", job=problem.job_id)
-    except (SendAgain, ExecBusy, KeyReused) as problem:
-        return _error(problem.message, problem.hint, 409)
-    except CallerGone:
-        log.info("api.caller_gone", method=request.method, path=request.path)
-        return _error("the caller has hung up; nothing was changed", "", 499)
-    except NoAnswer as problem:
-        return _error(problem.message, problem.hint, 504)
-    except UserError as problem:
-        return _error(problem.message, problem.hint, 422)
-    except BlobUnavailable as problem:
-        return _error(str(problem), "autopilot doctor tries the store out", 503)
-    except StoreUnavailable as problem:
-        return _error(str(problem), "nothing was changed; mend it and try again", 503)
-    except web.RequestPayloadError:
-        return _error("the request's body is not what its headers say", "", 400)
-    except web.HTTPException as problem:
-        return _error(problem.reason, "", problem.status)
-    except Exception:
-        log.exception("api.failed", method=request.method, path=request.path)
-        return _error("the daemon failed at this", "its log has the cause: journalctl -u autopilot", 500)
-
-
-@web.middleware
 async def _log_peer(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.method != "GET":
         log.info("api.called", method=request.method, path=request.path, uid=peer_uid(request))
     return await handler(request)
-
-
-def _error(message: str, hint: str, status: int, **more: str) -> web.Response:
-    return web.json_response({"error": message, "hint": hint, **more}, status=status)

@@ -170,7 +170,7 @@ def _answer(status: int, raw: bytes) -> Json:
         kind = JobIsDouble if is_same else NotFound if status == 404 else CommandError
         raise kind(
             Exit.USAGE if is_same else _EXIT_OF_STATUS.get(status, Exit.FAILED),
-            str(body.get("error") or f"the daemon answered HTTP {status}"),
+            str(body.get("detail") or f"the daemon answered HTTP {status}"),
             hint=str(body.get("hint") or ""),
         )
     return body

@@ -109,20 +109,28 @@ BAD_CALLS = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "status", "message"), BAD_CALLS)
-async def test_a_mistake_is_answered_with_error_and_hint(
+async def test_a_mistake_is_answered_with_a_problem_document(
     served: Served, method: str, path: str, body: bytes | None, status: int, message: str
 ) -> None:
     got, answer = await served.call(method, path, raw=body)
     assert got == status, answer
-    assert set(answer) == {"error", "hint"}
-    assert message in answer["error"]
-    assert answer["error"]
+    assert set(answer) == {"title", "status", "reason", "detail", "hint"}
+    assert (answer["status"], bool(answer["title"]), bool(answer["reason"])) == (status, True, True)
+    assert message in answer["detail"]
+    assert answer["detail"]
+
+
+async def test_a_problem_document_says_its_type_and_keeps_the_methods_that_are_allowed(served: Served) -> None:
+    async with served.http.delete("http://localhost/v1/jobs") as answer:
+        assert (answer.status, answer.content_type) == (405, "application/problem+json")
+        assert answer.headers["Allow"] == "GET,HEAD,POST"
+        assert (await answer.json(content_type=None))["reason"] == "method_not_allowed"
 
 
 async def test_money_and_states_that_forbid_something(served: Served) -> None:
     poor = {"toml": job_text(300, total='total = "$0.05"'), "source": "job.toml"}
     status, answer = await served.call("POST", "/v1/jobs", poor)
-    assert (status, "one hour" in answer["error"]) == (402, True)
+    assert (status, "one hour" in answer["detail"]) == (402, True)
     status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml", "dry_run": True})
     assert (status, answer["job"]) == (200, None)
     assert (await served.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": []}
@@ -130,18 +138,18 @@ async def test_money_and_states_that_forbid_something(served: Served) -> None:
     assert status == 201
     path = f"/v1/jobs/{answer['job']['id']}"
     status, answer = await served.call("POST", f"{path}/resume")
-    assert (status, "not parked" in answer["error"]) == (422, True)
+    assert (status, "not parked" in answer["detail"]) == (422, True)
     assert (await served.call("POST", f"{path}/cancel"))[0] == 200
     await served.daemon.engine.tick()
     assert (await served.call("GET", path))[1]["job"]["status"] == "cancelled"
     status, answer = await served.call("POST", f"{path}/cancel")
-    assert (status, "is over" in answer["error"]) == (422, True)
+    assert (status, "is over" in answer["detail"]) == (422, True)
 
 
 async def test_work_that_cannot_fit_before_its_deadline_is_refused_as_such(served: Served) -> None:
     body = {"toml": job_text(300) + '[deadline]\nwithin = "2m"\n', "source": "job.toml", "dry_run": True}
     status, answer = await served.call("POST", "/v1/jobs", body)
-    assert (status, "does not fit before the deadline" in answer["error"]) == (402, True)
+    assert (status, "does not fit before the deadline" in answer["detail"]) == (402, True)
 
 
 async def test_a_plan_says_what_the_account_s_own_limits_forbid(served: Served) -> None:
@@ -163,7 +171,8 @@ async def test_a_defect_is_answered_in_the_form_of_errors_and_logged(
     with capture_logs() as logs:
         status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
     assert status == 500
-    assert answer == {"error": "the daemon failed at this", "hint": "its log has the cause: journalctl -u autopilot"}
+    assert (answer["reason"], answer["detail"]) == ("defect", "the daemon failed at this")
+    assert answer["hint"] == "its log has the cause: journalctl -u autopilot"
     (failed,) = [entry for entry in logs if entry["event"] == "api.failed"]
     assert (failed["path"], failed["log_level"], failed["exc_info"]) == ("/v1/jobs", "error", True)
 

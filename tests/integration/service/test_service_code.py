@@ -66,7 +66,7 @@ async def test_a_copy_is_sent_once_and_taken_by_jobs(served: Served, packed: Pac
     assert (await served.call("GET", place))[1] == {"there": False, "missing": [2]}
     status, refused = await submit(served, packed)
     assert (status, refused["hint"]) == (409, "submit once more")
-    assert "send the code again" in refused["error"]
+    assert "send the code again" in refused["detail"]
     await send(served, packed, (2,))
     assert (await served.call("GET", place))[1] == {"there": True, "missing": []}
     for _ in range(2):
@@ -96,7 +96,7 @@ async def test_a_hash_alone_gives_nobody_somebody_else_s_code(
     assert (await served.call("GET", f"/v1/code/{packed.sha256}"))[1] == {"there": False, "missing": None}
     assert (await submit(served, packed))[0] == 409
     status, refused = await served.call("GET", f"/v1/jobs/{answer['job']['id']}/code")
-    assert (status, "another user's" in refused["error"]) == (422, True)
+    assert (status, "another user's" in refused["detail"]) == (422, True)
     await send(served, packed)  # the same bytes, and a copy of one's own
     assert [copy.owner for copy in await copies(served)] == [NOBODY_ELSE]
     assert (await submit(served, packed))[1]["job"]["owner"] == NOBODY_ELSE
@@ -125,7 +125,7 @@ async def test_code_and_job_file_fit_each_other(
     await send(served, packed)
     body = {"toml": toml, "code": claim(packed) if sent is True else sent}
     status, refused = await served.call("POST", "/v1/jobs", body)
-    assert (status, problem in refused["error"]) == (422, True), refused
+    assert (status, problem in refused["detail"]) == (422, True), refused
 
 
 async def test_what_is_not_what_its_name_says_is_refused(served: Served, packed: Packed) -> None:
@@ -137,7 +137,7 @@ async def test_what_is_not_what_its_name_says_is_refused(served: Served, packed:
         (f"{place}/parts/1", b"x", "send the code again"),
     ]:
         status, refused = await served.call("PUT", path, raw=raw)
-        assert (status in (409, 422), problem in refused["error"]) == (True, True), refused
+        assert (status in (409, 422), problem in refused["detail"]) == (True, True), refused
     await send(served, packed, ())
     first = packed.open_part(0).read()
     for path, raw, problem in [
@@ -160,7 +160,7 @@ async def test_uploads_without_a_job_are_bounded_by_owner(
     (tmp_path / "job/d").write_bytes(os.urandom(900))
     more = pack(select(tmp_path / "job", Wanted()).files)
     status, refused = await served.call("PUT", f"/v1/code/{more.sha256}", raw=more.data)
-    assert (status, "that no job has taken" in refused["error"]) == (422, True)
+    assert (status, "that no job has taken" in refused["detail"]) == (422, True)
     assert (await submit(served, packed))[0] == 201
     await send(served, more, (1, 2, 3, 4))
 
@@ -202,7 +202,7 @@ async def test_a_copy_withdrawn_between_look_and_submit_is_refused(
 
     monkeypatch.setattr(engine, "offers", meanwhile)
     status, refused = await submit(served, packed)
-    assert (status, "send the code again" in refused["error"]) == (409, True)
+    assert (status, "send the code again" in refused["detail"]) == (409, True)
     assert (await served.call("GET", "/v1/jobs"))[1]["jobs"] == []
 
 

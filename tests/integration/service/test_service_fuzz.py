@@ -165,7 +165,7 @@ def test_any_call_is_answered_or_refused(
         statuses.append(status)
         assert status < 300 or status in REFUSALS, (status, answer)
         if method != "HEAD" and status in REFUSALS - {405}:
-            assert json.loads(answer)["error"] is not None
+            assert json.loads(answer)["detail"] is not None
 
 
 @st.composite
@@ -223,5 +223,5 @@ def test_a_spoilt_job_file_is_refused_whole_or_taken_whole(served: Daemon, text:
             statuses[:] = [422]  # a dry run writes no more than a refusal does
         if status in REFUSALS:
             told: dict[str, Any] = json.loads(answer)
-            assert told["error"]
-            assert "Traceback" not in told["error"]
+            assert told["detail"]
+            assert "Traceback" not in told["detail"]

@@ -57,7 +57,7 @@ async def test_two_at_once_with_one_key_make_one_job(served: Served) -> None:
 async def test_a_key_with_another_request_is_a_conflict(served: Served) -> None:
     await send(served, "POST", "/v1/jobs", a_submit(), KEY)
     status, body, _ = await send(served, "POST", "/v1/jobs", a_submit("other"), KEY)
-    assert (status, "another request" in body["error"]) == (409, True)
+    assert (status, "another request" in body["detail"]) == (409, True)
     assert len(await open_jobs(served)) == 1
 
 

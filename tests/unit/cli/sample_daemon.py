@@ -29,7 +29,7 @@ class Daemon:
         asked = f"{request.method} {request.path}"
         raw = await request.text()
         self.requests.append((asked, request.query_string, json.loads(raw) if raw else None))
-        status, body = self.answers.get(asked, (404, {"error": f"no sample for {asked}", "hint": ""}))
+        status, body = self.answers.get(asked, (404, {"detail": f"no sample for {asked}", "hint": ""}))
         if isinstance(body, list):
             body = body.pop(0)
         if isinstance(body, str):

@@ -15,7 +15,7 @@ from autopilot.cli import client as module
 from autopilot.cli.client import AnswerLost, Client, NotRunning
 from autopilot.cli.main import run
 
-SAME = (409, {"error": "job train (01J) says the same", "hint": "--again", "reason": "same_job_open", "job": "01J"})
+SAME = (409, {"detail": "job train (01J) says the same", "hint": "--again", "reason": "same_job_open", "job": "01J"})
 
 
 class Flaky:

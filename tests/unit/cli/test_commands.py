@@ -317,7 +317,7 @@ def test_the_daemon_s_errors_become_one_line_a_hint_and_a_code(
 ) -> None:
     daemon.answers["GET /v1/jobs/x%20y"] = daemon.answers["GET /v1/jobs/x y"] = (
         status,
-        {"error": "it is wrong", "hint": "mend it"},
+        {"detail": "it is wrong", "hint": "mend it"},
     )
     assert printed(capsys, "show", "x y", code=code) == "error: it is wrong\nhint: mend it\n"
 

@@ -76,5 +76,5 @@ def test_without_a_command_it_says_how(daemon: Daemon, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(("status", "code"), [(409, 1), (422, 2), (504, 3)])
 def test_errors_of_ours_have_our_codes(daemon: Daemon, status: int, code: int) -> None:
-    daemon.answers["POST /v1/jobs/bert-qa/exec"] = (status, {"error": "no", "hint": ""})
+    daemon.answers["POST /v1/jobs/bert-qa/exec"] = (status, {"detail": "no", "hint": ""})
     assert run(["exec", "bert-qa", "--", "true"]) == code

@@ -53,7 +53,7 @@ def test_a_plan_that_submit_would_refuse_exits_with_4(daemon: Daemon, capsys: Ca
         assert "verdict        infeasible: only 3% likely[2J" in out
         assert out.index("way out        more budget: $9.00") < out.index("way out        wait")
     assert json.loads(printed(capsys, "plan", file, "--json", code=4)) == bad
-    daemon.answers["POST /v1/jobs"] = (402, {"error": "only 3% likely", "hint": "more budget: $9.00; wait"})
+    daemon.answers["POST /v1/jobs"] = (402, {"detail": "only 3% likely", "hint": "more budget: $9.00; wait"})
     out = printed(capsys, "submit", file, code=4)
     assert out == "error: only 3% likely\nhint: more budget: $9.00; wait\n"
 

@@ -83,7 +83,7 @@ def test_wait_outlives_a_restart_of_the_daemon(
         daemon.answers["GET /v1/jobs/bert-qa"] = (200, with_status("succeeded"))
 
     monkeypatch.setattr(outcomes.time, "sleep", sleep)
-    daemon.answers["GET /v1/jobs/bert-qa"] = (503, {"error": "the database is locked", "hint": ""})
+    daemon.answers["GET /v1/jobs/bert-qa"] = (503, {"detail": "the database is locked", "hint": ""})
     assert run(["wait", "bert-qa"]) == 0
     assert "the database is locked; waiting for it" in capsys.readouterr().err
 
@@ -98,7 +98,7 @@ def test_submit_and_wait(daemon: Daemon, capsys: Capture, tmp_path: Path) -> Non
 
 
 def test_several_jobs_at_once(daemon: Daemon, capsys: Capture) -> None:
-    daemon.answers["POST /v1/jobs/b/cancel"] = (422, {"error": "job b is over: failed", "hint": ""})
+    daemon.answers["POST /v1/jobs/b/cancel"] = (422, {"detail": "job b is over: failed", "hint": ""})
     assert run(["cancel", "b", "bert-qa"]) == 2
     out, err = capsys.readouterr()
     assert "bert-qa (01KDZ3V8XQ7M2N4P6R8T0V1W2X) is cancelling" in out

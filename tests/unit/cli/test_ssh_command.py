@@ -70,7 +70,7 @@ def test_a_port_out_of_range_is_refused(
 
 
 def test_a_job_without_a_key_says_so(daemon: Daemon, program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    daemon.answers["GET /v1/jobs/bert-qa/ssh"] = (422, {"error": "without an SSH key", "hint": "autopilot exec"})
+    daemon.answers["GET /v1/jobs/bert-qa/ssh"] = (422, {"detail": "without an SSH key", "hint": "autopilot exec"})
     assert run(["ssh", "bert-qa"]) == 2
     assert "hint: autopilot exec" in capsys.readouterr().err
 

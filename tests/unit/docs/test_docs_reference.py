@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from autopilot.api import problems
 from autopilot.api.app import create_app
 from autopilot.api.spend import SPEND_KEYS
 from autopilot.clock import ManualClock
@@ -73,6 +74,14 @@ async def sandbox_routes(tmp_path: Path) -> set[str]:
         return {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
     finally:
         await sandbox.stop()
+
+
+def test_every_reason_of_an_error_is_documented_with_its_status() -> None:
+    text = (REFERENCE / "api.md").read_text()
+    told = set(re.findall(r"^\| (\d+) \| `(\w+)` \|", text, re.MULTILINE))
+    known = {(str(kind.status), kind.reason) for kind in problems.KINDS}
+    known |= {(str(status), reason) for status, reason in problems.OF_HTTP.items()}
+    assert told == known | {("400", "bad_request"), ("499", "caller_gone"), ("500", "defect")}
 
 
 def test_every_operation_of_the_sandbox_is_documented(sandbox_routes: set[str]) -> None:
