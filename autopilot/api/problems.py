@@ -28,7 +28,7 @@ CALLER_GONE = 499
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Kind(NamedTuple):
+class ProblemKind(NamedTuple):
     raised: type[Exception]
     status: int
     reason: str
@@ -37,17 +37,17 @@ class Kind(NamedTuple):
 
 
 KINDS = (
-    Kind(JobNotFound, 404, "not_found"),
-    Kind(OverBudget, 402, "over_budget"),
-    Kind(Unlikely, 402, "unlikely"),
-    Kind(SameJobOpen, 409, "same_job_open"),
-    Kind(SendAgain, 409, "code_gone"),
-    Kind(ExecBusy, 409, "exec_busy"),
-    Kind(KeyReused, 409, "key_reused"),
-    Kind(NoAnswer, 504, "no_answer"),
-    Kind(UserError, 422, "bad_input"),
-    Kind(BlobUnavailable, 503, "mailbox_unavailable", "autopilot doctor tries the store out"),
-    Kind(StoreUnavailable, 503, "ledger_unavailable", "nothing was changed; mend it and try again"),
+    ProblemKind(JobNotFound, 404, "not_found"),
+    ProblemKind(OverBudget, 402, "over_budget"),
+    ProblemKind(Unlikely, 402, "unlikely"),
+    ProblemKind(SameJobOpen, 409, "same_job_open"),
+    ProblemKind(SendAgain, 409, "code_gone"),
+    ProblemKind(ExecBusy, 409, "exec_busy"),
+    ProblemKind(KeyReused, 409, "key_reused"),
+    ProblemKind(NoAnswer, 504, "no_answer"),
+    ProblemKind(UserError, 422, "bad_input"),
+    ProblemKind(BlobUnavailable, 503, "mailbox_unavailable", "autopilot doctor tries the store out"),
+    ProblemKind(StoreUnavailable, 503, "ledger_unavailable", "nothing was changed; mend it and try again"),
 )
 """The first that fits says how an error is answered."""
 
@@ -85,7 +85,7 @@ def problem(status: int, reason: str, detail: str, hint: str = "", **more: str) 
     return web.Response(text=json.dumps(body), status=status, content_type=PROBLEM)
 
 
-def _of_kind(kind: Kind, error: Exception) -> web.Response:
+def _of_kind(kind: ProblemKind, error: Exception) -> web.Response:
     more = {"job": error.job_id} if isinstance(error, SameJobOpen) else {}
     if isinstance(error, UserError):
         return problem(kind.status, kind.reason, error.message, error.hint, **more)
