@@ -7,6 +7,13 @@ import secrets
 from autopilot.domain.labels import ULID_ALPHABET
 from autopilot.ports.clock import Clock
 
+SECRET_BYTES = 32
+
+
+def new_secret() -> str:
+    """256 random bits as 43 characters that an address or a header may hold."""
+    return secrets.token_urlsafe(SECRET_BYTES)
+
 
 class UlidIds:
     def __init__(self, clock: Clock) -> None:

@@ -12,8 +12,10 @@ from aiohttp import web
 
 from autopilot import __version__
 from autopilot.api import render
+from autopilot.api.access import ApiCaller
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
+from autopilot.api.callers import caller_of, check_access, job_ref
 from autopilot.api.certify import CertifyService, certificate
 from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import read_sent_code
@@ -24,11 +26,14 @@ from autopilot.api.once import OnceOnly
 from autopilot.api.plan import ranked_offers
 from autopilot.api.prices import prices
 from autopilot.api.problems import Handler, answer_errors
-from autopilot.api.requests import flag, owner_of, peer_uid, read_body, share, text, whole
+from autopilot.api.requests import flag, peer_uid, read_body, share, text, whole
 from autopilot.api.spend import spend
+from autopilot.api.token_routes import TokenRoutes
+from autopilot.api.tokens import TokenService
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
 from autopilot.domain.reasons import Reason
+from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
@@ -40,11 +45,12 @@ MAX_BODY_BYTES = 256 * 1024
 
 
 def create_app(
-    jobs: JobService, engine: Engine, store: Store, clock: Clock, certify: CertifyService
+    jobs: JobService, engine: Engine, store: Store, clock: Clock, certify: CertifyService, tokens: TokenService
 ) -> web.Application:
     routes = _Routes(jobs, engine, store, clock)
-    certification = CertifyRoutes(certify)
-    app = web.Application(middlewares=[answer_errors, _log_peer], client_max_size=MAX_BODY_BYTES)
+    certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
+    middlewares = [answer_errors, check_access(store, clock), _log_call]
+    app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
     app.add_routes(
         [
             web.get("/v1/status", routes.status),
@@ -76,6 +82,9 @@ def create_app(
             web.get("/v1/markets/{market}/certification", certification.report),
             web.post("/v1/markets/{market}/certification", certification.begin),
             web.post("/v1/markets/{market}/accept", certification.accept),
+            web.get("/v1/tokens", token_routes.list_all),
+            web.post("/v1/tokens", token_routes.create),
+            web.post("/v1/tokens/{name}/revoke", token_routes.revoke),
         ]
     )
     app.on_shutdown.append(routes.end_calls)
@@ -91,9 +100,10 @@ class _Routes:
         self._once = OnceOnly(store, clock)
 
     async def status(self, request: web.Request) -> web.Response:
+        caller = caller_of(request)
         async with self._store.snapshot() as uow:
-            open_jobs = len(await uow.jobs.list_open())
-            unsettled = await uow.leases.list_unsettled()
+            jobs = [job for job in await uow.jobs.list_open() if caller.sees_all or job.owner == caller.owner]
+            unsettled = await uow.leases.list_unsettled() if caller.sees_all else ()
         return web.json_response(
             {
                 "version": __version__,
@@ -102,10 +112,10 @@ class _Routes:
                 "speed": self._clock.speed,
                 "install_id": self._engine.config.install_id,
                 "last_tick_at": render.plain(self._engine.last_tick_at),
-                "jobs_open": open_jobs,
+                "jobs_open": len(jobs),
                 "unsettled_leases": len(unsettled),
                 "unbilled_leases": sum(lease.billing.waits_for is not BillWait.SECOND_LOOK for lease in unsettled),
-                "providers": self._markets(),
+                "providers": self._markets(caller),
             }
         )
 
@@ -118,81 +128,84 @@ class _Routes:
             text(body, "source"),
             dry_run=dry_run,
             least_probability=share(body, "min_probability", LEAST_PROBABILITY),
-            owner=owner_of(request),
+            owner=caller_of(request).owner,
+            token=caller_of(request).token,
             code=read_sent_code(body.get("code")),
             again=flag(body, "again"),
         )
         if dry_run:
             return web.json_response(await submit())
-        return await self._once.answer(request, owner_of(request), 201, lambda once: submit(once=once))
+        return await self._once.answer(request, caller_of(request).owner, 201, lambda once: submit(once=once))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
         include_finished = request.query.get("all") == "1"
-        return web.json_response({"jobs": await self._jobs.overview(include_finished=include_finished)})
+        caller = caller_of(request)
+        owner = None if caller.sees_all else caller.owner
+        return web.json_response({"jobs": await self._jobs.overview(include_finished=include_finished, owner=owner)})
 
     async def show(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.show(request.match_info["ref"]))
+        return web.json_response(await self._jobs.show(job_ref(request)))
 
     async def logs(self, request: web.Request) -> web.Response:
         tail = request.query.get("tail") == "1"
-        answer = await self._jobs.logs(request.match_info["ref"], request.query.get("after", ""), tail=tail)
+        answer = await self._jobs.logs(job_ref(request), request.query.get("after", ""), tail=tail)
         return web.json_response(answer)
 
     async def outputs(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.outputs(request.match_info["ref"]))
+        return web.json_response(await self._jobs.outputs(job_ref(request)))
 
     async def code_of_job(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.code_of(request.match_info["ref"], owner_of(request)))
+        return web.json_response(await self._jobs.code_of(job_ref(request), caller_of(request).owner))
 
     async def look_for_code(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.code.look(owner_of(request), request.match_info["sha256"]))
+        return web.json_response(await self._jobs.code.look(caller_of(request).owner, request.match_info["sha256"]))
 
     async def begin_code(self, request: web.Request) -> web.Response:
-        where = owner_of(request), request.match_info["sha256"]
+        where = caller_of(request).owner, request.match_info["sha256"]
         return web.json_response(await self._jobs.code.begin(*where, request.content.iter_any()))
 
     async def add_code(self, request: web.Request) -> web.Response:
         number = whole(request.match_info["number"], "the number of a part")
-        where = owner_of(request), request.match_info["sha256"], number
+        where = caller_of(request).owner, request.match_info["sha256"], number
         await self._jobs.code.add_part(*where, request.content.iter_any())
         return web.json_response({})
 
     async def why(self, request: web.Request) -> web.Response:
         limit = whole(request.query.get("limit", "20"), "limit")
-        return web.json_response(await self._jobs.why(request.match_info["ref"], limit=limit))
+        return web.json_response(await self._jobs.why(job_ref(request), limit=limit))
 
     async def change(self, request: web.Request) -> web.Response:
         body = await read_body(request)
         least = share(body, "min_probability", LEAST_PROBABILITY)
         wish = {name: text(body, name) for name in body if name != "min_probability"}
-        change = partial(self._jobs.change, request.match_info["ref"], wish, least_probability=least)
-        return await self._once.answer(request, owner_of(request), 200, lambda once: change(once=once))
+        change = partial(self._jobs.change, job_ref(request), wish, least_probability=least)
+        return await self._once.answer(request, caller_of(request).owner, 200, lambda once: change(once=once))
 
     async def stop(self, request: web.Request) -> web.Response:
-        return web.json_response({"job": await self._jobs.stop(request.match_info["ref"])})
+        return web.json_response({"job": await self._jobs.stop(job_ref(request))})
 
     async def cancel(self, request: web.Request) -> web.Response:
-        job, unrecorded = await self._jobs.cancel(request.match_info["ref"])
+        job, unrecorded = await self._jobs.cancel(job_ref(request))
         if not unrecorded:
             return web.json_response({"job": job})
         return web.json_response({"job": job, "unrecorded": unrecorded}, status=202)
 
     async def resume(self, request: web.Request) -> web.Response:
         chosen = str((await read_body(request)).get("from_checkpoint") or "") if request.can_read_body else ""
-        resume = partial(self._jobs.resume, request.match_info["ref"], chosen)
-        return await self._once.answer(request, owner_of(request), 200, lambda once: resume(once=once))
+        resume = partial(self._jobs.resume, job_ref(request), chosen)
+        return await self._once.answer(request, caller_of(request).owner, 200, lambda once: resume(once=once))
 
     async def exec(self, request: web.Request) -> web.Response:
         body = await read_body(request)
         timeout_s = whole(str(body.get("timeout_s", 60)), "timeout_s")
-        where = request.match_info["ref"], text(body, "command"), timeout_s, owner_of(request)
+        where = job_ref(request), text(body, "command"), timeout_s, caller_of(request).owner
         return web.json_response(await self._jobs.execs.call(*where))
 
     async def release(self, request: web.Request) -> web.Response:
-        return web.json_response({"job": await self._jobs.release(request.match_info["ref"])})
+        return web.json_response({"job": await self._jobs.release(job_ref(request))})
 
     async def ssh(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.ssh.locate(request.match_info["ref"], owner_of(request)))
+        return web.json_response(await self._jobs.ssh.locate(job_ref(request), caller_of(request).owner))
 
     async def end_calls(self, _: web.Application) -> None:
         """Nobody who waits for a machine's answer keeps the daemon from ending."""
@@ -206,12 +219,14 @@ class _Routes:
 
     async def offers(self, request: web.Request) -> web.Response:
         body = await read_body(request)
-        spec = await check_gpus(self._spec_of(body), self._engine)
+        spec = await check_gpus(self._spec_of(body, caller_of(request).token), self._engine)
         job = Job("", spec, JobStatus.PENDING, Reason.SUBMITTED, self._clock.now())
         found = await self._engine.offers(spec.query)
         market = self._engine.market_view(found, None, self._clock.now())
         rows = ranked_offers(job, market, self._engine.config.params)
-        return web.json_response({"offers": rows, "markets": self._markets(), "notes": meanings(spec)})
+        return web.json_response(
+            {"offers": rows, "markets": self._markets(caller_of(request)), "notes": meanings(spec)}
+        )
 
     async def spend(self, request: web.Request) -> web.Response:
         return web.json_response(await spend(self._store, request.query, self._clock.now(), self._engine.config.params))
@@ -236,20 +251,21 @@ class _Routes:
     async def drift(self, request: web.Request) -> web.Response:
         return web.json_response(await drift(self._store, request.query))
 
-    def _spec_of(self, body: dict[str, Any]) -> JobSpec:
+    def _spec_of(self, body: dict[str, Any], token: Token | None) -> JobSpec:
         if "toml" in body:
-            return self._jobs.parse(text(body, "toml"), text(body, "source"))
+            return self._jobs.parse(text(body, "toml"), text(body, "source"), token)
         name, _, count = text(body, "gpu").partition(":")
         disk_gb = Decimal(whole(str(body.get("disk_gb", 20)), "disk_gb"))
         gpus = (GpuChoice(name.strip(), whole(count or "1", "gpu")),)
         return JobSpec(name="offers", image="", run="", gpus=gpus, disk_gb=disk_gb)
 
-    def _markets(self) -> list[render.Json]:
+    def _markets(self, caller: ApiCaller) -> list[render.Json]:
+        """The credit is the account's: told to whoever may see all of it."""
         return [
             {
                 "name": name,
                 "known": watch.last.known,
-                "credit": render.plain(watch.last.credit),
+                "credit": render.plain(watch.last.credit) if caller.sees_all else None,
                 "reason": watch.last.reason,
                 "spot": watch.provider.capabilities.spot,
                 "on_demand": watch.provider.capabilities.on_demand,
@@ -261,7 +277,8 @@ class _Routes:
 
 
 @web.middleware
-async def _log_peer(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _log_call(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.method != "GET":
-        log.info("api.called", method=request.method, path=request.path, uid=peer_uid(request))
+        owner, uid = caller_of(request).owner, peer_uid(request)
+        log.info("api.called", method=request.method, path=request.path, uid=uid, owner=owner)
     return await handler(request)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from autopilot.api.callers import caller_of
 from autopilot.api.certify import CertifyService
-from autopilot.api.requests import owner_of, read_body, text
+from autopilot.api.requests import read_body, text
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import usd
 
@@ -25,7 +26,7 @@ class CertifyRoutes:
         if not isinstance(gpus, list) or len(gpus) > MOST_GPUS or not all(isinstance(each, str) for each in gpus):
             raise UserError(f"gpus must be a list of at most {MOST_GPUS} names")
         market, budget = request.match_info["market"], usd(text(body, "budget"))
-        answer = await self._certify.begin(market, budget, tuple(gpus), owner=owner_of(request))
+        answer = await self._certify.begin(market, budget, tuple(gpus), owner=caller_of(request).owner)
         return web.json_response(answer, status=201)
 
     async def accept(self, request: web.Request) -> web.Response:

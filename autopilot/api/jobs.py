@@ -13,6 +13,7 @@ from decimal import Decimal
 import structlog
 
 from autopilot.api import render
+from autopilot.api.access import check_total
 from autopilot.api.budget import account
 from autopilot.api.certify import certificate_notes
 from autopilot.api.changes import ChangeSpec, check_paid, is_tighter
@@ -35,6 +36,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
 from autopilot.domain.spend import COLUMNS, report
+from autopilot.domain.token import Token, is_of_token
 from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
@@ -50,8 +52,8 @@ from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 log = structlog.get_logger(__name__)
 
-ParseJob = Callable[[str, str, datetime], JobSpec]
-"""(text, source, now) → spec; raises ``UserError``."""
+ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
+"""(text, source, now, token whose job it is to be) → spec; raises ``UserError``."""
 
 MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatus.RECOVERING)
 """No machine works on what the newest checkpoint holds."""
@@ -101,9 +103,9 @@ class JobService:
         self._change_spec = change_spec
         self._wake = wake
 
-    def parse(self, text: str, source: str) -> JobSpec:
+    def parse(self, text: str, source: str, token: Token | None = None) -> JobSpec:
         """Raises ``UserError``."""
-        return self._parse(text, source, self._clock.now())
+        return self._parse(text, source, self._clock.now(), token)
 
     async def submit(
         self,
@@ -113,14 +115,16 @@ class JobService:
         dry_run: bool,
         least_probability: float = LEAST_PROBABILITY,
         owner: int,
+        token: Token | None = None,
         code: SentCode | None = None,
         again: bool = False,
         once: Once | None = None,
     ) -> render.Json:
         """Accept a job file; with ``dry_run`` only say what would happen.
 
-        ``owner``: the uid of whoever asks; ``code``: what they have sent, or with ``dry_run`` would send; ``again``:
-        whether a second job of the same is meant; ``once``: the request that is not to act twice.
+        ``owner``: of whoever asks; ``token``: theirs, where they have one; ``code``: what they have sent, or with
+        ``dry_run`` would send; ``again``: whether a second job of the same is meant; ``once``: the request that is not
+        to act twice.
 
         Raises ``UserError``; ``SameJobOpen``; ``SendAgain`` when the code is not there; ``Unlikely`` where a job with a
         deadline would be done in time and within its budget with less than that probability, where the budget of one
@@ -128,7 +132,8 @@ class JobService:
         """
         now = self._clock.now()
         self._check_markets()
-        spec = await check_gpus(self._parse(text, source, now), self._engine)
+        spec = await check_gpus(self._parse(text, source, now, token), self._engine)
+        check_total(spec, is_of_token(owner))
         _check_code(spec, code)
         copy = await self.code.require(owner, code.sha256) if code and not dry_run else None
         taken = _code_of(code, copy)
@@ -179,9 +184,12 @@ class JobService:
         ]
         return planned
 
-    async def overview(self, *, include_finished: bool) -> list[render.Json]:
+    async def overview(self, *, include_finished: bool, owner: int | None = None) -> list[render.Json]:
+        """Of all, or of that owner's jobs."""
         async with self._store.snapshot() as uow:
-            jobs = await uow.jobs.list_newest(limit=500) if include_finished else await uow.jobs.list_open()
+            newest = await uow.jobs.list_newest(limit=500, owner=owner) if include_finished else ()
+            jobs = newest if include_finished else await uow.jobs.list_open()
+            jobs = tuple(job for job in jobs if owner in (None, job.owner))
             outstanding = await self._outstanding(uow)
             shown = (job for job in jobs if include_finished or job.on_hold or not job.status.is_final)
             return [self._render(job, outstanding) for job in shown]
@@ -346,6 +354,7 @@ class JobService:
             outstanding = await self._outstanding(uow)
         _refuse_if_over(job)
         changed = replace(job, spec=self._change_spec(job.spec, wish, now))
+        check_total(changed.spec, is_of_token(job.owner))
         planned = None
         if is_tighter(job.spec, changed.spec):
             check_paid(changed, money(job.spent, select_of_job(job.id, outstanding)))
@@ -473,7 +482,7 @@ class JobService:
         if len(begin_so) > 1:
             names = ", ".join(f"{each.id} ({each.spec.name})" for each in begin_so)
             raise UserError(f"{reference!r} begins the ids of several jobs", hint=f"say more of it: {names}")
-        raise JobNotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
+        raise no_such_job(reference)
 
     async def _outstanding(self, uow: UnitOfWork) -> dict[str, Outstanding]:
         return await read_outstanding(uow, self._clock.now(), self._engine.config.params)
@@ -495,6 +504,10 @@ class JobService:
         if watches and len(refused) == len(watches):
             reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
             raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
+
+
+def no_such_job(reference: str) -> JobNotFound:
+    return JobNotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
 
 
 def _refuse_if_over(job: Job) -> None:

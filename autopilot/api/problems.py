@@ -10,6 +10,7 @@ from typing import NamedTuple
 import structlog
 from aiohttp import web
 
+from autopilot.api.access import NotAllowed, Unauthorised
 from autopilot.api.code import SendAgain
 from autopilot.api.jobs import JobNotFound
 from autopilot.api.once import CallerGone, KeyReused
@@ -37,6 +38,8 @@ class ProblemKind(NamedTuple):
 
 
 KINDS = (
+    ProblemKind(Unauthorised, 401, "unauthorised"),
+    ProblemKind(NotAllowed, 403, "not_allowed"),
     ProblemKind(JobNotFound, 404, "not_found"),
     ProblemKind(OverBudget, 402, "over_budget"),
     ProblemKind(Unlikely, 402, "unlikely"),
@@ -82,7 +85,8 @@ def problem(status: int, reason: str, detail: str, hint: str = "", **more: str) 
     """``reason``: one code of ours; ``more``: further members of the document."""
     title = HTTPStatus(status).phrase if status != CALLER_GONE else "Client Closed Request"
     body = {"title": title, "status": status, "reason": reason, "detail": detail, "hint": hint, **more}
-    return web.Response(text=json.dumps(body), status=status, content_type=PROBLEM)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return web.Response(text=json.dumps(body), status=status, content_type=PROBLEM, headers=headers)
 
 
 def _of_kind(kind: ProblemKind, error: Exception) -> web.Response:

@@ -1,9 +1,8 @@
-"""Reading a request: who asks, and what its body holds."""
+"""Reading a request: who is at the other end, and what its body holds."""
 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import struct
 from typing import Any
@@ -11,12 +10,6 @@ from typing import Any
 from aiohttp import web
 
 from autopilot.domain.errors import UserError
-
-
-def owner_of(request: web.Request) -> int:
-    """The uid of whoever asks; this daemon's own where the socket cannot say it."""
-    uid = peer_uid(request)
-    return os.getuid() if uid is None else uid
 
 
 def peer_uid(request: web.Request) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ _EXIT_OF_STATUS = {
     404: Exit.USAGE,
     413: Exit.USAGE,
     422: Exit.USAGE,
+    401: Exit.REFUSED,
     402: Exit.REFUSED,
     403: Exit.REFUSED,
     502: Exit.UNREACHABLE,
@@ -33,6 +35,8 @@ _EXIT_OF_STATUS = {
 """What the daemon's answer means for a script; any other error is a failed operation."""
 
 
+TOKEN_VARIABLE = "AUTOPILOT_TOKEN"  # noqa: S105 - its name
+"""Whoever sets it asks as that token, not as the user at the socket."""
 _AGAIN_AFTER_S = (1.0, 3.0, 6.0)
 """Where the answer of a request was lost that acts once."""
 
@@ -70,6 +74,7 @@ class Client:
     def __init__(self, socket_path: Path | None = None, timeout_s: float = 120) -> None:
         self.socket_path = socket_path or client_socket()
         self._timeout_s = timeout_s
+        self._token = read_token(os.environ.get(TOKEN_VARIABLE, ""))
 
     def get(self, path: str, **query: str | int | None) -> Json:
         given = {key: value for key, value in query.items() if value is not None}
@@ -102,12 +107,15 @@ class Client:
         """The daemon's time, which is not ours where its clock is scaled."""
         return datetime.fromisoformat(self.get("/v1/status")["now"]).astimezone(UTC)
 
+    def _login(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
     def _request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Json:
         connection = _UnixConnection(self.socket_path, self._timeout_s)
         if headers is None:
             headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
-            connection.request(method, path, body, {"Accept": "application/json", **headers})
+            connection.request(method, path, body, {"Accept": "application/json", **self._login(), **headers})
             response = connection.getresponse()
             status, raw = response.status, response.read()
         except (FileNotFoundError, ConnectionRefusedError):
@@ -137,6 +145,14 @@ class Client:
         finally:
             connection.close()
         return _answer(status, raw)
+
+
+def read_token(raw: str) -> str:
+    """A token as a header can hold it. Raises ``CommandError``, which does not repeat it."""
+    token = raw.strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise CommandError(Exit.USAGE, f"{TOKEN_VARIABLE} holds no token", hint="autopilot token create prints one")
+    return token
 
 
 def job_path(ref: str, *rest: str) -> str:

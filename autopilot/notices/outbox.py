@@ -133,6 +133,7 @@ class _AnnouncingUnitOfWork:
         self.notes = uow.notes
         self.answers = uow.answers
         self.notices = uow.notices
+        self.tokens = uow.tokens
 
 
 class AnnouncingStore:

@@ -7,7 +7,7 @@ import contextlib
 import grp
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,10 +20,12 @@ from aiohttp import web
 from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.api.access import check_spec
 from autopilot.api.app import create_app
 from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
-from autopilot.api.jobs import JobService
+from autopilot.api.jobs import JobService, ParseJob
+from autopilot.api.tokens import TokenService
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
@@ -34,6 +36,7 @@ from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.params import Params
+from autopilot.domain.token import Token
 from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.history import Retention
@@ -148,7 +151,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     code = CodeService(store, blobs, unpacker, clock, ids, settings.state_dir / "receiving")
     jobs = JobService(engine, store, blobs, clock, ids, parse, change_spec, wake.set, code)
     certify = CertifyService(engine, store, clock, ids, wake.set)
-    app = create_app(jobs, engine, store, clock, certify)
+    app = create_app(jobs, engine, store, clock, certify, TokenService(store, clock, wake.set))
     await _serve_api(settings.socket_path, app, shared is not None, stack)
     await _note_life(store, clock, stack)
     lost = shared.fence.lost if shared else asyncio.Event()
@@ -282,9 +285,10 @@ def bucket(settings: Settings) -> BucketBlobStore:
     )
 
 
-def _parser(settings: Settings) -> Callable[[str, str, datetime], JobSpec]:
-    def parse(text: str, source: str, now: datetime) -> JobSpec:
+def _parser(settings: Settings) -> ParseJob:
+    def parse(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
         spec = parse_job(text, source=source, now=now)
+        check_spec(spec, token)
         for _, name in spec.secrets:
             read_secret(name)  # a job that names one that is not there would rent machines that cannot begin
         if spec.registry is not None:

@@ -26,6 +26,7 @@ from autopilot.store.types import (
     Duration,
     ExactNumber,
     Instant,
+    NamesJson,
     NanoUSD,
     NotesJson,
     NumbersJson,
@@ -45,6 +46,7 @@ _TYPES: dict[Any, type[TypeEngine[Any]]] = {
     Decimal: NanoUSD,
     JobSpec: SpecJson,
     Readings: ReadingsJson,
+    tuple[str, ...]: NamesJson,
     tuple[Note, ...]: NotesJson,
     tuple[tuple[str, Number], ...]: NumbersJson,
 }
@@ -90,6 +92,7 @@ def _column(name: str, hint: Any, *, is_money: bool, is_key: bool) -> Column[Any
         key=name,
         nullable=NoneType in choices,
         primary_key=is_key,
+        autoincrement=False,
     )
 
 

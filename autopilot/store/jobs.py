@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import Select, case, delete, func, or_, select
 
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.lease import Lease
@@ -61,29 +61,34 @@ class SqlJobs(SqlRepository):
         await self._sql.upsert(jobs, [values_of(jobs, job, name=job.spec.name) for job in saved])
         await self._leases.save_all(lease for job in saved for lease in job.leases)
 
-    async def find(self, reference: str) -> Job | None:
-        by_id = await self._select(select(jobs).where(jobs.c.id == reference))
+    async def find(self, reference: str, *, owner: int | None = None) -> Job | None:
+        by_id = await self._select(_of_owner(owner).where(jobs.c.id == reference))
         if by_id:
             return by_id[0]
         if len(reference) >= _MIN_PREFIX_LENGTH:
             prefix = func.substr(jobs.c.id, 1, len(reference))
-            by_prefix = await self._select(select(jobs).where(prefix == reference).limit(2))
+            by_prefix = await self._select(_of_owner(owner).where(prefix == reference).limit(2))
             if len(by_prefix) == 1:
                 return by_prefix[0]
-        newest = select(jobs).where(jobs.c.name == reference).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc())
-        by_name = await self._select(newest.limit(1))
+        newest = _of_owner(owner).where(jobs.c.name == reference)
+        users_first = case((jobs.c.owner < 0, 1), else_=0)
+        by_name = await self._select(
+            newest.order_by(users_first, jobs.c.submitted_at.desc(), jobs.c.id.desc()).limit(1)
+        )
         return by_name[0] if by_name else None
 
-    async def list_by_prefix(self, prefix: str) -> tuple[Job, ...]:
-        return await self._select(select(jobs).where(func.substr(jobs.c.id, 1, len(prefix)) == prefix).limit(SHOWN))
+    async def list_by_prefix(self, prefix: str, *, owner: int | None = None) -> tuple[Job, ...]:
+        begin_so = _of_owner(owner).where(func.substr(jobs.c.id, 1, len(prefix)) == prefix)
+        return await self._select(begin_so.limit(SHOWN))
 
     async def list_open(self) -> tuple[Job, ...]:
         holding = select(leases.c.job_id).where(leases.c.state.in_(LIVE))
         chosen = select(jobs).where(or_(jobs.c.status.in_(_OPEN), jobs.c.id.in_(holding)))
         return await self._select(chosen.order_by(jobs.c.submitted_at, jobs.c.id))
 
-    async def list_newest(self, *, limit: int) -> tuple[Job, ...]:
-        return await self._select(select(jobs).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc()).limit(limit))
+    async def list_newest(self, *, limit: int, owner: int | None = None) -> tuple[Job, ...]:
+        newest = _of_owner(owner).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc())
+        return await self._select(newest.limit(limit))
 
     async def _select(self, chosen: Any) -> tuple[Job, ...]:
         """Six queries, however many jobs."""
@@ -116,3 +121,8 @@ class SqlJobs(SqlRepository):
             entry.job_id.in_(job_ids), entry.type.in_(SPEND_TYPES)
         )
         return {job_id: amount for job_id, amount in await self._sql.fetch_all(spend.group_by(entry.job_id))}
+
+
+def _of_owner(owner: int | None) -> Select[Any]:
+    """Everybody's, or that one's."""
+    return select(jobs) if owner is None else select(jobs).where(jobs.c.owner == owner)

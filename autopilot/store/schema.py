@@ -30,11 +30,12 @@ from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
+from autopilot.domain.token import Token
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0016"
+REVISION = "0017"
 
 metadata = MetaData(
     naming_convention={
@@ -84,12 +85,17 @@ jobs = Table(
     Index(None, "submitted_at"),
     Index(None, "code_copy_id"),
     Index(None, "certifies"),
+    Index(None, "owner"),
     info={PATHS: JOB_PATHS},
 )
 
 code_copies = Table("code_copies", metadata, *columns_of(CodeCopy, key=("id",)), Index(None, "owner", "sha256"))
 
 kept_answers = Table("kept_answers", metadata, *columns_of(KeptAnswer, key=("owner", "key")), Index(None, "at"))
+
+tokens = Table(
+    "tokens", metadata, *columns_of(Token, key=("number",)), Index("uq_tokens_sha256", "sha256", unique=True)
+)
 
 LEASE_PATHS = {
     "reserved": ("billing", "reserved"),

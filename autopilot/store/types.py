@@ -135,6 +135,19 @@ class SpecJson(TypeDecorator[JobSpec]):
         return None if value is None else self._adapter.validate_python(value)
 
 
+class NamesJson(TypeDecorator[tuple[str, ...]]):
+    """Names, in order."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> Any:
+        return None if value is None else list(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[str, ...] | None:
+        return None if value is None else tuple(value)
+
+
 class ReadingsJson(TypeDecorator[Readings]):
     """What a machine has read of itself last."""
 

@@ -16,6 +16,7 @@ from autopilot.store.prices import SqlPrices
 from autopilot.store.readings import SqlMachineReadings
 from autopilot.store.reports import SqlReports
 from autopilot.store.statements import Statements
+from autopilot.store.tokens import SqlTokens
 
 
 class SqlUnitOfWork:
@@ -37,6 +38,7 @@ class SqlUnitOfWork:
         "notices",
         "prices",
         "reports",
+        "tokens",
     )
 
     def __init__(self, sql: Statements) -> None:
@@ -57,3 +59,4 @@ class SqlUnitOfWork:
         self.prices = SqlPrices(sql, self.notes)
         self.machine_readings = SqlMachineReadings(sql)
         self.drifts = SqlDrifts(sql)
+        self.tokens = SqlTokens(sql)

@@ -31,12 +31,13 @@ SECRET_KEYS = frozenset(
 signed addresses."""
 
 _TOKENS = re.compile(
-    r"""(\b(?:bearer|basic)\s+|[?&](?:x-amz-(?:signature|security-token|credential)|signature|api_key|token|key)=)"""
+    r"""(\b(?:bearer|basic)\s+|\baptk_"""
+    r"""|[?&](?:x-amz-(?:signature|security-token|credential)|signature|api_key|token|key)=)"""
     r"""[^\s&"'<>]{6,}""",
     re.IGNORECASE,
 )
-"""What lets its bearer in, whoever made it: credentials in headers, signatures of addresses. An address of a machine's
-orders would show the secrets that a job was given."""
+"""What lets its bearer in, whoever made it: credentials in headers, signatures of addresses, tokens of our API. An
+address of a machine's orders would show the secrets that a job was given."""
 
 _DEEPEST = 12
 """Structures nested deeper than this are not walked but dropped: nothing unseen may pass."""

@@ -31,6 +31,7 @@ from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_notices import WhatAStoreKeepsOfNotices
 from tests.contract.store_readings import WhatAStoreKeepsOfMachines
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
+from tests.contract.store_tokens import WhatAStoreKeepsOfTokens
 from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_entry, forgotten, money, records, texts
 
 HOUR = timedelta(hours=1)
@@ -180,6 +181,23 @@ class WhatAStoreAnswers:
         async with store.snapshot() as view:
             assert {job.id for job in await view.jobs.list_by_prefix("abcdef")} == {"abcdef-1", "abcdef-2"}
             assert await view.jobs.list_by_prefix("%") == ()
+
+    async def test_a_job_among_its_owner_s_alone(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.jobs.save(a_job("abcdef-1", name="train", owner=1000))
+            await work.jobs.save(a_job("abcdef-2", name="train", owner=-3, submitted_at=START + HOUR))
+            await work.jobs.save(a_job("abcdef-3", name="test", owner=-3))
+        async with store.snapshot() as view:
+            for reference in ("abcdef-1", "train", "abcdef"):
+                assert await view.jobs.find(reference, owner=7) is None
+            assert [job.id for job in await view.jobs.list_newest(limit=9, owner=-3)] == ["abcdef-2", "abcdef-3"]
+            assert {job.id for job in await view.jobs.list_by_prefix("abcdef", owner=-3)} == {"abcdef-2", "abcdef-3"}
+            found = [
+                await view.jobs.find(reference, owner=owner)
+                for reference, owner in (("train", -3), ("abcdef", 1000), ("abcdef-1", -3), ("train", None))
+            ]
+        # A token's job takes no name away from a user's.
+        assert [job and job.id for job in found] == ["abcdef-2", "abcdef-1", None, "abcdef-1"]
 
     async def test_open_jobs_are_those_not_final_or_still_holding_a_lease(self, store: Store) -> None:
         late_release = a_lease("l-late", "late", state=LeaseState.DESTROY_SENT)
@@ -627,6 +645,7 @@ class StoreContract(
     WhatAStoreKeepsOfMachines,
     WhatAStoreKeepsOfAnswers,
     WhatAStoreKeepsOfNotices,
+    WhatAStoreKeepsOfTokens,
     WhatReportsRead,
     WhatAStoreKeepsOfPrices,
     WhatAStoreForgets,

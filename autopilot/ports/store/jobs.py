@@ -21,20 +21,23 @@ class Jobs(Protocol):
         """The same for many at once."""
         ...
 
-    async def find(self, reference: str) -> Job | None:
-        """By id, by unique id prefix (at least 6 characters), or the newest of that name."""
+    async def find(self, reference: str, *, owner: int | None = None) -> Job | None:
+        """By id, by unique id prefix (at least 6 characters), or the newest of that name, users' before tokens'.
+
+        ``owner``: among that one's jobs alone.
+        """
         ...
 
-    async def list_by_prefix(self, prefix: str) -> tuple[Job, ...]:
-        """A few of the jobs whose ids begin so."""
+    async def list_by_prefix(self, prefix: str, *, owner: int | None = None) -> tuple[Job, ...]:
+        """A few of the jobs, or of that owner's, whose ids begin so."""
         ...
 
     async def list_open(self) -> tuple[Job, ...]:
         """Jobs that are not final or still have a lease that is not over, oldest first."""
         ...
 
-    async def list_newest(self, *, limit: int) -> tuple[Job, ...]:
-        """Newest first, finished ones included."""
+    async def list_newest(self, *, limit: int, owner: int | None = None) -> tuple[Job, ...]:
+        """Of all, or of that owner's: newest first, finished ones included."""
         ...
 
 

@@ -16,6 +16,7 @@ from autopilot.ports.store.ledger import Invoices, Ledger, Reports
 from autopilot.ports.store.notices import Notices
 from autopilot.ports.store.prices import Prices
 from autopilot.ports.store.readings import MachineReadings
+from autopilot.ports.store.tokens import Tokens
 
 
 class UnitOfWork(Protocol):
@@ -71,6 +72,9 @@ class UnitOfWork(Protocol):
 
     @property
     def notices(self) -> Notices: ...
+
+    @property
+    def tokens(self) -> Tokens: ...
 
 
 class Store(Protocol):

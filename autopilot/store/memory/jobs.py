@@ -31,21 +31,22 @@ class MemoryJobs(MemoryRepository):
             for lease in sorted((lease for job in jobs for lease in job.leases), key=lambda lease: lease.is_wanted):
                 tables.put_lease(lease)
 
-    async def find(self, reference: str) -> Job | None:
+    async def find(self, reference: str, *, owner: int | None = None) -> Job | None:
         tables = self._access.read()
         by_id = tables.jobs.get(reference)
-        if by_id is not None:
+        if by_id is not None and owner in (None, by_id.owner):
             return _assemble(tables, by_id)
+        jobs = _of_owner(tables, owner)
         if len(reference) >= _MIN_PREFIX_LENGTH:
-            by_prefix = [job for job in tables.jobs.values() if job.id.startswith(reference)]
+            by_prefix = [job for job in jobs if job.id.startswith(reference)]
             if len(by_prefix) == 1:
                 return _assemble(tables, by_prefix[0])
-        named = [job for job in tables.jobs.values() if job.spec.name == reference]
-        return _assemble(tables, max(named, key=_age_order)) if named else None
+        named = [job for job in jobs if job.spec.name == reference]
+        return _assemble(tables, max(named, key=lambda job: (job.owner >= 0, *_age_order(job)))) if named else None
 
-    async def list_by_prefix(self, prefix: str) -> tuple[Job, ...]:
+    async def list_by_prefix(self, prefix: str, *, owner: int | None = None) -> tuple[Job, ...]:
         tables = self._access.read()
-        found = [job for job in tables.jobs.values() if job.id.startswith(prefix)]
+        found = [job for job in _of_owner(tables, owner) if job.id.startswith(prefix)]
         return tuple(_assemble(tables, job) for job in found[:SHOWN])
 
     async def list_open(self) -> tuple[Job, ...]:
@@ -55,9 +56,9 @@ class MemoryJobs(MemoryRepository):
         jobs = [job for job in map(tables.jobs.get, chosen) if job is not None]
         return tuple(_assemble(tables, job) for job in sorted(jobs, key=_age_order))
 
-    async def list_newest(self, *, limit: int) -> tuple[Job, ...]:
+    async def list_newest(self, *, limit: int, owner: int | None = None) -> tuple[Job, ...]:
         tables = self._access.read()
-        newest = sorted(tables.jobs.values(), key=_age_order, reverse=True)[:limit]
+        newest = sorted(_of_owner(tables, owner), key=_age_order, reverse=True)[:limit]
         return tuple(_assemble(tables, job) for job in newest)
 
 
@@ -74,6 +75,10 @@ class MemoryCheckpoints(MemoryRepository):
     async def remove(self, checkpoint: Checkpoint) -> None:
         with self._access.write() as tables:
             tables.remove_checkpoint(checkpoint)
+
+
+def _of_owner(tables: MemoryTables, owner: int | None) -> list[Job]:
+    return [job for job in tables.jobs.values() if owner in (None, job.owner)]
 
 
 def _assemble(tables: MemoryTables, job: Job) -> Job:

@@ -18,6 +18,7 @@ from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LeaseBooks, Ledger
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
+from autopilot.domain.token import Token
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store.memory.rows import Rows
 
@@ -46,6 +47,7 @@ class MemoryTables:
         self.prices: Rows[PriceKey, PriceObservation] = rows("prices")
         self.readings: Rows[str, tuple[MachineReading, ...]] = rows("readings")
         self.notes: Rows[str, str] = rows("notes")
+        self.tokens: Rows[int, Token] = rows("tokens")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
         self.notices: Rows[tuple[str, str], PendingNotice] = rows("notices")

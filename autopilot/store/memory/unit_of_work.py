@@ -16,6 +16,7 @@ from autopilot.store.memory.notices import MemoryNotices
 from autopilot.store.memory.prices import MemoryPrices
 from autopilot.store.memory.readings import MemoryMachineReadings
 from autopilot.store.memory.reports import MemoryReports
+from autopilot.store.memory.tokens import MemoryTokens
 
 
 class MemoryUnitOfWork:
@@ -37,6 +38,7 @@ class MemoryUnitOfWork:
         "notices",
         "prices",
         "reports",
+        "tokens",
     )
 
     def __init__(self, access: Access) -> None:
@@ -57,3 +59,4 @@ class MemoryUnitOfWork:
         self.prices = MemoryPrices(access)
         self.machine_readings = MemoryMachineReadings(access)
         self.drifts = MemoryDrifts(access)
+        self.tokens = MemoryTokens(access)

@@ -132,7 +132,7 @@ class World:
             self.blobs,
             self.clock,
             self._ids,
-            lambda text, source, now: parse_job(text, source=source, now=now),
+            lambda text, source, now, _: parse_job(text, source=source, now=now),
             change_spec,
             lambda: None,
             CodeService(self.store, self.blobs, AgentUnpacker(), self.clock, self._ids, self.root / "receiving"),

@@ -28,6 +28,7 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
+from autopilot.domain.token import Scope, Token
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store import care, postgres, transfer
 from autopilot.store.database import open_store, unopened_store
@@ -91,6 +92,7 @@ async def fill(url: str) -> None:
         await work.machine_readings.add([MachineReading("lease-1", START, 0.97, 0.875, 12 << 30, 3.1, 0.5)])
         drift = Drift("vastai", "instance", "dph_base", DriftKind.TYPE, True, True, 3, START, START, "text")
         await work.drifts.save([drift])
+        await work.tokens.save(Token(1, "ci", "a" * 64, Scope.READ, False, ("hf",), START, None))
         await work.answers.add(KeptAnswer(1000, "k", "a" * 64, START, 201, "{}"))
         await work.notices.save([PendingNotice("i", "team", "job_failed", START, "job-000001", None, "t", "x", START)])
         await work.certificates.save(Certificate("job-000001", "vastai", "account", "0.1", START, START + LASTS))

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from autopilot.api import problems
+from autopilot.api.access import RULES
 from autopilot.api.app import create_app
 from autopilot.api.spend import SPEND_KEYS
 from autopilot.clock import ManualClock
@@ -55,7 +56,7 @@ def test_the_fields_of_the_events_are_the_code_s() -> None:
 
 
 def test_every_route_of_the_control_api_is_documented() -> None:
-    app = create_app(*[None] * 5)  # type: ignore[arg-type]  # routes are made without asking anything of them
+    app = create_app(*[None] * 6)  # type: ignore[arg-type]  # routes are made without asking anything of them
     routes = {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
     routes = {route for route in routes if not route.startswith("HEAD ")}
     assert sorted(cell for cell in first_cells("api.md") if "/" in cell) == sorted(routes)
@@ -82,6 +83,12 @@ def test_every_reason_of_an_error_is_documented_with_its_status() -> None:
     known = {(str(kind.status), kind.reason) for kind in problems.KINDS}
     known |= {(str(status), reason) for status, reason in problems.OF_HTTP.items()}
     assert told == known | {("400", "bad_request"), ("499", "caller_gone"), ("500", "defect")}
+
+
+def test_the_table_of_who_may_make_a_call_is_the_code_s() -> None:
+    text = (REFERENCE.parent / "how-to" / "give-access.md").read_text()
+    rows = re.findall(r"^\| `([A-Z]+ /v1/.*?)` \| `(\w+)` \| `(\w+)` \|$", text, re.MULTILINE)
+    assert rows == [(call, rule.scope, rule.others) for call, rule in RULES.items()]
 
 
 def test_every_operation_of_the_sandbox_is_documented(sandbox_routes: set[str]) -> None:

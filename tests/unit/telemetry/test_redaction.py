@@ -37,6 +37,7 @@ def test_a_secret_is_found_in_every_form_and_place(secret: str, before: str, aft
     [
         "Authorization: Bearer abcdef0123456789",
         "authorization: bearer abcdef0123456789",
+        "GET /v1/jobs/aptk_abcdef0123456789/logs",
         "Authorization: Basic dXNlcjpwYXNzd29yZA",
         "GET https://host/path?api_key=abcdef0123456789",
         "https://host/bucket/x?X-Amz-Credential=abcdef0123456789&X-Amz-Signature=abcdef0123456789&more=1",

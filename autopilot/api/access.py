@@ -1,0 +1,145 @@
+"""Who may ask for what: one table of all calls, and whose jobs a caller may see and touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import JobSpec
+from autopilot.domain.token import Scope, Token
+from autopilot.ports.store import Store, UnitOfWork
+
+
+class Unauthorised(UserError):
+    """A token that is not known, or not in force."""
+
+
+class NotAllowed(UserError):
+    """The caller is known and may not do this."""
+
+
+class Others(StrEnum):
+    """What of other owners a call may reach without the scope ``admin``."""
+
+    NONE = "none"
+    """Of a job: it must be the caller's own. Else the call concerns no owner."""
+    SEEN = "seen"
+    """With ``--all`` others' jobs can be read too."""
+    ALL = "all"
+    """It tells of the whole account, so it takes ``--all``."""
+
+
+class Rule(NamedTuple):
+    scope: Scope
+    others: Others = Others.NONE
+
+
+READ, OPERATE, SUBMIT, ADMIN = Scope
+
+RULES = {
+    "GET /v1/status": Rule(READ),
+    "POST /v1/jobs": Rule(SUBMIT),
+    "GET /v1/jobs": Rule(READ, Others.SEEN),
+    "GET /v1/jobs/{ref}": Rule(READ, Others.SEEN),
+    "GET /v1/jobs/{ref}/logs": Rule(READ, Others.SEEN),
+    "GET /v1/jobs/{ref}/outputs": Rule(READ, Others.SEEN),
+    "GET /v1/jobs/{ref}/code": Rule(SUBMIT),
+    "GET /v1/jobs/{ref}/why": Rule(READ, Others.SEEN),
+    "PATCH /v1/jobs/{ref}": Rule(SUBMIT),
+    "POST /v1/jobs/{ref}/stop": Rule(OPERATE),
+    "POST /v1/jobs/{ref}/cancel": Rule(OPERATE),
+    "POST /v1/jobs/{ref}/resume": Rule(OPERATE),
+    "POST /v1/jobs/{ref}/release": Rule(OPERATE),
+    "POST /v1/jobs/{ref}/exec": Rule(SUBMIT),
+    "GET /v1/jobs/{ref}/ssh": Rule(SUBMIT),
+    "GET /v1/code/{sha256}": Rule(SUBMIT),
+    "PUT /v1/code/{sha256}": Rule(SUBMIT),
+    "PUT /v1/code/{sha256}/parts/{number}": Rule(SUBMIT),
+    "GET /v1/events": Rule(READ, Others.ALL),
+    "POST /v1/offers": Rule(READ),
+    "GET /v1/spend": Rule(READ, Others.ALL),
+    "GET /v1/budget": Rule(READ, Others.ALL),
+    "GET /v1/reconcile": Rule(READ, Others.ALL),
+    "GET /v1/instances/{ref}": Rule(READ, Others.ALL),
+    "GET /v1/prices": Rule(READ),
+    "GET /v1/drift": Rule(READ, Others.ALL),
+    "GET /v1/markets/{market}/certification": Rule(READ, Others.ALL),
+    "POST /v1/markets/{market}/certification": Rule(ADMIN),
+    "POST /v1/markets/{market}/accept": Rule(ADMIN),
+    "GET /v1/tokens": Rule(ADMIN),
+    "POST /v1/tokens": Rule(ADMIN),
+    "POST /v1/tokens/{name}/revoke": Rule(ADMIN),
+}
+"""Every call of the API. One that does not stand here is answered to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCaller:
+    owner: int
+    """The uid of whoever is at the other end of the socket, or a token's owner."""
+    token: Token | None = None
+    """None: a user of the socket, who may do everything."""
+
+    @property
+    def scope(self) -> Scope:
+        return ADMIN if self.token is None else self.token.scope
+
+    @property
+    def sees_all(self) -> bool:
+        return self.token is None or self.token.scope is ADMIN or self.token.sees_all
+
+    def may_reach_others(self, rule: Rule) -> bool:
+        return self.scope is ADMIN or (self.sees_all and rule.others is not Others.NONE)
+
+
+def check_scope(caller: ApiCaller, rule: Rule) -> None:
+    """Raises ``NotAllowed``."""
+    if not caller.scope.covers(rule.scope):
+        hint = f"this takes the scope {rule.scope}: an admin makes such a token with autopilot token create"
+        raise NotAllowed(f"the token's scope is {caller.scope}", hint=hint)
+    if rule.others is Others.ALL and not caller.sees_all:
+        hint = "an admin makes a token that may with autopilot token create NAME --all"
+        raise NotAllowed("the token may not see the whole account", hint=hint)
+
+
+def check_spec(spec: JobSpec, token: Token | None) -> None:
+    """Whether a job file may be a token's. Raises ``NotAllowed``.
+
+    To be asked before any secret is looked for: whether there is one of a name is not told either.
+    """
+    if token is None:
+        return
+    registry = () if spec.registry is None else (spec.registry.secret,)
+    for name in (*(name for _, name in spec.secrets), *registry):
+        if name not in token.secrets:
+            hint = "an admin makes a token that may with autopilot token create NAME --secret"
+            raise NotAllowed(f"the token may not use the secret {name!r}", hint=hint)
+
+
+def check_total(spec: JobSpec, owner_is_token: bool) -> None:
+    """Raises ``NotAllowed`` for a token's job without a bound on its cost."""
+    if owner_is_token and spec.budget is None:
+        raise NotAllowed("the job of a token must have a total", hint='[budget] total = "$5" in the job file')
+
+
+async def find_own(uow: UnitOfWork, reference: str, caller: ApiCaller, rule: Rule) -> str | None:
+    """The id of the caller's job of that reference, or of another's that the call may reach."""
+    job = await uow.jobs.find(reference, owner=caller.owner)
+    if job is None and caller.may_reach_others(rule):
+        job = await uow.jobs.find(reference)
+    return None if job is None else job.id
+
+
+async def recognise(store: Store, sha256: str, now: datetime) -> Token:
+    """The token in force whose secret has that hash. Raises ``Unauthorised``, the same for each that is none.
+
+    The secret is found by its hash: how long that takes says nothing of any secret of 256 random bits.
+    """
+    async with store.snapshot() as uow:
+        token = await uow.tokens.find(sha256)
+    if token is None or not token.is_in_force(now):
+        raise Unauthorised("the token is not known, expired or revoked", hint="ask an admin for another")
+    return token

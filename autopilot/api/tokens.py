@@ -1,0 +1,142 @@
+"""Make, list and revoke tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from autopilot.api import render
+from autopilot.api.requests import flag, text
+from autopilot.domain import events as e
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.reasons import Reason
+from autopilot.domain.time import parse_duration
+from autopilot.domain.token import Scope, Token
+from autopilot.engine.event_log import EventLog
+from autopilot.ids import new_secret
+from autopilot.ports.clock import Clock
+from autopilot.ports.store import Store, UnitOfWork
+
+log = structlog.get_logger(__name__)
+
+PREFIX = "aptk_"
+"""Begins every token, so that one in a wrong place can be told."""
+LONGEST_TOKEN = 128
+LONGEST_LIFE = timedelta(days=3650)
+MOST_SECRETS = 50
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}", re.ASCII)
+_SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}", re.ASCII)
+
+
+def hash_token(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="replace")).hexdigest()
+
+
+class TokenService:
+    def __init__(self, store: Store, clock: Clock, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._clock = clock
+        self._wake = wake
+
+    async def create(self, body: dict[str, Any], by: int) -> render.Json:
+        """A new token; its secret is in this answer and nowhere else. ``by``: the owner who asks. Raises ``UserError``.
+
+        Body: name, scope, sees_all, secrets, expires (as it is typed, like ``30d``; empty: never).
+        """
+        now = self._clock.now()
+        name, scope, secrets = text(body, "name"), _scope(text(body, "scope")), _secrets(body.get("secrets", []))
+        if not _NAME.fullmatch(name):
+            raise UserError("a token's name has 1 to 60 letters, digits, dots, dashes or _")
+        secret = PREFIX + new_secret()
+        async with self._store.transaction() as uow:
+            known = await uow.tokens.list_all()
+            if any(token.name == name and token.revoked_at is None for token in known):
+                raise UserError(f"there is a token {name!r}", hint=f"revoke it first: autopilot token revoke {name}")
+            number = max((token.number for token in known), default=0) + 1
+            expires_at, sees_all = _expiry(text(body, "expires"), now), flag(body, "sees_all")
+            token = Token(number, name, hash_token(secret), scope, sees_all, secrets, now, expires_at)
+            await uow.tokens.save(token)
+        log.info("token.created", name=name, number=number, scope=scope, by=by)
+        return {"token": _render(token, now), "secret": secret}
+
+    async def list_all(self) -> render.Json:
+        async with self._store.snapshot() as uow:
+            known = await uow.tokens.list_all()
+        return {"tokens": [_render(token, self._clock.now()) for token in known]}
+
+    async def revoke(self, name: str, *, parks_all: bool, by: int) -> render.Json:
+        """End a token. Its jobs that have not begun are parked; with ``parks_all`` the others too, saved.
+
+        Raises ``UserError``.
+        """
+        now = self._clock.now()
+        async with self._store.transaction() as uow:
+            known = await uow.tokens.list_all()
+            token = next((each for each in known if each.name == name and each.revoked_at is None), None)
+            if token is None:
+                raise UserError(f"there is no token {name!r} in force", hint="autopilot token ls lists all tokens")
+            revoked = replace(token, revoked_at=now)
+            await uow.tokens.save(revoked)
+            parked = [
+                job.id
+                for job in await uow.jobs.list_open()
+                if job.owner == token.owner and job.status.wants_capacity and (parks_all or not job.launches)
+            ]
+            for job_id in parked:
+                await _stop(uow, await uow.jobs.find(job_id), now)
+        self._wake()
+        log.info("token.revoked", name=name, number=token.number, parked=len(parked), by=by)
+        return {"token": _render(revoked, now), "parked": parked}
+
+
+async def _stop(uow: UnitOfWork, job: Job | None, now: datetime) -> None:
+    if job is None:
+        return
+    event_log = EventLog(job)
+    event_log.apply(e.StatusSet(JobStatus.STOPPING, Reason.USER_STOPPED, now))
+    await uow.jobs.save(event_log.job)
+    await uow.events.add(event_log.records)
+
+
+def _scope(name: str) -> Scope:
+    if name not in list(Scope):
+        raise UserError(f"{name!r} is no scope", hint=f"one of: {', '.join(Scope)}")
+    return Scope(name)
+
+
+def _secrets(raw: object) -> tuple[str, ...]:
+    if not isinstance(raw, list) or len(raw) > MOST_SECRETS:
+        raise UserError(f"secrets must be a list of at most {MOST_SECRETS} names")
+    if not all(isinstance(name, str) and _SECRET_NAME.fullmatch(name) for name in raw):
+        raise UserError("secrets must be names as autopilot secret list shows them")
+    return tuple(sorted(set(raw)))
+
+
+def _expiry(raw: str, now: datetime) -> datetime | None:
+    if not raw:
+        return None
+    life = parse_duration(raw)
+    if not timedelta(0) < life <= LONGEST_LIFE:
+        raise UserError("expires must be more than nothing and at most 3650d")
+    return now + life
+
+
+def _render(token: Token, now: datetime) -> render.Json:
+    return {
+        "number": token.number,
+        "name": token.name,
+        "scope": token.scope,
+        "sees_all": token.sees_all,
+        "secrets": list(token.secrets),
+        "created_at": render.plain(token.created_at),
+        "expires_at": render.plain(token.expires_at),
+        "revoked_at": render.plain(token.revoked_at),
+        "in_force": token.is_in_force(now),
+    }

@@ -1,0 +1,104 @@
+"""``autopilot token``: what lets a program use the daemon, and only so far."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from cyclopts import Parameter
+
+from autopilot.cli import text
+from autopilot.cli.client import TOKEN_VARIABLE, Client
+from autopilot.cli.exits import Exit
+from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.domain.errors import UserError
+
+Flag = Parameter(negative="")
+Row = dict[str, Any]
+
+
+def token(
+    action: Literal["create", "ls", "revoke"],
+    name: str | None = None,
+    /,
+    *,
+    scope: Literal["read", "operate", "submit", "admin"] = "read",
+    see_all: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    expires: str | None = None,
+    secret: Annotated[list[str] | None, Parameter(negative="")] = None,
+    park: Annotated[bool, Flag] = False,
+    output: Output = FOR_PEOPLE,
+) -> int:
+    """Make, list and revoke tokens. A token is shown once; a program sends it by AUTOPILOT_TOKEN.
+
+    Parameters
+    ----------
+    action
+        create makes one and prints it; ls lists them without their values; revoke ends one at once.
+    name
+        The token's name.
+    scope
+        read sees its own jobs; operate also stops and resumes them; submit also makes jobs; admin may do everything.
+    see_all
+        It may also read what concerns other owners and the whole account.
+    expires
+        How long it is good for, like 30d; without this, until it is revoked.
+    secret
+        A secret that its job files may name, in [secrets] or [registry]. May be given several times; none by default.
+    park
+        With revoke: save and park all of its jobs. Without this, those that have not begun.
+    """
+    client = Client()
+    if action == "ls":
+        return _list(client, output)
+    if name is None:
+        raise UserError(f"which token? (autopilot token {action} NAME)")
+    if action == "revoke":
+        return _revoke(client, name, park, output)
+    wish = {"name": name, "scope": scope, "sees_all": see_all, "expires": expires or "", "secrets": secret or []}
+    body = client.post("/v1/tokens", wish)
+    if not output.is_for_people:
+        output.print(body)
+        return Exit.OK
+    made = body["token"]
+    print(body["secret"])
+    print(f"{made['name']}: scope {made['scope']}, expires {_day(made['expires_at'])}", file=sys.stderr)
+    print(f"it is shown once; give it to the program as {TOKEN_VARIABLE}", file=sys.stderr)
+    return Exit.OK
+
+
+def _list(client: Client, output: Output) -> int:
+    body = client.get("/v1/tokens")
+    if not output.is_for_people:
+        output.print(body, "tokens")
+        return Exit.OK
+    if not body["tokens"]:
+        print("no tokens (autopilot token create NAME makes one)")
+        return Exit.OK
+    rows = [_row(each) for each in body["tokens"]]
+    console().print(table(("NUMBER", "NAME", "SCOPE", "SECRETS", "EXPIRES", "STATUS"), rows, right=("NUMBER",)))
+    return Exit.OK
+
+
+def _revoke(client: Client, name: str, park: bool, output: Output) -> int:
+    body = client.post(f"/v1/tokens/{quote(name, safe='')}/revoke", {"park": park})
+    if not output.is_for_people:
+        output.print(body)
+        return Exit.OK
+    count = len(body["parked"])
+    jobs = f"; {count} of its jobs {'is' if count == 1 else 'are'} being parked" if count else ""
+    print(f"revoked {text.plain(name)}{jobs}")
+    return Exit.OK
+
+
+def _row(each: Row) -> tuple[str, ...]:
+    scope = f"{each['scope']}, all" if each["sees_all"] and each["scope"] != "admin" else each["scope"]
+    status = "in force" if each["in_force"] else "revoked" if each["revoked_at"] else "expired"
+    secrets = ", ".join(map(text.plain, each["secrets"])) or "none"
+    return str(each["number"]), text.plain(each["name"]), scope, secrets, _day(each["expires_at"]), status
+
+
+def _day(instant: str | None) -> str:
+    return "never" if instant is None else f"{datetime.fromisoformat(instant):%Y-%m-%d %H:%M} UTC"

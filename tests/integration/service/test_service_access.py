@@ -1,0 +1,262 @@
+"""Tokens over the control socket: every call by every scope, other owners' jobs, secrets, and what ends a token."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from service_world import Served
+from structlog.testing import capture_logs
+
+from autopilot.api import requests
+from autopilot.api.access import RULES, Others, Rule
+from autopilot.api.app import create_app
+from autopilot.config import secret_files
+from autopilot.domain.job import JobStatus
+from autopilot.domain.token import Scope
+from tests.acceptance.stage import job_text
+
+GOOD = job_text(300, total='total = "$2"')
+NO_CODE = "0" * 64
+DENIED, HIDDEN = 403, 404
+
+
+@dataclass
+class Client:
+    """Calls with a token."""
+
+    served: Served
+    secret: str
+
+    async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self.secret}"}
+        data = None if body is None else json.dumps(body).encode()
+        url = f"http://localhost{path}"
+        async with self.served.http.request(method, url, data=data, headers=headers) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+
+async def make(served: Served, name: str = "ci", scope: str = "submit", **others: Any) -> Client:
+    status, body = await served.call("POST", "/v1/tokens", {"name": name, "scope": scope, **others})
+    assert status == 201, body
+    return Client(served, body["secret"])
+
+
+async def submit(caller: Served | Client, toml: str = GOOD, **others: Any) -> Any:
+    status, body = await caller.call("POST", "/v1/jobs", {"toml": toml, "again": True, **others})
+    assert status == 201, body
+    return body["job"]
+
+
+def expected(rule: Rule, scope: Scope, *, sees_all: bool, of_job: bool, own: bool) -> int | None:
+    """The status of a refusal; None: the call is let through. Said here anew, from the page's words."""
+    order = ["read", "operate", "submit", "admin"]
+    if order.index(scope) < order.index(rule.scope):
+        return DENIED
+    if rule.others is Others.ALL and not (sees_all or scope is Scope.ADMIN):
+        return DENIED
+    if of_job and not own and scope is not Scope.ADMIN and not (sees_all and rule.others is Others.SEEN):
+        return HIDDEN
+    return None
+
+
+@pytest.mark.parametrize("sees_all", [False, True])
+@pytest.mark.parametrize("scope", list(Scope))
+async def test_every_call_by_every_scope_for_own_and_other_jobs(served: Served, scope: Scope, sees_all: bool) -> None:
+    token = await make(served, scope=scope, sees_all=sees_all)
+    maker = await make(served, "maker")
+    others = await submit(maker)
+    async with served.daemon.engine._store.transaction() as uow:
+        (mine,) = [each for each in await uow.tokens.list_all() if each.name == "ci"]
+    for call, rule in RULES.items():
+        method, _, address = call.partition(" ")
+        of_job = address.startswith("/v1/jobs/{ref}")
+        for is_own in (True, False) if of_job else (True,):
+            own = await submit(served)
+            async with served.daemon.engine._store.transaction() as uow:
+                job = await uow.jobs.find(own["id"])
+                assert job is not None
+                object.__setattr__(job, "owner", mine.owner)
+                await uow.jobs.save(job)
+            ref = own["id"] if is_own else others["id"]
+            names = {"sha256": NO_CODE, "number": "1", "market": "none", "name": "nobody"}
+            path = address.replace("{ref}", ref if of_job else "none")
+            path = path.format(**names)
+            status, body = await token.call(method, path, {} if method in ("POST", "PATCH") else None)
+            refused = expected(rule, scope, sees_all=sees_all, of_job=of_job, own=is_own)
+            reason = body.get("reason")
+            if refused is None:
+                assert status not in (401, DENIED), (call, is_own, body)
+                assert not (of_job and status == HIDDEN), (call, is_own, body)
+            else:
+                wanted = {DENIED: "not_allowed", HIDDEN: "not_found"}[refused]
+                assert (status, reason) == (refused, wanted), (call, is_own, body)
+    assert (await served.call("GET", f"/v1/jobs/{others['id']}"))[0] == 200
+
+
+def test_every_route_has_a_rule(served: Served) -> None:
+    app = create_app(*[None] * 6)  # type: ignore[arg-type]  # routes are made without asking anything of them
+    routes = {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
+    assert {route for route in routes if not route.startswith("HEAD ")} == RULES.keys()
+
+
+async def test_others_jobs_are_found_by_no_name_and_listed_nowhere(served: Served) -> None:
+    theirs = await submit(served)
+    token, other = await make(served), await make(served, "other")
+    for ref in (theirs["id"], theirs["id"][:12], theirs["name"], theirs["id"].lower()):
+        status, body = await token.call("POST", f"/v1/jobs/{ref}/cancel")
+        assert (status, body["reason"]) == (404, "not_found")
+        assert body == (await token.call("POST", f"/v1/jobs/{ref}/cancel"))[1]
+    assert (await token.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": []}
+    own = await submit(token)
+    assert own["owner"] == -1
+    assert own["name"] == theirs["name"]
+    assert [job["id"] for job in (await token.call("GET", "/v1/jobs"))[1]["jobs"]] == [own["id"]]
+    assert (await other.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": []}
+    assert (await token.call("GET", "/v1/status"))[1]["jobs_open"] == 1
+    assert {each["credit"] for each in (await token.call("GET", "/v1/status"))[1]["providers"]} == {None}
+    # The newest of that name is the token's, and a user's call still means the user's.
+    assert (await served.call("GET", f"/v1/jobs/{own['name']}"))[1]["job"]["id"] == theirs["id"]
+    assert (await token.call("POST", f"/v1/jobs/{own['name']}/cancel"))[1]["job"]["id"] == own["id"]
+    assert (await served.call("GET", f"/v1/jobs/{theirs['id']}"))[1]["job"]["status"] == "pending"
+
+
+async def test_code_and_keys_of_requests_are_the_token_s_own(served: Served) -> None:
+    token = await make(served)
+    headers = {"Authorization": f"Bearer {token.secret}", "Idempotency-Key": "k"}
+    body = json.dumps({"toml": GOOD, "again": True}).encode()
+    async with served.http.post("http://localhost/v1/jobs", data=body, headers={"Idempotency-Key": "k"}) as first:
+        users = (await first.json())["job"]
+    async with served.http.post("http://localhost/v1/jobs", data=body, headers=headers) as second:
+        tokens = (await second.json())["job"]
+    assert (users["owner"], tokens["owner"]) == (os.getuid(), -1)
+    assert users["id"] != tokens["id"]
+
+
+async def test_a_token_s_job_needs_a_total(served: Served) -> None:
+    token = await make(served)
+    status, body = await token.call("POST", "/v1/jobs", {"toml": job_text(300, total="")})
+    assert (status, body["reason"], "total" in body["hint"]) == (403, "not_allowed", True)
+
+
+REGISTRY = '[registry]\nserver = "ghcr.io"\nuser = "me"\npassword = "pull"\n'
+
+
+async def test_a_token_uses_the_secrets_that_it_names_and_learns_of_no_other(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autopilot.service.wiring.read_secret", lambda name: {"hf": "v", "other": "w"}[name])
+    token = await make(served, secrets=["hf"])
+    await submit(token, GOOD + '[secrets]\nHF_TOKEN = "hf"\n')
+    answers = []
+    for name in ("other", "there-is-none"):
+        toml = GOOD + f'[secrets]\nA = "hf"\nB = "{name}"\n'
+        for path in ("/v1/jobs", "/v1/offers"):
+            status, body = await token.call("POST", path, {"toml": toml, "dry_run": path == "/v1/jobs"})
+            assert (status, body["reason"]) == (403, "not_allowed")
+            answers.append(body["detail"].replace(name, "NAME"))
+    assert len(set(answers)) == 1
+    private = GOOD.replace('image = "', 'image = "ghcr.io/me/') + REGISTRY
+    monkeypatch.setattr(secret_files, "read_registry", lambda name: ("ghcr.io", "password"))
+    status, body = await token.call("POST", "/v1/jobs", {"toml": private})
+    assert (status, "'pull'" in body["detail"]) == (403, True), body
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["Bearer", "Bearer ", "Bearer aptk_wrong", "Basic cm9vdDpyb290", "aptk", "Bearer " + "a" * 5000, "bearer\t x"],
+)
+async def test_what_is_no_token_is_answered_by_nothing_of_the_user_at_the_socket(served: Served, header: str) -> None:
+    url = "http://localhost/v1/status"
+    async with served.http.get(url, headers={"Authorization": header}) as answer:
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert (await answer.json(content_type=None))["reason"] == "unauthorised"
+
+
+async def test_two_tokens_at_once_are_none(served: Served) -> None:
+    token = await make(served)
+    headers = [("Authorization", f"Bearer {token.secret}"), ("Authorization", f"Bearer {token.secret}")]
+    async with served.http.get("http://localhost/v1/status", headers=headers) as answer:
+        assert answer.status == 401
+
+
+async def test_nobody_without_a_token_where_no_kernel_names_them(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "peer_uid", lambda request: None)
+    assert (await served.call("GET", "/v1/status"))[0] == 401
+    assert (await served.call("GET", "/v1/nowhere"))[0] == 401
+
+
+async def test_a_token_ends_when_it_expires(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = await make(served, expires="1h")
+    assert (await token.call("GET", "/v1/status"))[0] == 200
+    now = served.daemon.clock.now()
+    monkeypatch.setattr(type(served.daemon.clock), "now", lambda self: now + timedelta(hours=1))
+    assert (await token.call("GET", "/v1/status"))[0] == 401
+
+
+@pytest.mark.parametrize("park", [False, True])
+async def test_a_revoked_token_is_answered_nothing_and_its_jobs_are_parked(served: Served, park: bool) -> None:
+    token = await make(served)
+    begun, waiting, others = await submit(token), await submit(token), await submit(served)
+    async with served.daemon.engine._store.transaction() as uow:
+        job = await uow.jobs.find(begun["id"])
+        assert job is not None
+        object.__setattr__(job, "launches", 1)
+        await uow.jobs.save(job)
+    status, body = await served.call("POST", "/v1/tokens/ci/revoke", {"park": park})
+    assert (status, set(body["parked"])) == (200, {waiting["id"], *([begun["id"]] if park else [])})
+    assert (await token.call("GET", "/v1/status"))[0] == 401
+    statuses = {job["id"]: job["status"] for job in (await served.call("GET", "/v1/jobs"))[1]["jobs"]}
+    assert (statuses[waiting["id"]], statuses[others["id"]]) == (JobStatus.STOPPING, JobStatus.PENDING)
+    assert statuses[begun["id"]] == (JobStatus.STOPPING if park else JobStatus.PENDING)
+    assert (await served.call("POST", "/v1/tokens/ci/revoke"))[0] == 422
+    again = await make(served)  # the name is free, and the number is another
+    assert (await again.call("GET", "/v1/jobs"))[1] == {"jobs": []}
+    assert [each["number"] for each in (await served.call("GET", "/v1/tokens"))[1]["tokens"]] == [1, 2]
+
+
+async def test_the_value_of_a_token_is_in_one_answer_and_nowhere_else(served: Served) -> None:
+    with capture_logs() as logs:
+        token = await make(served)
+        await token.call("POST", "/v1/jobs", {"toml": "not TOML ["})
+        await token.call("GET", f"/v1/jobs/{token.secret}")
+    assert len(token.secret) == len("aptk_") + 43
+    assert token.secret not in json.dumps((await served.call("GET", "/v1/tokens"))[1])
+    assert token.secret not in repr([entry for entry in logs if entry.get("path") is None])
+    async with served.daemon.engine._store.snapshot() as uow:
+        (kept,) = await uow.tokens.list_all()
+    assert token.secret not in repr(kept)
+    assert kept.sha256 == hashlib.sha256(token.secret.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"name": "", "scope": "read"}, "name"),
+        ({"name": "../x", "scope": "read"}, "name"),
+        ({"name": "ci", "scope": "root"}, "no scope"),
+        ({"name": "ci", "scope": "read", "expires": "-1h"}, "-1h"),
+        ({"name": "ci", "scope": "read", "expires": "99999d"}, "3650d"),
+        ({"name": "ci", "scope": "read", "secrets": "hf"}, "list"),
+        ({"name": "ci", "scope": "read", "secrets": ["../hf"]}, "names"),
+        ({"name": "ci", "scope": "read", "secrets": [7]}, "names"),
+        ({"name": "ci", "scope": "read", "sees_all": 1}, "true or false"),
+    ],
+)
+async def test_a_token_that_cannot_be_is_refused(served: Served, wish: dict[str, Any], message: str) -> None:
+    status, body = await served.call("POST", "/v1/tokens", wish)
+    assert (status, message in body["detail"]) == (422, True), body
+    assert (await served.call("GET", "/v1/tokens"))[1] == {"tokens": []}
+
+
+async def test_a_name_is_in_force_once(served: Served) -> None:
+    await make(served)
+    status, body = await served.call("POST", "/v1/tokens", {"name": "ci", "scope": "read"})
+    assert (status, "revoke it first" in body["hint"]) == (422, True)

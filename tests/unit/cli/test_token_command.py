@@ -1,0 +1,58 @@
+"""``autopilot token``, and whose name the other commands ask in."""
+
+from __future__ import annotations
+
+import pytest
+from sample_daemon import Daemon
+
+from autopilot.cli import client
+from autopilot.cli.main import run
+
+SECRET = "aptk_" + "x" * 43
+MADE = {
+    "number": 3,
+    "name": "ci",
+    "scope": "submit",
+    "sees_all": True,
+    "secrets": ["hf"],
+    "created_at": "2026-11-20T09:30:00+00:00",
+    "expires_at": "2026-12-20T09:30:00+00:00",
+    "revoked_at": None,
+    "in_force": True,
+}
+
+
+def test_the_value_alone_is_on_stdout(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.answers["POST /v1/tokens"] = (201, {"token": MADE, "secret": SECRET})
+    assert run(["token", "create", "ci", "--scope", "submit", "--all", "--expires", "30d", "--secret", "hf"]) == 0
+    out, err = capsys.readouterr()
+    assert out == SECRET + "\n"
+    assert "2026-12-20 09:30 UTC" in err
+    wish = {"name": "ci", "scope": "submit", "sees_all": True, "expires": "30d", "secrets": ["hf"]}
+    assert daemon.requests[-1][2] == wish
+
+
+def test_the_list_and_the_end(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
+    over = MADE | {"number": 4, "name": "old", "in_force": False, "revoked_at": "2026-11-21T09:30:00+00:00"}
+    daemon.answers["GET /v1/tokens"] = (200, {"tokens": [MADE, over]})
+    assert run(["token", "ls"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert ("submit, all" in listed[1], "in force" in listed[1], "revoked" in listed[2]) == (True, True, True)
+    daemon.answers["POST /v1/tokens/ci/revoke"] = (200, {"token": MADE, "parked": ["01J"]})
+    assert run(["token", "revoke", "ci", "--park"]) == 0
+    assert capsys.readouterr().out == "revoked ci; 1 of its jobs is being parked\n"
+    assert daemon.requests[-1][2] == {"park": True}
+    assert run(["token", "revoke"]) == 2
+
+
+def test_a_token_in_the_environment_is_sent_and_told_to_nobody(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert client.Client()._login() == {}
+    monkeypatch.setenv("AUTOPILOT_TOKEN", f" {SECRET}\n")
+    assert client.Client()._login() == {"Authorization": f"Bearer {SECRET}"}
+    daemon.answers["GET /v1/spend"] = (401, {"detail": "the token is not known", "hint": ""})
+    assert run(["spend"]) == 4
+    monkeypatch.setenv("AUTOPILOT_TOKEN", "two words")
+    assert run(["spend"]) == 2
+    assert "two words" not in capsys.readouterr().err
