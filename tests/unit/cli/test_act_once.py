@@ -36,7 +36,7 @@ class Flaky:
             except OSError:
                 return
             with connection:
-                self.requests.append(connection.recv(65_536))
+                self.requests.append(_read_whole(connection))
                 if len(self.requests) > self._losses:
                     body = b'{"job": "made"}'
                     head = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -48,6 +48,17 @@ class Flaky:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _read_whole(connection: socket.socket) -> bytes:
+    """Headers and body come apart; what is not read when a connection closes resets it."""
+    read = b""
+    while not read.endswith(b"}"):
+        block = connection.recv(65_536)
+        if not block:
+            break
+        read += block
+    return read
 
 
 @pytest.fixture(autouse=True)
