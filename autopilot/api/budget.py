@@ -26,6 +26,7 @@ LONGEST = timedelta(days=3650)
 async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
     params, limits = engine.config.params, engine.config.limits
     jobs, outstanding, totals, launches = await _read(store, now, params)
+    tokens = await _read_tokens(store, outstanding, now)
     credits = {name: watch.last.credit for name, watch in engine.watches.items()}
     return {
         "now": render.plain(now),
@@ -37,6 +38,7 @@ async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
             | {"launches": _job_launches(launches.by_job.get(job.id, NO_LAUNCHES), limits)}
             for job in jobs
         ],
+        "tokens": tokens,
     }
 
 
@@ -48,6 +50,25 @@ async def account(store: Store, limits: Limits, now: datetime, params: Params) -
     held = sum((each.held_total - each.unobserved for each in outstanding.values() if each.lease.is_over), ZERO)
     exposure = Exposure(live, totals.day + more, totals.month + more, held=held)
     return AccountState(limits, allowance(exposure, limits, params), launches.hour)
+
+
+async def _read_tokens(store: Store, outstanding: Mapping[str, Outstanding], now: datetime) -> list[render.Json]:
+    """Each allowance of a token that is in force or has open jobs, and what counts against it."""
+    async with store.snapshot() as uow:
+        owners = {job.id: job.owner for job in await uow.jobs.list_open()}
+        rows = []
+        for token in await uow.tokens.list_all():
+            if token.allowance is None or not (token.is_in_force(now) or token.owner in owners.values()):
+                continue
+            sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
+            live = [each for each in outstanding.values() if owners.get(each.lease.job_id or "") == token.owner]
+            # Those of machines that are gone are in the sums.
+            held = sum((each.held_total for each in live if not each.lease.is_over), sums.held)
+            total = Money(sums.posted, sum((each.accrued_total for each in live), ZERO), held)
+            leases = [each.lease for each in live]
+            row = {"name": token.name, "number": token.number, "is_monthly": token.is_monthly}
+            rows.append(row | _against(token.allowance, total, burning(leases), None))
+        return rows
 
 
 class _Launches(NamedTuple):

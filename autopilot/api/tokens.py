@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ from autopilot.api.requests import flag, text
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.money import usd
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import parse_duration
 from autopilot.domain.token import Scope, Token
@@ -48,7 +50,8 @@ class TokenService:
     async def create(self, body: dict[str, Any], by: int) -> render.Json:
         """A new token; its secret is in this answer and nowhere else. ``by``: the owner who asks. Raises ``UserError``.
 
-        Body: name, scope, sees_all, secrets, expires (as it is typed, like ``30d``; empty: never).
+        Body: name, scope, sees_all, secrets; and as they are typed: expires (``30d``; empty: never), and allow
+        (``$20/month``, or ``$20`` for its whole life; empty: no allowance).
         """
         now = self._clock.now()
         name, scope, secrets = text(body, "name"), _scope(text(body, "scope")), _secrets(body.get("secrets", []))
@@ -61,7 +64,9 @@ class TokenService:
                 raise UserError(f"there is a token {name!r}", hint=f"revoke it first: autopilot token revoke {name}")
             number = max((token.number for token in known), default=0) + 1
             expires_at, sees_all = _expiry(text(body, "expires"), now), flag(body, "sees_all")
+            allowance, is_monthly = _allowance(text(body, "allow"))
             token = Token(number, name, hash_token(secret), scope, sees_all, secrets, now, expires_at)
+            token = replace(token, allowance=allowance, is_monthly=is_monthly)
             await uow.tokens.save(token)
         log.info("token.created", name=name, number=number, scope=scope, by=by)
         return {"token": _render(token, now), "secret": secret}
@@ -119,6 +124,19 @@ def _secrets(raw: object) -> tuple[str, ...]:
     return tuple(sorted(set(raw)))
 
 
+def _allowance(raw: str) -> tuple[Decimal | None, bool]:
+    """Dollars, and whether for each month. Raises ``UserError``."""
+    if not raw:
+        return None, False
+    amount, slash, period = raw.partition("/")
+    if slash and period.strip() != "month":
+        raise UserError(f"allow cannot be {raw!r}", hint="$20/month, or $20 for the token's whole life")
+    allowance = usd(amount.strip())
+    if allowance <= 0:
+        raise UserError("allow must be more than nothing")
+    return allowance, bool(slash)
+
+
 def _expiry(raw: str, now: datetime) -> datetime | None:
     if not raw:
         return None
@@ -139,4 +157,6 @@ def _render(token: Token, now: datetime) -> render.Json:
         "expires_at": render.plain(token.expires_at),
         "revoked_at": render.plain(token.revoked_at),
         "in_force": token.is_in_force(now),
+        "allowance": render.plain(token.allowance),
+        "is_monthly": token.is_monthly,
     }

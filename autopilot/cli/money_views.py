@@ -101,6 +101,7 @@ def budget(body: Row) -> list[RenderableType]:
     columns = ("LIMIT OF", "LIMIT", *text.MONEY, "LEFT", "REACHED IN")
     limits = [(name, account[period]) for name, period in (("day (UTC)", "day"), ("month (UTC)", "month"))]
     limits += [(f"job {job['name']}", job) for job in body["jobs"]]
+    limits += [(f"token {token['name']}, {_period(token)}", token) for token in body["tokens"]]
     rows = [
         (
             text.plain(name),
@@ -133,6 +134,10 @@ def budget(body: Row) -> list[RenderableType]:
         ),
     ]
     return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *lines])]
+
+
+def _period(token: Row) -> str:
+    return "month (UTC)" if token["is_monthly"] else "in all"
 
 
 def _count_launches(launches: Row) -> str:

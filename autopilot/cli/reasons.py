@@ -62,7 +62,7 @@ def tell_veto(veto: Row) -> str:
     numbers = dict(veto.get("numbers") or {})
     action, because = numbers.pop("action", None), numbers.pop("because", None)
     limit = numbers.pop("limit", None)
-    in_dollars = because in ("over_day_limit", "over_month_limit", "over_budget", "low_credit")
+    in_dollars = because in ("over_day_limit", "over_month_limit", "over_allowance", "over_budget", "low_credit")
     shown = text.numbers(numbers)
     if limit is not None:
         as_limit = text.money(limit) if in_dollars else text.per_hour(limit) if because == "over_rate_limit" else limit

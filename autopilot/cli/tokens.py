@@ -26,6 +26,7 @@ def token(
     *,
     scope: Literal["read", "operate", "submit", "admin"] = "read",
     see_all: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    allow: str | None = None,
     expires: str | None = None,
     secret: Annotated[list[str] | None, Parameter(negative="")] = None,
     park: Annotated[bool, Flag] = False,
@@ -43,6 +44,8 @@ def token(
         read sees its own jobs; operate also stops and resumes them; submit also makes jobs; admin may do everything.
     see_all
         It may also read what concerns other owners and the whole account.
+    allow
+        Dollars that its jobs may cost together: $20/month for each UTC month, $20 for its whole life.
     expires
         How long it is good for, like 30d; without this, until it is revoked.
     secret
@@ -57,7 +60,8 @@ def token(
         raise UserError(f"which token? (autopilot token {action} NAME)")
     if action == "revoke":
         return _revoke(client, name, park, output)
-    wish = {"name": name, "scope": scope, "sees_all": see_all, "expires": expires or "", "secrets": secret or []}
+    wish: Row = {"name": name, "scope": scope, "sees_all": see_all, "allow": allow or ""}
+    wish |= {"expires": expires or "", "secrets": secret or []}
     body = client.post("/v1/tokens", wish)
     if not output.is_for_people:
         output.print(body)
@@ -78,7 +82,9 @@ def _list(client: Client, output: Output) -> int:
         print("no tokens (autopilot token create NAME makes one)")
         return Exit.OK
     rows = [_row(each) for each in body["tokens"]]
-    console().print(table(("NUMBER", "NAME", "SCOPE", "SECRETS", "EXPIRES", "STATUS"), rows, right=("NUMBER",)))
+    console().print(
+        table(("NUMBER", "NAME", "SCOPE", "ALLOWANCE", "SECRETS", "EXPIRES", "STATUS"), rows, right=("NUMBER",))
+    )
     return Exit.OK
 
 
@@ -97,7 +103,14 @@ def _row(each: Row) -> tuple[str, ...]:
     scope = f"{each['scope']}, all" if each["sees_all"] and each["scope"] != "admin" else each["scope"]
     status = "in force" if each["in_force"] else "revoked" if each["revoked_at"] else "expired"
     secrets = ", ".join(map(text.plain, each["secrets"])) or "none"
-    return str(each["number"]), text.plain(each["name"]), scope, secrets, _day(each["expires_at"]), status
+    named = str(each["number"]), text.plain(each["name"]), scope, _allowance(each)
+    return *named, secrets, _day(each["expires_at"]), status
+
+
+def _allowance(each: Row) -> str:
+    if each["allowance"] is None:
+        return "none"
+    return f"{text.money(each['allowance'])}{'/month' if each['is_monthly'] else ' in all'}"
 
 
 def _day(instant: str | None) -> str:

@@ -30,7 +30,7 @@ class ProviderView:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the account's own caps still allow to be committed, over all jobs; None: no such cap."""
+    """What the caps over several jobs still allow to be committed; None: no such cap."""
 
     day: Decimal | None = None
     month: Decimal | None = None
@@ -38,9 +38,13 @@ class Allowance:
     """$/h that may burn on top of what does."""
     instances: int | None = None
     """How many more may be rented."""
+    token: Decimal | None = None
+    """What the allowance of the job's token still allows; None: it is no token's, or the token has none."""
 
     @property
     def exhausted(self) -> Reason | None:
+        if self.token is not None and self.token <= 0:
+            return Reason.OVER_ALLOWANCE
         if self.month is not None and self.month <= 0:
             return Reason.OVER_MONTH_LIMIT
         return Reason.OVER_DAY_LIMIT if self.day is not None and self.day <= 0 else None

@@ -55,6 +55,7 @@ class Reason(StrEnum):
     OVER_BUDGET = "over_budget"
     OVER_DAY_LIMIT = "over_day_limit"
     OVER_MONTH_LIMIT = "over_month_limit"
+    OVER_ALLOWANCE = "over_allowance"
     OVER_RATE_LIMIT = "over_rate_limit"
     TOO_MANY_INSTANCES = "too_many_instances"
     TOO_MANY_LAUNCHES = "too_many_launches"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import StrEnum
 
 
@@ -38,6 +39,10 @@ class Token:
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None = None
+    allowance: Decimal | None = None
+    """Dollars that all jobs of it may cost together; None: no more is asked of them than of others."""
+    is_monthly: bool = False
+    """The allowance is one for each UTC month, in which the spend falls; else it is one for the token's whole life."""
 
     @property
     def owner(self) -> int:
@@ -46,6 +51,14 @@ class Token:
 
     def is_in_force(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def counts_from(self, now: datetime) -> date | None:
+        """The first day whose spend counts against the allowance; None: all of it.
+
+        It does not renew once the token has ended.
+        """
+        ended_at = min((at for at in (self.revoked_at, self.expires_at) if at is not None), default=now)
+        return min(now, ended_at).astimezone(UTC).date().replace(day=1) if self.is_monthly else None
 
 
 def is_of_token(owner: int) -> bool:

@@ -48,6 +48,7 @@ from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
+from autopilot.engine.purses import read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
@@ -366,6 +367,7 @@ class Engine:
             launches_job_10min=LaunchCount(),
             launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), LaunchCount()),
             held=held + sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO),
+            purses=await read_purses(uow, [each.job for each in event_logs], upper, now, params),
         )
 
     async def _decide(
@@ -380,7 +382,7 @@ class Engine:
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
         job, params, limits = event_log.job, self.config.params, self.config.limits
-        room = allowance(exposure, limits, params)
+        room = allowance(exposure, limits, params, job)
         if room.instances is not None and room.instances <= 0 and self.waits.is_queued(job, now):
             return exposure
         exposure = replace(exposure, launches_job_10min=recent.get(job.id, LaunchCount()))
@@ -485,9 +487,15 @@ class Engine:
 
     def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
         params = self.config.params
-        over_all = allowance(exposure, self.config.limits, params)
-        all_burn = burn(exposure.leases)
-        lefts = ((left(job, params), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn))
+        over_all = allowance(exposure, self.config.limits, params, job)
+        all_burn, purse = burn(exposure.leases), exposure.purses.get(job.id)
+        token_burn = ZERO if purse is None else purse.burn(exposure.leases)
+        lefts = (
+            (left(job, params), burn(job.leases)),
+            (over_all.day, all_burn),
+            (over_all.month, all_burn),
+            (over_all.token, token_burn),
+        )
         return permit_ttl_s(lefts, self.config.permit_ttl_s, params)
 
     def _destroy_due(self, jobs: Sequence[Job], orphans: Sequence[Lease]) -> None:

@@ -95,6 +95,7 @@ def _say_parking(facts: Facts) -> Words:
     by_itself = {
         Reason.OVER_DAY_LIMIT: "It goes on by itself on the next UTC day.",
         Reason.OVER_MONTH_LIMIT: "It goes on by itself in the next UTC month.",
+        Reason.OVER_ALLOWANCE: "It goes on by itself in the next UTC month if its token has a monthly allowance then.",
     }
     resume = f"autopilot why {job.spec.name} says more, autopilot resume {job.spec.name} lets it go on."
     return (

@@ -32,7 +32,7 @@ from autopilot.policy.migration import continue_move, is_given_up, last_save, wa
 from autopilot.policy.options import Option, Options, is_affordable, price_options, reserve
 from autopilot.policy.paused import decide_paused
 from autopilot.policy.situation import Answer, Situation
-from autopilot.policy.unpaid import budget_notes, end_unpaid, goes_on, next_reserve
+from autopilot.policy.unpaid import budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
 from autopilot.policy.wait import wait_notes
 from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
 from autopilot.pricing.rule.ranking import rank
@@ -72,7 +72,7 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return Decision(_park(job, end_unpaid(job, notes), now, params), (status, *notes))
     over = market.allowance.exhausted
     if over is not None:
-        allowance = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
+        allowance = limit_numbers(market.allowance)
         at_limit = SetStatus(JobStatus.PARKED, over, allowance)
         return Decision(_park(job, at_limit, now, params), (status, Note("limits", allowance)))
     if job.main is not None and _may_run_again(job.main, now, params):
@@ -204,7 +204,7 @@ def _in_its_place(situation: Situation, action: Action) -> Action:
         return action
     needed = budget.start_reserve(job, action.offer, action.bid, params)
     is_over_hourly = any(more > left + main.burn_upper for left in hourly_caps)
-    is_over_caps = any(cap is not None and cap < needed for cap in (room.day, room.month))
+    is_over_caps = any(cap is not None and cap < needed for cap in (room.day, room.month, room.token))
     if is_over_hourly or is_over_caps:
         return action
     return SaveAndStop(main.id, Reason.DEADLINE) if is_at_work(main) else Release(main.id, Reason.DEADLINE)

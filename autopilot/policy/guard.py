@@ -5,8 +5,8 @@ It shares nothing with ``decide`` but the arithmetic of commitments, so that one
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -22,6 +22,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.same import Same
 from autopilot.policy import budget
+from autopilot.policy.purse import Purse
 from autopilot.pricing.rule.bidding import ceiling
 
 
@@ -59,6 +60,13 @@ class Exposure:
     launches_hour: LaunchCount = NO_LAUNCHES
     held: Decimal = ZERO
     """Held back for machines that are gone and whose bills are not yet believed."""
+    purses: Mapping[str, Purse] = field(default_factory=dict)
+    """By job: of those that are a token's."""
+
+    def token_left(self, job: Job, params: Params) -> Decimal | None:
+        """Dollars that the allowance of the job's token leaves beyond all commitments; None: no such bound."""
+        purse = self.purses.get(job.id)
+        return None if purse is None else purse.left_for(job, self.leases, params)
 
     def with_changed(self, lease: Lease) -> Exposure:
         """With what was decided for that lease."""
@@ -66,8 +74,11 @@ class Exposure:
         return replace(self, leases=(*others, lease))
 
 
-def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
-    """What the caps leave beyond all that is spent or committed, that burns, and that is rented."""
+def allowance(exposure: Exposure, limits: Limits, params: Params, job: Job | None = None) -> Allowance:
+    """What the caps leave beyond all that is spent or committed, that burns, and that is rented.
+
+    ``job``: whose token's allowance counts too.
+    """
     sums = _sum_up(Same(exposure.leases), Same(params))
     committed = exposure.held + sums.committed
     return Allowance(
@@ -75,6 +86,7 @@ def allowance(exposure: Exposure, limits: Limits, params: Params) -> Allowance:
         month=None if limits.month is None else limits.month - exposure.spent_month - committed,
         hourly=None if limits.max_hourly is None else limits.max_hourly - sums.burn,
         instances=limits.max_instances - sums.live,
+        token=None if job is None else exposure.token_left(job, params),
     )
 
 
@@ -271,6 +283,9 @@ def _over_caps(
         burn = budget.burn(job.leases) + more_per_hour
         if burn > job.spec.max_rate:
             return Reason.OVER_RATE_LIMIT, (("burn", burn), ("limit", job.spec.max_rate))
+    token_left = exposure.token_left(job, params)
+    if token_left is not None and more > token_left:
+        return Reason.OVER_ALLOWANCE, (("needed", more), ("left", token_left))
     open_commitments = exposure.held + sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
     for reason, spent, limit in (
         (Reason.OVER_DAY_LIMIT, exposure.spent_day, limits.day),

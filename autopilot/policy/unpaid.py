@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from autopilot.domain.actions import Note, SetStatus
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.market import Market
+from autopilot.domain.market import Allowance, Market
 from autopilot.domain.money import CENT, Number
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
@@ -16,7 +16,7 @@ from autopilot.policy.eligibility import eligible
 from autopilot.policy.options import reserve
 from autopilot.pricing.rule.cost import price_candidates
 
-LIMIT_REASONS = (Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT)
+LIMIT_REASONS = (Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT, Reason.OVER_ALLOWANCE)
 
 
 def next_reserve(job: Job, market: Market, now: datetime, params: Params) -> Decimal | None:
@@ -63,11 +63,19 @@ def goes_on(job: Job, market: Market, now: datetime, params: Params) -> Note | N
     if not market.made_room or job.reason not in (*LIMIT_REASONS, Reason.BUDGET_EXHAUSTED):
         return None
     needed, left = next_reserve(job, market, now, params), budget.left(job, params)
-    room = [each for each in (left, market.allowance.day, market.allowance.month) if each is not None]
+    lefts = (left, market.allowance.day, market.allowance.month, market.allowance.token)
+    room = [each for each in lefts if each is not None]
     if needed is None or any(each < needed for each in room):
         return None
-    limits = (("day_left", market.allowance.day), ("month_left", market.allowance.month))
-    return Note("room", (("parked_for", job.reason), ("reserve", needed), ("left", left), *limits))
+    return Note(
+        "room", (("parked_for", job.reason), ("reserve", needed), ("left", left), *limit_numbers(market.allowance))
+    )
+
+
+def limit_numbers(room: Allowance) -> tuple[tuple[str, Number], ...]:
+    """What the limits over several jobs leave, in dollars."""
+    of_token = () if room.token is None else (("allowance_left", room.token),)
+    return ("day_left", room.day), ("month_left", room.month), *of_token
 
 
 def _is_new_period(reason: Reason, parked_at: datetime, now: datetime) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Select, case, func, select
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import LeaseState
@@ -20,10 +21,10 @@ from autopilot.domain.ledger import (
     LedgerEntry,
 )
 from autopilot.domain.money import ZERO
-from autopilot.ports.store import Totals
+from autopilot.ports.store import OwnerTotals, Totals
 from autopilot.store.rollup import roll_up
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import leases, ledger_entries
+from autopilot.store.schema import jobs, leases, ledger_entries
 from autopilot.store.statements import SqlRepository
 
 _entry = ledger_entries.c
@@ -71,10 +72,18 @@ class SqlLedger(SqlRepository):
         (row,) = await self._sql.fetch_all(sums.where(_entry.day >= first, _entry.day < after, _is_spend))
         return Totals(day=row[0], month=row[1])
 
+    async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
+        of_owner = _entry.job_id.in_(select(jobs.c.id).where(jobs.c.owner == owner))
+        spend = select(_total).where(of_owner, _is_spend)
+        if since is not None:
+            spend = spend.where(_entry.day >= since)
+        held = select(_total).where(of_owner, _entry.lease_id.in_(_select_unsettled()), _entry.type.in_(RESERVE_TYPES))
+        ((posted,),), ((reserved,),) = await self._sql.fetch_all(spend), await self._sql.fetch_all(held)
+        return OwnerTotals(Decimal(posted), Decimal(reserved))
+
     async def sum_held(self) -> Mapping[str | None, Decimal]:
-        unsettled = select(leases.c.id).where(leases.c.state == LeaseState.GONE, leases.c.settled_at.is_(None))
         sums = select(_entry.job_id, func.sum(_entry.amount)).group_by(_entry.job_id)
-        held = sums.where(_entry.lease_id.in_(unsettled), _entry.type.in_(RESERVE_TYPES))
+        held = sums.where(_entry.lease_id.in_(_select_unsettled()), _entry.type.in_(RESERVE_TYPES))
         return {job_id: amount for job_id, amount in await self._sql.fetch_all(held)}
 
     async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
@@ -90,6 +99,10 @@ class SqlLedger(SqlRepository):
                 before, count = reserved[lease_id]
                 reserved[lease_id] = before + amount, count + rows
         return {lease_id: LeaseBooks(accrued[lease_id], *reserved[lease_id]) for lease_id in lease_ids}
+
+
+def _select_unsettled() -> Select[Any]:
+    return select(leases.c.id).where(leases.c.state == LeaseState.GONE, leases.c.settled_at.is_(None))
 
 
 def _month_of(day: date) -> tuple[date, date]:

@@ -19,10 +19,18 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import OVER, Billing, Lease, LeaseState, Slot
-from autopilot.domain.ledger import LedgerEntry
+from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import from_nano
 from autopilot.domain.prices import PriceObservation
-from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, Store, StoreUnavailable
+from autopilot.ports.store import (
+    BidRecord,
+    ConstraintViolated,
+    DecisionRecord,
+    EventRecord,
+    OwnerTotals,
+    Store,
+    StoreUnavailable,
+)
 from tests.contract.store_answers import WhatAStoreKeepsOfAnswers
 from tests.contract.store_certificates import WhatAStoreKeepsOfCertificates
 from tests.contract.store_code import WhatAStoreKeepsOfCode
@@ -443,6 +451,33 @@ class HowAStoreCountsMoney:
         assert job.spent == Decimal("11.249999999")
 
 
+class HowAStoreSumsUpAnOwner:
+    async def test_spend_of_the_owner_s_jobs_and_what_is_held_for_machines_that_are_gone(self, store: Store) -> None:
+        before = DAY - timedelta(days=1)
+        gone = a_lease("gone", "mine-2", state=LeaseState.GONE, instance_id="7")
+        settled = a_lease("settled", "mine-2", state=LeaseState.GONE, instance_id="8", settled_at=START)
+        async with store.transaction() as work:
+            await work.jobs.save(a_job("mine-1", owner=-3, leases=(a_lease("l1", "mine-1"),)))
+            await work.jobs.save(a_job("mine-2", owner=-3, status=JobStatus.FAILED, leases=(gone, settled)))
+            await work.jobs.save(a_job("other", owner=-30, leases=(a_lease("l3", "other"),)))
+            for n, (lease, amount, day) in enumerate(
+                [
+                    (a_lease("l1", "mine-1"), "1", DAY),
+                    (gone, "0.25", DAY),
+                    (gone, "0.5", before),
+                    (gone, "-0.125", before),
+                    (a_lease("l3", "other"), "64", DAY),
+                ]
+            ):
+                await work.ledger.post([an_entry(f"e{n}", amount, lease=lease, day=day)])
+            for lease in (a_lease("l1", "mine-1"), gone, settled, a_lease("l3", "other")):
+                await work.ledger.post([an_entry(f"r-{lease.id}", "8", lease=lease, type=EntryType.RESERVE)])
+            assert await work.ledger.sum_owner(-3, None) == OwnerTotals(Decimal("1.625"), Decimal(8))
+            assert await work.ledger.sum_owner(-3, DAY) == OwnerTotals(Decimal("1.25"), Decimal(8))
+            assert await work.ledger.sum_owner(-3, DAY + timedelta(days=1)) == OwnerTotals(Decimal(0), Decimal(8))
+            assert await work.ledger.sum_owner(-7, None) == OwnerTotals(Decimal(0), Decimal(0))
+
+
 class WhatAStoreRefuses:
     async def test_two_wanted_leases_in_a_slot(self, store: Store) -> None:
         async with store.transaction() as work:
@@ -636,6 +671,7 @@ class StoreContract(
     WhatAStoreKeeps,
     WhatAStoreAnswers,
     HowAStoreCountsMoney,
+    HowAStoreSumsUpAnOwner,
     WhatAStoreRefuses,
     WhatATransactionIs,
     WhatReconciliationReads,

@@ -32,6 +32,7 @@ from autopilot.engine.sweep import Sweep
 from autopilot.policy.budget import PERMIT_TAIL_S, burn, commitment, create_reserve, left, permit_ttl_s, unobserved_cost
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
+from autopilot.policy.purse import Purse
 from tests.builders import START, D, a_job, a_spec, an_offer, capabilities, lease_of
 
 TICK = timedelta(seconds=30)
@@ -136,6 +137,9 @@ class Spending:
     dark_until: datetime | None = None
     known_at: datetime = START
     is_at_a_limit: bool = False
+    token_jobs: frozenset[str] = frozenset()
+    """Ids of jobs of one token, whose allowance bounds them together."""
+    token_allowance: Decimal | None = None
     given_ids: int = 0
     created: int = 0
     floor: Decimal = ZERO
@@ -167,6 +171,9 @@ class Spending:
             if job.spec.budget is not None:
                 spent = self.books.total(job.id)
                 assert spent <= job.spec.budget, f"{job.id} spent {spent} of {job.spec.budget} by {self.now}"
+        if self.token_allowance is not None:
+            spent = sum((self.books.total(job_id) for job_id in self.token_jobs), ZERO)
+            assert spent <= self.token_allowance, f"the token spent {spent} of {self.token_allowance} by {self.now}"
         if self.limits.day is not None:
             assert self.books.total(day=today) <= self.limits.day, f"the day's limit is broken by {self.now}"
         if self.limits.month is not None:
@@ -412,11 +419,11 @@ class Spending:
 
     def _decide(self, reading: Reading, spent: tuple[Decimal, Decimal]) -> Iterator[tuple[str, str, str, Decimal]]:
         live = tuple(lease for job in self.jobs.values() for lease in job.leases if not lease.is_over)
-        exposure = Exposure(live, *spent, held=self._held())
+        exposure = Exposure(live, *spent, held=self._held(), purses=self._purses())
         offers = tuple(self._offers())
         for job in list(self.jobs.values()):
             views = {"vastai": ProviderView(capabilities(), reading.known, None)}
-            market = Market(views, offers, self.now, allowance=allowance(exposure, self.limits, PARAMS))
+            market = Market(views, offers, self.now, allowance=allowance(exposure, self.limits, PARAMS, job))
             decision = decide(job, market, self.now, PARAMS)
             allowed, _ = guard(job, decision, market, exposure, self.limits, self.now, PARAMS)
             self._apply(job.id, *action_events(allowed, self.now))
@@ -432,11 +439,22 @@ class Spending:
             if self.now - self.known_at < timedelta(minutes=30):
                 self._renew(job.id, exposure)
 
+    def _purses(self) -> dict[str, Purse]:
+        if self.token_allowance is None:
+            return {}
+        spent = sum((self.jobs[job_id].spent + self._held(job_id) for job_id in self.token_jobs), ZERO)
+        purse = Purse(self.token_allowance, spent, self.token_jobs, has_ended=False)
+        return dict.fromkeys(self.token_jobs, purse)
+
     def _renew(self, job_id: str, exposure: Exposure) -> None:
         """As the engine renews permits."""
         job = self.jobs[job_id]
-        over_all, all_burn = allowance(exposure, self.limits, PARAMS), burn(exposure.leases)
-        lefts = ((left(job, PARAMS), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn))
+        over_all, all_burn = allowance(exposure, self.limits, PARAMS, job), burn(exposure.leases)
+        purse = exposure.purses.get(job_id)
+        lefts = (
+            *((left(job, PARAMS), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn)),
+            (over_all.token, ZERO if purse is None else purse.burn(exposure.leases)),
+        )
         for left_over, rate in lefts:
             self.is_at_a_limit |= left_over is not None and left_over < rate / 12
         for lease in job.leases:
@@ -559,7 +577,7 @@ def a_scenario(seed: int) -> Spending:
         + down * PARAMS.traffic.image_gb
     )
 
-    def limit(likely: float) -> Decimal | None:
+    def limit(likely: float, rng: random.Random = rng) -> Decimal | None:
         """Little more than the first machine needs, or several times as much."""
         times = D(str(rng.choice([1.01, 1.1, 1.5, 3, 6])))
         return ceil_nano(start_and_stop * times) if rng.random() < likely else None
@@ -578,5 +596,11 @@ def a_scenario(seed: int) -> Spending:
     limits = Limits(day, limit(0.3), None, 6, 20, 1000)
     start = rng.choice([START, datetime(2028, 2, 29, 23, 40, tzinfo=START.tzinfo)])
     return Spending(
-        *(rng, trouble, jobs, limits), now=start, floor=floor, disk_price=disk_price, traffic_prices=(up, down)
+        *(rng, trouble, jobs, limits),
+        now=start,
+        floor=floor,
+        disk_price=disk_price,
+        traffic_prices=(up, down),
+        token_jobs=frozenset(jobs),
+        token_allowance=limit(0.5, random.Random(-seed)),
     )

@@ -25,6 +25,7 @@ from autopilot.engine.actions import action_events
 from autopilot.policy import budget
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
+from autopilot.policy.purse import Purse
 from autopilot.pricing.availability.phases import first_belief
 from autopilot.pricing.rule.bidding import ceiling
 from tests.builders import (
@@ -268,6 +269,8 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
         LaunchCount(data.draw(st.integers(0, 3)), data.draw(st.integers(0, 21))),
         LaunchCount(data.draw(st.integers(0, 10)), data.draw(st.integers(0, 201))),
     )
+    purse = Purse(data.draw(money), data.draw(st.integers(0, 10**10).map(from_nano)), frozenset([job.id]), False)
+    account = replace(account, purses={job.id: purse})
     allowed, vetoes = guard(job, decision, market, account, caps, START, P)
     assert sorted(map(repr, [*allowed, *(veto.action for veto in vetoes)])) == sorted(map(repr, decision.actions))
 
@@ -281,6 +284,8 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
     burn = budget.burn((*after.leases, *others))
     assert job.spec.budget is None or budget.sum_committed(after, P) <= job.spec.budget
     assert job.spec.max_rate is None or budget.burn(after.leases) <= job.spec.max_rate
+    of_token = sum((budget.commitment(lease, P) for lease in after.leases), D(0))
+    assert purse.allowance is None or purse.spent + of_token <= purse.allowance
     assert caps.day is None or account.spent_day + sum(committed) <= caps.day
     assert caps.month is None or account.spent_month + sum(committed) <= caps.month
     assert caps.max_hourly is None or burn <= caps.max_hourly

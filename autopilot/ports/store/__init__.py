@@ -6,7 +6,15 @@ nothing may be created at any market, while destroys stay allowed.
 """
 
 from autopilot.ports.store.failures import CommitUnknown, ConstraintViolated, LeadershipLost, StoreUnavailable
-from autopilot.ports.store.records import BidRecord, DecisionRecord, EventRecord, KeptAnswer, PendingNotice, Totals
+from autopilot.ports.store.records import (
+    BidRecord,
+    DecisionRecord,
+    EventRecord,
+    KeptAnswer,
+    OwnerTotals,
+    PendingNotice,
+    Totals,
+)
 from autopilot.ports.store.unit_of_work import Store, UnitOfWork
 
 __all__ = [
@@ -17,6 +25,7 @@ __all__ = [
     "EventRecord",
     "KeptAnswer",
     "LeadershipLost",
+    "OwnerTotals",
     "PendingNotice",
     "Store",
     "StoreUnavailable",

@@ -11,7 +11,7 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.reconciliation import ReconciliationRow
 from autopilot.domain.spend import SpendPart, SpendSource
-from autopilot.ports.store.records import Totals
+from autopilot.ports.store.records import OwnerTotals, Totals
 
 
 class Ledger(Protocol):
@@ -26,6 +26,12 @@ class Ledger(Protocol):
         ...
 
     async def sum_totals(self, day: date) -> Totals: ...
+
+    async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
+        """Of all jobs of that owner, those that are over too: spend on ``since`` and later days, or on all; and what
+        is held, of whatever day.
+        """
+        ...
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
         """By job: the open reserves of machines that are gone and not yet settled."""

@@ -79,6 +79,16 @@ class PendingNotice:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerTotals:
+    """Dollars of one owner's jobs."""
+
+    posted: Decimal
+    """Spend."""
+    held: Decimal
+    """The open reserves of machines that are gone and not yet settled."""
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Spend posted to one UTC day, and to the month in which it lies, over all jobs."""
 

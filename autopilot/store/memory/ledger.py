@@ -9,7 +9,7 @@ from decimal import Decimal
 from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import BILL_TYPES, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
-from autopilot.ports.store import Totals
+from autopilot.ports.store import OwnerTotals, Totals
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.tables import MemoryTables
 
@@ -42,6 +42,15 @@ class MemoryLedger(MemoryRepository):
         first, after = _month_of(day)
         month = sum((tables.spent_on.get(each) or ZERO for each in tables.spent_on if first <= each < after), ZERO)
         return Totals(day=tables.spent_on.get(day) or ZERO, month=month)
+
+    async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
+        tables = self._access.read()
+        ids = {job.id for job in tables.jobs.values() if job.owner == owner}
+        lease_ids = [lease_id for job_id in ids for lease_id in tables.leases_by_job.get(job_id) or ()]
+        sums = (item for lease_id in lease_ids for item in (tables.posted.get(lease_id) or {}).items())
+        posted = sum((amount for (_, day), amount in sums if since is None or day >= since), ZERO)
+        held = sum_held(tables)
+        return OwnerTotals(posted, sum((held.get(job_id, ZERO) for job_id in ids), ZERO))
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
         return sum_held(self._access.read())

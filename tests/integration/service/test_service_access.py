@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -254,6 +255,31 @@ async def test_a_token_that_cannot_be_is_refused(served: Served, wish: dict[str,
     status, body = await served.call("POST", "/v1/tokens", wish)
     assert (status, message in body["detail"]) == (422, True), body
     assert (await served.call("GET", "/v1/tokens"))[1] == {"tokens": []}
+
+
+@pytest.mark.parametrize("allow", ["$0", "-1", "$5/week", "$5/", "lots", "NaN", "1e99", "$0.0000000001/month"])
+async def test_an_allowance_that_cannot_be_is_refused(served: Served, allow: str) -> None:
+    status, body = await served.call("POST", "/v1/tokens", {"name": "ci", "scope": "submit", "allow": allow})
+    assert (status, body["reason"]) == (422, "bad_input")
+
+
+async def test_the_allowance_is_shown_with_what_counts_against_it(served: Served) -> None:
+    token = await make(served, allow="$20/month")
+    await make(served, "life", allow="$5.50")
+    await make(served, "free")
+    listed = (await served.call("GET", "/v1/tokens"))[1]["tokens"]
+    assert [(each["allowance"], each["is_monthly"]) for each in listed] == [("20", True), ("5.5", False), (None, False)]
+    job = await submit(token)
+    await served.daemon.engine.tick()
+    budget = (await served.call("GET", "/v1/budget"))[1]
+    month, life = budget["tokens"]
+    assert (month["name"], month["limit"], life["left"]) == ("ci", "20", "5.5")
+    (of_job,) = [each for each in budget["jobs"] if each["id"] == job["id"]]
+    parts = ("posted", "accrued", "held")
+    assert Decimal(month["left"]) == 20 - sum(Decimal(month[part]) for part in parts)
+    assert month["held"] != "0"
+    assert [month[part] for part in parts] == [of_job[part] for part in parts]
+    assert (await token.call("GET", "/v1/budget"))[0] == DENIED
 
 
 async def test_a_name_is_in_force_once(served: Served) -> None:

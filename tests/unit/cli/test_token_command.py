@@ -19,16 +19,43 @@ MADE = {
     "expires_at": "2026-12-20T09:30:00+00:00",
     "revoked_at": None,
     "in_force": True,
+    "allowance": "20",
+    "is_monthly": True,
 }
 
 
 def test_the_value_alone_is_on_stdout(daemon: Daemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.answers["POST /v1/tokens"] = (201, {"token": MADE, "secret": SECRET})
-    assert run(["token", "create", "ci", "--scope", "submit", "--all", "--expires", "30d", "--secret", "hf"]) == 0
+    assert (
+        run(
+            [
+                "token",
+                "create",
+                "ci",
+                "--scope",
+                "submit",
+                "--all",
+                "--expires",
+                "30d",
+                "--secret",
+                "hf",
+                "--allow",
+                "$20/month",
+            ]
+        )
+        == 0
+    )
     out, err = capsys.readouterr()
     assert out == SECRET + "\n"
     assert "2026-12-20 09:30 UTC" in err
-    wish = {"name": "ci", "scope": "submit", "sees_all": True, "expires": "30d", "secrets": ["hf"]}
+    wish = {
+        "name": "ci",
+        "scope": "submit",
+        "sees_all": True,
+        "expires": "30d",
+        "secrets": ["hf"],
+        "allow": "$20/month",
+    }
     assert daemon.requests[-1][2] == wish
 
 
@@ -37,6 +64,7 @@ def test_the_list_and_the_end(daemon: Daemon, capsys: pytest.CaptureFixture[str]
     daemon.answers["GET /v1/tokens"] = (200, {"tokens": [MADE, over]})
     assert run(["token", "ls"]) == 0
     listed = capsys.readouterr().out.splitlines()
+    assert "$20.00/month" in listed[1]
     assert ("submit, all" in listed[1], "in force" in listed[1], "revoked" in listed[2]) == (True, True, True)
     daemon.answers["POST /v1/tokens/ci/revoke"] = (200, {"token": MADE, "parked": ["01J"]})
     assert run(["token", "revoke", "ci", "--park"]) == 0

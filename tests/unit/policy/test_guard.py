@@ -29,6 +29,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import start_reserve, stop_cost
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
+from autopilot.policy.purse import Purse
 from tests.builders import (
     START,
     D,
@@ -79,6 +80,26 @@ OTHERS = (a_lease("x"), a_lease("y"))
 OPEN = 2 * stop_cost(D("0.300"), D("0.004"), P)
 
 
+def a_token_with(allowance: Decimal | None, *, has_ended: bool = False) -> Exposure:
+    """It has spent $3, and the machines of another job of it run."""
+    others = tuple(replace(lease, job_id="sibling") for lease in OTHERS)
+    stranger = replace(a_lease("z", bid=D(9)), job_id="stranger")
+    purse = Purse(allowance, D(3), frozenset(["sibling", a_job().id]), has_ended)
+    return replace(exposure(*others, stranger), purses={a_job().id: purse})
+
+
+def test_an_allowance_leaves_what_the_token_s_jobs_have_neither_spent_nor_committed() -> None:
+    account = a_token_with(D(10))
+    assert allowance(account, limits(), P, a_job()).token == 7 - OPEN
+    assert allowance(account, limits(), P).token is None
+    assert allowance(account, limits(), P, replace(a_job(), id="stranger")).token is None
+    begun = replace(a_job(), launches=1)
+    assert allowance(a_token_with(D(10), has_ended=True), limits(), P, begun).token == 7 - OPEN
+    assert allowance(a_token_with(D(10), has_ended=True), limits(), P, a_job()).token == 0
+    purse = account.purses[a_job().id]
+    assert purse.burn(account.leases) == D("0.608")
+
+
 @pytest.mark.parametrize(
     ("within", "beyond", "veto"),
     [
@@ -105,6 +126,18 @@ OPEN = 2 * stop_cost(D("0.300"), D("0.004"), P)
             {"account": exposure(*OTHERS, spent_month=3 + NANO), "caps": limits(month=3 + OPEN + RESERVE)},
             Reason.OVER_MONTH_LIMIT,
             id="month",
+        ),
+        pytest.param(
+            {"account": a_token_with(3 + OPEN + RESERVE)},
+            {"account": a_token_with(3 + OPEN + RESERVE - NANO)},
+            Reason.OVER_ALLOWANCE,
+            id="allowance",
+        ),
+        pytest.param(
+            {"account": a_token_with(None)},
+            {"account": a_token_with(None, has_ended=True)},
+            Reason.OVER_ALLOWANCE,
+            id="a token that has ended",
         ),
         pytest.param(
             {"account": exposure(*OTHERS), "caps": limits(max_hourly=D("0.608") + RATE + DISK)},
