@@ -544,8 +544,11 @@ class Spending:
         return next((lease for lease in held if lease.id == machine.lease_id), None) or self.past[machine.lease_id]
 
 
-def a_scenario(seed: int) -> Spending:
-    """Half of all seeds have a market that destroys what it is told to and a daemon that lives."""
+def a_scenario(seed: int, *, has_token: bool = False) -> Spending:
+    """Half of all seeds have a market that destroys what it is told to and a daemon that lives.
+
+    ``has_token``: the jobs are a token's, whose allowance bounds them together.
+    """
     rng = random.Random(seed)
 
     def chance(most: float) -> float:
@@ -602,5 +605,5 @@ def a_scenario(seed: int) -> Spending:
         disk_price=disk_price,
         traffic_prices=(up, down),
         token_jobs=frozenset(jobs),
-        token_allowance=limit(0.5, random.Random(-seed)),
+        token_allowance=limit(1, random.Random(-seed)) if has_token else None,
     )

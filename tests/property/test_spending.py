@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 
 from autopilot.domain.job import JobStatus
+from autopilot.domain.reasons import Reason
 from tests.property.spending import Spending, a_scenario
 
 TICKS = 100
@@ -15,9 +16,9 @@ THOROUGH = 10_000
 PER_TEST = 500
 
 
-def play(seed: int) -> Spending:
+def play(seed: int, *, has_token: bool = False) -> Spending:
     """To the end; every limit is checked every ten seconds of the market's time."""
-    scenario = a_scenario(seed)
+    scenario = a_scenario(seed, has_token=has_token)
     try:
         for _ in range(TICKS):
             scenario.tick()
@@ -31,6 +32,13 @@ def test_what_is_really_spent_never_passes_a_limit() -> None:
     assert sum(scenario.books.total_excused() == 0 for scenario in played) >= QUICK / 2
     parked = sum(any(job.status is JobStatus.PARKED for job in scenario.jobs.values()) for scenario in played)
     assert parked >= QUICK / 5, "too few scenarios came to their limits to prove anything"
+
+
+def test_what_all_jobs_of_a_token_really_spend_never_passes_its_allowance() -> None:
+    played = [play(seed, has_token=True) for seed in range(QUICK)]
+    statuses = [{(job.status, job.reason) for job in scenario.jobs.values()} for scenario in played]
+    parked = sum((JobStatus.PARKED, Reason.OVER_ALLOWANCE) in each for each in statuses)
+    assert parked >= QUICK / 20, "too few scenarios came to the allowance to prove anything"
 
 
 @pytest.mark.slow
