@@ -27,6 +27,7 @@ from autopilot.domain.lease import LeaseState
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.registry import RegistryLogin
+from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.registry_logins import RegistryAccess
 from autopilot.ids import UlidIds
@@ -125,7 +126,7 @@ async def a_place(market: str, root: Path) -> AsyncIterator[Place]:
             registry=RegistryAccess(password, KEY),
         )
 
-        def read(text: str, source: str, now: datetime) -> JobSpec:
+        def read(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
             return parse_job(text, source=source, now=now)
 
         code = CodeService(store, blobs, AgentUnpacker(), clock, ids, root / "receiving")

@@ -24,6 +24,7 @@ from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.reasons import Reason
+from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
 from autopilot.lab.sandbox.server import SandboxConfig, running_sandbox
@@ -91,7 +92,7 @@ async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncI
     config = EngineConfig("install1", LIMITS, Params())
     engine = Engine(config, {market: provider}, store, blobs, bootstrap, AgentUnpacker(), clock, ids)
 
-    def read(text: str, source: str, now: datetime) -> JobSpec:
+    def read(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
         return parse_job(text, source=source, now=now)
 
     code = CodeService(store, blobs, AgentUnpacker(), clock, ids, root / "receiving")
