@@ -23,6 +23,8 @@ class Step(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     END = "end"
+    WATCH = "watch"
+    """Beside all the others."""
     BILL = "bill"
 
 
@@ -35,6 +37,7 @@ HOW: dict[Step, str] = {
     Step.PAUSE: "bids half the floor and watches the machine",
     Step.RESUME: "bids above the floor again and waits for the machine's report",
     Step.END: "lets the machine's permit run out and watches it go",
+    Step.WATCH: "weighs what the market answers to all of its calls",
     Step.BILL: "compares the market's bill with the ledger",
 }
 

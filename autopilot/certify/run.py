@@ -17,6 +17,7 @@ from autopilot.domain.market import Market
 from autopilot.domain.money import Number
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
+from autopilot.domain.remark import Remark
 from autopilot.policy.eligibility import eligible
 from autopilot.pricing.rule.bidding import ceiling
 
@@ -35,6 +36,8 @@ class Run:
     """All that it ever had, oldest first."""
     marks: Mapping[str, StepMark]
     findings: Mapping[str, ClaimFinding]
+    remarks: tuple[Remark, ...]
+    """What the market has said since it began."""
     instance: Instance | None
     """The held machine as the market's newest list shows it."""
     is_fresh: bool

@@ -108,8 +108,8 @@ RUNPOD = (
         "GraphQL's specification",
         "2026-11",
         Confidence.MEDIUM,
-        "the sandbox checks `@skip` against its schema",
-        None,
+        SANDBOX,
+        Step.WATCH,
         "spot is offered and not there, or there and not offered",
     ),
     MarketClaim(
@@ -130,8 +130,8 @@ RUNPOD = (
         DOCS,
         "2026-11",
         Confidence.MEDIUM,
-        "both answers in the sandbox",
-        None,
+        SANDBOX,
+        Step.WATCH,
         "a key needs more rights than the page says",
     ),
     MarketClaim(
@@ -141,8 +141,8 @@ RUNPOD = (
         ASSUMED,
         "2026-11",
         Confidence.LOW,
-        "the sandbox's limits",
-        None,
+        SANDBOX,
+        Step.WATCH,
         "calls are refused for a while and sent again",
     ),
     MarketClaim(

@@ -9,6 +9,7 @@ daemon that was killed goes on where it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 
@@ -29,6 +30,7 @@ from autopilot.certify.run import (
     choose,
     round_up,
 )
+from autopilot.certify.watched import find_broken, find_held
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, SaveAndStop, SetStatus
 from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, StepMark
 from autopilot.domain.job import JobStatus
@@ -69,13 +71,13 @@ def play(run: Run) -> Turn:
     if run.now - run.job.submitted_at >= LONGEST or (left is not None and left <= ZERO):
         return _finish(run, (), ())
     marks: list[StepMark] = []
-    findings: list[ClaimFinding] = []
+    findings = _of_this_market(run, find_broken(run))
     for step, act in _SCRIPT:
         mark = run.marks.get(step)
         if mark is not None and mark.over_at is not None:
             continue
         move = act(run, mark)
-        findings += [each for each in move.findings if each.claim in _claim_ids(run)]
+        findings += _of_this_market(run, move.findings)
         mark = move.mark or mark
         if move.is_over:
             begun_at = mark.begun_at if mark else run.now
@@ -85,6 +87,10 @@ def play(run: Run) -> Turn:
         if not move.is_over or move.actions:
             return Turn(move.actions, tuple(marks), tuple(findings))
     return _finish(run, tuple(marks), tuple(findings))
+
+
+def _of_this_market(run: Run, findings: Iterable[ClaimFinding]) -> list[ClaimFinding]:
+    return [each for each in findings if each.claim in _claim_ids(run)]
 
 
 def _claim_ids(run: Run) -> frozenset[str]:
@@ -97,6 +103,8 @@ def _finish(run: Run, marks: tuple[StepMark, ...], findings: tuple[ClaimFinding,
         return Turn(_release(run, Reason.COMPLETED), marks, findings)
     if any(not lease.is_over for lease in run.job.leases):
         return Turn((), marks, findings)
+    broken = {each.claim for each in findings}
+    findings += tuple(each for each in _of_this_market(run, find_held(run)) if each.claim not in broken)
     settled = {*run.findings, *(each.claim for each in findings), *settled_by(run.job.certifies, Step.BILL)}
     unseen = tuple(run.find(claim, ClaimVerdict.NOT_SEEN) for claim in sorted(_claim_ids(run) - settled))
     proved = any(lease.agent.seen_at for lease in run.leases) or "own-id" in run.findings

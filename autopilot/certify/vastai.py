@@ -230,8 +230,8 @@ VASTAI = (
         SDK,
         "2026-11",
         Confidence.MEDIUM,
-        "answers recorded from the documentation",
-        None,
+        SANDBOX,
+        Step.WATCH,
         "a refusal is taken for an unknown outcome: a retry comes minutes later",
     ),
     MarketClaim(

@@ -110,7 +110,7 @@ class Certification:
         watch = self.watches.get(job.certifies)
         if watch is None or not watch.last.known or any(lease.id in busy for lease in job.leases):
             return Decision((), ()), Turn()
-        run = await _run(uow, job, market, watch.last, now, params)
+        run = await _run(uow, job, market, watch, now, params)
         answer = play(run)
         return Decision(answer.actions, (Note("certify", (("provider", job.certifies),)),)), answer
 
@@ -147,7 +147,8 @@ async def end_certificate(uow: UnitOfWork, provider: str, because: str, now: dat
             log.error("certificate.ended", provider=provider, because=because)
 
 
-async def _run(uow: UnitOfWork, job: Job, market: Market, reading: Reading, now: datetime, params: Params) -> Run:
+async def _run(uow: UnitOfWork, job: Job, market: Market, watch: Watch, now: datetime, params: Params) -> Run:
+    reading = watch.last
     present = {lease.id: lease for lease in job.leases}
     every = [present.pop(lease.id, lease) for lease in await uow.leases.list_by_job(job.id)]
     leases = tuple(sorted((*every, *present.values()), key=lambda lease: (lease.intended_at, lease.id)))
@@ -158,6 +159,7 @@ async def _run(uow: UnitOfWork, job: Job, market: Market, reading: Reading, now:
         leases,
         {mark.step: mark for mark in await uow.certificates.list_marks(job.id)},
         {finding.claim: finding for finding in await uow.certificates.list_findings(job.id)},
+        tuple(each for each in watch.provider.remarks() if each.at >= job.submitted_at),
         shown,
         main is None or _is_younger(reading, main),
         market,

@@ -17,6 +17,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
 from autopilot.domain.registry import RegistryLogin
+from autopilot.domain.remark import Remark
 from autopilot.ports.clock import Clock
 
 T = TypeVar("T")
@@ -182,6 +183,10 @@ class Provider(Protocol):
 
         Empty for an adapter that does not compare.
         """
+        ...
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """The newest answers since the start that a certification weighs, oldest first; empty where none is made."""
         ...
 
     async def close(self) -> None: ...

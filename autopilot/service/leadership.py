@@ -14,6 +14,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
 from autopilot.domain.registry import RegistryLogin
+from autopilot.domain.remark import Remark
 from autopilot.ports.provider import (
     Created,
     CreateRequest,
@@ -158,6 +159,9 @@ class FencedProvider:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._inner.drifts()
+
+    def remarks(self) -> tuple[Remark, ...]:
+        return self._inner.remarks()
 
     async def close(self) -> None:
         await self._inner.close()

@@ -17,6 +17,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.domain.remark import Remark
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import (
     Created,
@@ -190,6 +191,10 @@ class PaperProvider:
     def drifts(self) -> tuple[Drift, ...]:
         """Of the real market, under its own name."""
         return self._inner.drifts()
+
+    def remarks(self) -> tuple[Remark, ...]:
+        """None of a real market count for what is rented on paper."""
+        return ()
 
     async def close(self) -> None:
         await self._agents.close()

@@ -14,6 +14,7 @@ from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.labels import LABEL_PREFIX
 from autopilot.domain.offer import Capabilities, Offer, OfferQuery
+from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers.pulls import says_pull_refused
@@ -220,6 +221,7 @@ class RunpodProvider:
         elif isinstance(outcome, Refused) and outcome.code is RefusalCode.OFFER_GONE:
             self._spot.note_refused()
         elif isinstance(outcome, Refused) and outcome.code is RefusalCode.INVALID and SPOT_OPERATION in outcome.message:
+            self._client.remarks.add(RemarkKind.PROBE_DIFFERS, outcome.message)
             self._spot.withdraw(outcome.message)
             return Refused(RefusalCode.OFFER_GONE, outcome.message)
         return outcome
@@ -317,6 +319,9 @@ class RunpodProvider:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()
+
+    def remarks(self) -> tuple[Remark, ...]:
+        return self._client.remarks.list()
 
     async def close(self) -> None:
         """Lets a create that is under way finish."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any, TypeVar
 
 from autopilot.ports.clock import Clock
@@ -11,9 +11,11 @@ from autopilot.providers.drift.counter import DriftCounter
 from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane
 from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
+from autopilot.providers.remarks import RemarkLog
 from autopilot.providers.runpod import mapping, outcomes, shapes
 from autopilot.providers.runpod.pacing import INTERVAL_S, Family, lanes
 from autopilot.providers.runpod.reply import Answer, Fault, understand
+from autopilot.providers.runpod.sdk import SdkRefused
 from autopilot.providers.runpod.transport import Transport
 
 T = TypeVar("T")
@@ -23,6 +25,7 @@ class RunpodClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.transport = transport
         self.drift = DriftCounter(mapping.PROVIDER, clock)
+        self.remarks = RemarkLog(clock)
         self._clock = clock
         self._lanes = lanes(clock)
 
@@ -50,7 +53,11 @@ class RunpodClient:
     async def by_sdk(self, family: Family, ask: Callable[[], Awaitable[T]]) -> T:
         """One call of the SDK, in its turn. Raises ``SdkRefused``, ``NoReply``."""
         async with self.lane(family):
-            return await ask()
+            try:
+                return await ask()
+            except SdkRefused as refused:
+                self.remarks.add_refusal(outcomes.CODES.get(refused.fault), str(refused))
+                raise
 
     async def graphql(self, document: str, shape: AnswerShape, variables: Mapping[str, Any] | None = None) -> Answer:
         """One attempt without waiting for a turn. Raises ``NoReply``."""
@@ -58,6 +65,7 @@ class RunpodClient:
         answer = understand(await self.transport.send("POST", "/graphql", parameters=None, body=body))
         refusal = shapes.GRAPHQL_REFUSAL if answer.has_errors else shapes.REST_REFUSAL
         self._compare(answer, refusal if answer.has_errors or answer.status >= 300 else shape)
+        self._remark(answer, (RefusalCode.NO_RIGHTS, RefusalCode.RATE_LIMITED))
         return answer
 
     async def rest(
@@ -72,12 +80,19 @@ class RunpodClient:
         """One attempt without waiting for a turn; ``path`` beneath ``/v2``. Raises ``NoReply``."""
         answer = understand(await self.transport.send(method, f"/v2{path}", parameters=parameters, body=body))
         self._compare(answer, shape if answer.status < 300 else shapes.REST_REFUSAL)
+        self._remark(answer, (RefusalCode.NO_RIGHTS,))
         return answer
 
     def _compare(self, answer: Answer, shape: AnswerShape) -> None:
         """Not of an answer that may be a gateway's, or a failure's."""
         if answer.body is not None and answer.status < 500:
             self.drift.look(shape, answer.body)
+
+    def _remark(self, answer: Answer, weighed: Container[RefusalCode]) -> None:
+        """The limits of REST are published; those of GraphQL are assumed, so only theirs are weighed."""
+        code = outcomes.CODES.get(answer.fault) if answer.fault is not None else None
+        if code is not None and code in weighed:
+            self.remarks.add_refusal(code, answer.summary)
 
     async def _read(self, family: Family, ask: Callable[[], Awaitable[Answer]], tries: int) -> Mapping[str, Any]:
         return await read_repeatedly(lambda: self.attempt(family, ask), outcomes.read, _pause_s, self._clock, tries)

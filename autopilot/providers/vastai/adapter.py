@@ -12,6 +12,7 @@ from typing import Any
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import Account, Charge, Instance, InstanceStatus
 from autopilot.domain.offer import Capabilities, CapacityType, Offer, OfferQuery
+from autopilot.domain.remark import Remark, RemarkKind
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
 from autopilot.providers import values
@@ -26,6 +27,7 @@ from autopilot.providers.vastai.reply import Answer
 from autopilot.providers.vastai.search import OfferSearch
 
 Outcome = Done[None] | Refused | Unknown
+_NAMELESS = RefusalCode.INVALID
 
 
 def _is_out(instance: Instance) -> bool:
@@ -154,6 +156,7 @@ class VastaiProvider:
         except NoReply as error:
             return Unknown(str(error))
         outcome = outcomes.judge_create(answer, is_bid=bid is not None)
+        self._note_words(answer, outcome)
         if isinstance(outcome, Refused) and outcome.code is RefusalCode.OFFER_GONE:
             self._search.drop(request.offer_id)
         if not isinstance(outcome, Done):
@@ -194,6 +197,7 @@ class VastaiProvider:
         if not isinstance(answer, Answer):
             return answer
         outcome = outcomes.judge_bid_change(answer, allowed)
+        self._note_words(answer, outcome)
         if isinstance(outcome, Done):
             self._bids[instance_id] = allowed
         return outcome
@@ -215,6 +219,12 @@ class VastaiProvider:
             self._alive.discard(instance_id)
         return outcome
 
+    def _note_words(self, answer: Answer, outcome: Done[Any] | Refused | Unknown) -> None:
+        """A plain "no" that has no code of its own."""
+        is_nameless = isinstance(outcome, Unknown) or (isinstance(outcome, Refused) and outcome.code is _NAMELESS)
+        if is_nameless and answer.body is not None and answer.status < 500:
+            self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, answer.summary)
+
     async def _change(
         self, family: Family, method: str, path: str, instance_id: str, body: Mapping[str, Any]
     ) -> Answer | Refused | Unknown:
@@ -228,6 +238,9 @@ class VastaiProvider:
 
     def drifts(self) -> tuple[Drift, ...]:
         return self._client.drift.drifts()
+
+    def remarks(self) -> tuple[Remark, ...]:
+        return self._client.remarks.list()
 
     async def close(self) -> None:
         """Lets a create that is under way finish."""

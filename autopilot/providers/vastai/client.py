@@ -11,6 +11,7 @@ from autopilot.providers.drift.counter import DriftCounter
 from autopilot.providers.drift.shape import AnswerShape
 from autopilot.providers.pacing import Lane
 from autopilot.providers.reading import LONGEST_BACKOFF_S, LONGEST_HOLD_S, READ_TRIES, read_repeatedly
+from autopilot.providers.remarks import RemarkLog
 from autopilot.providers.vastai import mapping, outcomes, shapes
 from autopilot.providers.vastai.pacing import INTERVAL_S, MARGIN, PENALTY_S, Family, lanes
 from autopilot.providers.vastai.reply import Answer, understand
@@ -20,6 +21,7 @@ from autopilot.providers.vastai.transport import Transport
 class VastaiClient:
     def __init__(self, transport: Transport, clock: Clock) -> None:
         self.drift = DriftCounter(mapping.PROVIDER, clock)
+        self.remarks = RemarkLog(clock)
         self._transport = transport
         self._clock = clock
         self._lanes = lanes(clock)
@@ -71,6 +73,7 @@ class VastaiClient:
             self.lane(family).hold((asked_s + PENALTY_S.get(family, 0)) * MARGIN)
         if answer.body is not None and answer.status < 500:
             self.drift.look(_shape_of(answer, shape), answer.body)
+            self.remarks.add_refusal(outcomes.refusal_code(answer), answer.summary)
         return answer
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from autopilot.lab.sandbox.runpod.injected_faults import (
     leave_unheard,
     lose,
     problem,
+    too_many_requests,
 )
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.refusals import PodRefused, RefusalReason
@@ -57,6 +58,7 @@ class GraphqlApi:
         self._authorise = authorise
         self._requests = requests
         self._stopping = stopping
+        self._reads = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self._host.synchronise()
@@ -70,13 +72,14 @@ class GraphqlApi:
             return _refuse_unauthenticated()
         try:
             query, variables, operation_name = await _body(request)
-            with_spot = self._market.mode is not Mode.MUTATION_REMOVED
-            document = read(query, schema(with_spot=with_spot), operation_name)
+            document = read(query, schema(with_spot=self._has_spot(query)), operation_name)
         except Malformed as malformed:
             return web.json_response(malformed.body, status=400)
         self._requests.update(document.fields)
         if caller is None and not PUBLIC_FIELDS.issuperset(document.fields):
             return _refuse_unauthenticated()
+        if self._is_over_limit(query):
+            return too_many_requests("minute", None)
         fault = next(filter(None, map(self._faults.draw, document.fields)), None)
         if fault is not None and fault.kind in LOST:
             return await lose(request, fault, self._stopping)
@@ -87,6 +90,16 @@ class GraphqlApi:
         if fault is not None and fault.kind in UNHEARD | UNHEARD_GRAPHQL and "errors" not in reply:
             return await leave_unheard(request, fault, self._stopping)
         return web.json_response(reply, status=status)
+
+    def _has_spot(self, query: str) -> bool:
+        """Where the claim of the probe is broken, what is skipped fits a schema that the rest does not fit."""
+        told_otherwise = "probe-is-a-request" in self._market.broken and "@skip" not in query
+        return self._market.mode is not Mode.MUTATION_REMOVED and not told_otherwise
+
+    def _is_over_limit(self, query: str) -> bool:
+        """Where the claim of its limits is broken, every fifth read is one too many."""
+        self._reads += not query.startswith("mutation")
+        return "graphql-limits" in self._market.broken and not query.startswith("mutation") and self._reads % 5 == 0
 
     def _execute(
         self,

@@ -132,6 +132,8 @@ class RestApi:
             caller = self._authorise(key, request.headers.get("X-Team-Id"))
             if caller is None:
                 return problem(401, "invalid bearer token")
+            if family == "v2.registries" and "restricted-key-suffices" in self._market.broken:
+                return problem(403, "this key may not do that")
             full = self._quota.take(key, now)
             if full is not None:
                 response: web.StreamResponse = self._quota.refusal(full, now)

@@ -179,7 +179,8 @@ def _rent(call: Call, ask_id: int) -> Json:
     except NoSuchAsk:
         raise stale_ask(ask_id) from None
     except CannotStart:
-        raise unavailable_ask(ask_id) from None
+        is_known = "refusals-are-known" not in call.market.broken
+        raise (unavailable_ask(ask_id) if is_known else invalid_args("Computer says no.")) from None
     except InsufficientCredit:
         raise insufficient_credit() from None
     success = instance.holding or instance.order.start_stopped
