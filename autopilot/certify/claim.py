@@ -18,8 +18,11 @@ class Step(StrEnum):
     REFUSAL = "refusal"
     RENT = "rent"
     WORK = "work"
+    ECHO = "echo"
     RAISE = "raise"
+    NUDGE = "nudge"
     LOWER = "lower"
+    FLOOR = "floor"
     PAUSE = "pause"
     RESUME = "resume"
     END = "end"
@@ -32,8 +35,11 @@ HOW: dict[Step, str] = {
     Step.REFUSAL: "bids 60 % of the floor, which must rent nothing",
     Step.RENT: "rents a small machine and looks for its label in the list",
     Step.WORK: "waits for the machine's own report",
+    Step.ECHO: "looks at the floor that the search shows of its machine",
     Step.RAISE: "raises the bid by a tenth and reads it back",
+    Step.NUDGE: "raises the bid by a tenth of a cent and reads it back",
     Step.LOWER: "lowers the bid to just above the floor and reads it back",
+    Step.FLOOR: "bids the floor and watches the machine",
     Step.PAUSE: "bids half the floor and watches the machine",
     Step.RESUME: "bids above the floor again and waits for the machine's report",
     Step.END: "lets the machine's permit run out and watches it go",

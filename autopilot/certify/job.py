@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.certify.script import LONGEST, PER_RUN, WAS_WARNED
+from autopilot.certify.script import LONGEST, PER_PORT, PER_RUN
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
 from autopilot.domain.money import show
+from autopilot.mailbox.wire import SSH_PORT
 
 MOST_BUDGET = Decimal(5)
 LEAST_BUDGET = Decimal("0.25")
@@ -20,16 +21,24 @@ DISK_GB = Decimal(60)
 GPUS = ("RTX 3060", "RTX 3090", "RTX 4090")
 """Small ones that the markets have plenty of."""
 
-# SIGTERM leaves a file on the disk; the run after it finds that file and says so.
+# SIGTERM lets a file on the disk grow for as long as the process lives; the run after it tells its length.
 PROGRAM = f"""python3 -u -c '
 import json, os, signal, sys, time
 def warn(*_):
-    open("sigterm", "w").close()
+    for second in range(20):
+        with open("sigterm", "a") as file:
+            file.write(".")
+        time.sleep(1)
     sys.exit(0)
 signal.signal(signal.SIGTERM, warn)
 with open("runs", "a") as file:
     file.write(".")
-step = {PER_RUN} * os.path.getsize("runs") + {WAS_WARNED} * os.path.exists("sigterm")
+warned = min(os.path.getsize("sigterm"), {PER_PORT - 1}) if os.path.exists("sigterm") else 0
+ports = 0
+for host, port in (("RUNPOD_PUBLIC_IP", "RUNPOD_TCP_PORT"), ("PUBLIC_IPADDR", "VAST_TCP_PORT")):
+    if os.environ.get(host):
+        ports = 2 if os.environ.get(port + "_{SSH_PORT}", "").isdigit() else 1
+step = {PER_RUN} * os.path.getsize("runs") + {PER_PORT} * ports + warned
 while True:
     print(json.dumps(dict(step=step)))
     time.sleep(20)

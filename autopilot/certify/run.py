@@ -57,6 +57,9 @@ class Run:
     def find(self, claim: str, verdict: ClaimVerdict, *numbers: tuple[str, Number]) -> ClaimFinding:
         return ClaimFinding(self.job.id, claim, verdict, self.now, numbers)
 
+    def has_held(self, claim: str) -> bool:
+        return claim in self.findings and self.findings[claim].verdict is ClaimVerdict.HELD
+
     def begin(self, step: Step, *numbers: tuple[str, Number]) -> StepMark:
         return StepMark(self.job.id, step, self.now, numbers=numbers)
 

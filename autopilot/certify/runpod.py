@@ -196,8 +196,8 @@ RUNPOD = (
         DOCS,
         "2026-11",
         Confidence.MEDIUM,
-        "a real sshd on the sandbox's machines",
-        None,
+        SANDBOX,
+        Step.WORK,
         "`autopilot ssh` says that nobody can log in; `exec` works",
     ),
 )

@@ -1,6 +1,7 @@
 """The script of a certification: which step is due, and what it does now. Pure, as ``policy.decide`` is.
 
-    refusal ─► rent ─► work ─► (time that a bill can show) ─► raise ─► lower ─► pause ─► resume ─► end
+    refusal ─► rent ─► work ─► (time that a bill can show) ─► echo ─► raise ─► nudge ─► lower ─► floor ─► pause
+        ─► resume ─► end
 
 A certification is a job whose machines are rented, observed, limited and destroyed as those of any other job are. Only
 what is done next comes from here and not from ``decide``. How far it is stands in the ledger (``StepMark``), so that a
@@ -10,6 +11,7 @@ daemon that was killed goes on where it was.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 
@@ -56,9 +58,10 @@ GOES_WITHIN = timedelta(minutes=6)
 """From the end of its permit until a machine that ends itself is missing from the lists."""
 MOST_MACHINES = MOST_CALLS = 3
 
-PER_RUN, WAS_WARNED = 10, 1
-"""The machine's own program reports as its step how often it has begun on this disk, times ten; and one more where it
-found that SIGTERM had come before a stop."""
+PER_RUN, PER_PORT = 1000, 100
+"""The machine's own program reports as its step how often it has begun on this disk, times ``PER_RUN``; whether the
+market told it an address (1) and a port there (2), times ``PER_PORT``; and for how many seconds it lived on after
+SIGTERM, before a stop."""
 
 
 def play(run: Run) -> Turn:
@@ -77,7 +80,9 @@ def play(run: Run) -> Turn:
         if mark is not None and mark.over_at is not None:
             continue
         move = act(run, mark)
-        findings += _of_this_market(run, move.findings)
+        found = _of_this_market(run, move.findings)
+        findings += found
+        run = replace(run, findings={**run.findings, **{each.claim: each for each in found}})
         mark = move.mark or mark
         if move.is_over:
             begun_at = mark.begun_at if mark else run.now
@@ -199,7 +204,12 @@ def _work(run: Run, mark: StepMark | None) -> Move:
     """The machine's agent reads its orders: it found itself under its own id, and reached the mailbox."""
     main = run.main
     if main is not None and main.agent.boot > 0:
-        return Move(findings=(run.find("own-id", ClaimVerdict.HELD),), is_over=True)
+        own_id = (run.find("own-id", ClaimVerdict.HELD),) if "own-id" not in run.findings else ()
+        if run.job.step >= PER_RUN:
+            return Move(findings=(*own_id, _judge_port(run)), is_over=True)
+        since = main.observed.running_since
+        is_late = since is not None and run.now - since >= SPEAKS_WITHIN
+        return Move(findings=own_id, is_over=is_late)
     last = run.last
     if main is None:
         # Gone before it spoke a word, and nobody asked for that: so ends a machine that takes itself for another.
@@ -212,6 +222,13 @@ def _work(run: Run, mark: StepMark | None) -> Move:
         silent = run.find("own-id", ClaimVerdict.BROKEN, ("silent_s", round((run.now - since).total_seconds())))
         return Move((Release(main.id, Reason.AGENT_SILENT),), findings=(silent,), is_over=True)
     return WAIT
+
+
+def _judge_port(run: Run) -> ClaimFinding:
+    """As the machine's program says; without an address of its own a machine has no port to tell."""
+    told = run.job.step // PER_PORT % (PER_RUN // PER_PORT)
+    verdicts = (ClaimVerdict.NOT_SEEN, ClaimVerdict.BROKEN, ClaimVerdict.HELD)
+    return run.find("one-port-in-and-out", verdicts[min(told, 2)])
 
 
 def _run_for_the_bill(run: Run, mark: StepMark | None) -> Move:
@@ -238,6 +255,18 @@ def _number(mark: StepMark | None, name: str) -> Decimal:
     return Decimal(str(value))
 
 
+def _echo(run: Run, mark: StepMark | None) -> Move:
+    """What the search shows of the GPUs that are held, after a while at one bid."""
+    main = _can_rebid(run)
+    shown = run.instance.floor_shown if run.instance is not None else None
+    if main is None or shown is None:
+        return OVER
+    is_echo = abs(shown - main.bid) <= run.params.bids.unit
+    verdict = ClaimVerdict.HELD if is_echo else ClaimVerdict.BROKEN
+    found = run.find("floor-echoes-own-bid", verdict, ("bid", main.bid), ("shown", shown))
+    return Move(findings=(found,), is_over=True)
+
+
 def _raise(run: Run, mark: StepMark | None) -> Move:
     main = _can_rebid(run)
     if main is None or main.state is not LeaseState.ACTIVE:
@@ -246,6 +275,16 @@ def _raise(run: Run, mark: StepMark | None) -> Move:
         bid = round_up(main.bid * RAISED, run.params)
         return _ask_for(run, main, Step.RAISE, bid)
     return _read_back(run, main, mark, "raise-taken")
+
+
+def _nudge(run: Run, mark: StepMark | None) -> Move:
+    """Where raises are taken at all."""
+    main = _can_rebid(run)
+    if main is None or main.state is not LeaseState.ACTIVE or not run.has_held("raise-taken"):
+        return OVER
+    if mark is None:
+        return _ask_for(run, main, Step.NUDGE, main.bid + run.params.bids.unit)
+    return _read_back(run, main, mark, "small-raise-taken")
 
 
 def _lower(run: Run, mark: StepMark | None) -> Move:
@@ -263,6 +302,24 @@ def _lower(run: Run, mark: StepMark | None) -> Move:
     return _read_back(run, main, mark, "lower-taken")
 
 
+def _floor(run: Run, mark: StepMark | None) -> Move:
+    """Where lower bids are taken at all."""
+    main = _can_rebid(run)
+    if main is None or not run.has_held("lower-taken"):
+        return OVER
+    if mark is None:
+        if main.state is not LeaseState.ACTIVE:
+            return OVER
+        return _ask_for(run, main, Step.FLOOR, round_up(_number(run.marks.get(Step.RENT), "floor"), run.params))
+    if main.state is not LeaseState.PAUSED:
+        return _read_back(run, main, mark, "floor-bid-wins")
+    # The market may say what would have won: more than a hair above the bid, and somebody bid that.
+    needed = main.observed.price_to_win
+    has_rival = needed is not None and needed > _number(mark, "bid") + 2 * run.params.bids.unit
+    verdict = ClaimVerdict.NOT_SEEN if has_rival else ClaimVerdict.BROKEN
+    return Move(findings=(run.find("floor-bid-wins", verdict, *mark.numbers, ("needed", needed)),), is_over=True)
+
+
 def _ask_for(run: Run, main: Lease, step: Step, bid: Decimal, times: int = 1) -> Move:
     mark = run.begin(step, ("bid", bid), ("times", times))
     return Move((ChangeBid(main.id, bid, Reason.CERTIFYING),), mark)
@@ -276,7 +333,7 @@ def _read_back(run: Run, main: Lease, mark: StepMark, claim: str) -> Move:
     waited = run.now - mark.begun_at
     shown = run.instance.bid if run.instance is not None and run.is_fresh else None
     asked = _number(mark, "bid")
-    if shown is not None and abs(shown - asked) <= run.params.bids.unit and waited >= STAYS_FOR:
+    if shown is not None and abs(shown - asked) < run.params.bids.unit and waited >= STAYS_FOR:
         return Move(findings=(run.find(claim, ClaimVerdict.HELD, ("asked", asked), ("shown", shown)),), is_over=True)
     if waited < TAKES_HOLD_WITHIN:
         return WAIT
@@ -342,8 +399,8 @@ def _judge_disk(run: Run, main: Lease, boot_before: int, *, has_begun: bool) -> 
     disk = run.find("disk-kept", ClaimVerdict.HELD if kept else ClaimVerdict.BROKEN, *boots)
     if not has_begun:
         return (disk,)
-    was_warned = run.job.step % PER_RUN == WAS_WARNED
-    return disk, run.find("no-sigterm", ClaimVerdict.BROKEN if was_warned else ClaimVerdict.HELD)
+    seconds = run.job.step % PER_PORT
+    return disk, run.find("no-sigterm", ClaimVerdict.BROKEN if seconds else ClaimVerdict.HELD, ("seconds", seconds))
 
 
 def _end(run: Run, mark: StepMark | None) -> Move:
@@ -386,8 +443,11 @@ _SCRIPT: tuple[tuple[str, Play], ...] = (
     (Step.RENT, _rent),
     (Step.WORK, _work),
     ("run", _run_for_the_bill),
+    (Step.ECHO, _echo),
     (Step.RAISE, _raise),
+    (Step.NUDGE, _nudge),
     (Step.LOWER, _lower),
+    (Step.FLOOR, _floor),
     (Step.PAUSE, _pause),
     (Step.RESUME, _resume),
     (Step.END, _end),

@@ -28,9 +28,8 @@ def find_broken(run: Run) -> tuple[ClaimFinding, ...]:
 def find_held(run: Run) -> tuple[ClaimFinding, ...]:
     """At the end: those of which there was something to see, and nothing against them."""
     was_on_spot = any(lease.is_spot for lease in run.leases)
-    losing = run.findings.get("losing-bid-refused")
     seen = {
-        "refusals-are-known": losing is not None and losing.verdict is ClaimVerdict.HELD,
+        "refusals-are-known": run.has_held("losing-bid-refused"),
         "restricted-key-suffices": any(lease.agent.seen_at for lease in run.leases),
         "graphql-limits": was_on_spot,
         "probe-is-a-request": was_on_spot,

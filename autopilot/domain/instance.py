@@ -51,6 +51,9 @@ class Instance:
     price_to_win: Decimal | None = None
     """$/h: the least bid that brings a stopped machine back, where the market says it. None: it does not."""
 
+    floor_shown: Decimal | None = None
+    """$/h: what the newest search shows as the floor of the GPUs that it holds. None: it shows none."""
+
     @property
     def bills(self) -> Decimal:
         """$/h at this moment: the GPUs while it runs, and the disk wherever its host answers."""

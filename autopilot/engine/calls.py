@@ -136,7 +136,7 @@ class Calls:
             onstart=self._bootstrap.onstart(lease.job_id, lease.id),
             login=pull_with.login,
             login_id=pull_with.login_id,
-            public_port=SSH_PORT if spec.ssh_key else None,
+            public_port=SSH_PORT if spec.ssh_key or lease.reason is Reason.CERTIFYING else None,
             ends_by=lease.not_after + LIFETIME_GRACE,
         )
         outcome = await self._providers[lease.provider].create(request)

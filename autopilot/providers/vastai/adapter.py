@@ -72,7 +72,11 @@ class VastaiProvider:
         # A bid that the market shows otherwise than we sent it did not take, or somebody else moved it.
         current_bid = {instance.instance_id: instance.bid for instance in listed}
         self._bids = {known: bid for known, bid in self._bids.items() if current_bid.get(known) == bid}
-        return await self._with_prices_to_win(listed)
+        return await self._with_prices_to_win(tuple(map(self._with_floor_shown, listed)))
+
+    def _with_floor_shown(self, listed: Instance) -> Instance:
+        floor = self._echoes.floor_shown(listed.machine_id)
+        return listed if floor is None else replace(listed, floor_shown=floor * max(listed.num_gpus, 1))
 
     async def _with_prices_to_win(self, listed: tuple[Instance, ...]) -> tuple[Instance, ...]:
         out = {each.instance_id for each in listed if _is_out(each)}

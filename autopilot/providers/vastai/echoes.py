@@ -39,6 +39,8 @@ class Echoes:
         """By instance rented here: its machine, and which of its GPUs."""
         self._floors: dict[tuple[str, int], _Seen] = {}
         """By machine and number of GPUs: the last floor that was not ours."""
+        self._shown: dict[str, Decimal] = {}
+        """By machine: what the newest search shows as the floor of GPUs that we hold, $/h for each."""
 
     def observe(self, instances: Iterable[InstanceRow]) -> None:
         """Take note of a complete list of the account's instances."""
@@ -46,6 +48,8 @@ class Echoes:
         rows = tuple(instances)
         alive = {row.instance_id for row in rows}
         self._gpus = {instance_id: gpus for instance_id, gpus in self._gpus.items() if instance_id in alive}
+        machines = {row.machine_id for row in rows}
+        self._shown = {machine: floor for machine, floor in self._shown.items() if machine in machines}
         self._held = Counter()
         for row in rows:
             self._held[row.machine_id] += max(row.num_gpus, 1)
@@ -64,6 +68,10 @@ class Echoes:
         if bid is not None:
             self._note_bid(offer.machine_id, bid / offer.num_gpus, self._clock.monotonic())
 
+    def floor_shown(self, machine_id: str) -> Decimal | None:
+        """$/h for each GPU that we hold there, as the newest search shows it; for whoever asks what it echoes."""
+        return self._shown.get(machine_id)
+
     def remove(self, rows: Iterable[OfferRow]) -> tuple[OfferRow, ...]:
         """The rows without those of GPUs that we hold; a floor that echoes a bid of ours is what it was before it."""
         now_s = self._clock.monotonic()
@@ -71,6 +79,8 @@ class Echoes:
 
     def _without_echo(self, row: OfferRow, now_s: float) -> OfferRow | None:
         if self._is_held(row):
+            if row.min_bid is not None:
+                self._shown[row.machine_id] = row.min_bid / row.num_gpus
             return None
         key = row.machine_id, row.num_gpus
         if row.min_bid is None:

@@ -17,7 +17,7 @@ from engine_world import World
 
 from autopilot.api.certify import CertifyService
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.certify.script import PER_RUN, WAS_WARNED
+from autopilot.certify.script import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.engine.certification import CertifyRules
@@ -28,6 +28,7 @@ from autopilot.lab.sandbox.runpod.pods import Pod
 from autopilot.lab.sandbox.vastai.billing import billed_total
 from autopilot.mailbox.keys import heartbeat_key, orders_key
 from autopilot.mailbox.report_shapes import Heartbeat
+from autopilot.mailbox.wire import SSH_PORT
 from autopilot.ports.provider import Provider
 from autopilot.providers.runpod import plugin
 
@@ -46,7 +47,8 @@ class Machine:
     seq: int = 0
     orders_seq: int = 0
     permit_until: datetime | None = None
-    was_warned: bool = False
+    warned_s: int = 0
+    """Real programs count the seconds; here it is what the market gives."""
     has_left: bool = False
 
 
@@ -64,8 +66,7 @@ class Machines:
             told = ORDERS.search(instance.order.onstart or "")
             if instance.container is Container.RUNNING and told is not None:
                 machine = self._machines.setdefault(str(instance.id), Machine(**told.groupdict()))
-                own_id = self._world.sandbox.environment(instance)["CONTAINER_ID"]
-                await self._act(machine, instance.boots, own_id, instance.api_key, now)
+                await self._act(machine, instance.boots, self._world.sandbox.environment(instance), now)
 
     def _lose_disks(self) -> None:
         entries = self._world.market.journal.entries
@@ -74,10 +75,11 @@ class Machines:
             if entry.kind == "disk.lost":
                 self._machines.pop(instance_id, None)
             if entry.kind == "container.warned" and instance_id in self._machines:
-                self._machines[instance_id].was_warned = True
+                self._machines[instance_id].warned_s = round(self._world.market.timings.warned_for_s)
         self._read = len(entries)
 
-    async def _act(self, machine: Machine, boots: int, own_id: str, key: str, now: datetime) -> None:
+    async def _act(self, machine: Machine, boots: int, env: dict[str, str], now: datetime) -> None:
+        own_id, key = self._identity(env)
         data = await self._store.get(orders_key(machine.job_id, machine.lease_id))
         if data is None:
             return
@@ -99,10 +101,13 @@ class Machines:
             orders_seq_seen=orders["seq"],
             state=AgentState.WAITING if is_saved else AgentState.RUNNING,
             saved=is_saved,
-            step=PER_RUN * machine.boot + WAS_WARNED * machine.was_warned,
+            step=PER_RUN * machine.boot + PER_PORT * _told_port(env) + machine.warned_s,
             next_checkpoint=0,
         )
         await self._store.put(heartbeat_key(machine.job_id, machine.lease_id), beat.to_json())
+
+    def _identity(self, env: dict[str, str]) -> tuple[str, str]:
+        return env["CONTAINER_ID"], env["CONTAINER_API_KEY"]
 
     async def _destroy(self, own_id: str, key: str) -> None:
         url = f"{self._world.sandbox.url}/api/v0/instances/{own_id}/"
@@ -119,13 +124,22 @@ class Pods(Machines):
             told = ORDERS.search(base64.b64decode(encoded[1]).decode()) if encoded else None
             if pod.container is PodContainer.RUNNING and told is not None:
                 machine = self._machines.setdefault(pod.id, Machine(**told.groupdict()))
-                own_id = self._world.sandbox.pod_environment(pod)["RUNPOD_POD_ID"]
-                await self._act(machine, pod.boots, own_id, pod.api_key, now)
+                await self._act(machine, pod.boots, self._world.sandbox.pod_environment(pod), now)
+
+    def _identity(self, env: dict[str, str]) -> tuple[str, str]:
+        return env["RUNPOD_POD_ID"], env["RUNPOD_API_KEY"]
 
     async def _destroy(self, own_id: str, key: str) -> None:
         url = f"{self._world.sandbox.url}/v2/pods/{own_id}"
         async with self._world.http.delete(url, headers={"Authorization": f"Bearer {key}"}) as answer:
             await answer.read()
+
+
+def _told_port(env: dict[str, str]) -> int:
+    """As the certification's own program says it."""
+    if not (env.get("PUBLIC_IPADDR") or env.get("RUNPOD_PUBLIC_IP")):
+        return 0
+    return 2 if f"VAST_TCP_PORT_{SSH_PORT}" in env or f"RUNPOD_TCP_PORT_{SSH_PORT}" in env else 1
 
 
 class CertifyWorld(World):

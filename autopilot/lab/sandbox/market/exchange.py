@@ -150,7 +150,7 @@ class Exchange:
         if machine.state is not HostState.ONLINE:
             return
         claims = claims_on(machine, self.tenants_of(machine))
-        winners = allocate(claims, Fraction(machine.floor))
+        winners = allocate(claims, self._least_winning(machine))
         for stranger in machine.strangers.values():
             holds = stranger.id in winners
             if holds is not stranger.holding:
@@ -178,11 +178,17 @@ class Exchange:
 
     def would_win(self, machine: Machine, instance: Contract) -> bool:
         claims = [*claims_on(machine, self.tenants_of(machine)), claim_of(instance)]
-        return not instance.order.must_lose and instance.key in allocate(claims, Fraction(machine.floor))
+        return not instance.order.must_lose and instance.key in allocate(claims, self._least_winning(machine))
+
+    def _least_winning(self, machine: Machine) -> Fraction:
+        """$/h per GPU: the floor itself, or two tenths of a cent more where that claim is broken."""
+        more = Fraction(2 * OUTBID_STEP) if "floor-bid-wins" in self.broken else Fraction(0)
+        return Fraction(machine.floor) + more
 
     def _min_bid(self, machine: Machine, chunk: Chunk) -> Decimal:
         """What the listing shows: our own bid on a chunk that we hold, else the floor (or what wins, if visible)."""
-        ours = [i for i in self._echoing(machine) if not set(chunk).isdisjoint(i.gpu_ids)]
+        echoes = () if "floor-echoes-own-bid" in self.broken else self._echoing(machine)
+        ours = [i for i in echoes if not set(chunk).isdisjoint(i.gpu_ids)]
         if ours:
             return max(self.echoed_bid(i) * len(chunk) / len(i.gpu_ids) for i in ours).quantize(OUTBID_STEP)
         if self._clearing_is_visible:

@@ -13,6 +13,9 @@ from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine, Str
 from autopilot.lab.sandbox.market.metering import DOWN, GPU, UP
 from autopilot.lab.sandbox.market.quotes import PRICE_UNIT, free_of_on_demand
 
+LEAST_RAISE = Decimal("0.005")
+"""$/h: where raises have a least size."""
+
 
 class CannotStart(Exception):
     """The order would not get its GPUs, and asked for no contract in that case."""
@@ -126,8 +129,10 @@ class SandboxMarket(Exchange):
             raise OrderRefused("not an interruptible instance")
         machine = self.machines[instance.machine_id]
         new = self.price_to_win(machine, instance) if price is None else price.quantize(PRICE_UNIT)
-        ignored = "lower-taken" if new < instance.price else "raise-taken"
-        if ignored in self.broken and instance.holding:
+        ignored = {"lower-taken" if new < instance.price else "raise-taken"}
+        if 0 < new - instance.price < LEAST_RAISE:
+            ignored.add("small-raise-taken")
+        if ignored & self.broken and instance.holding:
             return
         self.record("bid.changed", instance_id=instance.id, label=instance.label, old_price=instance.price, price=new)
         instance.price = new

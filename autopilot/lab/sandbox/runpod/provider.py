@@ -153,7 +153,7 @@ class RunpodSandbox:
             "AUTOPILOT_PROVIDER_URL": self.base_url,
         }
         for private, public, kind, _ in open_ports(machine, pod):
-            if kind == "tcp":
+            if kind == "tcp" and "one-port-in-and-out" not in self.market.broken:
                 environment[f"RUNPOD_TCP_PORT_{private}"] = str(public)
         if pod.order.network_volume_id is not None:
             environment["RUNPOD_VOLUME_ID"] = pod.order.network_volume_id
