@@ -26,6 +26,7 @@ class Step(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     END = "end"
+    PULL = "pull"
     WATCH = "watch"
     """Beside all the others."""
     BILL = "bill"
@@ -43,6 +44,7 @@ HOW: dict[Step, str] = {
     Step.PAUSE: "bids half the floor and watches the machine",
     Step.RESUME: "bids above the floor again and waits for the machine's report",
     Step.END: "lets the machine's permit run out and watches it go",
+    Step.PULL: "rents a machine with a login that its registry must refuse",
     Step.WATCH: "weighs what the market answers to all of its calls",
     Step.BILL: "compares the market's bill with the ledger",
 }

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
 from autopilot.certify.script import LONGEST, PER_PORT, PER_RUN
 from autopilot.domain.errors import UserError
-from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
+from autopilot.domain.job import GpuChoice, Job, JobSpec, SpotPolicy, Trust
+from autopilot.domain.lease import Lease
 from autopilot.domain.money import show
+from autopilot.domain.reasons import Reason
+from autopilot.domain.registry import Registry, server_of
 from autopilot.mailbox.wire import SSH_PORT
 
 MOST_BUDGET = Decimal(5)
@@ -43,6 +47,14 @@ while True:
     print(json.dumps(dict(step=step)))
     time.sleep(20)
 '"""
+
+NO_LOGIN = Registry(server_of(IMAGE), "autopilot-certify", "")
+"""A login that its registry must refuse: no such user, and no password that is stored anywhere."""
+
+
+def spec_for_lease(job: Job, lease: Lease) -> JobSpec:
+    """What that machine is rented with: the job's own, but for a machine whose image must not be pulled."""
+    return replace(job.spec, registry=NO_LOGIN) if lease.reason is Reason.CERTIFYING_PULL else job.spec
 
 
 def spec_for(market: str, budget: Decimal, gpus: tuple[str, ...], now: datetime) -> JobSpec:

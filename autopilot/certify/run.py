@@ -25,6 +25,8 @@ LOSING, FIRST, LOWERED, UNDERCUT = Decimal("0.6"), Decimal("1.2"), Decimal("1.1"
 """Bids, as shares of the floor."""
 RAISED = Decimal("1.1")
 """As a share of the bid before."""
+MOST_MACHINES = 3
+"""That a step asks for before it gives up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,12 +170,12 @@ RUNPOD = (
     MarketClaim(
         "login-made-through-rest",
         "runpod",
-        "A pod rented through GraphQL takes a login made through REST v2, and two logins may not have one name.",
+        "A spot pod, rented through GraphQL, takes a login made through REST v2.",
         DOCS,
         "2026-11",
         Confidence.MEDIUM,
-        "the sandbox's registries",
-        None,
+        SANDBOX,
+        Step.PULL,
         "private images cannot be pulled on spot pods",
     ),
     MarketClaim(
@@ -185,8 +185,8 @@ RUNPOD = (
         "Docker's source",
         "2026-11",
         Confidence.LOW,
-        "the sandbox's private images",
-        None,
+        SANDBOX,
+        Step.PULL,
         "a pod that cannot pull its image is left only after the time for loading",
     ),
     MarketClaim(

@@ -1,7 +1,7 @@
 """The script of a certification: which step is due, and what it does now. Pure, as ``policy.decide`` is.
 
     refusal ─► rent ─► work ─► (time that a bill can show) ─► echo ─► raise ─► nudge ─► lower ─► floor ─► pause
-        ─► resume ─► end
+        ─► resume ─► end ─► pull
 
 A certification is a job whose machines are rented, observed, limited and destroyed as those of any other job are. Only
 what is done next comes from here and not from ``decide``. How far it is stands in the ledger (``StepMark``), so that a
@@ -17,10 +17,12 @@ from decimal import ROUND_FLOOR, Decimal
 
 from autopilot.certify.claim import Step
 from autopilot.certify.claims import claims_of, settled_by
+from autopilot.certify.pull import pull
 from autopilot.certify.run import (
     FIRST,
     LOSING,
     LOWERED,
+    MOST_MACHINES,
     OVER,
     RAISED,
     UNDERCUT,
@@ -56,7 +58,7 @@ STAYS_FOR = timedelta(minutes=2)
 RESUMES_WITHIN = timedelta(minutes=10)
 GOES_WITHIN = timedelta(minutes=6)
 """From the end of its permit until a machine that ends itself is missing from the lists."""
-MOST_MACHINES = MOST_CALLS = 3
+MOST_CALLS = 3
 
 PER_RUN, PER_PORT = 1000, 100
 """The machine's own program reports as its step how often it has begun on this disk, times ``PER_RUN``; whether the
@@ -451,4 +453,5 @@ _SCRIPT: tuple[tuple[str, Play], ...] = (
     (Step.PAUSE, _pause),
     (Step.RESUME, _resume),
     (Step.END, _end),
+    (Step.PULL, pull),
 )

@@ -215,12 +215,12 @@ VASTAI = (
     MarketClaim(
         "login-is-taken",
         "vastai",
-        "A registry's login is taken as `-u USER -p PASSWORD SERVER`; passwords with spaces or quotes are refused.",
+        "A registry's login is taken as `-u USER -p PASSWORD SERVER`.",
         SDK,
         "2026-11",
         Confidence.MEDIUM,
-        "the sandbox's private images",
-        None,
+        SANDBOX,
+        Step.PULL,
         "private images cannot be pulled",
     ),
     MarketClaim(
@@ -230,8 +230,8 @@ VASTAI = (
         "Docker's source",
         "2026-11",
         Confidence.LOW,
-        "the sandbox's private images",
-        None,
+        SANDBOX,
+        Step.PULL,
         "a machine that cannot pull its image is left only after the time for loading",
     ),
     MarketClaim(

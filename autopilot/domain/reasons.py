@@ -47,6 +47,7 @@ class Reason(StrEnum):
     ORPHAN = "orphan"
     PROMOTED = "promoted"
     CERTIFYING = "certifying"
+    CERTIFYING_PULL = "certifying_pull"
     RETRY = "retry"
     HOLD_OVER = "hold_over"
     USER_RELEASED = "user_released"

@@ -18,6 +18,7 @@ from decimal import Decimal
 
 import structlog
 
+from autopilot.certify.job import spec_for_lease
 from autopilot.certify.run import Turn
 from autopilot.domain import events as e
 from autopilot.domain import gpu_names
@@ -337,7 +338,8 @@ class Engine:
                     event_log.apply(event)
         for lease, words in refused_pulls(event_log.job, readings):
             spec = event_log.job.spec
-            event_log.apply(login_refused(spec, lease, self._logins.hide(spec, words), now))
+            if not event_log.job.certifies:  # it wants to see this, and goes on
+                event_log.apply(login_refused(spec, lease, self._logins.hide(spec, words), now))
             event_log.apply(e.ReleaseRequested(lease.id, Reason.IMAGE_LOGIN_REFUSED, now))
         for lease in failed_starts(event_log.job, self.calls.busy):
             self._avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
@@ -427,7 +429,7 @@ class Engine:
                     )
                     event_log.apply(e.LeaseIntended(lease, now))
                     lease = next(held for held in event_log.job.leases if held.id == lease.id)
-                    outbox.creates.append((job.spec, lease))
+                    outbox.creates.append((spec_for_lease(job, lease), lease))
                     exposure = replace(
                         exposure,
                         leases=(*exposure.leases, lease),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import structlog
 
+from autopilot.certify.job import NO_LOGIN
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobSpec
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY = timedelta(hours=6)
 """So often the logins that a market keeps are searched for ours that no job uses."""
 NOTE = "registry_logins."
+NO_PASSWORD = "not-a-password"  # noqa: S105 - of a login that must be refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ class Logins:
     def _read(self, spec: JobSpec) -> RegistryLogin:
         assert spec.registry is not None, "asked for only where there is one"
         registry = spec.registry
+        if registry == NO_LOGIN:
+            return RegistryLogin(registry.server, registry.user, NO_PASSWORD)
         return RegistryLogin(registry.server, registry.user, self._access.password(registry.secret, registry.server))
 
     async def _keep(self, provider: str, kept: KeptLogins, login: RegistryLogin) -> Done[PullWith] | Refused | Unknown:
@@ -112,8 +116,8 @@ class Logins:
     async def tidy(self, jobs: Iterable[Job], now: datetime) -> None:
         """Delete ours that no open job uses, those that the ledger does not know as well; others' are never touched."""
         try:
-            open_jobs = (job for job in jobs if job.spec.registry is not None and not job.status.is_final)
-            needed = frozenset(self._name(job.spec) for job in open_jobs)
+            specs = [replace(job.spec, registry=NO_LOGIN) if job.certifies else job.spec for job in _open(jobs)]
+            needed = frozenset(self._name(spec) for spec in specs if spec.registry is not None)
         except UserError as problem:
             log.warning("registry_logins.kept", reason=problem.message)
             return
@@ -158,6 +162,10 @@ class Logins:
     async def _note(self, provider: str, known: Mapping[str, str | None]) -> None:
         async with self._store.transaction() as uow:
             await uow.notes.set(NOTE + provider, json.dumps(dict(known), sort_keys=True))
+
+
+def _open(jobs: Iterable[Job]) -> Iterable[Job]:
+    return (job for job in jobs if not job.status.is_final)
 
 
 async def noted_logins(uow: UnitOfWork, provider: str) -> Mapping[str, str | None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autopilot.domain.registry import server_of
+
 
 @dataclass(frozen=True)
 class PrivateImage:
@@ -34,14 +36,18 @@ class Login:
 
 
 def refusal(private: tuple[PrivateImage, ...], image: str, login: Login | None) -> str | None:
-    """Why the image cannot be pulled so; None when it can."""
+    """Why the image cannot be pulled so; None when it can. A login that is nobody's is refused for any image."""
     held = next((each for each in private if each.is_of(image)), None)
     if held is None:
-        return None
+        return None if login is None else _deny(login.server or server_of(image))
     server, _, path = held.image.partition("/")
     if login is None or login.server not in (None, server):
         where = f"https://{server}/v2/{path}/manifests/{image.rpartition(':')[2]}"
         return f'Error response from daemon: Head "{where}": unauthorized\n'
     if (login.user, login.password) != (held.user, held.password):
-        return f'Error response from daemon: Get "https://{server}/v2/": denied: denied\n'
+        return _deny(server)
     return None
+
+
+def _deny(server: str) -> str:
+    return f'Error response from daemon: Get "https://{server}/v2/": denied: denied\n'

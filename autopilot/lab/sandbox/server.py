@@ -189,10 +189,10 @@ class Sandbox:
             "PUBLIC_IPADDR": BOX_ADDRESS,
             "SSH_PUBLIC_KEY": "",
             "AUTOPILOT_PROVIDER_URL": self.url,
-            **{f"VAST_TCP_PORT_{inside}": str(outside) for inside, outside in self._told_ports(instance)},
+            **{f"VAST_TCP_PORT_{inside}": str(outside) for inside, outside in self._ports_named(instance)},
         }
 
-    def _told_ports(self, instance: Contract) -> list[tuple[int, int]]:
+    def _ports_named(self, instance: Contract) -> list[tuple[int, int]]:
         return [] if "one-port-in-and-out" in self._market.broken else open_ports(instance)
 
 

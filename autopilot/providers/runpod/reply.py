@@ -64,6 +64,7 @@ _BY_TEXT = {
     "over your current spending limit": Fault.NO_CREDIT,
     "insufficient balance": Fault.NO_CREDIT,
     "pod not found": Fault.NOT_FOUND,
+    "container registry auth": Fault.INVALID,
     "unauthorized": Fault.NO_RIGHTS,
     "something went wrong": Fault.TRANSIENT,
 }

@@ -16,6 +16,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Role
 from autopilot.engine.certification import end_certificate
+from autopilot.lab.sandbox.market.metering import GPU
 
 SETTLED = tuple(claim.id for claim in claims_of("vastai") if claim.step is not None)
 
@@ -56,17 +57,19 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
         await world.restart()
     found = verdicts(await world.finish())
     assert found == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
-    assert world.creates() == 2
+    assert world.creates() == 3
     assert world.billed() <= 1
     assert world.ours() == []
 
 
-STEPS = ("refusal", "rent", "work", "run", "raise", "lower", "pause", "resume", "end")
+STEPS = ("refusal", "rent", "work", "run", "raise", "nudge", "lower", "floor", "pause", "resume", "end", "pull")
 
 
 @pytest.mark.parametrize("step", with_one_fast(STEPS))
 async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: CertifyWorld, step: str) -> None:
-    """Machines end themselves; one that is paused cannot, and is given back when the daemon is there again."""
+    """Machines end themselves. One that is paused, or does not get its image, cannot: it bills its disk until the
+    daemon is there again.
+    """
     await world.tick()
     await world.begin()
     for _ in range(400):
@@ -76,7 +79,7 @@ async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: Cert
                 break
     await world.stop()
     await world.pass_without_daemon(40)
-    assert [each for each in world.ours() if each.holding] == []
+    assert [each for each in world.ours() if each.meter.running(GPU)] == []
     await world.start()
     await world.finish()
     assert world.ours() == []

@@ -239,7 +239,9 @@ class Lifecycle:
             self._report_loading(instance)
             delay_s = self._timings.resume_s
         refused = instance.order.pull_refusal
-        if refused is not None:
+        if refused is not None and "refused-pull-is-told" in self._broken:
+            pass  # it loads for ever
+        elif refused is not None:
             self._later(instance, self._timings.provision_s, lambda: self._report_failed(instance, refused))
         elif instance.order.defect is None:
             self._later(instance, delay_s, lambda: self._run(instance))

@@ -187,7 +187,8 @@ class Lifecycle:
             delay_s = max(delay_s, (pod.dying_until - now).total_seconds())
         pod.write_log(now, "system", f"create container: still fetching image {pod.order.image}")
         if pod.order.pull_refusal is not None:
-            pod.write_log(now, "system", f"error pulling image: {pod.order.pull_refusal.strip()}")
+            if "refused-pull-is-told" not in self._broken:
+                pod.write_log(now, "system", f"error pulling image: {pod.order.pull_refusal.strip()}")
         elif pod.order.defect is None:
             self._later(pod, delay_s, lambda: self._run(pod))
         if pod.order.pull_refusal is not None or pod.order.defect is Defect.BOOT_FAILED:

@@ -38,6 +38,8 @@ class PodMarket(Exchange):
         """The cheapest machine that takes the order, one with free GPUs before one where somebody has to go."""
         self.record("rent.requested", name=order.name, bid=order.bid)
         spot = order.bid is not None
+        if spot and order.registry_id is not None and "login-made-through-rest" in self.broken:
+            raise invalid("Container registry auth not found.")
         order = self.registries.judge(self._with_network_volume(order))
         if spot and (self.mode is Mode.NO_SUPPLY or "spot-is-rented" in self.broken):
             raise no_capacity(spot=True)

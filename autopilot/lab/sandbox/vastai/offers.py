@@ -213,7 +213,7 @@ def _parse_order(call: Call, ask_id: int) -> RentOrder:
         disk_gb=disk,
         price=price,
         label=label,
-        pull_refusal=refusal(call.site.private_images, image or "", _parse_login(body)),
+        pull_refusal=refusal(call.site.private_images, image or "", _login(call)),
         env=_parse_env(body.get("env")),
         onstart=onstart,
         args=tuple(args),
@@ -224,6 +224,11 @@ def _parse_order(call: Call, ask_id: int) -> RentOrder:
         must_lose=call.has_fault("success_false"),
         defect=defect,
     )
+
+
+def _login(call: Call) -> Login | None:
+    parsed = _parse_login(call.body)
+    return None if "login-is-taken" in call.market.broken else parsed
 
 
 def _parse_login(body: Json) -> Login | None:
