@@ -25,6 +25,8 @@ class Step(StrEnum):
     FLOOR = "floor"
     PAUSE = "pause"
     RESUME = "resume"
+    STOP = "stop"
+    START = "start"
     END = "end"
     PULL = "pull"
     WATCH = "watch"
@@ -43,6 +45,8 @@ HOW: dict[Step, str] = {
     Step.FLOOR: "bids the floor and watches the machine",
     Step.PAUSE: "bids half the floor and watches the machine",
     Step.RESUME: "bids above the floor again and waits for the machine's report",
+    Step.STOP: "has the machine stopped",
+    Step.START: "starts the stopped machine by a bid and waits for its report",
     Step.END: "lets the machine's permit run out and watches it go",
     Step.PULL: "rents a machine with a login that its registry must refuse",
     Step.WATCH: "weighs what the market answers to all of its calls",

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from autopilot.certify.script import LONGEST, PER_PORT, PER_RUN
+from autopilot.certify.run import PER_PORT, PER_RUN
+from autopilot.certify.script import LONGEST
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, Job, JobSpec, SpotPolicy, Trust
 from autopilot.domain.lease import Lease

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 
 from autopilot.certify.claim import Step
@@ -25,6 +25,12 @@ LOSING, FIRST, LOWERED, UNDERCUT = Decimal("0.6"), Decimal("1.2"), Decimal("1.1"
 """Bids, as shares of the floor."""
 RAISED = Decimal("1.1")
 """As a share of the bid before."""
+PER_RUN, PER_PORT = 1000, 100
+"""The machine's own program reports as its step how often it has begun on this disk, times ``PER_RUN``; whether the
+market told it an address (1) and a port there (2), times ``PER_PORT``; and for how many seconds it lived on after
+SIGTERM, before a stop."""
+SPEAKS_WITHIN = timedelta(minutes=10)
+"""From a machine's start until its program has reported."""
 MOST_MACHINES = 3
 """That a step asks for before it gives up."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autopilot.certify.claim import ASSUMED, NO_TEST, SANDBOX, Confidence, MarketClaim, Step
+from autopilot.certify.claim import ASSUMED, SANDBOX, Confidence, MarketClaim, Step
 
 DOCS, SDK = "RunPod's documentation", "RunPod's SDK"
 
@@ -79,6 +79,28 @@ RUNPOD = (
         matters=True,
     ),
     MarketClaim(
+        "bid-resumes",
+        "runpod",
+        "A pod that was stopped runs again within ten minutes of a bid that wins.",
+        DOCS,
+        "2026-04",
+        Confidence.LOW,
+        SANDBOX,
+        Step.START,
+        "an outbid pod does not come back: jobs move instead",
+    ),
+    MarketClaim(
+        "volume-kept",
+        "runpod",
+        "A pod that is stopped keeps its volume.",
+        DOCS,
+        "2026-11",
+        Confidence.HIGH,
+        SANDBOX,
+        Step.START,
+        "after each stop a job starts again from its checkpoint",
+    ),
+    MarketClaim(
         "own-key-destroys",
         "runpod",
         "A pod's own key is there and destroys it.",
@@ -113,17 +135,6 @@ RUNPOD = (
         "spot is offered and not there, or there and not offered",
     ),
     MarketClaim(
-        "resume-of-a-running-pod",
-        "runpod",
-        "What a resume does to a pod that runs is not known; it is never tried.",
-        ASSUMED,
-        "2026-11",
-        Confidence.LOW,
-        NO_TEST,
-        None,
-        "nothing",
-    ),
-    MarketClaim(
         "restricted-key-suffices",
         "runpod",
         "A restricted key with read and write for pods suffices; a wrong one gets 401, or an error with status 200.",
@@ -148,23 +159,23 @@ RUNPOD = (
     MarketClaim(
         "resumed-words",
         "runpod",
-        "A pod says that it was resumed in the words that the SDK shows.",
+        "A pod that was resumed says `Rented by` or `Resumed by` somebody.",
         SDK,
         "2026-11",
         Confidence.LOW,
-        "the sandbox's words",
-        None,
-        "a pod that was resumed by hand is not told from one that started",
+        SANDBOX,
+        Step.START,
+        "`drift` counts its words as unknown; nothing else follows",
     ),
     MarketClaim(
         "sigterm-five-seconds",
         "runpod",
-        "An evicted pod gets SIGTERM, which reaches the agent, and SIGKILL five seconds later.",
+        "A pod that is stopped or evicted gets SIGTERM, and SIGKILL about five seconds later.",
         DOCS,
         "2026-11",
         Confidence.MEDIUM,
-        "real processes in the sandbox",
-        None,
+        SANDBOX,
+        Step.START,
         "an eviction is as sudden as on other markets: the newest checkpoint counts",
     ),
     MarketClaim(

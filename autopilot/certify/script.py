@@ -1,7 +1,7 @@
 """The script of a certification: which step is due, and what it does now. Pure, as ``policy.decide`` is.
 
     refusal ─► rent ─► work ─► (time that a bill can show) ─► echo ─► raise ─► nudge ─► lower ─► floor ─► pause
-        ─► resume ─► end ─► pull
+        ─► resume ─► stop ─► start ─► end ─► pull
 
 A certification is a job whose machines are rented, observed, limited and destroyed as those of any other job are. Only
 what is done next comes from here and not from ``decide``. How far it is stands in the ledger (``StepMark``), so that a
@@ -24,7 +24,10 @@ from autopilot.certify.run import (
     LOWERED,
     MOST_MACHINES,
     OVER,
+    PER_PORT,
+    PER_RUN,
     RAISED,
+    SPEAKS_WITHIN,
     UNDERCUT,
     WAIT,
     Move,
@@ -34,6 +37,7 @@ from autopilot.certify.run import (
     choose,
     round_up,
 )
+from autopilot.certify.stop import start, stop
 from autopilot.certify.watched import find_broken, find_held
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Release, SaveAndStop, SetStatus
 from autopilot.domain.certificate import ClaimFinding, ClaimVerdict, StepMark
@@ -49,7 +53,6 @@ LONGEST = timedelta(hours=3)
 SHOWN_WITHIN = timedelta(minutes=3)
 """A list that lags longer than this breaks what is assumed of it."""
 LOADS_WITHIN = timedelta(minutes=20)
-SPEAKS_WITHIN = timedelta(minutes=10)
 RUNS_FOR = timedelta(minutes=20)
 """So long at one bid, for a bill that can be told from another price's."""
 TAKES_HOLD_WITHIN = timedelta(minutes=5)
@@ -59,11 +62,6 @@ RESUMES_WITHIN = timedelta(minutes=10)
 GOES_WITHIN = timedelta(minutes=6)
 """From the end of its permit until a machine that ends itself is missing from the lists."""
 MOST_CALLS = 3
-
-PER_RUN, PER_PORT = 1000, 100
-"""The machine's own program reports as its step how often it has begun on this disk, times ``PER_RUN``; whether the
-market told it an address (1) and a port there (2), times ``PER_PORT``; and for how many seconds it lived on after
-SIGTERM, before a stop."""
 
 
 def play(run: Run) -> Turn:
@@ -452,6 +450,8 @@ _SCRIPT: tuple[tuple[str, Play], ...] = (
     (Step.FLOOR, _floor),
     (Step.PAUSE, _pause),
     (Step.RESUME, _resume),
+    (Step.STOP, stop),
+    (Step.START, start),
     (Step.END, _end),
     (Step.PULL, pull),
 )

@@ -48,6 +48,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class Stop:
+    """Have the market stop a machine that is to start again, its disk kept. Only a certification wants that."""
+
+    lease_id: str
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class SaveAndStop:
     """Tell the agent on this lease to save a last checkpoint and stop its run."""
 
@@ -98,7 +106,7 @@ class SetStatus:
     """What its event tells of it."""
 
 
-Action = Acquire | ChangeBid | Start | SaveAndStop | Promote | RunAgain | Hold | Release | SetStatus
+Action = Acquire | ChangeBid | Start | Stop | SaveAndStop | Promote | RunAgain | Hold | Release | SetStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from autopilot.domain.actions import (
     SaveAndStop,
     SetStatus,
     Start,
+    Stop,
     Veto,
 )
 from autopilot.domain.job import Job
@@ -121,6 +122,8 @@ def action_note(action: Action) -> Note:
             return Note("change_bid", (("reason", reason), ("lease_id", lease_id), ("bid", bid)))
         case Start(lease_id, reason):
             return Note("start", (("reason", reason), ("lease_id", lease_id)))
+        case Stop(lease_id, reason):
+            return Note("stop", (("reason", reason), ("lease_id", lease_id)))
         case SetStatus(status, reason, _):
             return Note("set_status", (("reason", reason), ("status", status)))
         case SaveAndStop(lease_id, reason):

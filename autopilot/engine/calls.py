@@ -78,6 +78,10 @@ class Calls:
     def start(self, lease: Lease) -> None:
         self._begin(lease, self._start(lease))
 
+    def stop(self, lease: Lease) -> None:
+        """Whether it stopped is seen in the next list."""
+        self._begin(lease, self._stop(lease))
+
     def destroy(self, lease: Lease) -> None:
         """Ask again, unless the last request is too young: 5 s, then doubling up to 5 minutes, for ever."""
         now = self._clock.now()
@@ -213,6 +217,12 @@ class Calls:
         if not isinstance(outcome, Done) and not is_queued:
             log.warning("lease.start_failed", lease=lease.id, outcome=repr(outcome))
             await self._record(lease, e.StartFailed(lease.id, self._clock.now()))
+
+    async def _stop(self, lease: Lease) -> None:
+        assert lease.instance_id is not None, "only rented leases can be stopped"
+        outcome = await self._providers[lease.provider].stop(lease.instance_id)
+        if not isinstance(outcome, Done):
+            log.warning("lease.stop_failed", lease=lease.id, outcome=repr(outcome))
 
     async def _destroy(self, lease: Lease) -> None:
         assert lease.instance_id is not None, "only rented leases can be destroyed"

@@ -22,7 +22,7 @@ from autopilot.certify.job import spec_for_lease
 from autopilot.certify.run import Turn
 from autopilot.domain import events as e
 from autopilot.domain import gpu_names
-from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Release, Start
+from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Release, Start, Stop
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
 from autopilot.domain.job import Job, JobSpec
@@ -113,6 +113,7 @@ class _Outbox:
     creates: list[tuple[JobSpec, Lease]]
     bids: list[tuple[Lease, BidRecord, Decimal]]
     starts: list[Lease]
+    stops: list[Lease]
 
 
 class Engine:
@@ -196,6 +197,8 @@ class Engine:
             self.calls.change_bid(lease, record, current_bid)
         for lease in outbox.starts:
             self.calls.start(lease)
+        for lease in outbox.stops:
+            self.calls.stop(lease)
         self._destroy_due(jobs, orphans)
         await self.calls.settle_for(CALLS_WAIT_REAL_S)
         self._mailbox.forget(
@@ -289,7 +292,7 @@ class Engine:
         self, readings: Mapping[str, Reading], mail: Mapping[str, Mail], offers: Mapping[OfferQuery, tuple[Offer, ...]]
     ) -> tuple[tuple[Job, ...], _Outbox, tuple[Lease, ...]]:
         """The one transaction of a tick: from what was read to intents, all or nothing."""
-        outbox = _Outbox([], [], [])
+        outbox = _Outbox([], [], [], [])
         async with self._store.transaction() as uow:
             now = self._clock.now()
             await self._lost_bids.load(uow, now)
@@ -446,6 +449,8 @@ class Engine:
                     exposure = exposure.with_changed(lease)
                 case Start(lease_id, _):
                     outbox.starts.append(before[lease_id])
+                case Stop(lease_id, _):
+                    outbox.stops.append(before[lease_id])
                 case Release(lease_id, reason):
                     span = AVOID_AFTER_RELEASE.get(reason, timedelta(0))
                     self._avoid.add(before[lease_id], now, span, bids_only=reason is Reason.OUTBID)

@@ -17,7 +17,7 @@ from engine_world import World
 
 from autopilot.api.certify import CertifyService
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.certify.script import PER_PORT, PER_RUN
+from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.certificate import Certificate, ClaimFinding, ClaimVerdict
 from autopilot.engine.certification import CertifyRules
@@ -119,12 +119,23 @@ class Pods(Machines):
     """The same on RunPod's pods."""
 
     async def act(self, now: datetime) -> None:
+        self._read_journal()
         for pod in self._world.sandbox.runpod.live():
             encoded = re.search(r"echo (\S+) ", pod.order.args)
             told = ORDERS.search(base64.b64decode(encoded[1]).decode()) if encoded else None
             if pod.container is PodContainer.RUNNING and told is not None:
                 machine = self._machines.setdefault(pod.id, Machine(**told.groupdict()))
                 await self._act(machine, pod.boots, self._world.sandbox.pod_environment(pod), now)
+
+    def _read_journal(self) -> None:
+        entries = self._world.sandbox.runpod.journal.entries
+        for entry in entries[self._read :]:
+            pod_id = str(entry.fields.get("pod_id"))
+            if entry.kind == "volume.lost":
+                self._machines.pop(pod_id, None)
+            if entry.kind == "pod.warned" and pod_id in self._machines:
+                self._machines[pod_id].warned_s = 5
+        self._read = len(entries)
 
     def _identity(self, env: dict[str, str]) -> tuple[str, str]:
         return env["RUNPOD_POD_ID"], env["RUNPOD_API_KEY"]

@@ -15,6 +15,7 @@ from autopilot.lab.sandbox.runpod.exchange import Mode
 
 SETTLED = tuple(claim.id for claim in claims_of("runpod") if claim.step is not None)
 ON_SPOT = {"spot-is-rented", "losing-bid-refused", "graphql-limits", "probe-is-a-request", "login-made-through-rest"}
+ON_SPOT |= {"bid-resumes", "volume-kept", "resumed-words", "sigterm-five-seconds"}
 
 
 @pytest.fixture

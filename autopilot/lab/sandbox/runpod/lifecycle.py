@@ -104,11 +104,15 @@ class Lifecycle:
         """The pod holds its GPUs from now on, is billed for them, and its container is created."""
         now = self._now()
         resumed = pod.starts > 0
+        if resumed and "volume-kept" in self._broken:
+            self._containers.wipe(pod)
+            self._record("volume.lost", pod)
         pod.status, pod.cause = Status.RUNNING, None
         pod.gpu_count, pod.cost_per_hr = gpu_count, cost_per_hr
         pod.starts += 1
         pod.last_started_at = now
-        pod.last_status_change = f"Rented by User: {javascript_date(now)}"
+        strange = resumed and "resumed-words" in self._broken
+        pod.last_status_change = f"{'Woken' if strange else 'Rented'} by User: {javascript_date(now)}"
         self._run_meters(pod)
         self._create_container(pod, self._timings.resume_s if resumed else self._timings.pull_s)
         self._record("pod.resumed" if resumed else "pod.started", pod, cost_per_hr=cost_per_hr, gpu_count=gpu_count)
@@ -221,7 +225,11 @@ class Lifecycle:
 
     def _after_grace(self, pod: Pod, clear: Callable[[Pod], None]) -> None:
         """SIGTERM now, ``clear`` (which kills) when the grace is over, whatever else happens to the pod meanwhile."""
+        if "sigterm-five-seconds" in self._broken:
+            clear(pod)
+            return
         self._containers.terminate(pod)
+        self._record("pod.warned", pod)
         pod.dying_until = self._now() + timedelta(seconds=self._timings.grace_s)
         self._agenda.at(pod.dying_until, lambda: clear(pod))
 

@@ -79,7 +79,7 @@ class PodMarket(Exchange):
             if self.config.bid_resume_of_running_fails:
                 raise invalid("This pod is already running.")
             return
-        if self.mode is Mode.NO_SUPPLY:
+        if self.mode is Mode.NO_SUPPLY or "bid-resumes" in self.broken:
             raise host_full()
         floor = self.machines[pod.machine_id].floor
         if gpu_count > 0 and floor is not None and bid < floor:
