@@ -14,7 +14,6 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import show
 from autopilot.domain.reasons import Reason
 from autopilot.domain.registry import Registry, server_of
-from autopilot.mailbox.wire import SSH_PORT
 
 MOST_BUDGET = Decimal(5)
 LEAST_BUDGET = Decimal("0.25")
@@ -23,6 +22,8 @@ MOST_HOURLY = Decimal("0.60")
 IMAGE = "python:3.12-slim"
 DISK_GB = Decimal(60)
 """Large enough for its price to show on the bill."""
+PORT = 70_022
+"""Asked for by every machine of a certification, as ``ssh`` asks for it (``mailbox.wire.SSH_PORT``)."""
 GPUS = ("RTX 3060", "RTX 3090", "RTX 4090")
 """Small ones that the markets have plenty of."""
 
@@ -42,7 +43,7 @@ warned = min(os.path.getsize("sigterm"), {PER_PORT - 1}) if os.path.exists("sigt
 ports = 0
 for host, port in (("RUNPOD_PUBLIC_IP", "RUNPOD_TCP_PORT"), ("PUBLIC_IPADDR", "VAST_TCP_PORT")):
     if os.environ.get(host):
-        ports = 2 if os.environ.get(port + "_{SSH_PORT}", "").isdigit() else 1
+        ports = 2 if os.environ.get(port + "_{PORT}", "").isdigit() else 1
 step = {PER_RUN} * os.path.getsize("runs") + {PER_PORT} * ports + warned
 while True:
     print(json.dumps(dict(step=step)))
