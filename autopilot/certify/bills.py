@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from autopilot.certify.job import LARGE_IMAGE_GB
 from autopilot.domain.certificate import ClaimFinding, ClaimVerdict
 from autopilot.domain.instance import CostKind
 from autopilot.domain.lease import Lease
@@ -50,7 +51,25 @@ def judge_bills(
         ClaimFinding(job_id, "bill-in-a-day", in_time, now, (("hours", hours),)),
         _compare(job_id, "bid-is-paid", billed, accrued, CostKind.COMPUTE, now),
         _compare(job_id, "disk-is-billed", billed, accrued, CostKind.STORAGE_RUNNING, now),
+        _find_pull(job_id, rented, billed, accrued, now),
     )
+
+
+def _find_pull(
+    job_id: str,
+    rented: Sequence[Lease],
+    billed: Mapping[CostKind, Decimal],
+    accrued: Mapping[CostKind, Decimal],
+    now: datetime,
+) -> ClaimFinding:
+    """Whether the bill has traffic that is not what the machines sent: half of the image at least."""
+    expected = sum((each.traffic.download_price * LARGE_IMAGE_GB for each in rented if each.has_run), ZERO)
+    received = billed.get(CostKind.BANDWIDTH, ZERO) - accrued.get(CostKind.BANDWIDTH, ZERO)
+    numbers = (("expected", expected), ("billed", received))
+    if expected <= ROUNDING:
+        return ClaimFinding(job_id, "pull-is-billed", ClaimVerdict.NOT_SEEN, now, numbers)
+    verdict = ClaimVerdict.HELD if received >= expected / 2 else ClaimVerdict.BROKEN
+    return ClaimFinding(job_id, "pull-is-billed", verdict, now, numbers)
 
 
 def _compare(

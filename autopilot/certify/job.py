@@ -20,6 +20,11 @@ LEAST_BUDGET = Decimal("0.25")
 MOST_HOURLY = Decimal("0.60")
 """$/h: a certification takes about an hour and a half."""
 IMAGE = "python:3.12-slim"
+LARGE_IMAGE = "tensorflow/tensorflow:2.15.0-gpu"
+LARGE_IMAGE_GB = Decimal(3)
+"""At least, as it is sent: enough to show on a bill of traffic. Hosts seldom keep it."""
+BILLS_TRAFFIC = frozenset({"vastai"})
+"""Markets on whose bill a pull may show."""
 DISK_GB = Decimal(60)
 """Large enough for its price to show on the bill."""
 PORT = 70_022
@@ -56,7 +61,7 @@ NO_LOGIN = Registry(server_of(IMAGE), "autopilot-certify", "")
 
 def spec_for_lease(job: Job, lease: Lease) -> JobSpec:
     """What that machine is rented with: the job's own, but for a machine whose image must not be pulled."""
-    return replace(job.spec, registry=NO_LOGIN) if lease.reason is Reason.CERTIFYING_PULL else job.spec
+    return replace(job.spec, image=IMAGE, registry=NO_LOGIN) if lease.reason is Reason.CERTIFYING_PULL else job.spec
 
 
 def spec_for(market: str, budget: Decimal, gpus: tuple[str, ...], now: datetime) -> JobSpec:
@@ -68,7 +73,7 @@ def spec_for(market: str, budget: Decimal, gpus: tuple[str, ...], now: datetime)
         )
     return JobSpec(
         name=f"certify-{market}",
-        image=IMAGE,
+        image=LARGE_IMAGE if market in BILLS_TRAFFIC else IMAGE,
         run=PROGRAM,
         gpus=tuple(GpuChoice(name) for name in gpus or GPUS),
         trust=Trust.VERIFIED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autopilot.certify.claim import ASSUMED, NO_TEST, RENTERS, SANDBOX, Confidence, MarketClaim, Step
+from autopilot.certify.claim import ASSUMED, RENTERS, SANDBOX, Confidence, MarketClaim, Step
 
 DOCS, SDK = "vast.ai's documentation", "vast.ai's SDK"
 
@@ -208,8 +208,8 @@ VASTAI = (
         ASSUMED,
         "2026-11",
         Confidence.LOW,
-        NO_TEST,
-        None,
+        SANDBOX,
+        Step.BILL,
         "costs are lower than planned",
     ),
     MarketClaim(

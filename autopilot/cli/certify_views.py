@@ -38,7 +38,7 @@ def line(claim: Json) -> str:
 def _show(name: str, value: Any) -> str:
     if name in ("floor", "bid", "asked", "shown"):
         return text.per_hour(value)
-    return text.money(value) if name in ("billed", "ledger") else text.plain(value)
+    return text.money(value) if name in ("billed", "ledger", "expected") else text.plain(value)
 
 
 def state(held: Json) -> str:

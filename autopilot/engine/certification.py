@@ -188,7 +188,7 @@ async def _settle_bills(uow: UnitOfWork, market: str, job_id: str, now: datetime
     for books in (await uow.ledger.sum_books(ids)).values():
         for (kind, _), amount in books.accrued.items():
             accrued[kind.as_billed] = accrued.get(kind.as_billed, ZERO) + amount
-    before = {each.claim: each for each in found}
-    new = [each for each in judge_bills(job_id, leases, lines, accrued, now) if each.claim not in before]
+    due = set(settled_by(market, Step.BILL)) - {each.claim for each in found}
+    new = [each for each in judge_bills(job_id, leases, lines, accrued, now) if each.claim in due]
     await uow.certificates.save_findings(new)
     await uow.events.add([claim_settled(market, each) for each in new])

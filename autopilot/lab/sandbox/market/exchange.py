@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 
+from autopilot.certify.job import LARGE_IMAGE, LARGE_IMAGE_GB
 from autopilot.lab.sandbox.market.account import PrepaidCredit
 from autopilot.lab.sandbox.market.agenda import Agenda
 from autopilot.lab.sandbox.market.auction import allocate
@@ -20,6 +21,7 @@ from autopilot.lab.sandbox.market.instances import Cause, Contract
 from autopilot.lab.sandbox.market.journal import Journal
 from autopilot.lab.sandbox.market.lifecycle import Containers, Lifecycle, NoContainers, Timings
 from autopilot.lab.sandbox.market.machines import Chunk, HostState, Machine, MachineSpec
+from autopilot.lab.sandbox.market.metering import DOWN
 from autopilot.lab.sandbox.market.quotes import (
     OUTBID_STEP,
     PRICE_UNIT,
@@ -28,6 +30,9 @@ from autopilot.lab.sandbox.market.quotes import (
     clearing_price,
     free_of_on_demand,
 )
+
+IMAGE_GB = {LARGE_IMAGE: Fraction(LARGE_IMAGE_GB) + Fraction(4, 10)}
+"""Sizes of images whose pull is billed."""
 
 
 class NoSuchAsk(Exception):
@@ -78,6 +83,7 @@ class Exchange:
             self.watch_credit,
             lambda instance: self.machines[instance.machine_id].floor_of(instance.gpu_ids),
             self.broken,
+            self._bill_pull,
         )
         self.machines = {spec.machine_id: Machine(spec, spec.floor) for spec in specs}
         self.instances: dict[int, Contract] = {}
@@ -145,6 +151,13 @@ class Exchange:
         return shown.quantize(OUTBID_STEP, ROUND_HALF_EVEN)
 
     # --- settling
+
+    def _bill_pull(self, instance: Contract) -> None:
+        """The bytes of its image, as traffic. Of images whose size the sandbox does not know nothing is billed."""
+        size_gb = IMAGE_GB.get(instance.order.image)
+        if size_gb is not None and "pull-is-billed" not in self.broken:
+            price = Fraction(self.machines[instance.machine_id].spec.inet_down_cost)
+            instance.meter.transfer(DOWN, size_gb, price, self.now)
 
     def settle(self, machine: Machine) -> None:
         if machine.state is not HostState.ONLINE:

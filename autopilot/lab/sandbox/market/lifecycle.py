@@ -103,10 +103,12 @@ class Lifecycle:
         burn_changed: Callable[[], None],
         floor_of: Callable[[Contract], Decimal],
         broken: set[str],
+        bill_pull: Callable[[Contract], None],
     ) -> None:
         """``broken``: claims about the market that it breaks; see ``Exchange``."""
         self._floor_of = floor_of
         self._broken = broken
+        self._bill_pull = bill_pull
         self._timings = timings
         self._agenda = agenda
         self._journal = journal
@@ -255,6 +257,8 @@ class Lifecycle:
         instance.status_msg = f"success, running {instance.order.image}\n"
         instance.ran_at = now
         instance.boots += 1
+        if instance.boots == 1:
+            self._bill_pull(instance)
         self.bill_gpus(instance)
         self._containers.start(instance)
         self._record("instance.running", instance, boot=instance.boots, price=instance.price)
