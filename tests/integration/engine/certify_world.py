@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -238,6 +240,18 @@ class RunpodCertifyWorld(CertifyWorld):
 
     def break_claims(self, claims: Collection[str]) -> None:
         self.sandbox.runpod.broken.update(claims)
+
+
+def note_row(market: str, claim: str, found: dict[str, ClaimFinding], billed: Decimal) -> None:
+    """One row of the table of broken claims, where somebody asks for it by naming a file."""
+    path = os.environ.get("CERTIFY_TABLE")
+    if path is None:
+        return
+    seen = "; ".join(f"{name} {value}" for name, value in found[claim].numbers) or "-"
+    others = sorted(name for name, each in found.items() if each.verdict is ClaimVerdict.NOT_SEEN)
+    row = f"| {market} | `{claim}` | {found[claim].verdict} | {seen} | {', '.join(others) or '-'} | ${billed:.3f} |\n"
+    with Path(path).open("a") as file:
+        file.write(row)
 
 
 def verdicts(found: dict[str, ClaimFinding]) -> dict[str, ClaimVerdict]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from certify_world import CertifyWorld, verdicts, with_one_fast
+from certify_world import CertifyWorld, note_row, verdicts, with_one_fast
 from engine_world import JOB, D, a_world
 
 from autopilot.certify.claims import claims_of
@@ -38,7 +38,9 @@ async def test_every_claim_is_held_by_a_market_that_keeps_them_all(world: Certif
 @pytest.mark.parametrize("claim", with_one_fast(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: CertifyWorld, claim: str) -> None:
     world.break_claims([claim])
-    found = verdicts(await world.certified())
+    seen = await world.certified()
+    note_row("vast.ai", claim, seen, world.billed())
+    found = verdicts(seen)
     assert found[claim] is ClaimVerdict.BROKEN
     others = {verdict for name, verdict in found.items() if name != claim}
     assert ClaimVerdict.BROKEN not in others, found

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from certify_world import RunpodCertifyWorld, verdicts, with_one_fast
+from certify_world import RunpodCertifyWorld, note_row, verdicts, with_one_fast
 from engine_world import a_world
 
 from autopilot.certify.claims import claims_of
@@ -47,7 +47,9 @@ async def test_a_market_without_spot(world: RunpodCertifyWorld, mode: Mode) -> N
 @pytest.mark.parametrize("claim", with_one_fast(SETTLED))
 async def test_a_claim_that_does_not_hold_is_found(world: RunpodCertifyWorld, claim: str) -> None:
     world.break_claims([claim])
-    found = verdicts(await world.certified())
+    seen = await world.certified()
+    note_row("RunPod", claim, seen, world.billed())
+    found = verdicts(seen)
     assert found[claim] is ClaimVerdict.BROKEN
     assert ClaimVerdict.BROKEN not in {verdict for name, verdict in found.items() if name != claim}
     assert world.billed() <= 1
