@@ -11,7 +11,7 @@ import copy
 import datetime as dt
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -46,12 +46,12 @@ Ask = Callable[[Provider], Awaitable[Any]]
 Path = tuple[str | int, ...]
 
 
-def rent(offer_id: str) -> Ask:
+def rent(offer_id: str, capacity_type: CapacityType = CapacityType.SPOT) -> Ask:
     request = CreateRequest(
         label="ap1.abcdefgh.01KDVDNRY4R11887CN5CG1S8J6",
         offer_id=offer_id,
         machine_id="1",
-        capacity_type=CapacityType.SPOT,
+        capacity_type=capacity_type,
         bid=Decimal("0.165"),
         image="some/image:1",
         disk_gb=Decimal(20),
@@ -99,12 +99,20 @@ async def logins(provider: Provider) -> Any:
     return await provider.kept_logins.list()
 
 
+async def gpu_names(provider: Provider) -> Any:
+    return await provider.gpu_names()
+
+
 def one(instance_id: str) -> Ask:
     return lambda provider: provider.instance(instance_id)
 
 
 V, R = vastai_shapes, runpod_shapes
 REST_ID = "7h9k2m4n6p"
+POOL = "NVIDIA RTX A4000/COMMUNITY/1"
+_NOTICES = replace(V.INBOX.fields["notifications"], inside=V.OUTBID_NOTICE)
+INBOX = replace(V.INBOX, fields={**V.INBOX.fields, "notifications": _NOTICES})
+"""Its rows are compared one by one, each with the shape of its kind."""
 ANSWERS = [
     Answer("vastai", "GET /api/v1/instances/", V.INSTANCE_PAGE, instances),
     Answer("vastai", "GET /instances/", V.ONE_INSTANCE, one(INSTANCE)),
@@ -112,6 +120,8 @@ ANSWERS = [
     Answer("vastai", "GET /users/current", V.ACCOUNT, account),
     Answer("vastai", "POST /bundles/ bid", V.OFFERS, offers),
     Answer("vastai", "POST /bundles/ on-demand", V.OFFERS, offers),
+    Answer("vastai", "GET /gpu_names/unique/", V.GPU_NAMES, gpu_names),
+    Answer("vastai", "GET /notifications/inbox/", INBOX, instances),
     Answer("vastai", "PUT /asks/", V.CREATED, rent("29332107")),
     Answer("vastai", "PUT /instances/bid_price/", V.CHANGED, lambda p: p.change_bid(INSTANCE, Decimal("0.3"))),
     Answer("vastai", "PUT /instances/", V.CHANGED, lambda p: p.start(INSTANCE)),
@@ -122,9 +132,12 @@ ANSWERS = [
     Answer("runpod", "query Prices", R.PRICES, offers),
     Answer("runpod", "GET /v2/billing/pods", R.BILLS, charges),
     Answer("runpod", "GET /v2/registries", R.LOGINS, logins),
-    Answer("runpod", "mutation RentSpot", R.SPOT_RENTED, rent("NVIDIA RTX A4000/COMMUNITY/1")),
+    Answer("runpod", "mutation RentSpot", R.SPOT_RENTED, rent(POOL)),
     Answer("runpod over REST", "GET /v2/pods", R.REST_PODS, instances),
     Answer("runpod over REST", "GET /v2/pods/", R.REST_POD, one(REST_ID)),
+    Answer(
+        "runpod over REST", "POST /v2/pods", R.REST_POD, rent("NVIDIA RTX A4000/COMMUNITY/1", CapacityType.ON_DEMAND)
+    ),
     Answer("runpod over REST", "GET /v2/catalog/gpus?include", R.REST_PRICES, offers),
 ]
 
@@ -203,9 +216,15 @@ def changes_of(change: Change) -> Iterator[str]:
         yield "an unknown word"
 
 
+ALIKE = {"notice": "outbid notice"}
+
+
 def is_noticed(drifts: tuple[Drift, ...], change: Change, what: str) -> bool:
-    names = {(drift.answer, drift.field) for drift in drifts if drift.is_read}
-    others = {(drift.answer, drift.field.rpartition(".")[2]) for drift in drifts if not drift.is_read}
+    # A notice that does not say that it is an outbid's is compared as any other.
+    names = {(ALIKE.get(drift.answer, drift.answer), drift.field) for drift in drifts if drift.is_read}
+    others = {
+        (ALIKE.get(drift.answer, drift.answer), drift.field.rpartition(".")[2]) for drift in drifts if not drift.is_read
+    }
     if what == "one more beside it":
         return (change.place[0], "surcharge") in others
     if change.field.may_be_missing and what in ("dropped", "renamed"):
