@@ -18,7 +18,7 @@ from autopilot.domain.registry import Registry, server_of
 MOST_BUDGET = Decimal(5)
 LEAST_BUDGET = Decimal("0.25")
 MOST_HOURLY = Decimal("0.60")
-"""$/h: a certification takes about an hour and a half."""
+"""$/h: a certification takes about an hour."""
 IMAGE = "python:3.12-slim"
 LARGE_IMAGE = "tensorflow/tensorflow:2.15.0-gpu"
 LARGE_IMAGE_GB = Decimal(3)

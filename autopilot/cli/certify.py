@@ -30,7 +30,7 @@ def certify(
 ) -> int:
     """Prove with one small machine what is assumed of a market: autopilot certify vastai --budget "$1.00".
 
-    It takes about an hour and a half, and the market's bill comes later: --resume shows it. "autopilot certify accept
+    It takes about an hour, and the market's bill comes later: --resume shows it. "autopilot certify accept
     MARKET CLAIM" lets machines be rented although that claim does not hold. Exits with 1 while a claim that matters is
     broken and not accepted.
 

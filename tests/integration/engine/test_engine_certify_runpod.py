@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from certify_world import RunpodCertifyWorld, note_row, verdicts, with_one_fast
-from engine_world import a_world
+from engine_world import D, a_world
 
 from autopilot.certify.claims import claims_of
 from autopilot.domain.certificate import ClaimVerdict
@@ -53,4 +53,61 @@ async def test_a_claim_that_does_not_hold_is_found(world: RunpodCertifyWorld, cl
     assert found[claim] is ClaimVerdict.BROKEN
     assert ClaimVerdict.BROKEN not in {verdict for name, verdict in found.items() if name != claim}
     assert world.billed() <= 1
+    assert world.rented() == []
+
+
+@pytest.mark.slow
+async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(world: RunpodCertifyWorld) -> None:
+    await world.tick()
+    await world.begin()
+    for _ in range(400):
+        if (await world.job()).status.is_final:
+            break
+        await world.tick()
+        await world.restart()
+    found = verdicts(await world.finish())
+    assert found == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
+    assert world.billed() <= 1
+    assert world.rented() == []
+
+
+STEPS = ("stop", "refusal", "rent", "work", "run", "start", "end", "pull")
+
+
+@pytest.mark.parametrize("step", with_one_fast(STEPS))
+async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: RunpodCertifyWorld, step: str) -> None:
+    await world.tick()
+    await world.begin()
+    for _ in range(400):
+        await world.tick()
+        async with world.store.snapshot() as uow:
+            if step in {mark.step for mark in await uow.certificates.list_marks(world.job_id)}:
+                break
+    await world.stop()
+    await world.pass_without_daemon(40)
+    assert [pod for pod in world.rented() if pod.holds_gpus] == []
+    await world.start()
+    await world.finish()
+    assert world.rented() == []
+    assert world.billed() <= 1
+
+
+@pytest.mark.slow
+async def test_a_market_that_answers_badly_leaves_nothing_rented(world: RunpodCertifyWorld) -> None:
+    changes = ("podRentInterruptable", "podBidResume", "podStop", "podTerminate")
+    for on in (*changes, "myself", "gpuTypes", "v2.registries"):
+        await world.emu("POST", "runpod/fault", on=on, kind="http_500", times=None, probability=0.2)
+        await world.emu("POST", "runpod/fault", on=on, kind="effect_then_500", times=None, probability=0.1)
+    await world.certified()
+    await world.emu("DELETE", "runpod/faults")
+    await world.tick(20)
+    assert world.rented() == []
+    assert world.billed() <= 1
+
+
+@pytest.mark.slow
+async def test_no_more_is_spent_than_was_allowed(world: RunpodCertifyWorld) -> None:
+    world.break_claims(["own-key-destroys"])
+    await world.certified("0.25")
+    assert 0 < world.billed() <= D("0.25")
     assert world.rented() == []
