@@ -15,6 +15,11 @@ def new_secret() -> str:
     return secrets.token_urlsafe(SECRET_BYTES)
 
 
+def new_name() -> str:
+    """Of a scratch file: 32 hexadecimal digits."""
+    return secrets.token_hex(16)
+
+
 class UlidIds:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,1 +1,1 @@
-"""The control API: JSON over a unix socket. Access is the socket's file permission; the peer's uid is logged."""
+"""The control API: JSON over a unix socket, open by its file's permission; and over the listener's, by a token."""

@@ -17,6 +17,15 @@ class Unauthorised(UserError):
     """A token that is not known, or not in force."""
 
 
+def token_needed() -> Unauthorised:
+    return Unauthorised("this takes a token", hint="an admin makes one with autopilot token create")
+
+
+def token_unknown() -> Unauthorised:
+    """The same for each that is none."""
+    return Unauthorised("the token is not known, expired or revoked", hint="ask an admin for another")
+
+
 class NotAllowed(UserError):
     """The caller is known and may not do this."""
 
@@ -134,12 +143,12 @@ async def find_own(uow: UnitOfWork, reference: str, caller: ApiCaller, rule: Rul
 
 
 async def recognise(store: Store, sha256: str, now: datetime) -> Token:
-    """The token in force whose secret has that hash. Raises ``Unauthorised``, the same for each that is none.
+    """The token in force whose secret has that hash. Raises ``Unauthorised``.
 
     The secret is found by its hash: how long that takes says nothing of any secret of 256 random bits.
     """
     async with store.snapshot() as uow:
         token = await uow.tokens.find(sha256)
     if token is None or not token.is_in_force(now):
-        raise Unauthorised("the token is not known, expired or revoked", hint="ask an admin for another")
+        raise token_unknown()
     return token

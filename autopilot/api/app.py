@@ -15,7 +15,7 @@ from autopilot.api import render
 from autopilot.api.access import ApiCaller
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
-from autopilot.api.callers import caller_of, check_access, job_ref
+from autopilot.api.callers import caller_of, check_access, job_ref, origin_of
 from autopilot.api.certify import CertifyService, certificate
 from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import read_sent_code
@@ -25,11 +25,13 @@ from autopilot.api.jobs import JobService
 from autopilot.api.once import OnceOnly
 from autopilot.api.plan import ranked_offers
 from autopilot.api.prices import prices
-from autopilot.api.problems import Handler, answer_errors
-from autopilot.api.requests import flag, peer_uid, read_body, share, text, whole
+from autopilot.api.problem_documents import Handler
+from autopilot.api.problems import answer_errors
+from autopilot.api.requests import MAX_BODY_BYTES, flag, read_body, share, text, whole
 from autopilot.api.spend import spend
 from autopilot.api.token_routes import TokenRoutes
 from autopilot.api.tokens import TokenService
+from autopilot.api.uploads import Uploads
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
 from autopilot.domain.reasons import Reason
@@ -41,18 +43,26 @@ from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 log = structlog.get_logger(__name__)
 
-MAX_BODY_BYTES = 256 * 1024
 
+class Api:
+    """The routes, to be served on one socket or several: ``app`` makes an application for each."""
 
-def create_app(
-    jobs: JobService, engine: Engine, store: Store, clock: Clock, certify: CertifyService, tokens: TokenService
-) -> web.Application:
-    routes = _Routes(jobs, engine, store, clock)
-    certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
-    middlewares = [answer_errors, check_access(store, clock), _log_call]
-    app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
-    app.add_routes(
-        [
+    def __init__(
+        self,
+        jobs: JobService,
+        engine: Engine,
+        store: Store,
+        clock: Clock,
+        certify: CertifyService,
+        tokens: TokenService,
+        uploads: Uploads,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        routes = _Routes(jobs, engine, store, clock, uploads)
+        certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
+        self._end_calls = routes.end_calls
+        self._routes = [
             web.get("/v1/status", routes.status),
             web.post("/v1/jobs", routes.submit),
             web.get("/v1/jobs", routes.list_jobs),
@@ -86,14 +96,20 @@ def create_app(
             web.post("/v1/tokens", token_routes.create),
             web.post("/v1/tokens/{name}/revoke", token_routes.revoke),
         ]
-    )
-    app.on_shutdown.append(routes.end_calls)
-    return app
+
+    def app(self, *, is_listeners: bool = False) -> web.Application:
+        """``is_listeners``: for the socket that the listener alone can open, where each call needs a token."""
+        access = check_access(self._store, self._clock, is_listeners=is_listeners)
+        app = web.Application(middlewares=[answer_errors, access, _log_call], client_max_size=MAX_BODY_BYTES)
+        app.add_routes(self._routes)
+        app.on_shutdown.append(self._end_calls)
+        return app
 
 
 class _Routes:
-    def __init__(self, jobs: JobService, engine: Engine, store: Store, clock: Clock) -> None:
+    def __init__(self, jobs: JobService, engine: Engine, store: Store, clock: Clock, uploads: Uploads) -> None:
         self._jobs = jobs
+        self._uploads = uploads
         self._engine = engine
         self._store = store
         self._clock = clock
@@ -162,12 +178,12 @@ class _Routes:
 
     async def begin_code(self, request: web.Request) -> web.Response:
         where = caller_of(request).owner, request.match_info["sha256"]
-        return web.json_response(await self._jobs.code.begin(*where, request.content.iter_any()))
+        return web.json_response(await self._jobs.code.begin(*where, self._uploads.of(request)))
 
     async def add_code(self, request: web.Request) -> web.Response:
         number = whole(request.match_info["number"], "the number of a part")
         where = caller_of(request).owner, request.match_info["sha256"], number
-        await self._jobs.code.add_part(*where, request.content.iter_any())
+        await self._jobs.code.add_part(*where, self._uploads.of(request))
         return web.json_response({})
 
     async def why(self, request: web.Request) -> web.Response:
@@ -279,6 +295,6 @@ class _Routes:
 @web.middleware
 async def _log_call(request: web.Request, handler: Handler) -> web.StreamResponse:
     if request.method != "GET":
-        owner, uid = caller_of(request).owner, peer_uid(request)
-        log.info("api.called", method=request.method, path=request.path, uid=uid, owner=owner)
+        owner = caller_of(request).owner
+        log.info("api.called", method=request.method, path=request.path, owner=owner, **origin_of(request))
     return await handler(request)

@@ -7,9 +7,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from autopilot.api import requests
-from autopilot.api.access import RULES, ApiCaller, Unauthorised, check_scope, find_own, recognise
+from autopilot.api.access import RULES, ApiCaller, Unauthorised, check_scope, find_own, recognise, token_needed
+from autopilot.api.bearer import hash_of_bearer
 from autopilot.api.jobs import no_such_job
-from autopilot.api.tokens import LONGEST_TOKEN, hash_token
+from autopilot.api.uploads import FROM_LISTENER, PEER
+from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
 
@@ -18,7 +20,6 @@ log = structlog.get_logger(__name__)
 _CALLER = web.RequestKey("caller", ApiCaller)
 _JOB = web.RequestKey("job", str)
 _JOB_ROUTES = "/v1/jobs/{ref}"
-_BEARER = "bearer "
 
 
 def caller_of(request: web.Request) -> ApiCaller:
@@ -30,15 +31,19 @@ def job_ref(request: web.Request) -> str:
     return request[_JOB]
 
 
-def check_access(store: Store, clock: Clock) -> Middleware:
-    """A middleware that lets nobody past who may not do what they ask for."""
+def check_access(store: Store, clock: Clock, *, is_listeners: bool = False) -> Middleware:
+    """A middleware that lets nobody past who may not do what they ask for.
+
+    ``is_listeners``: of the socket on which the listener passes on what comes over TCP. Nobody there is a user of this
+    machine, so each call needs a token.
+    """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            caller = request[_CALLER] = await _recognise(request, store, clock)
+            caller = request[_CALLER] = await _recognise(request, store, clock, is_listeners)
         except Unauthorised:
-            log.warning("api.login_failed", method=request.method, uid=requests.peer_uid(request))
+            log.warning("api.login_failed", method=request.method, **origin_of(request))
             raise
         resource = request.match_info.route.resource
         if resource is None:
@@ -60,15 +65,21 @@ def check_access(store: Store, clock: Clock) -> Middleware:
     return check
 
 
-async def _recognise(request: web.Request, store: Store, clock: Clock) -> ApiCaller:
-    """A token stands for itself alone, whoever sends it. Raises ``Unauthorised``."""
-    given = request.headers.getall("Authorization", [])
-    if not given:
-        uid = requests.peer_uid(request)
-        if uid is None:
-            raise Unauthorised("this takes a token", hint="an admin makes one with autopilot token create")
-        return ApiCaller(uid)
-    if len(given) > 1 or not given[0].lower().startswith(_BEARER) or len(given[0]) > LONGEST_TOKEN:
-        raise Unauthorised("the header Authorization holds no token", hint="Authorization: Bearer TOKEN")
-    token = await recognise(store, hash_token(given[0][len(_BEARER) :].strip()), clock.now())
-    return ApiCaller(token.owner, token)
+def origin_of(request: web.Request) -> dict[str, str | int | None]:
+    """Where a call comes from, for the log: ``peer``, an address elsewhere, or ``uid``, a user of this machine."""
+    peer = request.headers.get(PEER)
+    return {"uid": requests.peer_uid(request)} if peer is None else {"peer": peer[:100]}
+
+
+async def _recognise(request: web.Request, store: Store, clock: Clock, is_listeners: bool) -> ApiCaller:
+    """A token stands for itself alone, whoever sends it. Raises ``Unauthorised``, ``UserError``."""
+    if not is_listeners and (sent := [name for name in FROM_LISTENER if name in request.headers]):
+        raise UserError(f"the header {sent[0]} is the listener's alone", hint="leave it out")
+    sha256 = hash_of_bearer(request.headers)
+    if sha256 is not None:
+        token = await recognise(store, sha256, clock.now())
+        return ApiCaller(token.owner, token)
+    uid = None if is_listeners else requests.peer_uid(request)
+    if uid is None:
+        raise token_needed()
+    return ApiCaller(uid)

@@ -6,16 +6,12 @@ A copy belongs to the uid that sent it. Everything is asked per owner: the hash 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
-import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO
 
 from autopilot.api import render
+from autopilot.api.uploads import Upload
 from autopilot.domain.code import MOST_BYTES, CodeCopy, JobCode
 from autopilot.domain.errors import UserError
 from autopilot.mailbox.keys import code_key, code_prefix
@@ -28,7 +24,6 @@ from autopilot.ports.unpacking import CodeContents, Unpacker, Unrestorable
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40,64}|", re.ASCII)
-_BLOCK_BYTES = 1 << 20
 _CONTENTS_KNOWN = 8
 """Copies on their way at once, whose index is not read again for each part."""
 
@@ -75,16 +70,12 @@ def read_sent_code(raw: object) -> SentCode | None:
 
 
 class CodeService:
-    def __init__(
-        self, store: Store, blobs: BlobStore, unpacker: Unpacker, clock: Clock, ids: Ids, scratch: Path
-    ) -> None:
-        """``scratch``: a directory on a disk, where parts are while they arrive."""
+    def __init__(self, store: Store, blobs: BlobStore, unpacker: Unpacker, clock: Clock, ids: Ids) -> None:
         self._store = store
         self._blobs = blobs
         self._unpacker = unpacker
         self._clock = clock
         self._ids = ids
-        self._scratch = scratch
         self._contents: OrderedDict[str, CodeContents] = OrderedDict()
         self._publishing = asyncio.Lock()
 
@@ -94,12 +85,11 @@ class CodeService:
         missing = None if copy is None else await self._missing(copy)
         return {"there": missing == [], "missing": missing}
 
-    async def begin(self, owner: int, sha256: str, body: AsyncIterator[bytes]) -> render.Json:
+    async def begin(self, owner: int, sha256: str, upload: Upload) -> render.Json:
         """Take in an index; answers which parts are yet to come. Raises ``UserError``."""
-        with await asyncio.to_thread(self._open_scratch) as file:
-            received = await _receive(body, file, MAX_INDEX_BYTES)
-            data = await asyncio.to_thread(file.read)
-        if received != (len(data), sha256):
+        async with upload(MAX_INDEX_BYTES) as received:
+            data = await asyncio.to_thread(received.file.read)
+        if received.sha256 != sha256:
             raise UserError("the index is not the one that it is named by")
         try:
             contents = await self._unpacker.read_code(data)
@@ -111,7 +101,7 @@ class CodeService:
             await self._blobs.put(code_key(copy.id, 0), data)
         return {"missing": await self._missing(copy)}
 
-    async def add_part(self, owner: int, sha256: str, number: int, body: AsyncIterator[bytes]) -> None:
+    async def add_part(self, owner: int, sha256: str, number: int, upload: Upload) -> None:
         """Take in part ``number``, counted from 1. Raises ``SendAgain``, ``UserError``."""
         copy = await self._find(owner, sha256)
         if copy is None:
@@ -120,14 +110,14 @@ class CodeService:
         if not 1 <= number <= len(contents.parts):
             raise UserError(f"the code has {len(contents.parts)} parts, and no part {number}")
         expected = contents.parts[number - 1]
-        with await asyncio.to_thread(self._open_scratch) as file:
-            if await _receive(body, file, expected[0]) != expected:
+        async with upload(expected[0]) as received:
+            if (received.size, received.sha256) != expected:
                 raise UserError(
                     f"part {number} of the code is not what its index says",
                     hint="a file changed while it was sent: submit again",
                 )
             async with self._publishing:  # one at a time is in memory
-                await self._blobs.put(code_key(copy.id, number), await asyncio.to_thread(file.read))
+                await self._blobs.put(code_key(copy.id, number), await asyncio.to_thread(received.file.read))
 
     async def require(self, owner: int, sha256: str) -> CodeCopy:
         """The owner's copy, all of which is there. Raises ``SendAgain``."""
@@ -177,10 +167,6 @@ class CodeService:
         while len(self._contents) > _CONTENTS_KNOWN:
             self._contents.popitem(last=False)
 
-    def _open_scratch(self) -> IO[bytes]:
-        self._scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return tempfile.TemporaryFile(dir=self._scratch)
-
 
 async def take(uow: UnitOfWork, copy: CodeCopy) -> None:
     """In the transaction that makes the job. Raises ``SendAgain`` if the copy was withdrawn meanwhile."""
@@ -201,24 +187,3 @@ async def _check_room(uow: UnitOfWork, owner: int, size_bytes: int) -> None:
 
 def _send_again() -> SendAgain:
     return SendAgain("the code is not there, or not all of it: send the code again", hint="submit once more")
-
-
-async def _receive(body: AsyncIterator[bytes], file: IO[bytes], most_bytes: int) -> tuple[int, str]:
-    """(size, SHA-256) of what came, which ``file`` holds then, to be read. Raises ``UserError`` for more than that."""
-    sha256, size, waiting = hashlib.sha256(), 0, bytearray()
-
-    def keep(block: bytes) -> None:
-        sha256.update(block)
-        file.write(block)
-
-    async for block in body:
-        size += len(block)
-        if size > most_bytes:
-            raise UserError(f"more than {most_bytes:,} bytes came")
-        waiting += block
-        if len(waiting) >= _BLOCK_BYTES:
-            await asyncio.to_thread(keep, bytes(waiting))
-            waiting.clear()
-    await asyncio.to_thread(keep, bytes(waiting))
-    await asyncio.to_thread(file.seek, 0)
-    return size, sha256.hexdigest()

@@ -1,10 +1,7 @@
-"""Errors as problem documents (RFC 9457): title, status, detail, hint, and a reason code that programs can go by."""
+"""Which problem document answers which error."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import NamedTuple
 
 import structlog
@@ -15,6 +12,14 @@ from autopilot.api.code import SendAgain
 from autopilot.api.jobs import JobNotFound
 from autopilot.api.once import CallerGone, KeyReused
 from autopilot.api.plan import OverBudget
+from autopilot.api.problem_documents import (
+    CALLER_GONE,
+    DEFECT,
+    Handler,
+    problem,
+    problem_of_http,
+    problem_of_payload,
+)
 from autopilot.api.prospects import Unlikely
 from autopilot.api.same_job import SameJobOpen
 from autopilot.domain.errors import UserError
@@ -23,10 +28,6 @@ from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.store import StoreUnavailable
 
 log = structlog.get_logger(__name__)
-
-PROBLEM = "application/problem+json"
-CALLER_GONE = 499
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ProblemKind(NamedTuple):
@@ -54,10 +55,6 @@ KINDS = (
 )
 """The first that fits says how an error is answered."""
 
-OF_HTTP = {404: "no_such_address", 405: "method_not_allowed", 413: "too_large"}
-"""Reasons of errors that come before any of ours."""
-BAD_REQUEST, DEFECT = "bad_request", "defect"
-
 
 @web.middleware
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -67,26 +64,15 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         log.info("api.caller_gone", method=request.method, path=request.path)
         return problem(CALLER_GONE, "caller_gone", "the caller has hung up; nothing was changed")
     except web.RequestPayloadError:
-        return problem(400, BAD_REQUEST, "the request's body is not what its headers say")
+        return problem_of_payload()
     except web.HTTPException as error:
-        allowed = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-        answer = problem(error.status, OF_HTTP.get(error.status, BAD_REQUEST), error.reason)
-        answer.headers.update(allowed)
-        return answer
+        return problem_of_http(error)
     except Exception as error:
         kind = next((each for each in KINDS if isinstance(error, each.raised)), None)
         if kind is not None:
             return _of_kind(kind, error)
         log.exception("api.failed", method=request.method, path=request.path)
         return problem(500, DEFECT, "the daemon failed at this", "its log has the cause: journalctl -u autopilot")
-
-
-def problem(status: int, reason: str, detail: str, hint: str = "", **more: str) -> web.Response:
-    """``reason``: one code of ours; ``more``: further members of the document."""
-    title = HTTPStatus(status).phrase if status != CALLER_GONE else "Client Closed Request"
-    body = {"title": title, "status": status, "reason": reason, "detail": detail, "hint": hint, **more}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-    return web.Response(text=json.dumps(body), status=status, content_type=PROBLEM, headers=headers)
 
 
 def _of_kind(kind: ProblemKind, error: Exception) -> web.Response:

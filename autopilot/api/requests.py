@@ -11,6 +11,9 @@ from aiohttp import web
 
 from autopilot.domain.errors import UserError
 
+MAX_BODY_BYTES = 256 * 1024
+"""Of every body that is read whole."""
+
 
 def peer_uid(request: web.Request) -> int | None:
     """The uid at the other end of the unix socket, as the kernel states it."""

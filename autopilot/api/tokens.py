@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,6 +12,7 @@ from typing import Any
 import structlog
 
 from autopilot.api import render
+from autopilot.api.bearer import hash_token
 from autopilot.api.requests import flag, text
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
@@ -30,22 +30,30 @@ log = structlog.get_logger(__name__)
 
 PREFIX = "aptk_"
 """Begins every token, so that one in a wrong place can be told."""
-LONGEST_TOKEN = 128
 LONGEST_LIFE = timedelta(days=3650)
 MOST_SECRETS = 50
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}", re.ASCII)
 _SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}", re.ASCII)
 
 
-def hash_token(token: str) -> str:
-    return hashlib.sha256(token.encode(errors="replace")).hexdigest()
+Announce = Callable[[Collection[str]], Awaitable[None]]
+"""Takes the hashes of all tokens that are not revoked."""
 
 
 class TokenService:
-    def __init__(self, store: Store, clock: Clock, wake: Callable[[], None]) -> None:
+    def __init__(self, store: Store, clock: Clock, wake: Callable[[], None], announce: Announce | None = None) -> None:
+        """``announce``: tells others than the ledger, which checks for itself, which tokens there are."""
         self._store = store
         self._clock = clock
         self._wake = wake
+        self._announce = announce
+
+    async def announce(self) -> None:
+        """Tell which tokens there are, as of now."""
+        if self._announce is not None:
+            async with self._store.snapshot() as uow:
+                known = await uow.tokens.list_all()
+            await self._announce([token.sha256 for token in known if token.revoked_at is None])
 
     async def create(self, body: dict[str, Any], by: int) -> render.Json:
         """A new token; its secret is in this answer and nowhere else. ``by``: the owner who asks. Raises ``UserError``.
@@ -68,6 +76,7 @@ class TokenService:
             token = Token(number, name, hash_token(secret), scope, sees_all, secrets, now, expires_at)
             token = replace(token, allowance=allowance, is_monthly=is_monthly)
             await uow.tokens.save(token)
+        await self.announce()
         log.info("token.created", name=name, number=number, scope=scope, by=by)
         return {"token": _render(token, now), "secret": secret}
 
@@ -96,6 +105,7 @@ class TokenService:
             ]
             for job_id in parked:
                 await _stop(uow, await uow.jobs.find(job_id), now)
+        await self.announce()
         self._wake()
         log.info("token.revoked", name=name, number=token.number, parked=len(parked), by=by)
         return {"token": _render(revoked, now), "parked": parked}

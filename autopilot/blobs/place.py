@@ -1,4 +1,5 @@
-"""The directory that daemon and listener share: the objects of the mailbox, the key that signs its URLs, its port.
+"""The directory that daemon and listener share: the objects of the mailbox, the key that signs its URLs, its port;
+and what the listener needs to serve the API.
 
 They are two processes and, under systemd, two users. What one has to tell the other is a file here, replaced as a
 whole. Where the directory lets its group write, so may the group write all that is made beneath it.
@@ -16,6 +17,8 @@ from typing import Any
 
 from autopilot.domain.errors import UserError
 
+MAILBOX, API = "mailbox", "api"
+"""What the listener has ports for."""
 _KEY_BYTES = 32
 _GROUP_WRITES = 0o070
 
@@ -47,12 +50,26 @@ class MailboxPlace:
         return self.root / "mailbox-leases.json"
 
     @property
+    def daemon_socket(self) -> Path:
+        """Where the daemon answers the listener, and nobody else."""
+        return self.root / "listener.sock"
+
+    @property
+    def tokens_path(self) -> Path:
+        """Which tokens there are: see ``listener.known_tokens``."""
+        return self.root / "api-tokens.json"
+
+    @property
+    def receiving(self) -> Path:
+        """Where the listener puts uploads for the daemon."""
+        return self.root / "api-receiving"
+
+    @property
     def _daemon_path(self) -> Path:
         return self.root / "mailbox-daemon"
 
-    @property
-    def _port_path(self) -> Path:
-        return self.root / "mailbox-port"
+    def _port_path(self, of: str) -> Path:
+        return self.root / f"{of}-port"
 
     def announce(self) -> str:
         """Say that a daemon leads here from now on; returns its token. Raises ``OSError``."""
@@ -73,16 +90,16 @@ class MailboxPlace:
                 return Announcement(host, token)
         return None
 
-    def port(self) -> int | None:
-        """The port that the listener had last: rented machines hold URLs that name it."""
+    def port(self, of: str = MAILBOX) -> int | None:
+        """The port that the listener had last for that: rented machines hold URLs that name the mailbox's."""
         try:
-            return int(self._port_path.read_text())
+            return int(self._port_path(of).read_text())
         except (OSError, ValueError):
             return None
 
-    def keep_port(self, port: int) -> None:
+    def keep_port(self, port: int, of: str = MAILBOX) -> None:
         """Raises ``OSError``."""
-        replace_file(self._port_path, f"{port}\n", self.root)
+        replace_file(self._port_path(of), f"{port}\n", self.root)
 
     def read_key(self) -> bytes:
         """The key that signs URLs. Raises ``UserError`` for a file that holds something else or that others read."""

@@ -24,7 +24,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("init", "autopilot.cli.setup:init", "Write a commented configuration file, store API keys"),
     Command("serve", "autopilot.cli.service:serve", "Run the daemon"),
-    Command("listen", "autopilot.cli.service:listen", "Serve the mailbox in a process of its own"),
+    Command("listen", "autopilot.cli.service:listen", "Serve mailbox and API over TCP, apart from the daemon"),
     Command("run", "autopilot.cli.run:run", "Run a command of this directory on a rented machine"),
     Command("new", "autopilot.cli.new:new", "Write a commented job file for this directory"),
     Command("submit", "autopilot.cli.jobs:submit", "Hand a job to the daemon, or show what it would cost"),

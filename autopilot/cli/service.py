@@ -46,7 +46,7 @@ def serve(
 
 
 def listen(*, config: Path | None = None) -> int:
-    """Serve the mailbox to rented machines, apart from the daemon, until SIGTERM or Ctrl-C.
+    """Serve the mailbox to rented machines, and the API over TCP, apart from the daemon, until SIGTERM or Ctrl-C.
 
     For the service manager; a daemon with blobs.own_listener does this itself.
 

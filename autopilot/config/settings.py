@@ -25,7 +25,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from autopilot.blobs.place import MailboxPlace
 from autopilot.config import paths, values
+from autopilot.config.http import HttpSettings, Location, check_host_and_port
 from autopilot.config.keys import (
     BUCKET_KEY,
     KEY_FORMS,
@@ -60,13 +62,6 @@ def _check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _check_host_and_port(listen: str) -> str:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f'not a host and port: {listen!r} (write it as "127.0.0.1:0")')
-    return listen
-
-
 def _check_bucket(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("s3", "gs", "az") or not parts.netloc:
@@ -78,7 +73,6 @@ Money = Annotated[Decimal, BeforeValidator(lambda raw: raw if isinstance(raw, De
 Duration = Annotated[timedelta, BeforeValidator(values.duration)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Url = Annotated[str, AfterValidator(_check_url)]
-Location = Annotated[Path, AfterValidator(Path.expanduser)]
 
 
 class _Section(BaseModel):
@@ -99,7 +93,7 @@ class MarketClock(_Section):
 
 
 class BlobsSettings(_Section):
-    listen: Annotated[str, AfterValidator(_check_host_and_port)] = "127.0.0.1:0"
+    listen: Annotated[str, AfterValidator(check_host_and_port)] = "127.0.0.1:0"
     own_listener: bool = True
     dir: Location | None = None
     public_url: Url | None = None
@@ -174,6 +168,7 @@ class Settings(BaseSettings):
     state_dir: Location = Field(default_factory=paths.default_state_dir)
     ledger: LedgerSettings = LedgerSettings()
     api: ApiSettings = ApiSettings()
+    http: HttpSettings = HttpSettings()
     clock: MarketClock = MarketClock()
     blobs: BlobsSettings = BlobsSettings()
     engine: EngineSettings = EngineSettings()
@@ -231,6 +226,7 @@ class Settings(BaseSettings):
             "state_dir": state_dir,
             "ledger": self.ledger.model_copy(update={"url": f"sqlite+aiosqlite:///{state_dir / 'paper.db'}"}),
             "api": ApiSettings(socket=self.socket_path.with_name("paper.sock")),
+            "http": HttpSettings(),  # its port is the other's
             "blobs": BlobsSettings(),
             "notices": self.notices.model_copy(update={"ping": None}),  # its pings would hide the silence of the other
             "providers": {PAPER_PREFIX + name: provider for name, provider in self.providers.items()},
@@ -310,7 +306,11 @@ def load_settings(path: Path | None = None) -> Settings:
         settings = Settings(**merged)
     except ValidationError as error:
         raise _explain(error, sources) from None
-    _check_socket(settings.socket_path)
+    _check_socket(settings.socket_path, "the control socket's path", "api.socket (or AUTOPILOT_API__SOCKET)")
+    if settings.http.listen is not None:
+        socket = MailboxPlace(settings.mailbox_dir).daemon_socket
+        _check_socket(socket, "the path of the socket for the listener", "blobs.dir (or AUTOPILOT_BLOBS__DIR)")
+    settings.http.check()
     _check_permit(settings)
     _check_no_inline_keys(settings, sources)
     return settings
@@ -351,11 +351,10 @@ def _keys_beside(path: tuple[str, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _check_socket(socket: Path) -> None:
+def _check_socket(socket: Path, what: str, setting: str) -> None:
     if len(str(socket).encode()) > _SOCKET_PATH_LIMIT:
         raise UserError(
-            f"the control socket's path is longer than {_SOCKET_PATH_LIMIT} bytes: {socket}",
-            hint="set api.socket (or AUTOPILOT_API__SOCKET) to a shorter path",
+            f"{what} is longer than {_SOCKET_PATH_LIMIT} bytes: {socket}", hint=f"set {setting} to a shorter path"
         )
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from autopilot.blobs.place import MailboxPlace
+from autopilot.listener.api_port import ApiConfig
 from autopilot.listener.process import ListenerConfig, end_with, run_listener
 from autopilot.telemetry.logging import configure_logging
 
@@ -14,15 +15,26 @@ from autopilot.telemetry.logging import configure_logging
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--place", type=Path, required=True)
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--mailbox", nargs=2)
+    parser.add_argument("--api", nargs=2)
+    parser.add_argument("--name", action="append", default=[])
+    parser.add_argument("--cert", type=Path)
+    parser.add_argument("--key", type=Path)
     parser.add_argument("--token", required=True)
     parser.add_argument("--log-format", required=True)
     parser.add_argument("--log-level", required=True)
     given = parser.parse_args()
     end_with(sys.stdin.fileno())
     configure_logging(given.log_format, given.log_level)
-    run_listener(ListenerConfig(MailboxPlace(given.place), given.host, given.port, given.token))
+    mailbox = None if given.mailbox is None else _address(given.mailbox)
+    api = None
+    if given.api is not None:
+        api = ApiConfig(*_address(given.api), tuple(given.name), given.cert, given.key)
+    run_listener(ListenerConfig(MailboxPlace(given.place), mailbox, api, given.token))
+
+
+def _address(given: list[str]) -> tuple[str, int]:
+    return given[0], int(given[1])
 
 
 main()

@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -30,13 +30,21 @@ class ConnectionLimits:
     """How long an answer waits for a client that does not read on."""
 
 
+class Guest(Protocol):
+    """Whoever stands in the door: a connection, or one that is being made."""
+
+    address: str
+
+    def abort(self) -> None: ...
+
+
 class Door:
     """All open connections, those without a request in the order in which they became idle."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self._busy: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}
+        self._busy: set[Guest] = set()
+        self._idle: dict[Guest, None] = {}
         self._by_address: Counter[str] = Counter()
 
     @property
@@ -44,7 +52,7 @@ class Door:
         """How many connections there are."""
         return len(self._busy) + len(self._idle)
 
-    def enter(self, connection: Connection) -> bool:
+    def enter(self, connection: Guest) -> bool:
         """Whether there is room, perhaps in the place of another connection that is idle."""
         address, limits = connection.address, self.limits
         is_crowded = self._by_address[address] >= limits.connections_per_address and not _is_loopback(address)
@@ -56,7 +64,7 @@ class Door:
         self._by_address[address] += 1
         return True
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: Guest) -> None:
         """Forget a connection; does nothing for one that is not there."""
         if connection not in self._idle and connection not in self._busy:
             return
@@ -66,7 +74,7 @@ class Door:
         if not self._by_address[connection.address]:
             del self._by_address[connection.address]
 
-    def set_busy(self, connection: Connection, is_busy: bool) -> None:
+    def set_busy(self, connection: Guest, is_busy: bool) -> None:
         if connection not in self._idle and connection not in self._busy:
             return
         if is_busy:
@@ -101,7 +109,7 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self.address = address_of(transport)
         if not self._door.enter(self):
             self.abort()
             return
@@ -145,6 +153,11 @@ async def mark_busy(request: web.Request, handler: Handler) -> web.StreamRespons
         return await handler(request)
     finally:
         connection.set_busy(False)
+
+
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """The address at the other end."""
+    return str((transport.get_extra_info("peername") or ("",))[0])
 
 
 def _is_loopback(address: str) -> bool:

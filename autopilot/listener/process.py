@@ -1,4 +1,4 @@
-"""The listener's life: it waits until its daemon leads, takes the port, serves, and closes it once another leads."""
+"""The listener's process: its ports, their shares of the file descriptors, and what it says in the log."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ import resource
 import signal
 import threading
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-import structlog
 from aiohttp import web
 
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import MailboxPlace
-from autopilot.listener.door import Connection, ConnectionLimits, Door, mark_busy
+from autopilot.blobs.place import API, MAILBOX, MailboxPlace
+from autopilot.domain.errors import UserError
+from autopilot.listener.api_port import ApiConfig, api_listener
+from autopilot.listener.door import ConnectionLimits
+from autopilot.listener.ports import Port, PortKeeper
+from autopilot.listener.tls import ServerCertificate
 
-log = structlog.get_logger(__name__)
-
-LOOK_EVERY_S = 0.5
-"""How often it looks whether its daemon still leads, or whether the port is free by now."""
-SAY_AGAIN_S = 60.0
 DESCRIPTORS = 2048
 SPARE_DESCRIPTORS = 150
 """For a burst of connections that are turned away, and for what the program itself has open."""
-BACKLOG = 100
-CUT_OFF_AFTER_S = 1.0
-"""How long a request may go on once the listener closes."""
+API_CONNECTIONS = 200
+"""Each with TLS takes a quarter of a megabyte."""
 LINES_A_MINUTE = 10
 OOM_SCORE = "500"
 """When memory runs out, the kernel ends the listener before any daemon."""
@@ -39,9 +37,10 @@ OOM_SCORE = "500"
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
     place: MailboxPlace
-    host: str
-    port: int
-    """0: the port that it had before, or any that is free."""
+    mailbox: tuple[str, int] | None
+    """Host and port. None: a bucket is the mailbox. Port 0: the one that it had before, or any that is free."""
+    api: ApiConfig | None = None
+    """None: the API is not served over TCP."""
     token: str | None = None
     """Of the daemon whose child this is; None: it serves for whichever daemon of this host leads."""
 
@@ -53,17 +52,24 @@ def run_listener(config: ListenerConfig) -> None:
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     for name in ("aiohttp.server", "asyncio"):
         logging.getLogger(name).addFilter(_FewLines())
-    asyncio.run(_run(config, fit_descriptors(ConnectionLimits())))
+    try:
+        asyncio.run(_run(config))
+    except ExceptionGroup as group:
+        for problem in group.exceptions:
+            if isinstance(problem, UserError):
+                raise problem from None
+        raise
 
 
-def fit_descriptors(limits: ConnectionLimits) -> ConnectionLimits:
-    """As many connections as there are file descriptors for, each with a file of its own."""
+def fit_descriptors(*limits: ConnectionLimits) -> list[ConnectionLimits]:
+    """As many connections, in all ports, as there are file descriptors for, each with a file of its own."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     room = max(soft, wanted) - SPARE_DESCRIPTORS
-    return replace(limits, connections=max(8, min(limits.connections, room // 2)))
+    share = min(1.0, room / 2 / sum(each.connections for each in limits))
+    return [replace(each, connections=max(8, int(share * each.connections))) for each in limits]
 
 
 def end_with(pipe: int) -> None:
@@ -77,58 +83,36 @@ def end_with(pipe: int) -> None:
     threading.Thread(target=wait, name="parent", daemon=True).start()
 
 
-async def _run(config: ListenerConfig, limits: ConnectionLimits) -> None:
+async def _run(config: ListenerConfig) -> None:
     stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stopping.set)
-    said_at: dict[str, float] = {}
-
-    def say(event: str, **fields: object) -> None:
-        """What goes on for long is said once a minute."""
-        if loop.time() - said_at.get(event, -SAY_AGAIN_S) >= SAY_AGAIN_S:
-            said_at[event] = loop.time()
-            log.warning(event, **fields)
-
-    while not stopping.is_set():
-        if config.place.is_served_for(config.token):
-            try:
-                await _serve(config, limits, stopping)
-            except OSError as problem:
-                consequence = "machines are not heard until it can; it tries on"
-                say("listener.cannot_listen", reason=str(problem), consequence=consequence)
-        else:
-            say("listener.waits", reason="no daemon leads here")
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), LOOK_EVERY_S)
+        asyncio.get_running_loop().add_signal_handler(name, stopping.set)
+    wanted = _ports(config)
+    limits = fit_descriptors(*(limit for _, limit in wanted))
+    async with asyncio.TaskGroup() as keeping:
+        for (port, _), limit in zip(wanted, limits, strict=True):
+            keeping.create_task(PortKeeper(port, limit, config.place, config.token, stopping).keep(), name=port.name)
 
 
-async def _serve(config: ListenerConfig, limits: ConnectionLimits, stopping: asyncio.Event) -> None:
-    """Until told to stop, or another daemon leads. Raises ``OSError`` when the port cannot be taken."""
-    place, loop = config.place, asyncio.get_running_loop()
-    store = LocalBlobStore(place.objects, place.read_key(), "")
-    app = blob_listener(store)
-    app.middlewares.append(mark_busy)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CUT_OFF_AFTER_S)
-    await runner.setup()
-    door, manager = Door(limits), runner.server
-    assert manager is not None, "set-up makes it"
-    try:
-        port = config.port or place.port() or 0
-        server = await loop.create_server(
-            lambda: Connection(door, manager, loop=loop), config.host, port, backlog=BACKLOG
-        )
-        async with server:
-            if config.port == 0:
-                place.keep_port(server.sockets[0].getsockname()[1])
-            print("listening", flush=True)  # noqa: T201 - the daemon that started it waits for this line
-            log.info("listener.serves", port=server.sockets[0].getsockname()[1], connections=limits.connections)
-            while not stopping.is_set() and place.is_served_for(config.token):
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), LOOK_EVERY_S)
-            log.info("listener.closes", is_superseded=not stopping.is_set())
-    finally:
-        await runner.cleanup()
+def _ports(config: ListenerConfig) -> list[tuple[Port, ConnectionLimits]]:
+    ports = []
+    if config.mailbox is not None:
+        consequence = "machines are not heard"
+        mailbox = Port(MAILBOX, *config.mailbox, lambda: _mailbox_app(config.place), consequence)
+        ports.append((mailbox, ConnectionLimits()))
+    if (api := config.api) is not None:
+        consequence = "the API answers on the unix socket alone"
+        certificate = None
+        if api.cert_file is not None and api.key_file is not None:
+            certificate = partial(ServerCertificate, api.cert_file, api.key_file)
+        served = partial(api_listener, config.place, api)
+        port = Port(API, api.host, api.port, served, consequence, certificate, ends_with_caller=True)
+        ports.append((port, ConnectionLimits(connections=API_CONNECTIONS)))
+    return ports
+
+
+def _mailbox_app(place: MailboxPlace) -> web.Application:
+    return blob_listener(LocalBlobStore(place.objects, place.read_key(), ""))
 
 
 class _FewLines(logging.Filter):

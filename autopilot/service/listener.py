@@ -14,8 +14,10 @@ from pathlib import Path
 import structlog
 
 import autopilot
-from autopilot.blobs.place import MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, MailboxPlace
 from autopilot.config.settings import Settings
+from autopilot.listener.api_port import ApiConfig
+from autopilot.listener.process import ListenerConfig
 
 log = structlog.get_logger(__name__)
 
@@ -28,18 +30,41 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "PYTHON
 """Of the environment; what the daemon's own holds of keys is not the child's concern."""
 
 
+def listener_config(settings: Settings, place: MailboxPlace, token: str | None) -> ListenerConfig:
+    host, _, port = settings.blobs.listen.rpartition(":")
+    mailbox = None if settings.blobs.url else (host, int(port))
+    http, api = settings.http, None
+    if http.address is not None:
+        api = ApiConfig(*http.address, http.names, http.cert_file, http.key_file)
+    return ListenerConfig(place, mailbox, api, token)
+
+
+def _of_ports(config: ListenerConfig) -> list[str]:
+    arguments = []
+    if config.mailbox is not None:
+        host, port = config.mailbox
+        arguments += ["--mailbox", host, str(port)]
+    if (api := config.api) is not None:
+        arguments += ["--api", api.host, str(api.port)]
+        arguments += [word for name in api.names for word in ("--name", name)]
+        for option, path in (("--cert", api.cert_file), ("--key", api.key_file)):
+            arguments += [] if path is None else [option, str(path)]
+    return arguments
+
+
 class ListenerChild:
     """``autopilot.listener`` as a process whose standard input is a pipe: it ends when this process does."""
 
     def __init__(self, settings: Settings, place: MailboxPlace, token: str) -> None:
-        host, _, port = settings.blobs.listen.rpartition(":")
-        self._arguments = [
-            *("--place", str(place.root), "--host", host, "--port", port, "--token", token),
-            *("--log-format", settings.log.format, "--log-level", settings.log.level),
-        ]
-        self.serves = asyncio.Event()
-        """Set once it has taken its port for the first time."""
+        config = listener_config(settings, place, token)
+        self._arguments = [*("--place", str(place.root), "--token", token), *_of_ports(config)]
+        self._arguments += ["--log-format", settings.log.format, "--log-level", settings.log.level]
+        self._serves = {MAILBOX: asyncio.Event(), API: asyncio.Event()}
         self.process: asyncio.subprocess.Process | None = None
+
+    async def serves(self, what: str) -> None:
+        """Wait until it has taken that port for the first time."""
+        await self._serves[what].wait()
 
     @asynccontextmanager
     async def kept_running(self) -> AsyncIterator[None]:
@@ -75,8 +100,9 @@ class ListenerChild:
             start_new_session=True,  # Ctrl-C is for the daemon, which then ends it
         )
         assert self.process.stdout is not None
-        while await self.process.stdout.readline():
-            self.serves.set()
+        while line := await self.process.stdout.readline():
+            if (word := line.decode().split()[-1:]) and word[0] in self._serves:
+                self._serves[word[0]].set()
         code = await self.process.wait()
         log.warning("listener.ended", code=code, consequence="ticks go on; it is started anew")
 

@@ -18,10 +18,11 @@ from autopilot import __version__
 from autopilot.blobs.place import MailboxPlace
 from autopilot.config.settings import Settings, load_settings
 from autopilot.engine.certification import CertifyRules
-from autopilot.listener.process import ListenerConfig, run_listener
+from autopilot.listener.process import run_listener
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.certificates import certify_rules, tell_rules
 from autopilot.service.identity import check_ledger_kept
+from autopilot.service.listener import listener_config
 from autopilot.service.sd_notify import notify
 from autopilot.service.wiring import Daemon, daemon
 from autopilot.store.urls import mask_password
@@ -65,14 +66,14 @@ def serve(
 
 
 def listen(config: Path | None) -> int:
-    """Run the listener alone; returns the exit code, 0 at once where a bucket is the mailbox. Raises ``UserError``."""
+    """Run the listener alone; returns the exit code, 0 at once where it has nothing to serve. Raises ``UserError``."""
     settings = load_settings(config)
     configure_logging(settings.log.format, settings.log.level)
-    if settings.blobs.url:
+    served = listener_config(settings, MailboxPlace(settings.mailbox_dir), None)
+    if served.mailbox is None and served.api is None:
         log.info("listener.not_needed", mailbox=settings.blobs.url)
         return 0
-    host, _, port = settings.blobs.listen.rpartition(":")
-    run_listener(ListenerConfig(MailboxPlace(settings.mailbox_dir), host, int(port)))
+    run_listener(served)
     return 0
 
 

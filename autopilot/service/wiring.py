@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import grp
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
-import aiohttp
 import structlog
-from aiohttp import web
 
 from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.access import check_spec
-from autopilot.api.app import create_app
+from autopilot.api.app import Api
 from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService, ParseJob
 from autopilot.api.tokens import TokenService
+from autopilot.api.uploads import Uploads
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
-from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import MailboxPlace
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
 from autopilot.config.secret_files import read_secret, registry_password
@@ -66,18 +60,14 @@ from autopilot.service.leadership import (
     shared_install_id,
     stand_by,
 )
-from autopilot.service.listener import ListenerChild
+from autopilot.service.meeting_place import local_mailbox, prepare_place, tell_tokens
 from autopilot.service.notices import ON_PAPER, check_named, scrub_of, sinks_of, subscriptions_of, switch_of
 from autopilot.service.recording import FileRecorder
+from autopilot.service.sockets import serve_listener, serve_users
 from autopilot.store.leader import leading
 
 log = structlog.get_logger(__name__)
 
-SOCKET_GROUP = "autopilot"
-LISTENER_WITHIN_S = 15.0
-SOCKET_BACKLOG = 1024
-"""Callers that may wait for the control socket at once; one more would be refused."""
-_ANSWER_TIMEOUT = aiohttp.ClientTimeout(total=5)
 MEND_DISK = "free some space, mend the file's owner or mode, or restore it from a backup"
 
 
@@ -136,7 +126,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
         providers = {
             name: FencedProvider(provider, store, hold_creates_real_s=hold_s) for name, provider in providers.items()
         }
-    blobs = bucket(settings) if settings.blobs.url else await _open_mailbox(settings, shared is not None, stack)
+    place = await prepare_place(settings, is_shared=shared is not None, stack=stack)
+    blobs = bucket(settings) if settings.blobs.url else local_mailbox(settings, place)
     bootstrap = PaperBootstrap(blobs) if settings.is_on_paper else await AgentBootstrap.prepare(blobs, clock.speed)
     recorder = None
     if record is not None:
@@ -148,11 +139,16 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
     wake = asyncio.Event()
     parse = _parser(settings)
-    code = CodeService(store, blobs, unpacker, clock, ids, settings.state_dir / "receiving")
+    code = CodeService(store, blobs, unpacker, clock, ids)
     jobs = JobService(engine, store, blobs, clock, ids, parse, change_spec, wake.set, code)
     certify = CertifyService(engine, store, clock, ids, wake.set)
-    app = create_app(jobs, engine, store, clock, certify, TokenService(store, clock, wake.set))
-    await _serve_api(settings.socket_path, app, shared is not None, stack)
+    uploads = Uploads(settings.state_dir / "receiving", place.receiving)
+    tokens = TokenService(store, clock, wake.set, partial(tell_tokens, place) if settings.http.listen else None)
+    api = Api(jobs, engine, store, clock, certify, tokens, uploads)
+    await serve_users(settings.socket_path, api.app(), is_shared=shared is not None, stack=stack)
+    if settings.http.listen:
+        await tokens.announce()
+        await serve_listener(place, api.app(is_listeners=True), stack)
     await _note_life(store, clock, stack)
     lost = shared.fence.lost if shared else asyncio.Event()
     return Daemon(settings, engine, clock, wake, lost, await _open_switch(settings, stack))
@@ -297,114 +293,3 @@ def _parser(settings: Settings) -> ParseJob:
         return spec
 
     return parse
-
-
-async def _open_mailbox(settings: Settings, is_shared: bool, stack: AsyncExitStack) -> LocalBlobStore:
-    """The local store. A listener serves it, a process of its own, under the port that it had before.
-
-    A ledger of our own waits until the listener has its port, so that a wrong address is an error at once. On a shared
-    one the daemon that led before may still hold it: ticks do not wait for that.
-    """
-    place = MailboxPlace(settings.mailbox_dir)
-    _check_moved(MailboxPlace(settings.state_dir), place)
-    key = place.read_or_make_key()
-    host, _, port_text = settings.blobs.listen.rpartition(":")
-    token = place.announce()
-    child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
-    if child is not None:
-        await stack.enter_async_context(child.kept_running())
-    port = int(port_text) or (place.port() if is_shared or child is None else None)
-    try:
-        async with asyncio.timeout(LISTENER_WITHIN_S):
-            if child is not None and not is_shared:
-                await child.serves.wait()
-            while (port := port or place.port()) is None:  # noqa: ASYNC110 - another process writes it
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise UserError(
-            f"the mailbox cannot listen on {settings.blobs.listen}", hint="set blobs.listen to a free address"
-        ) from None
-    return LocalBlobStore(place.objects, key, settings.blobs.public_url or f"http://{host}:{port}")
-
-
-def _check_moved(old: MailboxPlace, place: MailboxPlace) -> None:
-    """Raises ``UserError`` for a mailbox that was left in the state directory: its checkpoints would be forgotten."""
-    if old.key_path.exists() and not place.key_path.exists():
-        raise UserError(
-            f"the mailbox lies in {old.root}, and blobs.dir says {place.root}",
-            hint="move blobs, mailbox.key and mailbox-port there, for the group of daemon and listener",
-        )
-
-
-def _check_silent(path: Path) -> None:
-    """Raises ``UserError`` when another daemon has the socket: it may have work."""
-    with socket.socket(socket.AF_UNIX) as other, contextlib.suppress(OSError):
-        other.settimeout(1)
-        other.connect(str(path))
-        raise UserError(
-            f"another daemon answers at {path}", hint="stop it first, or set api.socket to a path of this one's own"
-        )
-
-
-def _make_room(path: Path) -> None:
-    """Remove the socket of a daemon that is gone."""
-    if not path.parent.exists():
-        path.parent.mkdir(parents=True)
-        path.parent.chmod(0o750)
-    path.unlink(missing_ok=True)
-
-
-async def _serve_api(path: Path, app: web.Application, is_shared: bool, stack: AsyncExitStack) -> None:
-    """The control socket: 0660, of group ``autopilot`` where we are a member of it, in a directory of 0750.
-
-    On a shared ledger the daemon that led before may still answer there, for as long as it takes to notice. Ticks do
-    not wait for that.
-    """
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    if not is_shared:
-        _check_silent(path)
-        await _open_socket(path, runner)
-    elif await _answers(path):
-        log.info("socket.awaited", path=str(path), reason="another daemon answers there")
-        opening = asyncio.create_task(_open_in_turn(path, runner), name="control socket")
-        stack.callback(opening.cancel)
-    else:
-        await _open_socket(path, runner)
-
-
-async def _answers(path: Path) -> bool:
-    """Whether a daemon works at the other end: one that was stopped accepts calls and answers none."""
-    connector = aiohttp.UnixConnector(str(path))
-    try:
-        async with (
-            aiohttp.ClientSession(connector=connector, timeout=_ANSWER_TIMEOUT) as http,
-            http.get("http://localhost/v1/status"),
-        ):
-            return True
-    except (aiohttp.ClientError, OSError, TimeoutError):
-        return False
-
-
-async def _open_in_turn(path: Path, runner: web.AppRunner) -> None:
-    while await _answers(path):  # noqa: ASYNC110 - another process ends
-        await asyncio.sleep(1)
-    await _open_socket(path, runner)
-    log.info("socket.opened", path=str(path))
-
-
-async def _open_socket(path: Path, runner: web.AppRunner) -> None:
-    """In the place of one where no daemon works any more. Raises ``UserError``."""
-    _make_room(path)
-    old_mask = os.umask(0o117)
-    try:
-        await web.UnixSite(runner, str(path), backlog=SOCKET_BACKLOG).start()
-    except OSError as problem:
-        raise UserError(
-            f"the control socket {path} cannot be opened: {problem.strerror}", hint="set api.socket"
-        ) from None
-    finally:
-        os.umask(old_mask)
-    with contextlib.suppress(KeyError, PermissionError):
-        os.chown(path, -1, grp.getgrnam(SOCKET_GROUP).gr_gid)

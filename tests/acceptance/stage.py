@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,10 +49,11 @@ interval = "1m"
 
 
 @contextmanager
-def a_theatre(markets: tuple[str, ...] = ("vastai",)) -> Iterator[Theatre]:
-    """Nothing runs yet. The directory's name is short: a unix socket lies in it."""
+def a_theatre(markets: tuple[str, ...] = ("vastai",), settings: Mapping[str, str] | None = None) -> Iterator[Theatre]:
+    """Nothing runs yet. The directory's name is short: a unix socket lies in it. ``settings``: the daemon's, as
+    environment variables."""
     root = Path(tempfile.mkdtemp(prefix="ap-"))
-    theatre = Theatre(root, seed=1, speed=SPEED, markets=markets)
+    theatre = Theatre(root, seed=1, speed=SPEED, markets=markets, settings=settings)
     try:
         yield theatre
     finally:

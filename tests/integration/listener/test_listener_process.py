@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -21,13 +23,16 @@ from tests.acceptance.stage import a_theatre, until
 from tests.mailboxes import put
 
 IDLE_CONNECTIONS = 1100
+STORM = 600
+LISTENER_MB = 256
+"""What its unit may have."""
 KEY = "probe/heartbeat"
 """Beneath no lease, of which this daemon has none."""
 
 
 @pytest.fixture
 def theatre() -> Iterator[Theatre]:
-    with a_theatre() as made:
+    with a_theatre(settings={"AUTOPILOT_HTTP__LISTEN": "127.0.0.1:0"}) as made:
         made.start_market()
         made.start_daemon()
         yield made
@@ -106,6 +111,40 @@ def test_idle_connections_stop_neither_ticks_nor_an_honest_machine(theatre: Thea
             assert put(place(theatre), KEY, b"{}") == 201
             assert_ticks_go_on(theatre)
     assert (theatre.root / "daemon.log").stat().st_size < 1 << 20
+
+
+def test_a_storm_on_both_ports_stops_neither_ticks_nor_whoever_has_a_token(theatre: Theatre) -> None:
+    """Idle connections, headers that never end and bodies of 200 MB that are not wanted, on each port at once."""
+    made = theatre.client.post("/v1/tokens", {"name": "ci", "scope": "read"})
+    ports = [place(theatre).port(name) for name in ("mailbox", "api")]
+    with ExitStack() as stack:
+        for port in ports:
+            assert port is not None
+            dripping = stack.enter_context(idle_connections(port, STORM))
+            for connection in dripping[::4]:
+                with suppress(OSError):  # it was closed already, to make room
+                    connection.sendall(b"PUT /v1/code/x HTTP/1.1\r\nHost: localhost\r\nX-")
+            for connection in dripping[1::40]:
+                head = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000000\r\n\r\n"
+                with suppress(OSError):
+                    connection.sendall(head + b"x" * 65536)
+        for _ in range(3):
+            asked_at = time.monotonic()
+            theatre.client.get("/v1/jobs")
+            assert time.monotonic() - asked_at < 5
+            assert put(place(theatre), KEY, b"{}") == 201
+            request = Request(f"http://127.0.0.1:{ports[1]}/v1/status")
+            request.add_header("Authorization", f"Bearer {made['secret']}")
+            with urlopen(request, timeout=10) as answer:
+                assert json.load(answer)["jobs_open"] == 0
+            assert_ticks_go_on(theatre)
+        (listener,) = children(daemon_pid(theatre))
+        assert resident_mb(listener) < LISTENER_MB
+
+
+def resident_mb(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) >> 10
 
 
 def test_it_ends_within_a_second_of_its_daemon(theatre: Theatre) -> None:

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from autopilot.api import requests
 from autopilot.api.access import RULES, Others, Rule
-from autopilot.api.app import create_app
+from autopilot.api.app import Api
 from autopilot.config import secret_files
 from autopilot.domain.job import JobStatus
 from autopilot.domain.token import Scope
@@ -101,7 +101,7 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(served: Served, 
 
 
 def test_every_route_has_a_rule(served: Served) -> None:
-    app = create_app(*[None] * 6)  # type: ignore[arg-type]  # routes are made without asking anything of them
+    app = Api(*[None] * 7).app()  # type: ignore[arg-type]  # routes are made without asking anything of them
     routes = {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
     assert {route for route in routes if not route.startswith("HEAD ")} == RULES.keys()
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from autopilot.api import problems
+from autopilot.api import problem_documents, problems
 from autopilot.api.access import RULES
-from autopilot.api.app import create_app
+from autopilot.api.app import Api
 from autopilot.api.spend import SPEND_KEYS
 from autopilot.clock import ManualClock
 from autopilot.domain.job import JobStatus
@@ -21,6 +21,7 @@ from autopilot.lab.sandbox.faults import FAMILIES, KINDS
 from autopilot.lab.sandbox.runpod import injected_faults
 from autopilot.lab.sandbox.runpod.exchange import Mode
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
+from autopilot.listener.api_port import OF_LISTENER
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
@@ -56,7 +57,7 @@ def test_the_fields_of_the_events_are_the_code_s() -> None:
 
 
 def test_every_route_of_the_control_api_is_documented() -> None:
-    app = create_app(*[None] * 6)  # type: ignore[arg-type]  # routes are made without asking anything of them
+    app = Api(*[None] * 7).app()  # type: ignore[arg-type]  # routes are made without asking anything of them
     routes = {f"{route.method} {route.resource.canonical}" for route in app.router.routes() if route.resource}
     routes = {route for route in routes if not route.startswith("HEAD ")}
     assert sorted(cell for cell in first_cells("api.md") if "/" in cell) == sorted(routes)
@@ -81,7 +82,8 @@ def test_every_reason_of_an_error_is_documented_with_its_status() -> None:
     text = (REFERENCE / "api.md").read_text()
     told = set(re.findall(r"^\| (\d+) \| `(\w+)` \|", text, re.MULTILINE))
     known = {(str(kind.status), kind.reason) for kind in problems.KINDS}
-    known |= {(str(status), reason) for status, reason in problems.OF_HTTP.items()}
+    known |= {(str(status), reason) for status, reason in problem_documents.OF_HTTP.items()}
+    known |= {(str(status), reason) for status, reason in OF_LISTENER.items()}
     assert told == known | {("400", "bad_request"), ("499", "caller_gone"), ("500", "defect")}
 
 

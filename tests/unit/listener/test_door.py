@@ -178,7 +178,7 @@ import resource
 from autopilot.listener.door import ConnectionLimits
 from autopilot.listener.process import fit_descriptors
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, {hard}))
-print(fit_descriptors(ConnectionLimits()).connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+print(fit_descriptors(ConnectionLimits())[0].connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 
 

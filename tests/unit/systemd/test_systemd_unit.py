@@ -15,9 +15,9 @@ from autopilot.config import paths
 from autopilot.config.keys import KEY_SUFFIX
 from autopilot.config.settings import Settings
 from autopilot.listener.door import ConnectionLimits
-from autopilot.listener.process import DESCRIPTORS, SPARE_DESCRIPTORS
+from autopilot.listener.process import API_CONNECTIONS, DESCRIPTORS, SPARE_DESCRIPTORS
 from autopilot.service.main import CREATE_GRACE_REAL_S
-from autopilot.service.wiring import SOCKET_GROUP
+from autopilot.service.sockets import SOCKET_GROUP
 
 SYSTEMD = Path(__file__).parents[3] / "systemd"
 UNIT = SYSTEMD / "autopilot.service"
@@ -121,7 +121,7 @@ def test_only_the_listener_may_open_a_port_and_its_descriptors_are_enough(servic
     assert listener["ExecStart"] == ["/opt/autopilot/bin/autopilot listen"]
     assert listener["Restart"] == ["on-failure"]
     assert int(listener["LimitNOFILE"][0]) == DESCRIPTORS
-    assert 2 * ConnectionLimits().connections + SPARE_DESCRIPTORS <= DESCRIPTORS
+    assert 2 * (ConnectionLimits().connections + API_CONNECTIONS) + SPARE_DESCRIPTORS <= DESCRIPTORS
     assert listener["MemoryMax"] == ["256M"]
 
 

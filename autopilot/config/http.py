@@ -1,0 +1,77 @@
+"""``[http]``: the API over TCP, which the listener serves."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from autopilot.domain.errors import UserError
+
+
+def check_host_and_port(listen: str) -> str:
+    host, _, port = listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError(f'not a host and port: {listen!r} (write it as "127.0.0.1:0")')
+    return listen
+
+
+def _check_name(name: str) -> str:
+    is_plain = name.isascii() and name.isprintable() and not set(name) & set(" /:@?#[]")
+    if not name or not is_plain:
+        raise ValueError(f'not the name of a host: {name!r} (write it as "autopilot.example.org", without port)')
+    return name.lower()
+
+
+Location = Annotated[Path, AfterValidator(Path.expanduser)]
+
+
+class HttpSettings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: Annotated[str, AfterValidator(check_host_and_port)] | None = None
+    cert_file: Location | None = None
+    key_file: Location | None = None
+    names: tuple[Annotated[str, AfterValidator(_check_name)], ...] = ()
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port; None: the API is not served over TCP."""
+        if self.listen is None:
+            return None
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def check(self) -> None:
+        """Raises ``UserError`` for what would be open to others without TLS, or could be called by no name."""
+        if (self.cert_file is None) != (self.key_file is None):
+            raise UserError("http.cert_file and http.key_file go together", hint="set both, or neither")
+        if self.address is None:
+            return
+        host, _ = self.address
+        if not is_loopback(host) and self.cert_file is None:
+            raise UserError(
+                f"http.listen is {self.listen}, which other machines can reach: without TLS tokens could be read",
+                hint="set http.cert_file and http.key_file, or listen on 127.0.0.1 behind a proxy that speaks TLS",
+            )
+        if is_wildcard(host) and not self.names:
+            raise UserError(
+                f"http.listen is {self.listen}, and nothing says by which names clients call this machine",
+                hint='set http.names, for instance ["autopilot.example.org"]',
+            )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_wildcard(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False

@@ -1,0 +1,49 @@
+"""By which names this machine may be called, and from which pages: others' pages in a browser call nothing here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from autopilot.api.problem_documents import Handler, problem
+
+HERE = ("localhost", "127.0.0.1", "::1")
+
+
+def check_hosts(names: Collection[str], listens_on: str) -> Middleware:
+    """A middleware that answers nobody who calls this machine by another name, or from another site's page.
+
+    A name that leads here and is somebody else's would let that page read the answers.
+    """
+    known = {name.lower() for name in (*names, *HERE, *_own_address(listens_on))}
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        host = _name(f"//{request.headers.get('Host', '')}")
+        if host not in known:
+            return problem(421, "wrong_host", "this machine is not called that", "add the name to http.names")
+        origin = request.headers.get("Origin")
+        is_elsewhere = origin is not None and _name(origin) not in known
+        if is_elsewhere or request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
+            return problem(403, "wrong_origin", "pages of other sites may not call the API")
+        return await handler(request)
+
+    return check
+
+
+def _own_address(listens_on: str) -> list[str]:
+    try:
+        return [] if ip_address(listens_on).is_unspecified else [listens_on]
+    except ValueError:
+        return [listens_on]
+
+
+def _name(address: str) -> str:
+    try:
+        return (urlsplit(address).hostname or "").lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,86 @@
+"""Who may pass to the daemon: whoever has a token that there is, a few calls at a time. The others are slowed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+
+import structlog
+from aiohttp import web
+
+from autopilot.api.access import Unauthorised, token_needed, token_unknown
+from autopilot.api.bearer import hash_of_bearer
+from autopilot.api.problem_documents import Handler, problem
+from autopilot.listener.known_tokens import KnownTokens
+
+log = structlog.get_logger(__name__)
+
+REFUSED_AFTER_S = 1.0
+REFUSALS_AT_ONCE = 32
+"""Those that wait to be refused take connections; beyond that they are refused at once."""
+CALLS_OF_A_TOKEN = 32
+"""At once."""
+
+
+class TooMany(Exception):
+    """To be answered with 429."""
+
+
+class TokenGate:
+    def __init__(self, known: KnownTokens, refused_after_s: float = REFUSED_AFTER_S) -> None:
+        self._known = known
+        self._refused_after_s = refused_after_s
+        self._waiting = 0
+        self._calls: Counter[str] = Counter()
+
+    def guard(self, handler: Handler) -> Handler:
+        """``handler`` for requests with a token alone. It is asked nothing for the others."""
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            try:
+                sha256 = hash_of_bearer(request.headers)
+                if sha256 is None:
+                    raise token_needed()
+                if not self._known.has(sha256):
+                    raise token_unknown()
+                with self._count(sha256):
+                    answer = await handler(request)
+            except Unauthorised as refusal:
+                return await self._refuse(request, refusal)
+            except TooMany:
+                detail = f"{CALLS_OF_A_TOKEN} calls of this token are under way"
+                return too_many(detail, "wait for one of them to end")
+            return answer
+
+        return check
+
+    @contextlib.contextmanager
+    def _count(self, sha256: str) -> Iterator[None]:
+        if self._calls[sha256] >= CALLS_OF_A_TOKEN:
+            raise TooMany
+        self._calls[sha256] += 1
+        try:
+            yield
+        finally:
+            self._calls[sha256] -= 1
+            if not self._calls[sha256]:
+                del self._calls[sha256]
+
+    async def _refuse(self, request: web.Request, refusal: Unauthorised) -> web.Response:
+        log.warning("api.login_failed", method=request.method, peer=request.remote)
+        if self._waiting >= REFUSALS_AT_ONCE:
+            return too_many("too many logins fail at once", "try again with a token that is valid")
+        self._waiting += 1
+        try:
+            await asyncio.sleep(self._refused_after_s)
+        finally:
+            self._waiting -= 1
+        return problem(401, "unauthorised", refusal.message, refusal.hint)
+
+
+def too_many(detail: str, hint: str) -> web.Response:
+    answer = problem(429, "too_many_requests", detail, hint)
+    answer.headers["Retry-After"] = "1"
+    return answer

@@ -1,0 +1,96 @@
+"""The directory that daemon and listener share, and the listener itself where it is ours to start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+
+import structlog
+
+from autopilot.blobs.local import LocalBlobStore
+from autopilot.blobs.place import API, MAILBOX, MailboxPlace
+from autopilot.config.settings import Settings
+from autopilot.domain.errors import UserError
+from autopilot.listener.known_tokens import write_known_tokens
+from autopilot.service.listener import ListenerChild
+
+log = structlog.get_logger(__name__)
+
+LISTENER_WITHIN_S = 15.0
+
+
+async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExitStack) -> MailboxPlace:
+    """A listener serves it, a process of its own, under the ports that it had before.
+
+    A ledger of our own waits until the listener has its ports, so that a wrong address is an error at once. On a shared
+    one the daemon that led before may still hold them: ticks do not wait for that.
+    """
+    place = MailboxPlace(settings.mailbox_dir)
+    has_mailbox, has_api = settings.blobs.url is None, settings.http.listen is not None
+    if has_mailbox:
+        _check_moved(MailboxPlace(settings.state_dir), place)
+        place.read_or_make_key()
+    if not (has_mailbox or has_api):
+        return place
+    token = place.announce()
+    child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
+    if child is not None:
+        await stack.enter_async_context(child.kept_running())
+    waits_for = None if is_shared else child
+    if has_mailbox:
+        hint = "set blobs.listen to a free address"
+        await _await_port(waits_for, MAILBOX, f"the mailbox cannot listen on {settings.blobs.listen}", hint)
+    if has_api:
+        hint = "set http.listen to a free address, and http.cert_file to a valid certificate; the log has the cause"
+        await _await_port(waits_for, API, f"the API cannot listen on {settings.http.listen}", hint)
+    if has_mailbox:
+        await _await_number(settings, place)
+    return place
+
+
+def local_mailbox(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
+    host, _, port_text = settings.blobs.listen.rpartition(":")
+    port = int(port_text) or place.port()
+    return LocalBlobStore(place.objects, place.read_key(), settings.blobs.public_url or f"http://{host}:{port}")
+
+
+async def tell_tokens(place: MailboxPlace, sha256s: Collection[str]) -> None:
+    """To the listener. Where it cannot be told, it turns a new token away, and the daemon one that has ended."""
+    try:
+        await asyncio.to_thread(write_known_tokens, place, sha256s)
+    except OSError as problem:
+        log.warning("tokens.not_told", reason=str(problem), consequence="new tokens do not work over TCP yet")
+
+
+async def _await_port(child: ListenerChild | None, what: str, trouble: str, hint: str) -> None:
+    if child is None:
+        return
+    try:
+        async with asyncio.timeout(LISTENER_WITHIN_S):
+            await child.serves(what)
+    except TimeoutError:
+        raise UserError(trouble, hint=hint) from None
+
+
+async def _await_number(settings: Settings, place: MailboxPlace) -> None:
+    """Where the port may be any, until another process has said which."""
+    if not settings.blobs.listen.endswith(":0"):
+        return
+    try:
+        async with asyncio.timeout(LISTENER_WITHIN_S):
+            while place.port() is None:  # noqa: ASYNC110 - another process writes it
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise UserError(
+            f"the mailbox cannot listen on {settings.blobs.listen}", hint="set blobs.listen to a free address"
+        ) from None
+
+
+def _check_moved(old: MailboxPlace, place: MailboxPlace) -> None:
+    """Raises ``UserError`` for a mailbox that was left in the state directory: its checkpoints would be forgotten."""
+    if old.key_path.exists() and not place.key_path.exists():
+        raise UserError(
+            f"the mailbox lies in {old.root}, and blobs.dir says {place.root}",
+            hint="move blobs, mailbox.key and mailbox-port there, for the group of daemon and listener",
+        )
