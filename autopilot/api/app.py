@@ -15,7 +15,7 @@ from autopilot.api import render
 from autopilot.api.access import ApiCaller
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget
-from autopilot.api.callers import caller_of, check_access, job_ref, origin_of
+from autopilot.api.callers import caller_of, check_access, is_from_elsewhere, job_ref, origin_of
 from autopilot.api.certify import CertifyService, certificate
 from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import read_sent_code
@@ -56,10 +56,13 @@ class Api:
         certify: CertifyService,
         tokens: TokenService,
         uploads: Uploads,
+        own_store: str = "",
     ) -> None:
+        """``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
+        elsewhere gets them without it: the listener gives the same out at its own address."""
         self._store = store
         self._clock = clock
-        routes = _Routes(jobs, engine, store, clock, uploads)
+        routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
         self._end_calls = routes.end_calls
         self._routes = [
@@ -107,8 +110,11 @@ class Api:
 
 
 class _Routes:
-    def __init__(self, jobs: JobService, engine: Engine, store: Store, clock: Clock, uploads: Uploads) -> None:
+    def __init__(
+        self, jobs: JobService, engine: Engine, store: Store, clock: Clock, uploads: Uploads, own_store: str
+    ) -> None:
         self._jobs = jobs
+        self._own_store = own_store
         self._uploads = uploads
         self._engine = engine
         self._store = store
@@ -168,10 +174,20 @@ class _Routes:
         return web.json_response(answer)
 
     async def outputs(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.outputs(job_ref(request)))
+        answer = await self._jobs.outputs(job_ref(request))
+        for part in answer["parts"]:
+            part["url"] = self._reachable(request, part["url"])
+        return web.json_response(answer)
 
     async def code_of_job(self, request: web.Request) -> web.Response:
-        return web.json_response(await self._jobs.code_of(job_ref(request), caller_of(request).owner))
+        answer = await self._jobs.code_of(job_ref(request), caller_of(request).owner)
+        answer["urls"] = [self._reachable(request, url) for url in answer["urls"]]
+        return web.json_response(answer)
+
+    def _reachable(self, request: web.Request, url: str) -> str:
+        """An address in the store as whoever asks can use it."""
+        is_own = self._own_store and url.startswith(self._own_store)
+        return "/v1" + url.removeprefix(self._own_store) if is_own and is_from_elsewhere(request) else url
 
     async def look_for_code(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.code.look(caller_of(request).owner, request.match_info["sha256"]))

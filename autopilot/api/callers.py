@@ -65,6 +65,11 @@ def check_access(store: Store, clock: Clock, *, is_listeners: bool = False) -> M
     return check
 
 
+def is_from_elsewhere(request: web.Request) -> bool:
+    """Whether the listener has passed it on."""
+    return PEER in request.headers
+
+
 def origin_of(request: web.Request) -> dict[str, str | int | None]:
     """Where a call comes from, for the log: ``peer``, an address elsewhere, or ``uid``, a user of this machine."""
     peer = request.headers.get(PEER)

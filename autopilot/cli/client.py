@@ -1,11 +1,10 @@
-"""The daemon's client: JSON over its unix socket, with nothing but the standard library."""
+"""The daemon's client: JSON over HTTP, with nothing but the standard library."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import os
-import socket
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -14,8 +13,17 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.transport import (
+    TOKEN_VARIABLE,
+    Address,
+    AnswerLost,
+    NotRunning,
+    TcpAddress,
+    UnixAddress,
+    find_daemon,
+    read_token,
+)
 from autopilot.clock import SystemClock
-from autopilot.config.paths import client_socket
 from autopilot.ids import UlidIds
 
 Json = dict[str, Any]
@@ -28,6 +36,8 @@ _EXIT_OF_STATUS = {
     401: Exit.REFUSED,
     402: Exit.REFUSED,
     403: Exit.REFUSED,
+    421: Exit.REFUSED,
+    429: Exit.UNREACHABLE,
     502: Exit.UNREACHABLE,
     503: Exit.UNREACHABLE,
     504: Exit.UNREACHABLE,
@@ -35,8 +45,6 @@ _EXIT_OF_STATUS = {
 """What the daemon's answer means for a script; any other error is a failed operation."""
 
 
-TOKEN_VARIABLE = "AUTOPILOT_TOKEN"  # noqa: S105 - its name
-"""Whoever sets it asks as that token, not as the user at the socket."""
 _AGAIN_AFTER_S = (1.0, 3.0, 6.0)
 """Where the answer of a request was lost that acts once."""
 
@@ -49,32 +57,31 @@ class JobIsDouble(CommandError):
     """A job that says the same is not over."""
 
 
-class AnswerLost(CommandError):
-    """The daemon may have done what it was asked to, or not."""
-
-
-class NotRunning(CommandError):
-    """Nobody answers."""
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(str(self._path))
-
-
 class Client:
     """One connection per request. Methods raise ``CommandError``."""
 
-    def __init__(self, socket_path: Path | None = None, timeout_s: float = 120) -> None:
-        self.socket_path = socket_path or client_socket()
+    def __init__(
+        self, socket_path: Path | None = None, timeout_s: float = 120, *, at: tuple[Address, str] | None = None
+    ) -> None:
+        """``socket_path``, or ``at``, an address and a token: of this daemon; else of the one that the user means."""
+        if socket_path is not None:
+            at = UnixAddress(socket_path), read_token(os.environ.get(TOKEN_VARIABLE, ""))
+        self._address, self._token = at or find_daemon()
         self._timeout_s = timeout_s
-        self._token = read_token(os.environ.get(TOKEN_VARIABLE, ""))
+
+    @property
+    def name(self) -> str:
+        """Of the daemon: its socket, or its address."""
+        return self._address.name
+
+    @property
+    def base_url(self) -> str:
+        """What addresses without a host, in its answers, are meant beneath; empty on a socket."""
+        return self._address.name if isinstance(self._address, TcpAddress) else ""
+
+    def context(self) -> Any:
+        """How to open addresses beneath ``base_url``: what urllib takes for TLS, or None."""
+        return self._address.tls() if isinstance(self._address, TcpAddress) else None
 
     def get(self, path: str, **query: str | int | None) -> Json:
         given = {key: value for key, value in query.items() if value is not None}
@@ -111,25 +118,13 @@ class Client:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def _request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Json:
-        connection = _UnixConnection(self.socket_path, self._timeout_s)
+        connection = self._address.open(self._timeout_s)
         if headers is None:
             headers = {"Content-Type": "application/json"} if body is not None else {}
         try:
-            connection.request(method, path, body, {"Accept": "application/json", **self._login(), **headers})
+            self._send(connection, method, path, body, {"Accept": "application/json", **self._login(), **headers})
             response = connection.getresponse()
             status, raw = response.status, response.read()
-        except (FileNotFoundError, ConnectionRefusedError):
-            raise NotRunning(
-                Exit.UNREACHABLE,
-                f"the daemon is not running at {self.socket_path}",
-                hint="start it: autopilot serve, or systemctl start autopilot",
-            ) from None
-        except PermissionError:
-            raise CommandError(
-                Exit.REFUSED,
-                f"you may not use the daemon at {self.socket_path}",
-                hint="join its group: sudo usermod -aG autopilot $USER, then log in again",
-            ) from None
         except TimeoutError:
             raise AnswerLost(
                 Exit.UNREACHABLE,
@@ -137,22 +132,20 @@ class Client:
                 hint="look at its log: journalctl -u autopilot",
             ) from None
         except (OSError, http.client.HTTPException) as error:
-            raise AnswerLost(
-                Exit.UNREACHABLE,
-                f"the daemon at {self.socket_path} broke off: {str(error) or type(error).__name__}",
-                hint="it may be restarting; try again",
-            ) from None
+            raise self._address.explain(error) from None
         finally:
             connection.close()
         return _answer(status, raw)
 
-
-def read_token(raw: str) -> str:
-    """A token as a header can hold it. Raises ``CommandError``, which does not repeat it."""
-    token = raw.strip()
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise CommandError(Exit.USAGE, f"{TOKEN_VARIABLE} holds no token", hint="autopilot token create prints one")
-    return token
+    def _send(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, headers: dict[str, str]
+    ) -> None:
+        """A request that is refused before all of it is sent has its answer all the same."""
+        try:
+            connection.request(method, path, body, headers)
+        except (BrokenPipeError, ConnectionResetError):
+            if connection.sock is None:
+                raise
 
 
 def job_path(ref: str, *rest: str) -> str:
@@ -181,6 +174,8 @@ def _answer(status: int, raw: bytes) -> Json:
             f"the daemon's answer (HTTP {status}) cannot be read",
             hint="are the command line and the daemon of one version? see autopilot version",
         )
+    if body.get("reason") == "daemon_unavailable":
+        raise AnswerLost(Exit.UNREACHABLE, str(body.get("detail")), hint=str(body.get("hint") or ""))
     if status >= 400:
         is_same = body.get("reason") == "same_job_open"
         kind = JobIsDouble if is_same else NotFound if status == 404 else CommandError

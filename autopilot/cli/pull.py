@@ -78,19 +78,24 @@ class _Stored:
         self._ask()
 
     def _ask(self) -> None:
-        self.body: dict[str, Any] = Client().get(self._path)
+        self._client = Client()
+        self.body: dict[str, Any] = self._client.get(self._path)
         self._urls = self.body.get("urls") or [part["url"] for part in self.body["parts"]]
 
     def open(self, number: int) -> IO[bytes]:
         try:
-            return _open(self._urls[number])
+            return self._open(self._urls[number])
         except HTTPError as refusal:
             if refusal.code not in REFUSED:
                 raise
         self._ask()
-        return _open(self._urls[number])
+        return self._open(self._urls[number])
 
-
-def _open(url: str) -> IO[bytes]:
-    answer: IO[bytes] = urllib.request.urlopen(url, timeout=TIMEOUT_S)  # noqa: S310 -- the daemon signed it
-    return answer
+    def _open(self, url: str) -> IO[bytes]:
+        """An address without a host is the daemon's own, elsewhere."""
+        is_daemons = url.startswith("/")
+        if is_daemons:
+            url = self._client.base_url + url
+        tls = self._client.context() if is_daemons else None
+        answer: IO[bytes] = urllib.request.urlopen(url, timeout=TIMEOUT_S, context=tls)  # noqa: S310 -- it was signed
+        return answer

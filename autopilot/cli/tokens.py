@@ -10,9 +10,10 @@ from urllib.parse import quote
 from cyclopts import Parameter
 
 from autopilot.cli import text
-from autopilot.cli.client import TOKEN_VARIABLE, Client
+from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
+from autopilot.cli.transport import TOKEN_VARIABLE
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")

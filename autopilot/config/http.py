@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from autopilot.config.hosts import is_loopback, is_wildcard
 from autopilot.domain.errors import UserError
 
 
@@ -61,17 +61,3 @@ class HttpSettings(BaseModel):
                 f"http.listen is {self.listen}, and nothing says by which names clients call this machine",
                 hint='set http.names, for instance ["autopilot.example.org"]',
             )
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def is_wildcard(host: str) -> bool:
-    try:
-        return ip_address(host).is_unspecified
-    except ValueError:
-        return False

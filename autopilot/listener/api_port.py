@@ -12,6 +12,8 @@ from aiohttp import web
 from autopilot.api.access import RULES
 from autopilot.api.problem_documents import DEFECT, Handler, problem, problem_of_http
 from autopilot.api.requests import MAX_BODY_BYTES
+from autopilot.blobs.listener import blob_listener
+from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
 from autopilot.listener.hosts import check_hosts
 from autopilot.listener.known_tokens import KnownTokens
@@ -49,9 +51,13 @@ def api_listener(
     config: ApiConfig,
     pages: Sequence[web.RouteDef] = (),
     *,
+    store: LocalBlobStore | None = None,
     refused_after_s: float = REFUSED_AFTER_S,
 ) -> web.Application:
-    """An application for a port of its own. ``pages``: further routes, which anybody may ask for without a token."""
+    """An application for a port of its own. ``pages``: further routes, which anybody may ask for without a token.
+
+    ``store``: of the mailbox, to give out what the daemon has signed an address for; None: a bucket does that.
+    """
     relay, gate = Relay(place), TokenGate(KnownTokens(place.tokens_path), refused_after_s)
     middlewares = [_answer_errors, check_hosts(config.names, config.host)]
     app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
@@ -60,6 +66,8 @@ def api_listener(
     for call in RULES:
         method, _, path = call.partition(" ")
         app.router.add_route(method, path, gate.guard(relay.upload if call in UPLOADS else relay.call))
+    if store is not None:
+        app.add_subapp("/v1", blob_listener(store, is_for_reading=True))
     return app
 
 

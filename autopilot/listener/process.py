@@ -105,14 +105,23 @@ def _ports(config: ListenerConfig) -> list[tuple[Port, ConnectionLimits]]:
         certificate = None
         if api.cert_file is not None and api.key_file is not None:
             certificate = partial(ServerCertificate, api.cert_file, api.key_file)
-        served = partial(api_listener, config.place, api)
-        port = Port(API, api.host, api.port, served, consequence, certificate, ends_with_caller=True)
+        port = Port(
+            API, api.host, api.port, lambda: _api_app(config, api), consequence, certificate, ends_with_caller=True
+        )
         ports.append((port, ConnectionLimits(connections=API_CONNECTIONS)))
     return ports
 
 
 def _mailbox_app(place: MailboxPlace) -> web.Application:
-    return blob_listener(LocalBlobStore(place.objects, place.read_key(), ""))
+    return blob_listener(_store(place))
+
+
+def _api_app(config: ListenerConfig, api: ApiConfig) -> web.Application:
+    return api_listener(config.place, api, store=None if config.mailbox is None else _store(config.place))
+
+
+def _store(place: MailboxPlace) -> LocalBlobStore:
+    return LocalBlobStore(place.objects, place.read_key(), "")
 
 
 class _FewLines(logging.Filter):

@@ -23,6 +23,7 @@ from autopilot.api.jobs import JobService, ParseJob
 from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
+from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
 from autopilot.config.secret_files import read_secret, registry_password
@@ -144,7 +145,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     certify = CertifyService(engine, store, clock, ids, wake.set)
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
     tokens = TokenService(store, clock, wake.set, partial(tell_tokens, place) if settings.http.listen else None)
-    api = Api(jobs, engine, store, clock, certify, tokens, uploads)
+    own_store = blobs.base_url if isinstance(blobs, LocalBlobStore) and not settings.blobs.public_url else ""
+    api = Api(jobs, engine, store, clock, certify, tokens, uploads, own_store)
     await serve_users(settings.socket_path, api.app(), is_shared=shared is not None, stack=stack)
     if settings.http.listen:
         await tokens.announce()

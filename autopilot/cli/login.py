@@ -1,0 +1,87 @@
+"""``autopilot login``: which daemon the commands here speak to, where it is not this machine's."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from autopilot.cli.client import Client
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.transport import SOCKET_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, TcpAddress, read_token
+from autopilot.config.keys import read_private
+from autopilot.config.login import DaemonLogin, check_daemon_url, forget_login, login_path, read_login, store_login
+from autopilot.domain.errors import UserError
+
+
+def login(
+    url: str | None = None,
+    /,
+    *,
+    token_file: Path | None = None,
+    ca_file: Path | None = None,
+    end: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Let the commands here speak to a daemon elsewhere, by a token; without an address, say to which they do.
+
+    On a terminal it asks for the token without echo; else it reads AUTOPILOT_TOKEN or --token-file. The daemon is asked
+    at once. The token is stored readable by you alone.
+
+    Parameters
+    ----------
+    url
+        The daemon's address, like https://autopilot.example.org:8482: that of http.listen there.
+    token_file
+        Take the token from this file, which you alone can read.
+    ca_file
+        The certificate of the authority that has signed the daemon's, or the daemon's own if it has signed itself.
+    end
+        Forget the login: the commands speak to the daemon of this machine again.
+    """
+    if end:
+        print("logged out" if forget_login() else "nobody was logged in")
+        return Exit.OK
+    if url is None:
+        return _say()
+    address = TcpAddress(check_daemon_url(url), "" if ca_file is None else str(ca_file.absolute()))
+    token = _read_token(token_file)
+    status = Client(at=(address, token)).get("/v1/status")
+    path = store_login(DaemonLogin(address.url, token, address.ca_file))
+    print(f"logged in at {address.url}: autopilot {status['version']}, {status['jobs_open']} open jobs to be seen")
+    print(f"the token is in {path}; autopilot login --end removes it", file=sys.stderr)
+    for name in (URL_VARIABLE, SOCKET_VARIABLE):
+        if os.environ.get(name):
+            print(f"note: {name} is set, and goes before this login", file=sys.stderr)
+    return Exit.OK
+
+
+def _say() -> int:
+    if url := os.environ.get(URL_VARIABLE):
+        print(f"{url}, by {URL_VARIABLE}")
+        return Exit.OK
+    found = read_login()
+    if found is None:
+        print("the daemon of this machine; autopilot login URL names another")
+    else:
+        print(f"{found.url}, by {login_path()}")
+    return Exit.OK
+
+
+def _read_token(file: Path | None) -> str:
+    """Raises ``UserError``."""
+    if file is not None:
+        given = read_private(file)
+    elif os.environ.get(TOKEN_VARIABLE):
+        given = os.environ[TOKEN_VARIABLE]
+    elif sys.stdin.isatty():
+        given = getpass.getpass("token (autopilot token create prints one): ")
+    else:
+        raise CommandError(Exit.USAGE, "there is no token", hint=f"set {TOKEN_VARIABLE}, or name --token-file")
+    token = read_token(given)
+    if not token:
+        raise UserError("the token is empty", hint="autopilot token create NAME, where the daemon is, prints one")
+    return token
