@@ -194,7 +194,7 @@ async def test_uploads_are_whole_on_the_disk_before_the_daemon_hears_of_them_and
         assert headers[SIZE] == str(len(data))
         world.inner.may_answer.set()
         assert (await call)[0] == 200
-        assert list(world.place.receiving.iterdir()) == []
+        await until(lambda: not list(world.place.receiving.iterdir()))
 
 
 async def test_a_token_sends_a_few_uploads_at_once_and_a_full_disk_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
