@@ -22,6 +22,7 @@ from autopilot.api.code import read_sent_code
 from autopilot.api.drift import drift
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobService
+from autopilot.api.metrics import CONTENT_TYPE, Metrics
 from autopilot.api.once import OnceOnly
 from autopilot.api.plan import ranked_offers
 from autopilot.api.prices import prices
@@ -56,16 +57,19 @@ class Api:
         certify: CertifyService,
         tokens: TokenService,
         uploads: Uploads,
+        metrics: Metrics,
         own_store: str = "",
     ) -> None:
         """``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
         elsewhere gets them without it: the listener gives the same out at its own address."""
         self._store = store
         self._clock = clock
+        self._metrics = metrics
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
         self._end_calls = routes.end_calls
         self._routes = [
+            web.get("/metrics", self._render_metrics),
             web.get("/v1/status", routes.status),
             web.post("/v1/jobs", routes.submit),
             web.get("/v1/jobs", routes.list_jobs),
@@ -107,6 +111,9 @@ class Api:
         app.add_routes(self._routes)
         app.on_shutdown.append(self._end_calls)
         return app
+
+    async def _render_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
 
 class _Routes:

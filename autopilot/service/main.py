@@ -153,7 +153,8 @@ async def _tick_until(stopping: asyncio.Event, running: Daemon, longest_s: float
 
 async def _tick(running: Daemon) -> None:
     """One tick. The watchdog is fed by a completed one only, so a daemon that cannot work is restarted."""
-    has_ended = False
+    has_ended, loop = False, asyncio.get_running_loop()
+    began_at = loop.time()
     try:
         await running.engine.tick()
         has_ended = True
@@ -164,6 +165,7 @@ async def _tick(running: Daemon) -> None:
         log.exception("tick.failed")
         return
     finally:
+        running.metrics.note_tick(loop.time() - began_at, is_good=has_ended)
         if running.ping is not None:
             running.ping.note(is_good=has_ended and running.engine.has_read_all)
     notify("READY=1", "WATCHDOG=1")  # ready once more: the first time may have been lost

@@ -20,6 +20,7 @@ from autopilot.api.app import Api
 from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService, ParseJob
+from autopilot.api.metrics import Metrics
 from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
@@ -81,6 +82,7 @@ class Daemon:
     """Set it and a tick runs at once."""
     lost: asyncio.Event
     """Set once another daemon has taken the ledger over: this one must end."""
+    metrics: Metrics
     ping: DeadManSwitch | None = None
 
 
@@ -146,14 +148,15 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     uploads = Uploads(settings.state_dir / "receiving", place.receiving)
     tokens = TokenService(store, clock, wake.set, partial(tell_tokens, place) if settings.http.listen else None)
     own_store = blobs.base_url if isinstance(blobs, LocalBlobStore) and not settings.blobs.public_url else ""
-    api = Api(jobs, engine, store, clock, certify, tokens, uploads, own_store)
+    metrics = Metrics(engine, store, clock)
+    api = Api(jobs, engine, store, clock, certify, tokens, uploads, metrics, own_store)
     await serve_users(settings.socket_path, api.app(), is_shared=shared is not None, stack=stack)
     if settings.http.listen:
         await tokens.announce()
         await serve_listener(place, api.app(is_listeners=True), stack)
     await _note_life(store, clock, stack)
     lost = shared.fence.lost if shared else asyncio.Event()
-    return Daemon(settings, engine, clock, wake, lost, await _open_switch(settings, stack))
+    return Daemon(settings, engine, clock, wake, lost, metrics, await _open_switch(settings, stack))
 
 
 async def _open_outbox(settings: Settings, store: Store, clock: Clock, ids: Ids, stack: AsyncExitStack) -> Store:
