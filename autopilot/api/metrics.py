@@ -178,7 +178,7 @@ class _Collector:
         ends = {keys[job.id]: job.spec.deadline for job in jobs if job.spec.deadline is not None}
         slack = {key: (at - now).total_seconds() - work.get(key, 0.0) for key, at in ends.items()}
         yield _gauge("job_deadline_slack_seconds", "Time to the deadline beyond the work left", names, slack)
-        ages = {keys[job.id]: age.total_seconds() for job in jobs if (age := _unsaved(job, now)) is not None}
+        ages = {keys[job.id]: age.total_seconds() for job in jobs if (age := _measure_unsaved(job, now)) is not None}
         yield _gauge("job_checkpoint_age_seconds", "Since when a running job has no new checkpoint", names, ages)
         intervals = {
             keys[job.id]: job.spec.checkpoint_interval.total_seconds() for job in jobs if job.spec.checkpoint_path
@@ -193,7 +193,7 @@ class _Collector:
         yield _gauge("bid_dollars_per_hour", "The bid on each machine held", ("provider", "job", "machine"), bids)
 
 
-def _unsaved(job: Job, now: datetime) -> timedelta | None:
+def _measure_unsaved(job: Job, now: datetime) -> timedelta | None:
     """For how long it has run without a checkpoint; None where none is due."""
     main = job.main
     if main is None or main.observed.running_since is None or not job.spec.checkpoint_path:
