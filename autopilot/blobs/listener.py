@@ -42,10 +42,10 @@ _IDLE_TIMEOUT_S = 60
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def blob_listener(store: LocalBlobStore, *, is_for_reading: bool = False) -> web.Application:
+def blob_listener(store: LocalBlobStore, *, prefix: str = URL_PREFIX, is_for_reading: bool = False) -> web.Application:
     """An application to run on an address of its own, one for each store; it holds no state besides the store.
 
-    ``is_for_reading``: it takes nothing in.
+    ``prefix``: before the key, in addresses. ``is_for_reading``: it takes nothing in.
     """
     at_once: Counter[str] = Counter()
     shares = Shares(store.root)
@@ -116,11 +116,11 @@ def blob_listener(store: LocalBlobStore, *, is_for_reading: bool = False) -> web
         tidying.cancel()
 
     app = web.Application()
-    app.router.add_get(URL_PREFIX + "{key:.+}", get, allow_head=False)
+    app.router.add_get(prefix + "{key:.+}", get, allow_head=False)
     if is_for_reading:
         return app
     app.cleanup_ctx.append(tidy)
-    app.router.add_put(URL_PREFIX + "{key:.+}", put)
+    app.router.add_put(prefix + "{key:.+}", put)
     return app
 
 

@@ -70,9 +70,9 @@ class Client:
         self._timeout_s = timeout_s
 
     @property
-    def name(self) -> str:
-        """Of the daemon: its socket, or its address."""
-        return self._address.name
+    def socket_path(self) -> Path:
+        """Of a daemon of this machine."""
+        return Path(self._address.name)
 
     @property
     def base_url(self) -> str:

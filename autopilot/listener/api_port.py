@@ -67,7 +67,7 @@ def api_listener(
         method, _, path = call.partition(" ")
         app.router.add_route(method, path, gate.guard(relay.upload if call in UPLOADS else relay.call))
     if store is not None:
-        app.add_subapp("/v1", blob_listener(store, is_for_reading=True))
+        app.add_subapp("/v1/blobs", blob_listener(store, prefix="/", is_for_reading=True))
     return app
 
 

@@ -189,6 +189,6 @@ def _draw(picture: Path, ending: RenderableType) -> None:
 
 def _say_how_to_go_on(out: Console, theatre: Theatre) -> None:
     out.print(f"left running in {theatre.root}; to look around:")
-    out.print(f"  export AUTOPILOT_API__SOCKET={theatre.client.name}")
+    out.print(f"  export AUTOPILOT_API__SOCKET={theatre.client.socket_path}")
     out.print("  autopilot ps -a; autopilot show demo; autopilot why demo; autopilot spend")
     out.print(f"to end it: kill {' '.join(map(str, theatre.pids))}; rm -r {theatre.root}")

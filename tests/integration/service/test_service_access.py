@@ -39,7 +39,8 @@ class Client:
         data = None if body is None else json.dumps(body).encode()
         url = f"http://localhost{path}"
         async with self.served.http.request(method, url, data=data, headers=headers) as answer:
-            return answer.status, await answer.json(content_type=None)
+            is_json = answer.content_type.endswith("json")
+            return answer.status, await answer.json(content_type=None) if is_json else {"text": await answer.text()}
 
 
 async def make(served: Served, name: str = "ci", scope: str = "submit", **others: Any) -> Client:
