@@ -125,6 +125,10 @@ def _tell_ordered(fields: Fields) -> str:
     return f"orders run {text.plain(fields.get('run_epoch'))} on the same machine{_because(fields)}"
 
 
+def _tell_written_off(fields: Fields) -> str:
+    return f"no bill names a machine of it; {text.money(fields.get('held'))} held for it are free again"
+
+
 def _tell_destroy(fields: Fields) -> str:
     sent = "asked the market to destroy the machine"
     return sent if fields.get("accepted") == "true" else f"{sent}; it did not say yes"
@@ -199,6 +203,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "lease.destroy_sent": _tell_destroy,
     "lease.promoted": lambda fields: f"run {text.plain(fields.get('run_epoch'))} is given to the machine",
     "lease.settled": "the market's bill is complete",
+    "lease.written_off": _tell_written_off,
     "bid.intended": _tell_bid,
     "bid.changed": lambda fields: f"the bid is {text.per_hour(fields.get('bid'))}",
     "bid.refused": lambda fields: f"the market refused the bid; it stays {text.per_hour(fields.get('current_bid'))}",
@@ -275,6 +280,7 @@ CONTINUED: Mapping[str, Phrase] = {
     "lease.destroy_sent": Phrase(OVER, _silent),
     "lease.gone": Phrase(OVER, lambda fields, _: "gone"),
     "lease.settled": Phrase(OVER, lambda fields, _: "billed"),
+    "lease.written_off": Phrase(OVER, lambda fields, _: _tell_written_off(fields)),
 }
 
 _STATUSES_IMPLIED = ("pending", "starting", "running", "paused", "recovering", "migrating")

@@ -164,11 +164,15 @@ class ReleaseRequested:
 
 @dataclass(frozen=True, slots=True)
 class InstanceFound:
-    """The market shows an instance for a lease that was thought over: it must be destroyed (again)."""
+    """The market shows an instance for a lease that was thought over: it must be destroyed (again).
+
+    ``only_billed``: no list shows it. The bill does, and says what it cost until now.
+    """
 
     lease_id: str
     instance_id: str
     at: datetime
+    only_billed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

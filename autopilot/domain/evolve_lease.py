@@ -24,7 +24,7 @@ from autopilot.domain import events as e
 from autopilot.domain.agent_state import PREPARING, AgentState
 from autopilot.domain.instance import Instance, InstanceStatus
 from autopilot.domain.lease import AgentReport, Ending, Lease, LeaseState, Permit, Role, Span, counted_bytes
-from autopilot.domain.money import BYTES_PER_GB, ZERO
+from autopilot.domain.money import BYTES_PER_GB, ZERO, worst_case
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import utc_day
@@ -61,6 +61,7 @@ def _acquire(lease: Lease, event: e.LeaseAcquired) -> Lease:
         acquired_at=event.at,
         create_unknown=False,
         observed=replace(lease.observed, seen_at=event.at, absent_at=None),
+        billing=replace(lease.billing, unobserved=ZERO),  # what it was comes into its spans
     ).bill_as(InstanceStatus.PROVISIONING, lease.bid, lease.storage_rate, lease.intended_at)
     lease = _bill_unobserved(lease, observed_at, event.at)
     if lease.orders.role is Role.LEAVE:
@@ -89,7 +90,11 @@ def _doubt(lease: Lease, event: e.LeaseUncertain) -> Lease:
 def _miss(lease: Lease, event: e.LeaseMissed) -> Lease:
     lists = lease.observed.lists_since_intent + 1
     observed = replace(lease.observed, lists_since_intent=lists, absent_at=event.at)
-    return replace(lease, create_unknown=True, observed=observed)
+    billing, gap = lease.billing, event.at - lease.observed_at
+    if gap > UNOBSERVED_LASTS:
+        # It can have come and gone again in between.
+        billing = replace(billing, unobserved=billing.unobserved + worst_case(lease.burn_upper, gap))
+    return replace(lease, create_unknown=True, observed=observed, billing=billing)
 
 
 def _abandon(lease: Lease, event: e.LeaseAbandoned) -> Lease:
@@ -262,13 +267,14 @@ def _request_release(lease: Lease, event: e.ReleaseRequested) -> Lease:
 
 def _find_instance(lease: Lease, event: e.InstanceFound) -> Lease:
     """A machine of a lease that was given up, or that was gone: it is destroyed again."""
-    start = event.at if lease.spans else lease.intended_at
+    start = event.at if lease.spans or event.only_billed else lease.intended_at
+    unobserved = lease.billing.unobserved if event.only_billed else ZERO
     lease = lease.move(
         LeaseState.DESTROY_REQUESTED,
         instance_id=event.instance_id,
         acquired_at=lease.acquired_at or event.at,
         ending=Ending(requested_at=event.at),
-        billing=replace(lease.billing, settled_at=None, waits_for=None),
+        billing=replace(lease.billing, settled_at=None, waits_for=None, unobserved=unobserved),
         observed=replace(lease.observed, absences=0),
         orders=replace(lease.orders, role=Role.LEAVE),
         reason=Reason.VANISHED if lease.reason is Reason.TAKEN_OVER else lease.reason,
@@ -280,6 +286,8 @@ def _send_destroy(lease: Lease, event: e.DestroySent) -> Lease:
     lease = replace(lease, ending=replace(lease.ending, attempts=lease.ending.attempts + 1))
     if not event.accepted:
         return lease
+    # What it did since the last list nobody will see any more.
+    lease = _bill_unobserved(lease, lease.observed_at, event.at)
     # The bill is taken to end here; if the market still shows the instance later, a new span opens.
     return lease.stop_billing(event.at).move(LeaseState.DESTROY_SENT, ending=replace(lease.ending, sent_at=event.at))
 

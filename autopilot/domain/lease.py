@@ -114,6 +114,8 @@ class Billing:
     """When the market's bill was last compared, whatever came of it."""
     waits_for: BillWait | None = None
     """What its bill lacked when it was last compared; None: nothing, or it was not compared yet."""
+    unobserved: Decimal = ZERO
+    """Dollars that it can have cost at most in gaps between lists, while the outcome of its create was not known."""
     tail: timedelta | None = None
     """For so long the disk is paid from what is set aside, should the destroy be slow; None: as the parameters say."""
 
@@ -291,6 +293,12 @@ class Lease:
         return self.state in OVER
 
     @property
+    def may_be_billed(self) -> bool:
+        """Given up unobserved, but a machine of it can have run while no list was read: its bill would tell."""
+        is_unknown = self.state is LeaseState.ABANDONED and self.create_unknown and self.instance_id is None
+        return is_unknown and self.billing.unobserved > ZERO and self.billing.settled_at is None
+
+    @property
     def is_spot(self) -> bool:
         return self.capacity_type is CapacityType.SPOT
 
@@ -382,7 +390,8 @@ def counted_traffic(leases: Iterable[Lease]) -> Decimal:
 def unmetered_traffic(lease: Lease) -> Decimal:
     """Dollars for traffic that only the bill will show, at most: what setting up received, and what was sent last."""
     traffic = lease.traffic
-    received = ceil_nano(traffic.download_price * traffic.download_gb) if lease.acquired_at is not None else ZERO
+    has_received = lease.acquired_at is not None or lease.may_be_billed
+    received = ceil_nano(traffic.download_price * traffic.download_gb) if has_received else ZERO
     if lease.is_over and (lease.agent.seen_at is None or lease.agent.has_saved):
         return received
     return received + ceil_nano(traffic.upload_price * traffic.upload_gb * UPLOADS_UNREPORTED)

@@ -110,7 +110,7 @@ def reconcile(
     found = bill.answer(book, shown)
     if is_final:
         return replace(found, is_final=True)
-    most = sum(book.estimate.values(), ZERO) + unmetered_traffic(lease)
+    most = max(sum(book.estimate.values(), ZERO), lease.billing.unobserved) + unmetered_traffic(lease)
     posted = book.total + sum((entry.amount for entry in found.entries), ZERO)
     return replace(found, waits_for=wait or BillWait.SECOND_LOOK, held=max(most - posted, ZERO))
 
@@ -139,6 +139,20 @@ async def import_invoice(uow: UnitOfWork, asked: Lease, charges: Sequence[Charge
         settled_at = now if found.is_final else None
         lease = replace(lease, billing=replace(lease.billing, settled_at=settled_at, waits_for=found.waits_for))
     await uow.leases.save(replace(lease, billing=replace(lease.billing, reconciled_at=now)))
+
+
+async def write_off(uow: UnitOfWork, asked: Lease, now: datetime) -> None:
+    """Give back what is held for a create that no list and no bill has shown, once a bill would have."""
+    lease = await uow.leases.get(asked.id) or asked
+    if not lease.may_be_billed or lease.observed.absent_at is None:
+        return
+    books = (await uow.ledger.sum_books([lease.id]))[lease.id]
+    if now - lease.observed.absent_at < _patience(CostKind.COMPUTE, books.reserved):
+        return
+    change = reserve_change(lease, books, ZERO, now)
+    await uow.ledger.post([change] if change is not None else [])
+    await uow.leases.save(replace(lease, billing=replace(lease.billing, settled_at=now)))
+    await uow.events.add([EventRecord(now, "lease.written_off", lease.job_id, lease.id, (("held", books.reserved),))])
 
 
 class _Bill:

@@ -13,7 +13,7 @@ from autopilot.domain.labels import is_ours
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import evolve_orphan
-from autopilot.engine.invoices import LATEST_BILL, import_invoice, is_due, window
+from autopilot.engine.invoices import LATEST_BILL, import_invoice, is_due, window, write_off
 from autopilot.engine.orphans import make_orphan
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
@@ -84,6 +84,8 @@ class Maintenance:
             for lease in of_market:
                 await import_invoice(uow, lease, charges, self._clock.now())
             await self._take_in_unknown(uow, charges, never_seen)
+            for lease in never_seen.values():  # those that the bill does not name either
+                await write_off(uow, lease, self._clock.now())
         return True
 
     async def _take_in_unknown(self, uow: UnitOfWork, charges: Sequence[Charge], never_seen: dict[str, Lease]) -> None:
@@ -104,6 +106,7 @@ class Maintenance:
                 continue
             holders[label] = lease
             log.warning("charges.unknown_instance", lease=lease.id, instance=instance_id)
-            lease, records = evolve_orphan(lease, e.InstanceFound(lease.id, instance_id, self._clock.now()))
+            found = e.InstanceFound(lease.id, instance_id, self._clock.now(), only_billed=True)
+            lease, records = evolve_orphan(lease, found)
             await uow.leases.save(lease)
             await uow.events.add(records)

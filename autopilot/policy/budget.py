@@ -95,14 +95,18 @@ class Holding:
 
 def holdings(lease: Lease, params: Params) -> tuple[Holding, ...]:
     """What the lease may cost beyond what it has, whatever is decided now, and what for."""
-    if lease.state is LeaseState.ABANDONED or lease.billing.settled_at is not None:
+    is_refused = lease.state is LeaseState.ABANDONED and not lease.may_be_billed
+    if is_refused or lease.billing.settled_at is not None:
         return ()
+    unobserved = lease.billing.unobserved
+    bill = (Holding("bill", CostKind.COMPUTE, unobserved),) if unobserved else ()
     if lease.state is LeaseState.INTENT:
-        return (Holding("start", CostKind.COMPUTE, lease.billing.reserved),)
+        return Holding("start", CostKind.COMPUTE, lease.billing.reserved), *bill
     traffic = Holding("traffic", CostKind.BANDWIDTH, unmetered_traffic(lease))
     if lease.is_over:
-        return (traffic,)
+        return traffic, *bill
     return (
+        *bill,
         Holding("safe_stop", CostKind.COMPUTE, worst_case(lease.bid, _stopping(params))),
         Holding("disk", CostKind.STORAGE_RUNNING, worst_case(lease.storage_rate, _tail(lease.billing.tail, params))),
         traffic,

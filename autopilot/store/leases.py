@@ -11,12 +11,26 @@ from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import OVER, Lease, LeaseState, Span
+from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import lease_spans, leases
 from autopilot.store.statements import SqlRepository
 
 LIVE = sorted(set(LeaseState) - OVER)
+UNSETTLED = and_(
+    leases.c.settled_at.is_(None),
+    or_(
+        and_(leases.c.state == LeaseState.GONE, leases.c.instance_id.is_not(None)),
+        and_(
+            leases.c.state == LeaseState.ABANDONED,
+            leases.c.instance_id.is_(None),
+            leases.c.create_unknown.is_(True),
+            leases.c.unobserved > ZERO,
+        ),
+    ),
+)
+"""Over, and its bill not yet believed: of a machine that is gone, or of one that nobody knows to have been."""
 
 
 class SqlLeases(SqlRepository):
@@ -42,9 +56,7 @@ class SqlLeases(SqlRepository):
         return await self.select(leases.c.job_id.is_(None), leases.c.state.in_(LIVE))
 
     async def list_unsettled(self) -> tuple[Lease, ...]:
-        return await self.select(
-            leases.c.state == LeaseState.GONE, leases.c.instance_id.is_not(None), leases.c.settled_at.is_(None)
-        )
+        return await self.select(UNSETTLED)
 
     async def list_spot(self, intended_since: datetime) -> tuple[Lease, ...]:
         return await self.select(

@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import Select, case, func, select
 
 from autopilot.domain.instance import CostKind
-from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import (
     BILL_TYPES,
     RESERVE_TYPES,
@@ -22,6 +21,7 @@ from autopilot.domain.ledger import (
 )
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import OwnerTotals, Totals
+from autopilot.store.leases import UNSETTLED
 from autopilot.store.rollup import roll_up
 from autopilot.store.rows import record_of, values_of
 from autopilot.store.schema import jobs, leases, ledger_entries
@@ -102,7 +102,7 @@ class SqlLedger(SqlRepository):
 
 
 def _select_unsettled() -> Select[Any]:
-    return select(leases.c.id).where(leases.c.state == LeaseState.GONE, leases.c.settled_at.is_(None))
+    return select(leases.c.id).where(UNSETTLED)
 
 
 def _month_of(day: date) -> tuple[date, date]:

@@ -35,7 +35,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0018"
+REVISION = "0019"
 
 metadata = MetaData(
     naming_convention={
@@ -102,6 +102,7 @@ LEASE_PATHS = {
     "settled_at": ("billing", "settled_at"),
     "reconciled_at": ("billing", "reconciled_at"),
     "bill_waits_for": ("billing", "waits_for"),
+    "unobserved": ("billing", "unobserved"),
     "disk_tail": ("billing", "tail"),
     "bid_changed_at": ("bidding", "changed_at"),
     "highest_bid": ("bidding", "highest"),

@@ -237,12 +237,19 @@ class WhatAStoreAnswers:
             a_lease("gone-never-rented", state=LeaseState.GONE),
             a_lease("abandoned", instance_id="9", state=LeaseState.ABANDONED),
         )
+        unknown = {"state": LeaseState.ABANDONED, "create_unknown": True}
+        nobody_saw = [
+            a_lease("may-be-billed", unobserved=Decimal(1), **unknown),
+            a_lease("cannot-have-run", **unknown),
+            a_lease("written-off", unobserved=Decimal(1), settled_at=START, **unknown),
+        ]
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=leases))
+            await work.leases.save_all(nobody_saw)
             await work.leases.save(orphan)
             await work.leases.save(a_lease("orphan-over", None, state=LeaseState.GONE))
         async with store.snapshot() as work:
-            assert [lease.id for lease in await work.leases.list_unsettled()] == ["gone"]
+            assert [lease.id for lease in await work.leases.list_unsettled()] == ["gone", "may-be-billed"]
             assert await work.leases.list_orphans() == (orphan,)
             assert [lease.id for lease in await work.leases.list_spot(START)] == ["abandoned", "gone", "gone-settled"]
             assert await work.leases.list_spot(START + timedelta(seconds=1)) == ()

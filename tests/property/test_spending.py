@@ -34,6 +34,11 @@ def test_what_is_really_spent_never_passes_a_limit() -> None:
     assert parked >= QUICK / 5, "too few scenarios came to their limits to prove anything"
 
 
+def test_a_machine_that_ran_unobserved_until_its_destroy_counts() -> None:
+    """Seen as paused, it ran for a quarter of an hour without a list; the next machine spent that money again."""
+    play(1383)
+
+
 def test_what_all_jobs_of_a_token_really_spend_never_passes_its_allowance() -> None:
     played = [play(seed, has_token=True) for seed in range(QUICK)]
     statuses = [{(job.status, job.reason) for job in scenario.jobs.values()} for scenario in played]

@@ -36,7 +36,7 @@ class Leases(Protocol):
         ...
 
     async def list_unsettled(self) -> tuple[Lease, ...]:
-        """GONE, once rented, and not yet settled against the market's charges."""
+        """Over and not yet settled against the market's charges: GONE and once rented, or ``may_be_billed``."""
         ...
 
     async def list_unresolved(self, intended_since: datetime) -> tuple[Lease, ...]:

@@ -45,7 +45,9 @@ class Answer:
     def summary(self) -> str:
         """For messages: never the raw body, which may hold an instance's key."""
         words = ": ".join(part for part in (self.error, self.message) if part)
-        return f"HTTP {self.status} {words}" if words else f"HTTP {self.status} without a readable body"
+        if words:
+            return f"HTTP {self.status} {words}"
+        return f"HTTP {self.status} without " + ("a readable body" if self.body is None else "a reason")
 
 
 def understand(reply: Reply) -> Answer:

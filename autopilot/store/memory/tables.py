@@ -96,10 +96,8 @@ class MemoryTables:
         self._take_slot(before, lease)
         self.leases.put(lease.id, lease)
         _mark(self.live_leases, lease.id, lease.state not in OVER)
-        is_unsettled = (
-            lease.state is LeaseState.GONE and lease.instance_id is not None and lease.billing.settled_at is None
-        )
-        _mark(self.unsettled, lease.id, is_unsettled)
+        is_gone = lease.state is LeaseState.GONE and lease.instance_id is not None
+        _mark(self.unsettled, lease.id, lease.may_be_billed or (is_gone and lease.billing.settled_at is None))
         _move(self.leases_by_job, lease.id, before and before.job_id, lease.job_id)
         _move(self.leases_by_label, lease.id, before and before.label, lease.label)
         _move(self.launches, lease.id, before and hour_of(before.intended_at), hour_of(lease.intended_at))

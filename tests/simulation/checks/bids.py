@@ -92,6 +92,8 @@ class Bids:
     def _check_raise(self, before: Lease, after: Lease) -> None:
         if before.state is not LeaseState.PAUSED or before.observed.pause_cause not in STOPPED_BY_CREDIT:
             return
-        if after.bid > before.bid:
+        # A raise that was asked for before the credit ran out may take effect after that.
+        is_new = after.bidding.raises > before.bidding.raises
+        if after.bid > before.bid and is_new:
             cause = before.observed.pause_cause
             self._add_violation("S18", f"lease {after.id}, paused as {cause}, bids {after.bid} after {before.bid}")

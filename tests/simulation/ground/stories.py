@@ -57,6 +57,13 @@ STORIES: dict[str, Scenario] = {
     "create lands, nobody knows, it ends itself": _story(
         (40.0, "dies as soon as it rents"), bursts=(_outage("C2", 0.0, 300.0, "runpod"),), length_s=6000.0
     ),
+    "create lands, nobody knows, and the budget is used up": _story(
+        (40.0, "dies as soon as it rents"),
+        bursts=(_outage("C2", 0.0, 300.0, "runpod"),),
+        minutes=300,
+        budget=D("0.30"),
+        length_s=9000.0,
+    ),
     "create refused with an id": _story(faults={"A3": (0,)}),
     "create lands late": _story(faults={"A4": (0,)}, length_s=3000.0),
     "create makes two": _story(faults={"A5": (0,)}),

@@ -245,6 +245,8 @@ class Vastai:
             host.beaten_bids.append((self.ground.now_s, rate))
             return raw(410, _GONE)
         if faults.hits("A3"):
+            if is_spot:  # the answer is the market's word for a bid that lost
+                host.beaten_bids.append((self.ground.now_s, rate))
             box = self.market.rent(**terms, is_spot=is_spot, rate=rate, starts=False)
             return raw(200, {**recorded.CREATED, "success": False, "new_contract": int(box.id)})
         is_odd = faults.hits("A6")

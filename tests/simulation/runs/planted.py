@@ -14,7 +14,7 @@ from autopilot.domain import evolve as evolution
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import JobStatus
 from autopilot.domain.launches import LaunchCount
-from autopilot.domain.lease import Role
+from autopilot.domain.lease import Lease, Role
 from autopilot.domain.ledger import LeaseBooks
 from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
@@ -65,6 +65,11 @@ def _intent_not_committed() -> Patches:
         return after
 
     return [(engine.Engine, "_decide", hasty), (calls.Calls, "_is_still_wanted", _yes)]
+
+
+@bug("what a create can have cost while no list was read is not held back")
+def _lost_create_costs_nothing() -> Patches:
+    return [(Lease, "may_be_billed", property(lambda _: False))]
 
 
 @bug("a create whose outcome is not known is sent again")

@@ -15,7 +15,7 @@ from autopilot.api.spend import SPEND_KEYS
 from autopilot.clock import ManualClock
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
-from autopilot.engine import event_log
+from autopilot.engine import event_log, invoices
 from autopilot.lab.sandbox.__main__ import _parser
 from autopilot.lab.sandbox.faults import FAMILIES, KINDS
 from autopilot.lab.sandbox.runpod import injected_faults
@@ -39,20 +39,24 @@ def test_every_reason_is_documented_once() -> None:
     assert sorted(first_cells("reasons.md")) == sorted(Reason)
 
 
+def _source_of_events() -> str:
+    return "".join(Path(module.__file__).read_text() for module in (event_log, invoices))
+
+
 def test_every_event_is_documented_once() -> None:
-    source = Path(event_log.__file__).read_text()
+    source = _source_of_events()
     named = {name for name in re.findall(r'"([a-z]+\.[a-z_]+)"', source) if not name.startswith("job.")}
     jobs = {"job.submitted", "job.changed", *(f"job.{status}" for status in JobStatus)}
     assert sorted(first_cells("events.md")) == sorted(named | jobs)
 
 
 def test_the_fields_of_the_events_are_the_code_s() -> None:
-    """Fields are those that ``event_log`` writes; a field that no event has is not documented."""
+    """Fields are those that the code of events writes; a field that no event has is not documented."""
     text = (REFERENCE / "events.md").read_text()
     documented = {
         field.strip() for row in re.findall(r"^\| `[^|]+\| ([^|]*) \|", text, re.MULTILINE) for field in row.split(",")
     }
-    written = set(re.findall(r'\("([a-z_]+)", ', Path(event_log.__file__).read_text())) | {"name"}
+    written = set(re.findall(r'\("([a-z_]+)", ', _source_of_events())) | {"name"}
     assert documented - {""} == written
 
 

@@ -206,6 +206,35 @@ def test_a_create_that_lands_after_it_was_abandoned_is_destroyed() -> None:
     assert lease_of(job).is_over
 
 
+def test_a_create_of_which_nothing_was_read_for_long_may_have_cost_that_time() -> None:
+    intent = an_intent()
+    doubted = evolve_lease(intent, e.LeaseUncertain("lease-1", "timeout", at(10)))
+    watched = evolve_lease(doubted, e.LeaseMissed("lease-1", at(90)))
+    assert (watched.billing.unobserved, watched.may_be_billed) == (D(0), False)
+    missed = evolve_lease(watched, e.LeaseMissed("lease-1", at(90 + 3600)))
+    assert missed.billing.unobserved == intent.burn_upper
+    assert not missed.may_be_billed, "it is still held as a start"
+    given_up = evolve_lease(missed, e.LeaseAbandoned("lease-1", Reason.NEVER_APPEARED, at(4000)))
+    assert given_up.may_be_billed
+    assert not evolve_lease(given_up, e.InstanceFound("lease-1", "77", at(5000))).billing.unobserved, (
+        "its spans have it"
+    )
+
+
+def test_a_machine_that_only_the_bill_shows_bills_no_disk_from_its_intent_on() -> None:
+    missed = evolve_lease(an_intent(), e.LeaseMissed("lease-1", at(3600)))
+    given_up = evolve_lease(missed, e.LeaseAbandoned("lease-1", Reason.NEVER_APPEARED, at(4000)))
+    found = evolve_lease(given_up, e.InstanceFound("lease-1", "77", at(90_000), only_billed=True))
+    assert found.spans[0].started_at == at(90_000)
+    assert found.billing.unobserved == given_up.billing.unobserved, "the most that the bill may say"
+
+
+def test_a_create_that_shows_up_bills_that_time_in_its_spans() -> None:
+    missed = evolve_lease(an_intent(), e.LeaseMissed("lease-1", at(3600)))
+    assert missed.billing.unobserved
+    assert not evolve_lease(missed, e.LeaseAcquired("lease-1", "77", at(3620))).billing.unobserved
+
+
 def test_a_gone_instance_that_comes_back_is_destroyed_and_settled_again() -> None:
     gone = a_lease(
         state=LeaseState.GONE, running_since=None, gone_at=at(60), settled_at=at(900), absences=2, destroy_attempts=4

@@ -116,6 +116,15 @@ def test_a_machine_that_nobody_saw_for_long_is_taken_to_have_run_until_the_bill_
         }
 
 
+def test_a_machine_that_is_destroyed_unobserved_is_taken_to_have_run_until_then() -> None:
+    lease = lived(a_paused_lease(), seen(a_paused_lease(), STOPPED, at(60)))
+    asked = lived(lease, e.ReleaseRequested(lease.id, Reason.OUTBID, at(60 + 3600)))
+    refused = lived(asked, e.DestroySent(lease.id, False, at(60 + 3600)))
+    assert (CostKind.COMPUTE, START.date()) not in cost_by_day(refused, at(60 + 3600)), "a list may still show it"
+    gone = lived(refused, e.DestroySent(lease.id, True, at(60 + 3600)))
+    assert cost_by_day(gone, at(9000))[CostKind.COMPUTE, START.date()] == D("0.3")
+
+
 @pytest.mark.parametrize("asked", [(), (e.ReleaseRequested("lease-1", Reason.COMPLETED, at(50)),)])
 def test_a_lease_whose_machine_was_taken_over_says_so_until_it_is_found_again(asked: tuple[e.Event, ...]) -> None:
     lease = lived(a_lease(), *asked, e.LeaseAbsent("lease-1", at(100)), e.LeaseGone("lease-1", at(100), True))

@@ -6,12 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
+
 from autopilot.domain.instance import Charge, CostKind
 from autopilot.domain.lease import BillWait, Lease, LeaseState
 from autopilot.domain.ledger import EntryType
-from autopilot.engine.invoices import import_invoice
+from autopilot.domain.params import Params
+from autopilot.engine.accrue import hold_reserves
+from autopilot.engine.invoices import import_invoice, write_off
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import HOUR, D
+from tests.leases import change_lease
 from tests.store_records import DAY, START, a_lease, an_entry
 
 END = START + HOUR
@@ -74,3 +79,30 @@ async def test_what_was_asked_for_a_lease_that_came_back_to_life_is_dropped() ->
     living = replace(over(), ending=replace(over().ending, gone_at=None))
     assert (await look(store, "0.50", HOUR, asked=living)).billing.reconciled_at is None
     assert (await books(store))[0] == D("0.36")
+
+
+@pytest.mark.parametrize(("unobserved", "days"), [("0.004", 1), ("0.3", 3)])
+async def test_what_is_held_for_a_create_that_no_bill_names_is_given_back(unobserved: str, days: int) -> None:
+    lease = a_lease("lease-1", None, state=LeaseState.ABANDONED, create_unknown=True, intended_at=START)
+    lease = change_lease(lease, unobserved=D(unobserved), absent_at=END)
+    store = MemoryStore()
+    async with store.transaction() as uow:
+        await uow.leases.save(lease)
+        await hold_reserves(uow, [lease], Params(), END)
+    for after, held in ((days * 24 * HOUR - HOUR, D(unobserved)), (days * 24 * HOUR, D(0)), (days * 25 * HOUR, D(0))):
+        async with store.transaction() as uow:
+            await write_off(uow, lease, END + after)
+        assert (await books(store))[1] == held
+        async with store.snapshot() as uow:
+            assert sum((await uow.ledger.sum_held()).values(), D(0)) == held
+    async with store.snapshot() as uow:
+        assert [each.name for each in await uow.events.list_after()] == ["lease.written_off"]
+
+
+async def test_a_bill_of_a_create_that_nobody_saw_is_held_back_up_to_the_most_that_it_can_be() -> None:
+    lease = change_lease(over(), unobserved=D("0.5"))
+    store = await a_ledger(lease, "0.001")
+    assert (await look(store, "0.2", HOUR, lease)).billing.settled_at is None
+    assert (await books(store))[:2] == (D("0.2"), D("0.3"))
+    assert (await look(store, "0.2", 2 * HOUR, lease)).billing.settled_at is not None
+    assert (await books(store))[:2] == (D("0.2"), D(0))

@@ -62,6 +62,19 @@ def test_each_lease_commits_until_it_is_over() -> None:
     assert budget.left(replace(job, spec=a_spec(budget=D(10))), P) == 10 - budget.sum_committed(job, P)
 
 
+def test_a_create_that_may_have_run_while_nobody_looked_commits_until_its_bill_is_in() -> None:
+    traffic = {"download_price": D("0.01"), "download_gb": D(3)}
+    intent = change_lease(an_intent("a"), unobserved=D("0.3"), **traffic)
+    assert budget.commitment(intent, P) == D("0.15") + D("0.3")
+    given_up = replace(intent, state=LeaseState.ABANDONED, create_unknown=True)
+    assert budget.commitment(given_up, P) == D("0.3") + D("0.03")
+    found = replace(given_up, state=LeaseState.GONE, instance_id="77", acquired_at=START)
+    assert budget.commitment(found, P) == D("0.3") + D("0.03")
+    for lease in (given_up, found):
+        assert budget.commitment(change_lease(lease, settled_at=START), P) == 0
+    assert budget.commitment(replace(given_up, create_unknown=False), P) == 0, "the market said no"
+
+
 def test_burn_is_all_that_may_bill_at_once() -> None:
     gone = a_lease("c", state=LeaseState.GONE)
     assert budget.burn([a_lease("a"), a_paused_lease("b"), gone]) == 2 * D("0.304")
