@@ -419,7 +419,7 @@ class Spending:
 
     def _decide(self, reading: Reading, spent: tuple[Decimal, Decimal]) -> Iterator[tuple[str, str, str, Decimal]]:
         live = tuple(lease for job in self.jobs.values() for lease in job.leases if not lease.is_over)
-        exposure = Exposure(live, *spent, held=self._held(), purses=self._purses())
+        exposure = Exposure(live, *spent, held=self._held() + self._going(), purses=self._purses())
         offers = tuple(self._offers())
         for job in list(self.jobs.values()):
             views = {"vastai": ProviderView(capabilities(), reading.known, None)}
@@ -439,10 +439,15 @@ class Spending:
             if self.now - self.known_at < timedelta(minutes=30):
                 self._renew(job.id, exposure)
 
+    def _going(self) -> Decimal:
+        """For machines that go in this very tick."""
+        over = (lease for job in self.jobs.values() for lease in job.leases if lease.is_over)
+        return sum((commitment(lease, PARAMS) for lease in over), ZERO)
+
     def _purses(self) -> dict[str, Purse]:
         if self.token_allowance is None:
             return {}
-        spent = sum((self.jobs[job_id].spent + self._held(job_id) for job_id in self.token_jobs), ZERO)
+        spent = sum((self.jobs[job_id].spent + self._held(job_id) for job_id in self.token_jobs), self._going())
         purse = Purse(self.token_allowance, spent, self.token_jobs, has_ended=False)
         return dict.fromkeys(self.token_jobs, purse)
 
