@@ -245,8 +245,8 @@ class WhatAStoreAnswers:
         ]
         async with store.transaction() as work:
             await work.jobs.save(a_job(leases=leases))
-            await work.leases.save_all(nobody_saw)
-            await work.leases.save(orphan)
+            for lease in (*nobody_saw, orphan):
+                await work.leases.save(lease)
             await work.leases.save(a_lease("orphan-over", None, state=LeaseState.GONE))
         async with store.snapshot() as work:
             assert [lease.id for lease in await work.leases.list_unsettled()] == ["gone", "may-be-billed"]
@@ -254,7 +254,8 @@ class WhatAStoreAnswers:
             assert [lease.id for lease in await work.leases.list_spot(START)] == ["abandoned", "gone", "gone-settled"]
             assert await work.leases.list_spot(START + timedelta(seconds=1)) == ()
             assert {lease.id for lease in await work.leases.list_bids(START)} == {
-                *("gone", "gone-settled", "gone-never-rented", "abandoned", "orphan", "orphan-over")
+                *("gone", "gone-settled", "gone-never-rented", "abandoned", "orphan", "orphan-over"),
+                *("may-be-billed", "cannot-have-run", "written-off"),
             }
             assert await work.leases.list_bids(START + timedelta(seconds=1)) == ()
             labels = {"ap1.install.orphan", "ap1.install.abandoned", "ap1.install.nobody"}
