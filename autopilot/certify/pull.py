@@ -53,7 +53,7 @@ def _judge(run: Run, lease: Lease) -> tuple[ClaimFinding, ...]:
     if lease.reason is Reason.IMAGE_LOGIN_REFUSED:
         told = run.find("refused-pull-is-told", ClaimVerdict.HELD)
         return (told, *_of_login(run, lease, ClaimVerdict.HELD))
-    if lease.reason in _IN_VAIN:
+    if lease.reason in _IN_VAIN and run.has_held("list-shows-label"):  # words are asked for by it
         return (run.find("refused-pull-is-told", ClaimVerdict.BROKEN, ("ended_as", lease.reason)),)
     if lease.instance_id is None and lease.reason is Reason.INVALID:
         return _of_login(run, lease, ClaimVerdict.BROKEN, ("refused_as", lease.reason))

@@ -52,25 +52,27 @@ def start(run: Run, mark: StepMark | None) -> Move:
 
 
 def _watch(run: Run, main: Lease, mark: StepMark) -> Move:
+    """It runs again: its program is awaited, which says what came before the stop."""
     findings: tuple[ClaimFinding, ...] = ()
     if "bid-resumes" not in run.findings:
         waited = ("seconds", round((run.now - mark.begun_at).total_seconds()))
         findings = (run.find("bid-resumes", ClaimVerdict.HELD, waited), *_judge_words(run))
-    before = dict(mark.numbers)
-    has_begun = run.job.step // PER_RUN > int(str(before["step"])) // PER_RUN
+    before = {name: int(str(value)) for name, value in mark.numbers if name in ("boot", "step")}
+    has_begun = run.job.step // PER_RUN > before["step"] // PER_RUN
     since = main.observed.running_since
-    if has_begun or main.agent.boot > int(str(before["boot"])):
-        kept = run.find("volume-kept", ClaimVerdict.HELD)
-        seconds = run.job.step % PER_PORT
-        verdict = ClaimVerdict.HELD if seconds in GRACE_S else ClaimVerdict.BROKEN
-        if not has_begun and since is not None and run.now - since < SPEAKS_WITHIN:
-            return Move(findings=findings)
-        grace = (run.find("sigterm-five-seconds", verdict, ("seconds", seconds)),) if has_begun else ()
-        return Move(findings=(*findings, kept, *grace), is_over=True)
-    if since is not None and run.now - since >= SPEAKS_WITHIN:
-        # An agent on a new disk counts its boots from one again, and its reports are taken for old ones.
-        return Move(findings=(*findings, run.find("volume-kept", ClaimVerdict.BROKEN)), is_over=True)
-    return Move(findings=findings)
+    is_late = since is not None and run.now - since >= SPEAKS_WITHIN
+    if not has_begun and not is_late:
+        return Move(findings=findings)
+    # An agent on a new disk counts its boots from one again, and its reports are taken for old ones.
+    is_kept = main.agent.boot > before["boot"]
+    kept = run.find("volume-kept", ClaimVerdict.HELD if is_kept else ClaimVerdict.BROKEN)
+    return Move(findings=(*findings, kept, *(_judge_grace(run) if has_begun else ())), is_over=True)
+
+
+def _judge_grace(run: Run) -> tuple[ClaimFinding, ...]:
+    seconds = run.job.step % PER_PORT
+    verdict = ClaimVerdict.HELD if seconds in GRACE_S else ClaimVerdict.BROKEN
+    return (run.find("sigterm-five-seconds", verdict, ("seconds", seconds)),)
 
 
 def _judge_words(run: Run) -> tuple[ClaimFinding, ...]:

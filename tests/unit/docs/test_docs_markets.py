@@ -102,3 +102,10 @@ def test_the_names_of_gpus_are_found_in_texts() -> None:
 @pytest.mark.parametrize("path", SPOKEN_OF, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_example_or_hint_names_a_gpu_that_no_market_lists(path: Path) -> None:
     assert {name for name in named(path.read_text()) if not gpu_names.models(name)} == set()
+
+
+def test_each_claim_that_a_step_settles_was_found_where_it_was_broken() -> None:
+    names = {"vastai": "vast.ai", "runpod": "RunPod"}
+    table = (PAGES.parent / "research" / "2026-11-certify-claims.md").read_text()
+    rows = set(re.findall(r"^\| ([\w.]+) \| `([\w-]+)` \| broken \| ", table, re.MULTILINE))
+    assert rows == {(names[claim.market], claim.id) for claim in CLAIMS if claim.step is not None}

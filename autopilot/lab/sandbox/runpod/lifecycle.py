@@ -122,7 +122,7 @@ class Lifecycle:
         """The GPUs are free at once; the processes get a grace period; the container disk goes, the volume stays."""
         self._leave(pod, cause)
         pod.status = Status.EXITED
-        if pod.stopped_disk_rate:
+        if pod.stopped_disk_rate and "disk-is-billed" not in self._broken:
             pod.meter.run(DISK, pod.stopped_disk_rate, self._now())
         else:
             pod.meter.halt(DISK, self._now())
