@@ -36,7 +36,7 @@ def line(claim: Json) -> str:
 
 
 def _show(name: str, value: Any) -> str:
-    if name in ("floor", "bid", "asked", "shown"):
+    if name in ("floor", "bid", "asked", "shown", "needed") and value is not None:
         return text.per_hour(value)
     return text.money(value) if name in ("billed", "ledger", "expected") else text.plain(value)
 
@@ -91,7 +91,7 @@ def write_markdown(body: Json) -> str:
     return (
         f"# Certification of {body['market']}\n\n"
         f"autopilot {version}. Certificate: {state(body['certificate'])}. Cost: {cost}.\n\n"
-        f"| Claim | ClaimVerdict | What is assumed | What was seen |\n|---|---|---|---|\n{rows}"
+        f"| Claim | Verdict | What is assumed | What was seen |\n|---|---|---|---|\n{rows}"
     )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from certify_world import CertifyWorld, note_row, verdicts, with_one_fast
+from certify_world import VERSION, CertifyWorld, note_row, verdicts, with_one_fast
 from engine_world import JOB, D, a_world
 
 from autopilot.certify.claims import claims_of
-from autopilot.domain.certificate import ClaimVerdict
+from autopilot.domain.certificate import Certificate, ClaimVerdict
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import Role
@@ -133,6 +134,20 @@ async def test_a_job_waits_for_a_certificate_and_begins_with_it(world: CertifyWo
     assert certificate.account != ""
     world.job_id = job_id
     await world.until_running()
+
+
+async def test_one_that_ends_within_a_week_is_said_in_every_decision(world: CertifyWorld) -> None:
+    await world.tick()
+    now, account = world.clock.now(), world.engine.watches["vastai"].account_digest
+    for days, is_said in ((8, False), (6, True)):
+        await world.submit(JOB.replace("train", f"of-{days}-days", 1), accept_any=True)
+        certificate = Certificate(world.job_id, "vastai", account, VERSION, now, now + timedelta(days=days))
+        async with world.store.transaction() as uow:
+            await uow.certificates.save(certificate)
+        await world.until_running()
+        why = await world.jobs.why(world.job_id, limit=5)
+        topics = {note["topic"] for decision in why["decisions"] for note in decision["notes"]}
+        assert ("certificate_ends" in topics) is is_said
 
 
 async def test_when_it_is_over_machines_go_on_and_new_ones_are_refused(world: CertifyWorld) -> None:
