@@ -259,8 +259,11 @@ def _echo(run: Run, mark: StepMark | None) -> Move:
     """What the search shows of the GPUs that are held, after a while at one bid."""
     main = _can_rebid(run)
     shown = run.instance.floor_shown if run.instance is not None else None
-    if main is None or shown is None:
+    if main is None:
         return OVER
+    if shown is None:  # a daemon that has just begun has not searched yet
+        is_late = mark is not None and run.now - mark.begun_at >= STAYS_FOR
+        return OVER if is_late else WAIT if mark is not None else Move(mark=run.begin(Step.ECHO))
     is_echo = abs(shown - main.bid) <= run.params.bids.unit
     verdict = ClaimVerdict.HELD if is_echo else ClaimVerdict.BROKEN
     found = run.find("floor-echoes-own-bid", verdict, ("bid", main.bid), ("shown", shown))

@@ -135,7 +135,7 @@ class World:
             lambda text, source, now, _: parse_job(text, source=source, now=now),
             change_spec,
             lambda: None,
-            CodeService(self.store, self.blobs, AgentUnpacker(), self.clock, self._ids, self.root / "receiving"),
+            CodeService(self.store, self.blobs, AgentUnpacker(), self.clock, self._ids),
         )
 
     def connect(self) -> Provider:

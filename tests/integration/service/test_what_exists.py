@@ -95,7 +95,7 @@ async def a_shop(market: str, url: str, root: Path, clock: QuickClock) -> AsyncI
     def read(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
         return parse_job(text, source=source, now=now)
 
-    code = CodeService(store, blobs, AgentUnpacker(), clock, ids, root / "receiving")
+    code = CodeService(store, blobs, AgentUnpacker(), clock, ids)
     jobs = JobService(engine, store, blobs, clock, ids, read, change_spec, lambda: None, code)
     yield Shop(engine, store, jobs, market)
     await provider.close()
