@@ -68,7 +68,7 @@ RULES = {
     "GET /v1/code/{sha256}": Rule(SUBMIT),
     "PUT /v1/code/{sha256}": Rule(SUBMIT),
     "PUT /v1/code/{sha256}/parts/{number}": Rule(SUBMIT),
-    "GET /v1/events": Rule(READ, Others.ALL),
+    "GET /v1/events": Rule(READ, Others.SEEN),
     "POST /v1/offers": Rule(READ),
     "GET /v1/spend": Rule(READ, Others.ALL),
     "GET /v1/budget": Rule(READ, Others.ALL),

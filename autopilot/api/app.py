@@ -20,6 +20,7 @@ from autopilot.api.certify import CertifyService, certificate
 from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import read_sent_code
 from autopilot.api.drift import drift
+from autopilot.api.event_feed import EventFeed
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobService
 from autopilot.api.metrics import CONTENT_TYPE, Metrics
@@ -64,7 +65,7 @@ class Api:
         elsewhere gets them without it: the listener gives the same out at its own address."""
         self._store = store
         self._clock = clock
-        self._metrics = metrics
+        self._metrics, self._feed = metrics, EventFeed(store)
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
         self._end_calls = routes.end_calls
@@ -88,7 +89,7 @@ class Api:
             web.get("/v1/code/{sha256}", routes.look_for_code),
             web.put("/v1/code/{sha256}", routes.begin_code),
             web.put("/v1/code/{sha256}/parts/{number}", routes.add_code),
-            web.get("/v1/events", routes.events),
+            web.get("/v1/events", self._feed.answer),
             web.post("/v1/offers", routes.offers),
             web.get("/v1/spend", routes.spend),
             web.get("/v1/budget", routes.budget),
@@ -110,6 +111,7 @@ class Api:
         app = web.Application(middlewares=[answer_errors, access, _log_call], client_max_size=MAX_BODY_BYTES)
         app.add_routes(self._routes)
         app.on_shutdown.append(self._end_calls)
+        app.on_shutdown.append(self._feed.close)
         return app
 
     async def _render_metrics(self, _: web.Request) -> web.Response:
@@ -249,12 +251,6 @@ class _Routes:
     async def end_calls(self, _: web.Application) -> None:
         """Nobody who waits for a machine's answer keeps the daemon from ending."""
         self._engine.execs.close()
-
-    async def events(self, request: web.Request) -> web.Response:
-        after = whole(request.query.get("after", "0"), "after")
-        async with self._store.snapshot() as uow:
-            records = await uow.events.list_after(after)
-        return web.json_response({"events": [render.event(record) for record in records]})
 
     async def offers(self, request: web.Request) -> web.Response:
         body = await read_body(request)

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from autopilot.api.access import NotAllowed, Unauthorised
 from autopilot.api.code import SendAgain
+from autopilot.api.event_feed import TooManyFollow
 from autopilot.api.jobs import JobNotFound
 from autopilot.api.once import CallerGone, KeyReused
 from autopilot.api.plan import OverBudget
@@ -49,6 +50,7 @@ KINDS = (
     ProblemKind(ExecBusy, 409, "exec_busy"),
     ProblemKind(KeyReused, 409, "key_reused"),
     ProblemKind(NoAnswer, 504, "no_answer"),
+    ProblemKind(TooManyFollow, 429, "too_many_follow"),
     ProblemKind(UserError, 422, "bad_input"),
     ProblemKind(BlobUnavailable, 503, "mailbox_unavailable", "autopilot doctor tries the store out"),
     ProblemKind(StoreUnavailable, 503, "ledger_unavailable", "nothing was changed; mend it and try again"),

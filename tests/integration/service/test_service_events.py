@@ -1,0 +1,164 @@
+"""Events that are followed: as a stream, in pages that wait, by whoever may see them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+from service_world import Served
+
+from autopilot.api import event_feed
+from autopilot.ports.store import EventRecord
+from tests.acceptance.stage import job_text
+
+GOOD = job_text(300, total='total = "$2"')
+
+
+@pytest.fixture(autouse=True)
+def without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_feed, "LOOK_EVERY_S", 0.02)
+
+
+async def a_token(served: Served, name: str, *, sees_all: bool = False) -> dict[str, str]:
+    wish = {"name": name, "scope": "submit", "sees_all": sees_all}
+    status, body = await served.call("POST", "/v1/tokens", wish)
+    assert status == 201
+    return {"Authorization": f"Bearer {body['secret']}"}
+
+
+async def submit(served: Served, login: dict[str, str] | None = None) -> str:
+    body = {"toml": GOOD, "again": True}
+    async with served.http.post("http://localhost/v1/jobs", json=body, headers=login) as answer:
+        assert answer.status == 201
+        return str((await answer.json())["job"]["id"])
+
+
+async def page(served: Served, query: str, login: dict[str, str] | None = None) -> Any:
+    async with served.http.get(f"http://localhost/v1/events?{query}", headers=login) as answer:
+        assert answer.status == 200
+        return await answer.json()
+
+
+async def stream(served: Served, after: int, **headers: str) -> AsyncIterator[tuple[int, str, Any]]:
+    """(id, name, the event) of each."""
+    wanted = {"Accept": "text/event-stream"} | headers
+    async with served.http.get(f"http://localhost/v1/events?after={after}", headers=wanted) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/event-stream")
+        fields: dict[str, str] = {}
+        async for line in answer.content:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name and value:
+                fields[name] = value
+            elif fields.get("data"):
+                yield int(fields["id"]), fields["event"], json.loads(fields["data"])
+                fields = {}
+
+
+async def take(events: AsyncIterator[tuple[int, str, Any]], count: int) -> list[tuple[int, str, Any]]:
+    async with asyncio.timeout(10):
+        return [await anext(events) for _ in range(count)]
+
+
+async def test_a_stream_brings_what_was_and_what_comes_and_goes_on_where_it_was_cut_off(served: Served) -> None:
+    first = await submit(served)
+    known = (await page(served, "after=0"))["events"]
+    async with aclosing(stream(served, 0)) as events:
+        assert [event for _, _, event in await take(events, len(known))] == known
+        second = await submit(served)
+        ((seq, name, event),) = await take(events, 1)
+        assert (seq, name, event["name"], event["job_id"]) == (event["seq"], event["name"], "job.submitted", second)
+    assert first != second
+    third = await submit(served)
+    async with aclosing(stream(served, 0, **{"Last-Event-ID": str(seq)})) as events:
+        ((_, _, event),) = await take(events, 1)
+        assert event["job_id"] == third
+
+
+async def test_a_page_that_waits_is_answered_by_the_next_event_or_after_its_time(served: Served) -> None:
+    await submit(served)
+    after = (await page(served, "after=0"))["after"]
+    empty = await page(served, f"after={after}&wait_s=1")
+    assert empty == {"events": [], "after": after}
+    waiting = asyncio.create_task(page(served, f"after={after}&wait_s=60"))
+    await asyncio.sleep(0.05)
+    job = await submit(served)
+    async with asyncio.timeout(10):
+        found = await waiting
+    assert found["events"][0]["job_id"] == job
+    assert found["after"] == found["events"][-1]["seq"]
+
+
+async def test_a_token_follows_its_own_jobs_and_with_all_everybody_s(served: Served) -> None:
+    mine, other, all_of_them = (
+        await a_token(served, "mine"),
+        await a_token(served, "other"),
+        await a_token(served, "all", sees_all=True),
+    )
+    theirs, own = await submit(served, other), await submit(served, mine)
+    async with served.daemon.engine._store.transaction() as uow:
+        at = served.daemon.clock.now() + timedelta(seconds=1)
+        await uow.events.add([EventRecord(at, "market.unread", None, None)])
+    seen = (await page(served, "after=0", mine))["events"]
+    assert {event["job_id"] for event in seen} == {own}
+    everything = (await page(served, "after=0", all_of_them))["events"]
+    assert {event["job_id"] for event in everything} >= {own, theirs, None}
+    newest = everything[-1]["seq"]
+    assert await page(served, f"after={newest - 1}", mine) == {"events": [], "after": newest}, "it skips what is hidden"
+    async with aclosing(stream(served, 0, **mine)) as events:
+        await take(events, len(seen))
+        await submit(served, other)
+        again = await submit(served, mine)
+        ((_, _, event),) = await take(events, 1)
+        assert event["job_id"] == again
+
+
+async def test_own_events_are_found_behind_many_of_others(served: Served) -> None:
+    mine = await a_token(served, "mine")
+    theirs = await submit(served)
+    async with served.daemon.engine._store.transaction() as uow:
+        now = served.daemon.clock.now()
+        await uow.events.add(EventRecord(now, "lease.rebid", theirs, None, (("n", n),)) for n in range(2500))
+    own = await submit(served, mine)
+    assert [event["job_id"] for event in (await page(served, "after=0", mine))["events"]] == [own]
+
+
+async def test_so_many_follow_and_no_more_and_the_daemon_ends_all_the_same(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_feed, "FOLLOWERS", 2)
+    async with aclosing(stream(served, 0)) as one, aclosing(stream(served, 0)) as two:
+        await submit(served)
+        await take(one, 1)
+        await take(two, 1)
+        async with served.http.get("http://localhost/v1/events", headers={"Accept": "text/event-stream"}) as refused:
+            assert (refused.status, (await refused.json(content_type=None))["reason"]) == (429, "too_many_follow")
+        status, body = await served.call("GET", "/v1/events?after=x")
+        assert (status, body["reason"]) == (422, "bad_input")
+
+
+async def test_a_hundred_follow_at_once(served: Served) -> None:
+    connector = aiohttp.UnixConnector(str(served.daemon.settings.socket_path), limit=0)
+    async with aiohttp.ClientSession(connector=connector) as http:
+        many = Served(served.daemon, http)
+        streams = [stream(many, 0) for _ in range(100)]
+        await submit(served)
+        firsts = await asyncio.gather(*(take(each, 1) for each in streams))
+        assert len({seq for ((seq, _, _),) in firsts}) == 1
+        newest = (await page(served, "after=0"))["after"]
+        job = await submit(served)
+
+        async def next_of(each: AsyncIterator[tuple[int, str, Any]]) -> str:
+            while True:
+                ((seq, _, event),) = await take(each, 1)
+                if seq > newest:
+                    return str(event["job_id"])
+
+        assert set(await asyncio.gather(*(next_of(each) for each in streams))) == {job}
+        for each in streams:
+            await each.aclose()
