@@ -301,6 +301,7 @@ class _Routes:
                 "name": name,
                 "known": watch.last.known,
                 "credit": render.plain(watch.last.credit) if caller.sees_all else None,
+                "read_at": render.plain(watch.known_at),
                 "reason": watch.last.reason,
                 "spot": watch.provider.capabilities.spot,
                 "on_demand": watch.provider.capabilities.on_demand,

@@ -63,6 +63,19 @@ async def test_a_ledger_that_was_on_a_server_keeps_the_id_of_its_machines_labels
     assert own != noted
 
 
+async def test_a_market_that_goes_dark_keeps_the_instant_of_its_last_good_read(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (market,) = (await served.call("GET", "/v1/status"))[1]["providers"]
+    assert market["known"]
+    read_at, watch = market["read_at"], served.daemon.engine.watches["vastai"]
+    assert read_at == watch.known_at.isoformat()
+    monkeypatch.setattr("autopilot.engine.observe.READ_WAIT_REAL_S", 0.0)
+    await served.daemon.engine.tick()
+    (market,) = (await served.call("GET", "/v1/status"))[1]["providers"]
+    assert (market["known"], market["read_at"]) == (False, read_at)
+
+
 async def test_who_changes_something_is_logged_by_uid(served: Served) -> None:
     with capture_logs() as logs:
         await served.call("POST", "/v1/jobs/nothing/cancel")
