@@ -86,14 +86,14 @@ class Auctions:
 
     def shape(self, job: Job, candidates: Sequence[Candidate], market: Market, now: datetime) -> None:
         """Ask for what this job needs, by what it may rent now."""
-        auction = _auction_of(job, candidates, market, now, self._params)
+        auction = auction_of(job, candidates, market, now, self._params)
         if auction is None:
             return
         kind = auction.kind
         self._asked[job.id] = kind, float(auction.on_demand.expected_price)
         learnt = self._learnt.get(kind)
         if learnt is not None and learnt.floors is not None:
-            self._tables.want(job.id, _shape_of(job, learnt.floors, auction, self._params))
+            self._tables.want(job.id, auction_shape(job, learnt.floors, auction, self._params))
 
     def learn(self, now: datetime) -> None:
         """Begin to learn what was asked for and is not known, or has grown old."""
@@ -144,7 +144,7 @@ class Auctions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Auction:
+class JobAuction:
     """What one job may rent where spot machines are auctioned."""
 
     spot: Candidate
@@ -161,9 +161,9 @@ class _Auction:
         return AuctionKind(offer.provider, offer.gpu, offer.num_gpus, ticks_a_step * tick_s)
 
 
-def _auction_of(
+def auction_of(
     job: Job, candidates: Sequence[Candidate], market: Market, now: datetime, params: Params
-) -> _Auction | None:
+) -> JobAuction | None:
     """None where bids follow the rule: nothing presses, work too long, or a market that holds no such auction."""
     spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
     pressure = measure_pressure(job, now, params)
@@ -180,10 +180,10 @@ def _auction_of(
     if not can_auction or highest is None:
         return None
     work_s = ceil(pressure.upper_work_s / WORK_STEP_S) * WORK_STEP_S
-    return _Auction(spot, on_demand, able, highest, work_s)
+    return JobAuction(spot, on_demand, able, highest, work_s)
 
 
-def _shape_of(job: Job, floors: FloorOutlook, auction: _Auction, params: Params) -> AuctionShape:
+def auction_shape(job: Job, floors: FloorOutlook, auction: JobAuction, params: Params) -> AuctionShape:
     able, setup_s = auction.able, auction.spot.setup.total_seconds()
     lag_s = params.timing.tick_lag_s
     reserve_s = auction.kind.step_s + params.deadline.on_demand_margin_s + params.budget.detect_s + lag_s

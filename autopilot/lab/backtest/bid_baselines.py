@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import inf, isinf
 
+from autopilot.domain.params import BidRules
 from autopilot.lab.backtest.bids import BidChooser, BidView
 from autopilot.lab.backtest.choices import Choice, Spot
 from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidJob, Params, whole_ticks
@@ -22,6 +23,9 @@ NET_TICKS = 2
 HISTORY_S = 14 * 86400.0
 """How far back the fixed bid looks. This, and what a pause costs it, were inferred from its published figures."""
 
+LIVE_CEILING = float(BidRules().ceiling_of_on_demand)
+"""As live, rules keep below an on-demand renter as the policy does."""
+
 _Rule = Callable[[BidView], Choice | Spot]
 
 
@@ -32,7 +36,7 @@ def on_demand(_config: BidConfig, _job: BidJob, _params: Params) -> BidChooser:
 
 def floor_markup(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
     """Bids the floor times ``markup`` in every tick, below the on-demand price."""
-    return _guard(config, job, _marked_up(config, params["markup"]))
+    return _guard(config, job, _marked_up(config, job, params["markup"]))
 
 
 def on_demand_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser:
@@ -42,7 +46,7 @@ def on_demand_bid(config: BidConfig, job: BidJob, _params: Params) -> BidChooser
 
 def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChooser:
     """Uniform Progress (NSDI 2024) about when, floor times ``markup`` about how much."""
-    spot = _marked_up(config, params["markup"])
+    spot = _marked_up(config, job, params["markup"])
     work_s, tick_s, round_trip_s = job.work_s, config.tick_s, 2 * config.migrate_s
     pace = work_s / job.deadline_s
 
@@ -58,8 +62,8 @@ def uniform_progress(config: BidConfig, job: BidJob, params: Params) -> BidChoos
     return _guard(config, job, rule)
 
 
-def _marked_up(config: BidConfig, markup: float) -> _Rule:
-    limit = config.on_demand_price
+def _marked_up(config: BidConfig, job: BidJob, markup: float) -> _Rule:
+    limit = config.on_demand_price * (LIVE_CEILING if job.is_live else 1.0)
 
     def rule(view: BidView) -> Choice | Spot:
         machine = _machine(view)

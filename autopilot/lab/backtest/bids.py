@@ -22,8 +22,8 @@ class BidView:
     """What a policy sees in a tick. One object a run, overwritten each tick: keep numbers, not the view."""
 
     __slots__ = (
-        "_floors", "_hosts", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "pending_s", "running",
-        "safe_left_s", "spent", "tick", "ticks_left", "work_left_s",
+        "_first", "_floors", "_hosts", "_ran", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "pending_s",
+        "progress", "running", "safe_left_s", "spent", "tick", "ticks_left", "work_left_s",
     )  # fmt: skip
 
     tick: int
@@ -46,9 +46,16 @@ class BidView:
     floors: Sequence[float]
     """The newest floor of each machine, $/h; infinite where none is shown."""
     spent: float
+    progress: float | None
+    """Share of the work that is done, as the job reports it; None where it reports none."""
 
-    def __init__(self, floors: Sequence[array[float]], listing: Listing | None = None) -> None:
+    def __init__(
+        self, floors: Sequence[array[float]], listing: Listing | None = None, recorded_from: int | None = None
+    ) -> None:
+        """``recorded_from``: the first tick that is on record, and what ran for us is left out of it; None: all is."""
         self._truth = floors
+        self._first = recorded_from or 0
+        self._ran: list[tuple[int, int]] | None = None if recorded_from is None else []
         self._floors = floors if listing is None else listing.shown
         self._hosts = None if listing is None else listing.hosts
         self._seen = 0
@@ -61,11 +68,17 @@ class BidView:
     @property
     def ticks_seen(self) -> int:
         """How many floors of each machine are known, those before the run's start included."""
-        return self._seen
+        return self._seen - self._first
 
     def history(self, machine: int, ticks: int) -> array[float]:
         """The newest ``ticks`` floors of a machine, oldest first; fewer where fewer are known."""
-        return self._floors[machine][max(self._seen - ticks, 0) : self._seen]
+        first = max(self._seen - ticks, self._first)
+        floors = self._floors[machine][first : self._seen]
+        if self._ran and self._hosts is not None:
+            for host, tick in self._ran:
+                if host == self._hosts[machine] and tick >= first:
+                    floors[tick - first] = inf
+        return floors
 
     def show(self, seen: int, held: int | None = None, *, runs: bool = False) -> None:
         """Reveals the floors up to that many, given the machine that is held; for the model, not for policies."""
@@ -76,12 +89,15 @@ class BidView:
             if not runs:
                 shown[held] = self._truth[held][newest]
                 return
+            if self._ran is not None:
+                self._ran.append((self._hosts[held], newest))
             for machine, host in enumerate(self._hosts):
                 if host == self._hosts[held]:
                     shown[machine] = inf
 
 
 BidChooser = Callable[[BidView], Choice | Spot]
+BeginRun = Callable[[BidConfig, BidRun, Sequence["array[float]"], Outcome], "BidRunState"]
 
 
 def play_bids(
@@ -93,17 +109,22 @@ def play_bids(
     perturbation: Perturbation = EXACT,
     observe: Callable[[BidView, Choice | Spot], None] | None = None,
     listing: Listing | None = None,
+    begin: BeginRun | None = None,
+    recorded_from: int | None = None,
 ) -> Outcome:
     """One run under one policy. ``floors`` are the whole traces; only what the model and ``listing`` allow is shown.
 
-    ``observe`` receives each tick's view and answer. Raises ValueError for an answer that the model does not know.
+    ``observe`` receives each tick's view and answer. ``begin``: what carries answers out, where not the exact model.
+    ``recorded_from``: the first tick on record, see ``BidView``.
+
+    Raises ValueError for an answer that the model does not know.
     """
     ticks_to_deadline = ticks_until(run.deadline_s, config.tick_s)
     ticks = min(ticks_to_deadline + TICKS_AFTER_DEADLINE, len(floors[0]) - 1 - run.start)
     refused = refused_on_demand(perturbation, run.block, ticks)
     outcome = Outcome()
-    view = BidView(floors, listing)
-    state = _Run(config, run, floors, outcome)
+    view = BidView(floors, listing, recorded_from)
+    state = (begin or BidRunState)(config, run, floors, outcome)
     deciding_s = 0.0
     tick = 0
     for tick in range(ticks):
@@ -112,7 +133,7 @@ def play_bids(
         view.ticks_left = ticks_to_deadline - tick
         state.tell(view, job)
         began = perf_counter()
-        choice = choose(view)
+        choice = state.stay() if state.is_moving else choose(view)
         deciding_s += perf_counter() - began
         if observe is not None:
             observe(view, choice)
@@ -133,7 +154,7 @@ def play_bids(
     return outcome
 
 
-class _Run:
+class BidRunState:
     """Where one run stands between two ticks: what it holds, what it has done and paid. Times in seconds, $/h."""
 
     __slots__ = (
@@ -144,6 +165,7 @@ class _Run:
         "_outcome",
         "_storage",
         "_tick_h",
+        "_work_s",
         "bid",
         "billed_rate",
         "done_s",
@@ -159,7 +181,7 @@ class _Run:
         self._bills_at_bid = run.pays == "bid"
         self._tick_h = config.tick_s / HOUR_S
         self._storage = config.storage_rate * self._tick_h
-        self._enough_s = run.work_s - ROUNDING_S
+        self._work_s, self._enough_s = run.work_s, run.work_s - ROUNDING_S
         self.running: Choice = NONE
         self.machine: int | None = None
         self.bid = self.billed_rate = 0.0
@@ -170,12 +192,18 @@ class _Run:
     def is_done(self) -> bool:
         return self.done_s >= self._enough_s
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether a planned move is under way. Here it is done at once."""
+        return False
+
     def tell(self, view: BidView, job: BidJob) -> None:
         view.work_left_s = max(job.work_s - self.done_s, 0.0)
         view.safe_left_s = max(job.work_s - self.safe_s, 0.0)
         view.running, view.machine, view.bid, view.is_set_up = self.running, self.machine, self.bid, self.is_set_up
         view.pending_s = self.pending_s
         view.spent = self._outcome.cost
+        view.progress = self.done_s / self._work_s if job.reports_progress else None
 
     def stay(self) -> Choice | Spot:
         """A refused move leaves what ran where it was."""
@@ -192,7 +220,7 @@ class _Run:
         if choice is ON_DEMAND:
             if before is not ON_DEMAND:
                 self._outcome.migrations += before is not NONE
-                self.pending_s = self._config.migrate_s
+                self.pending_s = self._start_s(at)
             self.billed_rate = self._config.on_demand_price
             self.running, self.machine, self.bid, self.is_set_up = ON_DEMAND, None, 0.0, False
         elif choice is KEEP and self.machine is not None:
@@ -203,6 +231,10 @@ class _Run:
             raise ValueError(f"not an answer on a bid suite now: {choice}")
         return before
 
+    def _start_s(self, at: int) -> float:
+        """How long a machine takes to start that is rented in that tick of the traces."""
+        return self._config.migrate_s
+
     def _bid(self, choice: Spot, at: int) -> Choice:
         before = self.running
         if choice.machine != self.machine:
@@ -212,7 +244,7 @@ class _Run:
         floors = self._floors[choice.machine]
         if choice.bid >= floors[at + 1]:
             if before is not SPOT:
-                self.pending_s = self._config.resume_s if self.is_set_up else self._config.migrate_s
+                self.pending_s = self._config.resume_s if self.is_set_up else self._start_s(at)
             self.running, self.is_set_up = SPOT, True
             self.billed_rate = choice.bid if self._bills_at_bid else floors[at + 1]
         else:

@@ -21,6 +21,7 @@ from autopilot.cli.output import console, print_json, table
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
+    from autopilot.lab.backtest.live import Live
     from autopilot.lab.backtest.scores import Score
     from autopilot.lab.backtest.suite import Suite
     from autopilot.lab.backtest.tasks import Task
@@ -46,7 +47,10 @@ def backtest(
     fit: Path | None = None,
     runs: str | None = None,
     budget_share: float | None = None,
-    estimate_error: float = 0.0,
+    as_live: Annotated[bool, Parameter(name="--as-live", negative="--ideal")] = True,
+    recorded: str = "7d",
+    reports_progress: Annotated[bool, Flag] = False,
+    estimate_error: float | None = None,
     floor_lag: int = 0,
     vanish: float = 0.0,
     jobs: int | None = None,
@@ -85,8 +89,14 @@ def backtest(
         every-N takes each Nth run of each deadline and setting; a number takes that many, spread evenly.
     budget_share
         Give each run a budget of this share of what it costs on demand.
+    as_live
+        Suites of bids are played as the daemon's day goes, or as they stand (--ideal).
+    recorded
+        As live: how much of the market was recorded before each run, like 7d; 0 for a first job.
+    reports_progress
+        As live: jobs report their progress.
     estimate_error
-        Tell policies a work estimate that is off by this share, either way.
+        Tell policies a work estimate that is off: as live by up to this share (0.15), else by just this share (0).
     floor_lag
         Show policies the market this many ticks late.
     vanish
@@ -118,7 +128,8 @@ def backtest(
     from autopilot.lab.backtest.trials import Trial, pool, run_trials
 
     _check_share("--budget-share", budget_share, 0.0, float("inf"))
-    _check_share("--estimate-error", estimate_error, 0.0, 0.9)
+    if estimate_error is not None:
+        _check_share("--estimate-error", estimate_error, 0.0, 0.9)
     _check_share("--vanish", vanish, 0.0, 0.9)
     if floor_lag < 0 or (jobs is not None and jobs < 1):
         raise UserError("--floor-lag is 0 or more ticks, --jobs 1 or more processes")
@@ -130,10 +141,14 @@ def backtest(
         trials = _read_recorded(config, since, _tasks(files))
     if report is not None and len(trials) > 1:
         raise UserError("--report draws one market", hint="give one seed and one job file")
+    live = _live(recorded, estimate_error, reports_progress) if as_live else None
+    if live is not None:
+        trials = [replace(trial, suite=_as_live(trial.suite, live, history)) for trial in trials]
     market = pool(trials)
     policies = parse_policies(policy) if policy is not None else default_policies(market.config.kind)
     models = fit_models(policies, None if fit is None else read_suite(fit))
-    plan = Plan(market, policies, models, Conditions(budget_share, Perturbation(estimate_error, floor_lag, vanish)))
+    perturbation = Perturbation(estimate_error or 0.0, floor_lag, vanish)
+    plan = Plan(market, policies, models, Conditions(budget_share, perturbation, live))
     chosen = select_runs(market, runs)
     with _progress(len(chosen)) as advance:
         results = run_trials(trials, plan, chosen, jobs or len(os.sched_getaffinity(0)), on, advance)
@@ -148,6 +163,24 @@ def backtest(
     else:
         _print_table(market, scores, len(results))
     return Exit.OK
+
+
+def _live(recorded: str, estimate_error: float | None, reports_progress: bool) -> Live:
+    from autopilot.domain.time import parse_duration
+    from autopilot.lab.backtest.live import Live
+
+    recorded_h = 0.0 if recorded == "0" else parse_duration(recorded).total_seconds() / 3600
+    live = Live(recorded_h, reports_progress=reports_progress)
+    return live if estimate_error is None else replace(live, estimate_error=estimate_error)
+
+
+def _as_live(suite: Suite, live: Live, is_recorded: bool) -> Suite:
+    from autopilot.lab.backtest.live import as_recorded, as_searched
+    from autopilot.lab.backtest.suite import BidSuite
+
+    if not isinstance(suite, BidSuite):
+        return suite
+    return as_recorded(suite) if is_recorded else as_searched(suite, live)
 
 
 def _tasks(files: Sequence[Path]) -> list[Task]:

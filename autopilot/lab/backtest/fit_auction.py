@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import cast
 
-from autopilot.lab.backtest.map_bids import start_on_bids
+from autopilot.lab.backtest.map_live import start_on_bids
 from autopilot.lab.backtest.play import Conditions, Start, optimal_cost, play
 from autopilot.lab.backtest.suite import BidSuite, Pays
 from autopilot.lab.backtest.synthetic import Kind, synthetic_suite

@@ -17,8 +17,9 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.outlook import Outlook
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.lab.backtest.bids import BidChooser, BidView
+from autopilot.lab.backtest.bids import BidView
 from autopilot.lab.backtest.choices import Choice
 from autopilot.lab.backtest.choices import Spot as SpotAt
 from autopilot.lab.backtest.session import (
@@ -47,12 +48,8 @@ CEILING = Decimal("0.999")
 """On suites no on-demand renter displaces a bid: it needs only be the lower price."""
 
 
-def start_on_bids(config: BidConfig, job: BidJob, given: Given, _model: object = None) -> BidChooser:
-    return BidMapping(config, job, given).choose
-
-
 @lru_cache(maxsize=8)
-def _views(pays: str) -> dict[str, ProviderView]:
+def views_of(pays: str, *, shows_held_floors: bool) -> dict[str, ProviderView]:
     able = Capabilities(
         spot=True,
         on_demand=True,
@@ -61,7 +58,7 @@ def _views(pays: str) -> dict[str, ProviderView]:
         keeps_disk_when_stopped=True,
         reports_floor=True,
         bills_at_bid=pays == "bid",
-        shows_held_floors=True,
+        shows_held_floors=shows_held_floors,
     )
     return {MARKET: ProviderView(able, known=True, credit=None)}
 
@@ -71,22 +68,14 @@ class BidMapping:
         self._config, self._job = config, job
         self._fit = FloorFit(**{name: value for name, value in given.items() if name in TUNABLE})  # type: ignore[arg-type]
         self._tick = timedelta(seconds=config.tick_s)
-        params = physics(job, config.tick_s, config.migrate_s)
-        params = replace(
-            params,
-            timing=replace(params.timing, resume_s=config.resume_s),
-            bids=replace(params.bids, unit=BID_UNIT, ceiling_of_on_demand=CEILING),
-            # On synthetic markets a margin over the floor brought nothing.
-            auction=replace(params.auction, least_markup=Decimal(1)),
-        )
-        params = with_given(params, given)
+        params = with_given(self._params(), given)
         self._on_demand_price = price_of(config.on_demand_price)
         self._storage_rate = price_of(config.storage_rate)
         self._session = Session(
             job,
             params,
             disk_gb=GB_MONTH,
-            max_bid=(self._on_demand_price * CEILING).quantize(BID_UNIT),
+            max_bid=(self._on_demand_price * params.bids.ceiling_of_on_demand).quantize(BID_UNIT),
             checkpoint_interval=timedelta(seconds=config.checkpoint_s),
         )
         self._always = offer(ON_DEMAND_MACHINE, None, self._on_demand_price, self._storage_rate)
@@ -95,17 +84,27 @@ class BidMapping:
         self._refit_ticks = ceil(REFIT_S / config.tick_s)
         self._step_ticks = max(ceil(job.work_s / MOST_STEPS / config.tick_s), 1)
 
+    def _params(self) -> Params:
+        config = self._config
+        params = physics(self._job, config.tick_s, config.migrate_s)
+        return replace(
+            params,
+            timing=replace(params.timing, resume_s=config.resume_s),
+            bids=replace(params.bids, unit=BID_UNIT, ceiling_of_on_demand=CEILING),
+            # On synthetic markets a margin over the floor brought nothing.
+            auction=replace(params.auction, least_markup=Decimal(1)),
+        )
+
     def choose(self, view: BidView) -> Choice | SpotAt:
         now = ORIGIN + self._tick * view.tick
         session = self._session
-        if self._auction is None or view.tick % self._refit_ticks == 0:
-            self._auction = self._shape(view)
         held = self._update_held(view, now)
         if held is not None:
             self._see(view, held, now)
         saved = session.estimate - timedelta(seconds=view.safe_left_s)
-        session.set_progress(view.work_left_s, view.spent, Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now))
-        market = Market(_views(self._job.pays), self._offers(view), now, outlook=Outlook(auction=self._auction))
+        saved_as = Checkpoint("run", "", 1, 1, 0, saved, 0, 1, now)
+        session.set_progress(view.work_left_s, view.spent, saved_as, view.progress)
+        market = self._market(view, now)
         answer: Choice | SpotAt = view.running
         if view.machine is not None:
             answer = SpotAt(view.machine, view.bid)
@@ -122,6 +121,7 @@ class BidMapping:
                     answer = SpotAt(view.machine, float(bid))
                 case Release() | SaveAndStop(_, Reason.WAITING_FOR_PRICE):
                     # A planned stop loses no work on suites.
+                    self._left(action, now)
                     session.lose(now)
                     answer = Choice.NONE
                 case SaveAndStop() | SetStatus():
@@ -129,6 +129,15 @@ class BidMapping:
                 case _:
                     raise TypeError(f"not on such a market: {action}")
         return answer
+
+    def _market(self, view: BidView, now: datetime) -> Market:
+        if self._auction is None or view.tick % self._refit_ticks == 0:
+            self._auction = self._shape(view)
+        views = views_of(self._job.pays, shows_held_floors=True)
+        return Market(views, self._offers(view), now, outlook=Outlook(auction=self._auction))
+
+    def _left(self, action: Release | SaveAndStop, now: datetime) -> None:
+        """A machine is given up."""
 
     def _update_held(self, view: BidView, now: datetime) -> Lease | None:
         """What is held by the view; the job is brought to it where a move was refused."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from autopilot.domain.params import Deadline
 from autopilot.lab.backtest.availability import play_availability
 from autopilot.lab.backtest.bids import play_bids
+from autopilot.lab.backtest.live import Live, recorded_since
+from autopilot.lab.backtest.live_run import LiveRunState
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.perturbation import EXACT, Perturbation
 from autopilot.lab.backtest.suite import (
@@ -33,6 +37,8 @@ class Conditions:
     budget_share: float | None = None
     """Each run's budget as a share of what it costs on demand; none: no budget."""
     perturbation: Perturbation = EXACT
+    live: Live | None = None
+    """The daemon's day, on suites of bids; None: the bare suite. Its floors are those of ``as_searched``."""
 
 
 def budget_of(suite: Suite, run: Run, conditions: Conditions) -> float | None:
@@ -43,6 +49,11 @@ def budget_of(suite: Suite, run: Run, conditions: Conditions) -> float | None:
 def estimated_job(suite: Suite, run: Run, conditions: Conditions) -> Job:
     """What the policy sees of a run under these conditions."""
     perturbed, budget = conditions.perturbation, budget_of(suite, run, conditions)
+    live = conditions.live
+    if isinstance(run, BidRun) and live is not None:
+        work_s = live.estimated_work_s(run.work_s, run.block)
+        told = (budget, Deadline().estimate_error, perturbed.lag_ticks, perturbed.vanish)
+        return BidJob(work_s, run.deadline_s, run.pays, *told, is_live=True, reports_progress=live.reports_progress)
     work_s = perturbed.estimated_work_s(run.work_s, run.block)
     known = (budget, perturbed.estimate_error, perturbed.lag_ticks, perturbed.vanish)
     if isinstance(run, BidRun):
@@ -63,7 +74,22 @@ def play(
     if isinstance(suite, BidSuite):
         assert isinstance(run, BidRun)
         assert isinstance(job, BidJob)
-        return play_bids(suite.config, run, suite.floors, choose, job, conditions.perturbation, observe, suite.listing)
+        begin, recorded_from = None, None
+        if conditions.live is not None:
+            begin = partial(LiveRunState, live=conditions.live)
+            recorded_from = recorded_since(run.start, conditions.live, suite.config.tick_s)
+        return play_bids(
+            suite.config,
+            run,
+            suite.floors,
+            choose,
+            job,
+            conditions.perturbation,
+            observe,
+            suite.listing,
+            begin,
+            recorded_from,
+        )
     assert isinstance(run, AvailabilityRun)
     assert isinstance(job, AvailabilityJob)
     trace = suite.traces[run.trace]

@@ -32,7 +32,7 @@ REGISTRY: dict[str, Registered] = {
     "autopilot": Registered(
         {
             "availability": f"{_OWN}.map_availability:start_on_availability",
-            "bids": f"{_OWN}.map_bids:start_on_bids",
+            "bids": f"{_OWN}.map_live:start_on_bids",
         },
         dict.fromkeys((*NUMBERS, *FLOOR_NUMBERS)),
         fit="autopilot.lab.backtest.fit:phases_of",

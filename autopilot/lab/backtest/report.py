@@ -38,7 +38,7 @@ def report(plan: Plan, results: Sequence[Result], scores: Sequence[Score], comma
         f"<code>{escape(command)}</code></p>",
         _table(scores),
         '<p class="small">Ratios are of sums over all runs that were not refused or parked; the interval is of the '
-        "sum over the optimum, 95 %, by resampling blocks of runs that saw the same prices.</p>",
+        "sum over the optimum, 95 %, by resampling weeks of market.</p>",
         "<h2>Cost against deadline</h2>",
         f"<p>{legend([(score.policy, colours[score.policy]) for score in scores])}</p>",
         _plots(_deadline_plots(scores, colours)),

@@ -11,9 +11,11 @@ import numpy as np
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.policies import OPTIMAL, Policy
 from autopilot.lab.backtest.runner import Result
-from autopilot.lab.backtest.suite import HOUR_S, Run, Suite
+from autopilot.lab.backtest.suite import HOUR_S, AvailabilityRun, Run, Suite
 
 RESAMPLES = 2000
+STRETCH_S = 7 * 86400.0
+"""Runs that start in one week of one market are resampled together: they saw much the same prices."""
 CENT_FRACTION = 1e-9
 """Dollars by which sums of floats may pass a budget."""
 
@@ -59,7 +61,7 @@ class Score:
     migrations: int | None
     ms_per_decision: float | None
     interval: tuple[float, float] | None
-    """95 % of ``over_optimal``, by resampling blocks of runs that saw the same prices."""
+    """95 % of ``over_optimal``, by resampling stretches of market; None where all runs start in one."""
     groups: tuple[Group, ...]
     budget: BudgetScore | None = None
 
@@ -99,7 +101,7 @@ def _score(label: str, suite: Suite, results: Sequence[Result], outcomes: Sequen
         pauses=sum(outcome.pauses for outcome in outcomes),
         migrations=sum(outcome.migrations for outcome in outcomes),
         ms_per_decision=1000 * sum(outcome.deciding_s for outcome in outcomes) / max(decisions, 1),
-        interval=_interval(runs, costs, optimal, played),
+        interval=_interval(_stretches(runs, suite), costs, optimal, played),
         groups=_groups(runs, costs, optimal, played, outcomes),
         budget=_budget_score(results, outcomes) if results[0].budget is not None else None,
     )
@@ -124,10 +126,18 @@ def _ratio(costs: Any, yardstick: Any) -> float | None:
     return float(costs.sum() / yardstick.sum()) if len(costs) else None
 
 
-def _interval(runs: Sequence[Run], costs: Any, optimal: Any, played: Any) -> tuple[float, float] | None:
-    numbers: dict[str, int] = {}
-    block = np.array([numbers.setdefault(run.block, len(numbers)) for run in runs])[played]
-    if not len(block):
+def _stretches(runs: Sequence[Run], suite: Suite) -> list[tuple[int, int]]:
+    """(trace, week) in which each run starts. Runs of one week overlap or see much the same: they are no two draws."""
+    ticks = STRETCH_S / suite.config.tick_s
+    return [(run.trace if isinstance(run, AvailabilityRun) else 0, int(run.start // ticks)) for run in runs]
+
+
+def _interval(
+    stretches: Sequence[tuple[int, int]], costs: Any, optimal: Any, played: Any
+) -> tuple[float, float] | None:
+    numbers: dict[tuple[int, int], int] = {}
+    block = np.array([numbers.setdefault(stretch, len(numbers)) for stretch in stretches])[played]
+    if len(set(block.tolist())) < 2:
         return None
     cost_sums = np.bincount(block, costs[played], len(numbers))
     optimal_sums = np.bincount(block, optimal[played], len(numbers))

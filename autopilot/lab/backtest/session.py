@@ -16,7 +16,7 @@ from autopilot.domain.actions import Acquire, Action, ChangeBid
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.evolve import evolve
 from autopilot.domain.instance import Instance, InstanceStatus
-from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus
+from autopilot.domain.job import Checkpoint, GpuChoice, Job, JobSpec, JobStatus, pace_key
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.market import Market
 from autopilot.domain.money import NANO, ZERO
@@ -36,6 +36,7 @@ GPU = "any"
 GB_MONTH = Decimal(720)
 """A disk of this many GB at $1/GB-month costs $1/h: storage is priced in $/h on suites."""
 NO_LIMITS = Limits(None, None, None, 10, 10**9, 10**9)
+HOUR = timedelta(hours=1)
 NEVER_S = 1e8
 NEVER = datetime.max.replace(tzinfo=UTC)
 VANISH_RISK = 1e-6
@@ -99,9 +100,15 @@ class Session:
         """What was held before the last move: it goes on when that move is refused."""
         self._ids = _Ids()
 
-    def set_progress(self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None) -> None:
+    def set_progress(
+        self, work_left_s: float, spent: float, checkpoint: Checkpoint | None = None, reported: float | None = None
+    ) -> None:
+        """``reported``: the share of the work that the job says is done."""
         done = self.estimate - timedelta(seconds=work_left_s)
         self.job = replace(self.job, work_done=done, spent=price_of(spent), checkpoint=checkpoint)
+        if reported:
+            pace = Decimal(reported) / Decimal(done / HOUR)
+            self.job = replace(self.job, progress=Decimal(reported), paces=((pace_key(GPU, 1), pace),))
 
     def decide(self, market: Market, now: datetime) -> tuple[Action, ...]:
         """The actions that the guard lets pass."""
@@ -136,9 +143,11 @@ class Session:
         agent_state: AgentState,
         now: datetime,
         since: datetime | None = None,
+        price_to_win: Decimal | None = None,
     ) -> None:
         """What its market and its agent tell of the machine in this tick; what is new is so ``since`` then."""
-        if lease.observed.status is status and lease.bid == billed and lease.agent.state is agent_state:
+        as_before = lease.observed.status is status and lease.observed.price_to_win == price_to_win
+        if as_before and lease.bid == billed and lease.agent.state is agent_state:
             # As reported before: only the time of it is new.
             self.job = replace(
                 self.job,
@@ -151,9 +160,8 @@ class Session:
             return
         at = since or now
         boots = lease.agent.boot + (status is InstanceStatus.RUNNING and lease.observed.status is not status)
-        job = evolve(
-            replace(self.job, leases=(lease,)), e.LeaseObserved(lease.id, _instance(lease, status, billed), at)
-        )
+        instance = _instance(lease, status, billed, price_to_win)
+        job = evolve(replace(self.job, leases=(lease,)), e.LeaseObserved(lease.id, instance, at))
         if agent_state:
             beat = e.HeartbeatSeen(lease.id, boots, lease.agent.seq + 1, agent_state, None, None, None, 0, False, now)
             job = evolve(job, beat)
@@ -170,7 +178,7 @@ class _Ids:
         return str(next(self._numbers))
 
 
-def _instance(lease: Lease, status: InstanceStatus, billed: Decimal) -> Instance:
+def _instance(lease: Lease, status: InstanceStatus, billed: Decimal, price_to_win: Decimal | None) -> Instance:
     return Instance(
         provider=lease.provider,
         instance_id=lease.id,
@@ -186,6 +194,7 @@ def _instance(lease: Lease, status: InstanceStatus, billed: Decimal) -> Instance
         num_gpus=1,
         ends_at=None,
         message="",
+        price_to_win=price_to_win,
     )
 
 

@@ -45,7 +45,7 @@ class AvailabilityRun:
 
     @property
     def block(self) -> str:
-        """Runs of one block see the same prices: they are resampled together."""
+        """Runs of one block see the same prices, and the same random draws."""
         return f"{self.trace}:{self.start}"
 
 
@@ -148,6 +148,9 @@ class BidJob:
     estimate_error: float = 0.0
     lag_ticks: int = 0
     vanish: float = 0.0
+    is_live: bool = False
+    """Whether the daemon's day is played, and not the bare suite."""
+    reports_progress: bool = False
 
 
 Job = AvailabilityJob | BidJob

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from autopilot.lab.backtest.play import Conditions
 from autopilot.lab.backtest.runner import Place, Plan, Result, run_plan
-from autopilot.lab.backtest.suite import BidSuite, Suite, on_demand_cost
+from autopilot.lab.backtest.scores import STRETCH_S
+from autopilot.lab.backtest.suite import BidSuite, Suite, on_demand_cost, whole_ticks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,18 @@ def pool(trials: Sequence[Trial]) -> Suite:
         suite = trial.suite
         assert isinstance(suite, BidSuite)
         if suite.name not in begins:
-            # One market after the other: runs that start at one tick of two markets saw different prices.
-            begins[suite.name], end = end, end + len(suite.floors[0])
+            # One market after the other, from a new week on: no run of one shares its prices with one of another.
+            begins[suite.name], end = end, end + _in_whole_weeks(suite)
         runs += [replace(run, start=run.start + begins[suite.name]) for run in suite.runs]
     first = trials[0].suite
     assert isinstance(first, BidSuite)
     return BidSuite(", ".join(begins), first.config, (), tuple(runs))
+
+
+def _in_whole_weeks(suite: BidSuite) -> int:
+    """Ticks of a market, rounded up to the stretches that scores resample."""
+    week = whole_ticks(STRETCH_S, suite.config.tick_s)
+    return -(-len(suite.floors[0]) // week) * week
 
 
 def run_trials(

@@ -19,12 +19,15 @@ KEYS = {
     "migrations", "ms_per_decision", "interval", "groups",
 }  # fmt: skip
 
+WEEK = 168
+
 POLICY = Policy("p", "greedy", {})
 
 
 def suite_of(runs: int) -> Suite:
-    rows = [[0, number, 10, 4, 8 if number % 2 else 9, 0.5] for number in range(runs)]
-    return suite_from(availability_body("1" * 40, runs=rows))
+    """Runs start a week of 168 ticks apart: each is a stretch of its own."""
+    rows = [[0, WEEK * number, 10, 4, 8 if number % 2 else 9, 0.5] for number in range(runs)]
+    return suite_from(availability_body("1" * (WEEK * runs + 20), runs=rows))
 
 
 def result(number: int, outcome: Outcome, optimal: float = 4.0, budget: float | None = None) -> Result:
@@ -78,3 +81,18 @@ def test_the_interval_is_repeatable_and_narrows_with_more_blocks() -> None:
     few, many = interval(5), interval(30)
     assert many == interval(30)
     assert many[1] - many[0] < few[1] - few[0]
+
+
+def test_runs_that_share_a_week_count_as_one_draw() -> None:
+    """Thirty copies of what ten runs saw tell no more than the ten; what starts in one week has no interval."""
+
+    def interval(apart: int, copies: int) -> tuple[float, float] | None:
+        rows = [[0, apart * (number // copies), 10, 4, 8, 0.5] for number in range(10 * copies)]
+        suite = suite_from(availability_body("1" * 3000, runs=rows))
+        results = [
+            result(number, Outcome("finished", spot=4.0 + number // copies % 3)) for number in range(10 * copies)
+        ]
+        return score_all(suite, [POLICY], results)[0].interval
+
+    assert interval(WEEK, 3) == interval(WEEK, 1)
+    assert interval(12, 3) is None

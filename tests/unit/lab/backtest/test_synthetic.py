@@ -11,7 +11,7 @@ import pytest
 
 from autopilot.lab.backtest.bids import BidView, play_bids
 from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.map_bids import start_on_bids
+from autopilot.lab.backtest.map_live import start_on_bids
 from autopilot.lab.backtest.play import Conditions, play
 from autopilot.lab.backtest.suite import BidConfig, BidJob, BidRun, BidSuite, Listing
 from autopilot.lab.backtest.synthetic import ON_DEMAND_SPREAD, Kind, synthetic_suite

@@ -1,0 +1,101 @@
+"""A run as it is live: machines load for as long as they do, and a move makes the new machine ready beside the old."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autopilot.lab.backtest.bids import ON_DEMAND, SPOT, BidRunState
+from autopilot.lab.backtest.choices import Choice, Spot
+from autopilot.lab.backtest.live import Live
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.suite import BidConfig, BidRun
+
+
+@dataclass(slots=True)
+class _NewMachine:
+    """Where the job moves to."""
+
+    choice: Choice | Spot
+    left_s: float
+    """Of its loading."""
+
+
+class LiveRunState(BidRunState):
+    __slots__ = ("_block", "_live", "_new")
+
+    def __init__(
+        self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome, live: Live
+    ) -> None:
+        super().__init__(config, run, floors, outcome)
+        self._live, self._block = live, run.block
+        self._new: _NewMachine | None = None
+
+    @property
+    def is_moving(self) -> bool:
+        """A move goes on by itself: nothing is asked until it is done or has failed."""
+        return self._new is not None
+
+    def take(self, choice: Choice | Spot, at: int) -> Choice:
+        if self._new is None and self._is_move(choice):
+            self._outcome.migrations += 1
+            self._new = _NewMachine(choice, self._start_s(at))
+        if self._new is None:
+            return super().take(choice, at)
+        return self._move_on(self._new, at)
+
+    def go_on(self, before: Choice) -> None:
+        super().go_on(before)
+        new = self._new
+        if new is not None and new.left_s <= 0:
+            # The old machine has saved, the new one fetches that.
+            self._promote(new, self._config.resume_s)
+
+    def _is_move(self, choice: Choice | Spot) -> bool:
+        if self.running not in (SPOT, ON_DEMAND):
+            return False
+        if isinstance(choice, Spot):
+            return choice.machine != self.machine
+        return choice is ON_DEMAND and self.running is SPOT
+
+    def _start_s(self, at: int) -> float:
+        return self._live.loading_s(self._block, at)
+
+    def _move_on(self, new: _NewMachine, at: int) -> Choice:
+        """One tick with both machines. Whichever is outbid is given up."""
+        old_runs, new_runs = self._goes_on(at), self._wins(new.choice, at)
+        if not new_runs:
+            self._new = None
+            return super().take(Spot(self.machine, self.bid) if self.machine is not None else ON_DEMAND, at)
+        if not old_runs:
+            self._pause()
+            self._promote(new, new.left_s)
+            return SPOT
+        billed_rate = self._price_of(new.choice, at)
+        self._outcome.lost += billed_rate * self._tick_h
+        self._outcome.storage += self._storage
+        new.left_s -= self._config.tick_s
+        return self.running
+
+    def _goes_on(self, at: int) -> bool:
+        return self.machine is None or self.bid >= self._floors[self.machine][at + 1]
+
+    def _wins(self, choice: Choice | Spot, at: int) -> bool:
+        return not isinstance(choice, Spot) or choice.bid >= self._floors[choice.machine][at + 1]
+
+    def _price_of(self, choice: Choice | Spot, at: int) -> float:
+        """$/h of a machine that runs by that choice."""
+        if not isinstance(choice, Spot):
+            return self._config.on_demand_price
+        return choice.bid if self._bills_at_bid else self._floors[choice.machine][at + 1]
+
+    def _promote(self, new: _NewMachine, pending_s: float) -> None:
+        self._new = None
+        self.pending_s = pending_s
+        if isinstance(new.choice, Spot):
+            self.running, self.machine, self.bid, self.is_set_up = SPOT, new.choice.machine, new.choice.bid, True
+            self.billed_rate = new.choice.bid
+        else:
+            self.running, self.machine, self.bid, self.is_set_up = ON_DEMAND, None, 0.0, False
+            self.billed_rate = self._config.on_demand_price

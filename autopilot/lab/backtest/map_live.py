@@ -1,0 +1,149 @@
+"""The product's policy on a suite that is played as live: the daemon's own numbers, shapes, beliefs and rests.
+
+What the engine works out beside the tick is worked out here by the same functions, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from math import ceil, isinf, nan
+
+from autopilot.domain.actions import Release, SaveAndStop
+from autopilot.domain.agent_state import AgentState
+from autopilot.domain.floors import FloorOutlook
+from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.lease import Lease
+from autopilot.domain.market import Market
+from autopilot.domain.money import ZERO
+from autopilot.domain.offer import Offer
+from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
+from autopilot.domain.params import Params, Timing, TrafficSizes
+from autopilot.engine.auctions import LEARN_EVERY, LEARN_FROM, LEAST_RECORDED, auction_of, auction_shape, serves
+from autopilot.engine.calls import AVOID_AFTER_RELEASE
+from autopilot.lab.backtest.bids import BidChooser, BidView
+from autopilot.lab.backtest.choices import Choice
+from autopilot.lab.backtest.map_bids import BID_UNIT, BidMapping, views_of
+from autopilot.lab.backtest.session import price_of
+from autopilot.lab.backtest.suite import BidConfig, BidJob
+from autopilot.lab.backtest.suite import Params as Given
+from autopilot.policy.eligibility import eligible
+from autopilot.pricing.auction.floors import estimate
+from autopilot.pricing.auction.tables import auction_tables
+from autopilot.pricing.availability.phases import first_belief, next_belief
+from autopilot.pricing.availability.prior import PHASES
+from autopilot.pricing.availability.shape import shape_of, still_serves
+from autopilot.pricing.rule.bidding import first_bid
+from autopilot.pricing.rule.cost import Candidate, price_candidates
+
+
+def start_on_bids(config: BidConfig, job: BidJob, given: Given, model: PhaseModel = PHASES) -> BidChooser:
+    if job.is_live:
+        return LiveMapping(config, job, given, model).choose
+    return BidMapping(config, job, given).choose
+
+
+class LiveMapping(BidMapping):
+    def __init__(self, config: BidConfig, job: BidJob, given: Given, phases: PhaseModel) -> None:
+        super().__init__(config, job, given)
+        self._phases = phases
+        self._belief: Belief = ()
+        self._shape_of_availability: Shape | None = None
+        self._floors: FloorOutlook | None = None
+        self._learn_at = 0
+        self._avoided: dict[str, datetime] = {}
+
+    def _params(self) -> Params:
+        """The daemon's; how long things take is the suite's."""
+        config, own = self._config, Params()
+        return replace(
+            own,
+            timing=Timing(
+                tick_lag_s=config.tick_s, setup_s=config.migrate_s, boot_s=config.migrate_s, resume_s=config.resume_s
+            ),
+            traffic=TrafficSizes(image_gb=ZERO, upload_gb=ZERO),
+            bids=replace(own.bids, unit=BID_UNIT, least=BID_UNIT),
+        )
+
+    def _market(self, view: BidView, now: datetime) -> Market:
+        job, params = self._session.job, self._session.params
+        views = views_of(self._job.pays, shows_held_floors=False)
+        market = Market(views, self._offers_now(view, now), now)
+        fitting = eligible(job, market, now, params)
+        candidates = price_candidates(job, market, fitting, params)
+        self._update_belief(view, fitting)
+        self._update_auction(view, candidates, market, now)
+        wanted = shape_of(job, candidates, market.outlook, now, self._phases, params)
+        if wanted is not None:
+            known = self._shape_of_availability
+            if known is None or not still_serves(known, wanted):
+                self._shape_of_availability = wanted
+        outlook = Outlook(shape=self._shape_of_availability, belief=self._belief, auction=self._auction)
+        return replace(market, outlook=outlook)
+
+    def _offers_now(self, view: BidView, now: datetime) -> tuple[Offer, ...]:
+        """Without machines that the job keeps away from, and without the one that it holds."""
+        held = None if view.machine is None else self._config.machines[view.machine]
+        self._avoided = {machine: until for machine, until in self._avoided.items() if until > now}
+        return tuple(
+            each for each in self._offers(view) if each.machine_id not in self._avoided and each.machine_id != held
+        )
+
+    def _update_belief(self, view: BidView, fitting: Sequence[Offer]) -> None:
+        spec, params = self._session.job.spec, self._session.params
+        is_on = view.running is Choice.SPOT or any(first_bid(spec, each, params) is not None for each in fitting)
+        if self._belief:
+            self._belief = next_belief(self._phases, self._belief, self._config.tick_s, is_on)
+        else:
+            self._belief = first_belief(self._phases, is_on)
+
+    def _update_auction(self, view: BidView, candidates: list[Candidate], market: Market, now: datetime) -> None:
+        job, params, tick_s = self._session.job, self._session.params, self._config.tick_s
+        if view.ticks_seen * tick_s < LEAST_RECORDED.total_seconds():
+            return
+        auction = auction_of(job, candidates, market, now, params)
+        if auction is None:
+            return
+        if self._floors is None or view.tick >= self._learn_at:
+            self._learn_at = view.tick + ceil(LEARN_EVERY.total_seconds() / tick_s)
+            self._floors = self._learn(view, auction.kind.step_s) or self._floors
+        if self._floors is None:
+            return
+        wanted = auction_shape(job, self._floors, auction, params)
+        if self._auction is None or not serves(self._auction, wanted):
+            self._auction = wanted
+            auction_tables(wanted)
+
+    def _learn(self, view: BidView, step_s: float) -> FloorOutlook | None:
+        """None: no floor was seen twice in a row."""
+        config = self._config
+        # A suite's ticks may be longer than the daemon's steps.
+        every, ticks = max(round(step_s / config.tick_s), 1), int(LEARN_FROM.total_seconds() / config.tick_s)
+        rows = {
+            machine: [nan if isinf(floor) else floor for floor in view.history(number, ticks)[::-1][::every][::-1]]
+            for machine, number in self._numbers.items()
+        }
+        try:
+            return estimate(rows, every * config.tick_s, config.on_demand_price, self._fit)
+        except ValueError:
+            return None
+
+    def _left(self, action: Release | SaveAndStop, now: datetime) -> None:
+        main = self._session.job.main
+        rest = AVOID_AFTER_RELEASE.get(action.reason)
+        if main is not None and rest is not None:
+            self._avoided[main.machine_id] = now + rest
+
+    def _see(self, view: BidView, held: Lease, now: datetime) -> None:
+        if view.running is not Choice.KEEP:
+            super()._see(view, held, now)
+            return
+        assert view.machine is not None
+        if view.is_set_up and not held.agent.boot:
+            held = replace(held, agent=replace(held.agent, boot=1))
+        floor = view.floors[view.machine]
+        to_win = None if isinf(floor) else price_of(floor)
+        self._session.see(
+            held, InstanceStatus.STOPPED, price_of(view.bid), AgentState.UNHEARD, now, price_to_win=to_win
+        )

@@ -1,0 +1,213 @@
+"""The daemon's day in a backtest: old searches cut off, slow loading, wrong estimates, moves that are made ready."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from math import inf, isinf
+from pathlib import Path
+
+import pytest
+from small_suites import bid_body, random_bid_body
+
+from autopilot.cli.main import run
+from autopilot.lab.backtest.bids import BidChooser, BidView
+from autopilot.lab.backtest.choices import Choice, Spot
+from autopilot.lab.backtest.live import Live, as_searched
+from autopilot.lab.backtest.map_live import LiveMapping
+from autopilot.lab.backtest.outcome import Outcome
+from autopilot.lab.backtest.play import Conditions, estimated_job, play
+from autopilot.lab.backtest.suite import BidConfig, BidJob, BidSuite, Config, Job
+from autopilot.lab.backtest.suite_file import suite_from
+from autopilot.pricing.availability.prior import PHASES
+
+DAYLIKE = {"tick_s": 300, "migrate_s": 600, "resume_s": 120, "checkpoint_s": 600}
+LIVE = Live()
+
+
+def suite_of(floors: dict[str, list[float]], live: Live = LIVE, **changes: object) -> BidSuite:
+    suite = suite_from(bid_body(floors, **{**DAYLIKE, **changes}))
+    assert isinstance(suite, BidSuite)
+    return as_searched(suite, live)
+
+
+def played(
+    suite: BidSuite, choose: Callable[[BidView], Choice | Spot], live: Live = LIVE
+) -> tuple[Outcome, list[tuple[int, Choice, int | None]]]:
+    """The outcome, and what ran in each tick: (tick, running, machine)."""
+    seen: list[tuple[int, Choice, int | None]] = []
+    outcome = play(
+        suite,
+        suite.runs[0],
+        lambda _config, _job: choose,
+        Conditions(live=live),
+        lambda view, _choice: seen.append((view.tick, view.running, view.machine)),
+    )
+    return outcome, seen
+
+
+def test_a_search_shows_the_cheapest_machines_at_most_two_ticks_old() -> None:
+    floors = {f"m{number}": [1.0 + (number * 7 + tick * 3) % 10 / 10 for tick in range(200)] for number in range(10)}
+    live = Live(search_rows=4)
+    suite = suite_of(floors, live, runs=[[0, 3, 6, "bid"]])
+    assert suite.listing is not None
+    rows = list(floors.values())
+    for tick in range(200):
+        shown = {number: row[tick] for number, row in enumerate(suite.listing.shown) if row[tick] < inf}
+        assert len(shown) == 4
+        ages = [
+            age
+            for age in range(3)
+            if tick >= age
+            and all(rows[number][tick - age] == floor for number, floor in shown.items())
+            and max(shown.values()) <= min(row[tick - age] for n, row in enumerate(rows) if n not in shown)
+        ]
+        assert ages, tick
+    assert suite == suite_of(floors, live, runs=[[0, 3, 6, "bid"]])
+
+
+def test_loading_and_estimates_are_drawn_within_their_bounds_and_the_same_again() -> None:
+    loading = [LIVE.loading_s("5", tick) for tick in range(500)]
+    assert min(loading) >= 120
+    assert max(loading) <= 1500
+    assert 500 <= sum(loading) / len(loading) <= 700
+    assert loading[3] == LIVE.loading_s("5", 3)
+    suite = suite_of({"a": [1.0] * 400}, runs=[[start, 3, 6, "bid"] for start in range(300)])
+    estimates = [estimated_job(suite, each, Conditions(live=LIVE)).work_s / each.work_s for each in suite.runs]
+    assert min(estimates) >= 1 / 1.15
+    assert max(estimates) <= 1 / 0.85
+    assert min(estimates) < 0.9 < 1.1 < max(estimates)
+
+
+def test_a_first_job_reads_no_record_and_its_own_machine_leaves_none() -> None:
+    lengths: list[int] = []
+    own: list[int] = []
+
+    def choose(view: BidView) -> Choice | Spot:
+        lengths.append(view.ticks_seen)
+        own.append(sum(not isinf(floor) for floor in view.history(0, 1000)))
+        return Spot(0, 2.0)
+
+    suite = suite_of({"a": [1.0] * 400, "b": [1.5] * 400}, runs=[[100, 3, 6, "bid"]])
+    played(suite, choose, Live(recorded_h=0))
+    assert lengths[:3] == [1, 2, 3]
+    assert own[-1] == 1, "while it runs for us it does not show its floor"
+    lengths.clear()
+    played(suite, choose, Live(recorded_h=4))
+    assert lengths[0] == 49
+
+
+def move_to_b(view: BidView) -> Choice | Spot:
+    return Spot(0 if view.tick < 12 else 1, 2.0)
+
+
+def test_a_move_makes_the_new_machine_ready_while_the_old_one_works() -> None:
+    floors = {"a": [1.0] * 400, "b": [0.5] * 400}
+    suite = suite_of(floors, runs=[[100, 3, 6, "bid"]])
+    outcome, seen = played(suite, move_to_b)
+    first_s = LIVE.loading_s("100", 100)
+    first_b = next(tick for tick, _, machine in seen if machine == 1)
+    # It is seen on the new machine in the tick after its loading ended.
+    assert (first_b - 12) * 300 >= LIVE.loading_s("100", 112) > (first_b - 13) * 300
+    assert outcome.migrations == 1
+    assert outcome.pauses == 0
+    # All that the work waits for: the first machine's loading, and fetching what the old one saved.
+    assert len(seen) == pytest.approx((3 * 3600 + first_s + 120) / 300, abs=1)
+    both = (first_b - 12) / 12
+    assert outcome.lost == pytest.approx(2.0 * (first_s / 3600 + both + 120 / 3600))
+
+
+def test_a_new_machine_that_is_outbid_while_it_loads_is_dropped() -> None:
+    floors = {"a": [1.0] * 400, "b": [0.5] * 113 + [9.0] * 287}
+    suite = suite_of(floors, runs=[[100, 3, 6, "bid"]])
+    asked: list[int] = []
+
+    def choose(view: BidView) -> Choice | Spot:
+        asked.append(view.tick)
+        return Spot(1 if view.tick == 12 else 0, 2.0)
+
+    outcome, seen = played(suite, choose)
+    assert {machine for _, running, machine in seen if running is Choice.SPOT} == {0}
+    assert outcome.status == "finished"
+    assert asked == list(range(len(seen)))
+
+
+def test_an_old_machine_that_is_lost_makes_way_for_the_new_one_at_once() -> None:
+    floors = {"a": [1.0] * 113 + [9.0] * 287, "b": [0.5] * 400}
+    suite = suite_of(floors, runs=[[100, 3, 6, "bid"]])
+    outcome, seen = played(suite, move_to_b)
+    assert outcome.pauses == 1
+    assert {machine for tick, _, machine in seen if tick > 13} == {1}
+    assert outcome.status == "finished"
+
+
+def mapped(suite: BidSuite, live: Live) -> tuple[Outcome, list[tuple[float, bool]]]:
+    """The policy's outcome; of each tick the bid and whether bids were learnt."""
+    told: list[tuple[float, bool]] = []
+
+    def start(config: Config, job: Job) -> BidChooser:
+        assert isinstance(config, BidConfig)
+        assert isinstance(job, BidJob)
+        mapping = LiveMapping(config, job, {}, PHASES)
+
+        def choose(view: BidView) -> Choice | Spot:
+            choice = mapping.choose(view)
+            told.append((choice.bid if isinstance(choice, Spot) else 0.0, mapping._auction is not None))
+            return choice
+
+        return choose
+
+    return play(suite, suite.runs[0], start, Conditions(live=live)), told
+
+
+def test_the_first_day_s_bids_follow_the_rule_and_then_what_was_recorded() -> None:
+    floors = {name: [1.0 + 0.02 * (tick % 5) for tick in range(1100)] for name in ("a", "b")}
+    suite = suite_of(floors, runs=[[300, 26, 60, "bid"]])
+    outcome, told = mapped(suite, Live(recorded_h=0, estimate_error=0.0))
+    assert outcome.status == "finished"
+    assert outcome.on_demand == 0
+    learnt = [is_learnt for _, is_learnt in told]
+    assert learnt.index(True) == 287
+    assert told[0][0] == pytest.approx(1.15 * 1.0, rel=0.1), "floor x 1.15"
+    _, told = mapped(suite, Live(estimate_error=0.0))
+    assert told[0][1]
+    assert next(bid for bid, _ in told if bid) < 1.15, "by what was recorded"
+
+
+def test_no_bid_passes_nine_tenths_of_on_demand() -> None:
+    suite = suite_of({"a": [2.65] * 400, "b": [2.75] * 400}, runs=[[300, 3, 6, "bid"]])
+    outcome, told = mapped(suite, LIVE)
+    assert max(bid for bid, _ in told) <= 0.9 * 3.0
+    assert outcome.status == "finished"
+
+
+def test_a_job_that_reports_progress_is_known_to_be_shorter_than_its_estimate() -> None:
+    seen: list[float | None] = []
+
+    def choose(view: BidView) -> Choice | Spot:
+        seen.append(view.progress)
+        return Spot(0, 2.0)
+
+    suite = suite_of({"a": [1.0] * 400}, runs=[[100, 3, 6, "bid"]])
+    played(suite, choose)
+    assert set(seen) == {None}
+    seen.clear()
+    played(suite, choose, Live(reports_progress=True))
+    assert seen[0] == 0.0
+    assert seen[-1] is not None
+    assert 0.9 < seen[-1] < 1.0
+
+
+def test_the_command_plays_as_live_unless_asked_for_the_ideal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "bids.json"
+    path.write_text(json.dumps(random_bid_body(2)))
+
+    def cost(*options: str) -> float:
+        argv = ["backtest", "--suite", str(path), "--policy", "floor-markup", "--jobs", "1", "--json", *options]
+        assert run(argv) == 0
+        return float(json.loads(capsys.readouterr().out)["policies"][0]["mean_cost"])
+
+    assert cost() == cost("--as-live") != cost("--ideal")
+    assert run(["backtest", "--suite", str(path), "--recorded", "soon"]) == 2
