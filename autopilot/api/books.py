@@ -124,16 +124,7 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
             "running_s": render.plain(running),
             "waits_for": None if outstanding is None else _waits_for(lease),
         },
-        "spans": [
-            {
-                "status": span.status,
-                "billed_rate": render.plain(span.billed_rate),
-                "storage_rate": render.plain(span.storage_rate),
-                "started_at": render.plain(span.started_at),
-                "ended_at": render.plain(span.ended_at),
-            }
-            for span in lease.spans
-        ],
+        "spans": list_spans(lease),
         "bids": [render.bid(record) for record in await uow.bids.list_by_lease(lease.id)],
         "entries": [_entry(entry) for entry in entries],
         "invoice_lines": [_line(line) for line in lines],
@@ -143,6 +134,20 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
             for each in await uow.machine_readings.list_by_lease(lease.id, limit=READINGS_PER_ANSWER)
         ],
     }
+
+
+def list_spans(lease: Lease) -> list[render.Json]:
+    """The stretches of a lease's life, oldest first, each with what it bills ($/h)."""
+    return [
+        {
+            "status": span.status,
+            "billed_rate": render.plain(span.billed_rate),
+            "storage_rate": render.plain(span.storage_rate),
+            "started_at": render.plain(span.started_at),
+            "ended_at": render.plain(span.ended_at),
+        }
+        for span in lease.spans
+    ]
 
 
 def _sum_posted(entries: tuple[LedgerEntry, ...]) -> Decimal:

@@ -24,10 +24,16 @@ LONGEST = timedelta(days=3650)
 
 
 async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
-    params, limits = engine.config.params, engine.config.limits
+    credits = {name: watch.last.credit for name, watch in engine.watches.items()}
+    return await budget_of(store, now, engine.config.params, engine.config.limits, credits)
+
+
+async def budget_of(
+    store: Store, now: datetime, params: Params, limits: Limits, credits: Mapping[str, Decimal | None]
+) -> render.Json:
+    """``credits``: of each market that is to be shown; None: it is not known."""
     jobs, outstanding, totals, launches = await _read(store, now, params)
     tokens = await _read_tokens(store, outstanding, now)
-    credits = {name: watch.last.credit for name, watch in engine.watches.items()}
     return {
         "now": render.plain(now),
         "currency": "USD",
@@ -133,7 +139,7 @@ def _account(
     outstanding: Sequence[Outstanding],
     totals: Totals,
     limits: Limits,
-    credits: dict[str, Decimal | None],
+    credits: Mapping[str, Decimal | None],
     now: datetime,
 ) -> render.Json:
     day_end, month_end = _ends(now)

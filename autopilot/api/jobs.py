@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 
 import structlog
 
@@ -20,6 +19,7 @@ from autopilot.api.changes import ChangeSpec, check_paid, is_tighter
 from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.exec import ExecService
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
+from autopilot.api.job_life import read_decisions, read_life
 from autopilot.api.key_hint import replace_keys
 from autopilot.api.once import Once
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
@@ -33,9 +33,7 @@ from autopilot.domain.code import CodeCopy, JobCode
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
 from autopilot.domain.lease import Lease
-from autopilot.domain.money import ZERO
 from autopilot.domain.reasons import Reason
-from autopilot.domain.spend import COLUMNS, report
 from autopilot.domain.token import Token, is_of_token
 from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
@@ -57,9 +55,6 @@ ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
 
 MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatus.RECOVERING)
 """No machine works on what the newest checkpoint holds."""
-
-ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unknown", "lease.abandoned")
-"""Events that tell what became of a create."""
 
 LEAST_PREFIX = 6
 """Characters of an id that stand for it."""
@@ -198,59 +193,18 @@ class JobService:
         now = self._clock.now()
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
-            leases = await uow.leases.list_by_job(job.id)
-            rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
-            spend = rows[0] if rows else None
             outstanding = await self._outstanding(uow)
-            posted = await uow.ledger.sum_by_day([lease.id for lease in leases])
-            return {
-                "job": self._render(job, outstanding),
-                "leases": [
-                    _render_lease(lease, posted[lease.id].values(), outstanding.get(lease.id)) for lease in leases
-                ],
-                "checkpoints": [
-                    {
-                        "number": c.number,
-                        "step": c.step,
-                        "lease_id": c.lease_id,
-                        "size_bytes": c.size_bytes,
-                        "verified_at": render.plain(c.verified_at),
-                    }
-                    for c in await uow.checkpoints.list_by_job(job.id)
-                ],
-                "bids": [render.bid(record) for record in await uow.bids.list_by_job(job.id)],
-                "events": [render.event(record) for record in await uow.events.list_by_job(job.id)],
-                "spend": {
-                    "posted": render.plain(ZERO if spend is None else spend.posted),
-                    **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
-                    "on_demand_equivalent": render.plain(render.on_demand_equivalent(leases, now)),
-                },
-            }
+            return {"job": self._render(job, outstanding)} | await read_life(uow, job, outstanding, now)
 
     async def why(self, reference: str, *, limit: int) -> render.Json:
         """Where the job stands, and its newest decisions, each with what the market answered."""
         async with self._store.snapshot() as uow:
             job = await self._find(uow, reference)
-            decisions = await uow.decisions.list_by_job(job.id, limit=min(limit, DECISIONS_PER_ANSWER))
-            decided_by = {lease.id: lease.decision_id for lease in await uow.leases.list_by_job(job.id)}
-            answers = [each for each in await uow.events.list_by_job(job.id) if each.name in ANSWERS]
-            bids = await uow.bids.list_by_job(job.id)
+            decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
             stands = self._render(job, await self._outstanding(uow))
         if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
             stands["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
-        return {
-            "job": stands,
-            "decisions": [
-                render.decision(record)
-                | {
-                    "answers": [
-                        render.event(each) for each in answers if decided_by.get(each.lease_id or "") == record.id
-                    ],
-                    "bids": [render.bid(each) for each in bids if each.decision_id == record.id],
-                }
-                for record in decisions
-            ],
-        }
+        return {"job": stands, "decisions": decisions}
 
     async def logs(self, reference: str, after: str, *, tail: bool = False) -> render.Json:
         """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``.
@@ -475,14 +429,7 @@ class JobService:
         return self._render(event_log.job, await self._outstanding(uow))
 
     async def _find(self, uow: UnitOfWork, reference: str) -> Job:
-        job = await uow.jobs.find(reference)
-        if job is not None:
-            return job
-        begin_so = await uow.jobs.list_by_prefix(reference) if len(reference) >= LEAST_PREFIX else ()
-        if len(begin_so) > 1:
-            names = ", ".join(f"{each.id} ({each.spec.name})" for each in begin_so)
-            raise UserError(f"{reference!r} begins the ids of several jobs", hint=f"say more of it: {names}")
-        raise no_such_job(reference)
+        return await find_job(uow, reference)
 
     async def _outstanding(self, uow: UnitOfWork) -> dict[str, Outstanding]:
         return await read_outstanding(uow, self._clock.now(), self._engine.config.params)
@@ -504,6 +451,18 @@ class JobService:
         if watches and len(refused) == len(watches):
             reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
             raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
+
+
+async def find_job(uow: UnitOfWork, reference: str) -> Job:
+    """By id, by the unique beginning of one, or the newest of that name. Raises ``UserError``."""
+    job = await uow.jobs.find(reference)
+    if job is not None:
+        return job
+    begin_so = await uow.jobs.list_by_prefix(reference) if len(reference) >= LEAST_PREFIX else ()
+    if len(begin_so) > 1:
+        names = ", ".join(f"{each.id} ({each.spec.name})" for each in begin_so)
+        raise UserError(f"{reference!r} begins the ids of several jobs", hint=f"say more of it: {names}")
+    raise no_such_job(reference)
 
 
 def no_such_job(reference: str) -> JobNotFound:
@@ -561,9 +520,3 @@ def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:
     raise UserError(
         f"{'two machines wrote' if found else 'there is no'} checkpoint {name}", hint=f"it can go back to: {names}"
     )
-
-
-def _render_lease(lease: Lease, posted: Iterable[Decimal], outstanding: Outstanding | None) -> render.Json:
-    """A lease with what it has cost and what is held back for it."""
-    amounts = money(sum(posted, ZERO), [] if outstanding is None else [outstanding])
-    return render.lease(lease) | render.amounts(amounts)

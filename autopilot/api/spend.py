@@ -27,12 +27,41 @@ SPEND_KEYS: tuple[SpendKey, ...] = get_args(SpendKey)
 async def spend(store: Store, query: Mapping[str, str], now: datetime, params: Params) -> render.Json:
     """Raises ``UserError`` for a key, month, day or zone that makes no sense."""
     by, period = _key_of(query), period_of(query)
+    return _answer(await _read_source(store, by, period, now, params), by, period, now)
+
+
+async def spend_by_market(
+    store: Store, query: Mapping[str, str], now: datetime, params: Params
+) -> dict[str, render.Json]:
+    """What ``spend`` answers, of each market alone; they add up to it. Raises ``UserError`` as it does."""
+    by, period = _key_of(query), period_of(query)
+    source = await _read_source(store, by, period, now, params)
+    markets = sorted({source.leases[cell.lease_id].provider for cell in (*source.cells, *source.accrued)})
+    return {market: _answer(_select_market(source, market), by, period, now) for market in markets}
+
+
+def _select_market(source: SpendSource, market: str) -> SpendSource:
+    here = {id_: lease for id_, lease in source.leases.items() if lease.provider == market}
+    return replace(
+        source,
+        leases=here,
+        cells=[cell for cell in source.cells if cell.lease_id in here],
+        accrued=[cell for cell in source.accrued if cell.lease_id in here],
+        held=[cell for cell in source.held if cell.lease_id in here],
+        ran={id_: ran for id_, ran in source.ran.items() if id_ in here},
+    )
+
+
+async def _read_source(store: Store, by: SpendKey, period: Period, now: datetime, params: Params) -> SpendSource:
     async with store.snapshot() as uow:
         posted = await spend_source(uow, by, period)
         outstanding = await read_outstanding(uow, now, params)
         jobs = {each.lease.job_id for each in outstanding.values()} - {None}
         found = [await uow.jobs.find(job_id) for job_id in sorted(filter(None, jobs))]
-    source = _with_outstanding(posted, outstanding, {job.id: job.spec.name for job in found if job}, now, period)
+    return _with_outstanding(posted, outstanding, {job.id: job.spec.name for job in found if job}, now, period)
+
+
+def _answer(source: SpendSource, by: SpendKey, period: Period, now: datetime) -> render.Json:
     rows = report(source, by, now=now, zone=period.zone, first=period.first, after=period.after)
     total = total_row(rows)
     # Kinds have no hours of their own; the same spend by GPU has.

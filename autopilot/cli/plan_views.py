@@ -92,10 +92,10 @@ def _offers_to_rent(offers: list[Row]) -> RenderableType:
 def options_weighed(notes: list[Row]) -> RenderableType:
     """The notes with topic ``option`` of one decision: the cost of each, and why it was or was not taken."""
     columns = ("  OPTION", "EXPECTED COST", "AT", "WHERE", "")
-    return table(columns, [_option(note["numbers"]) for note in notes], right=("EXPECTED COST", "AT"))
+    return table(columns, [tell_option(note["numbers"]) for note in notes], right=("EXPECTED COST", "AT"))
 
 
-def _option(option: Row) -> tuple[str, ...]:
+def tell_option(option: Row) -> tuple[str, ...]:
     answer = f"refused: {text.plain(option['refused'])}" if option.get("refused") else ""
     return (
         f"  {text.plain(option['option']).replace('_', ' ')}",

@@ -258,12 +258,12 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for decision in decisions:
         lines.append(Text(f"{text.clock_time(decision['at'])} UTC  {text.plain(decision['id'])}", style="bold"))
-        lines += [Text(f"  {label:<8}{told}") for label, told in _list_reasons(decision)]
+        lines += [Text(f"  {label:<8}{told}") for label, told in list_reasons(decision)]
         lines += _tabulate_options(decision.get("notes"))
     return lines
 
 
-def _list_reasons(decision: Row) -> Iterator[tuple[str, str]]:
+def list_reasons(decision: Row) -> Iterator[tuple[str, str]]:
     """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
     actions = decision.get("actions") or []
     bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)

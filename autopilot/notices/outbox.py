@@ -104,6 +104,9 @@ class _AnnouncedEvents:
     async def list_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         return await self._uow.events.list_after(seq, limit=limit)
 
+    async def find_newest(self) -> EventRecord | None:
+        return await self._uow.events.find_newest()
+
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         return await self._uow.events.list_by_job(job_id, limit=limit)
 

@@ -222,18 +222,23 @@ def connect_markets(settings: Settings, clock: Clock) -> dict[str, Provider]:
     return providers
 
 
-def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> EngineConfig:
+def limits_of(settings: Settings) -> Limits:
+    """The account's own."""
     limits = settings.limits
+    return Limits(
+        day=limits.day,
+        month=limits.month,
+        max_hourly=limits.max_hourly,
+        max_instances=limits.max_instances,
+        launches_per_job_10min=limits.max_launches_per_job,
+        launches_per_hour=limits.max_launches_per_hour,
+    )
+
+
+def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> EngineConfig:
     return EngineConfig(
         install_id=own_id,
-        limits=Limits(
-            day=limits.day,
-            month=limits.month,
-            max_hourly=limits.max_hourly,
-            max_instances=limits.max_instances,
-            launches_per_job_10min=limits.max_launches_per_job,
-            launches_per_hour=limits.max_launches_per_hour,
-        ),
+        limits=limits_of(settings),
         params=Params(),
         permit_ttl_s=round(settings.permit.ttl.total_seconds()),
         settle_delay=settings.ledger.settle_after,

@@ -62,6 +62,9 @@ class SqlEvents(SqlRepository):
     async def list_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         return await self._select(select(events).where(events.c.seq > seq).order_by(events.c.seq).limit(limit))
 
+    async def find_newest(self) -> EventRecord | None:
+        return next(iter(await self._select(select(events).order_by(events.c.seq.desc()).limit(1))), None)
+
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         newest = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc()).limit(limit)
         return (await self._select(newest))[::-1]

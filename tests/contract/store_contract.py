@@ -317,6 +317,7 @@ class WhatAStoreAnswers:
     async def test_events_are_read_on_from_a_sequence_number(self, store: Store) -> None:
         names = ("job.submitted", "lease.intended", "lease.acquired")
         async with store.transaction() as work:
+            assert await work.events.find_newest() is None
             await work.events.add(EventRecord(START, name, "job-000001", None) for name in names)
             await work.events.add([EventRecord(START, "orphan.found", None, "l9", (("rate", Decimal("0.1")),))])
             await work.events.add([])
@@ -326,6 +327,7 @@ class WhatAStoreAnswers:
             assert [event.seq for event in everything] == [1, 2, 3, 4]
             assert await work.events.list_after(1, limit=2) == everything[1:3]
             assert await work.events.list_after(3) == (everything[3],)
+            assert await work.events.find_newest() == everything[3]
 
     async def test_of_one_job_the_newest_events_are_read_in_their_order(self, store: Store) -> None:
         async with store.transaction() as work:

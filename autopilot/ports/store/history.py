@@ -42,6 +42,10 @@ class Events(Protocol):
         """The next of all events, for whoever reads on."""
         ...
 
+    async def find_newest(self) -> EventRecord | None:
+        """Of all; None: nothing has happened yet."""
+        ...
+
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         """The newest of one job."""
         ...

@@ -62,6 +62,10 @@ class MemoryEvents(MemoryRepository):
         seqs = range(max(seq, 0) + 1, (tables.last_seq.get("events") or 0) + 1)
         return tuple(islice(filter(None, map(tables.events.get, seqs)), limit))
 
+    async def find_newest(self) -> EventRecord | None:
+        tables = self._access.read()
+        return tables.events.get(tables.last_seq.get("events") or 0)
+
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         tables = self._access.read()
         backwards = filter(None, map(tables.events.get, range(tables.last_seq.get("events") or 0, 0, -1)))

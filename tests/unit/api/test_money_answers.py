@@ -12,7 +12,7 @@ import pytest
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.budget import budget, burning, lasts
 from autopilot.api.prices import prices
-from autopilot.api.spend import spend
+from autopilot.api.spend import spend, spend_by_market
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
@@ -195,3 +195,17 @@ def test_what_burns_is_what_is_billed_now() -> None:
     running = a_lease().bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal("0.1"), START)
     stopped = running.bill_as(InstanceStatus.STOPPED, Decimal(1), Decimal("0.2"), START + HOUR)
     assert burning([running, stopped, stopped.stop_billing(NOW), a_lease()]) == Decimal("1.3")
+
+
+async def test_the_spend_of_each_market_adds_up_to_all(store: MemoryStore) -> None:
+    async with store.transaction() as work:
+        other = a_lease("lease-9", None, provider="runpod", label="z", instance_id="9", state=LeaseState.GONE)
+        await work.leases.save(other)
+        await work.ledger.post([an_entry("z", "0.000000001", lease=other, provider="runpod")])
+    whole = await spend(store, {"by": "day"}, NOW, Params())
+    parts = await spend_by_market(store, {"by": "day"}, NOW, Params())
+    assert list(parts) == ["runpod", "vastai"]
+    for column in ("posted", "accrued", "held", "running_s"):
+        summed = sum(Decimal(part["total_row"][column]) for part in parts.values())
+        assert summed == Decimal(whole["total_row"][column])
+    assert parts["runpod"]["total_row"]["posted"] == "0.000000001"

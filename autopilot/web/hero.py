@@ -1,0 +1,235 @@
+"""One job on one axis of time: what the market asked, what we bid, what the machines did, what was decided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from autopilot.domain.time import show_duration
+from autopilot.web import svg, words
+from autopilot.web.machines import MachineLife, MarketLane, draw_lanes
+from autopilot.web.svg import Axis, Scale
+
+Row = Mapping[str, Any]
+
+PRICE_HEIGHT, PROGRESS_HEIGHT, DECISIONS_HEIGHT = 230, 56, 34
+MARGIN = 1.12
+"""Above the highest price."""
+APART = 1.9
+APART_WHEN_NARROW = 8.0
+"""Per cent of the width: marks nearer than that are one."""
+SHORTEST_LOSS_S = 60
+MARKS = {
+    "acquire": "M0-6L6 0L0 6L-6 0Z",
+    "promote": "M0-6L6 0L0 6L-6 0Z",
+    "change_bid": "M0-6L6 5H-6Z",
+    "release": "M-5-5H5V5H-5Z",
+    "save_and_stop": "M-5-5H5V5H-5Z",
+    "veto": "M-5-5L5 5M5-5L-5 5",
+}
+"""By what was done, so that no mark is told by its colour alone."""
+
+
+class Panel(NamedTuple):
+    picture: Markup
+    gutter: Markup
+    is_known: bool
+    """Whether anything is drawn in it."""
+
+
+class Hero(NamedTuple):
+    price: Panel
+    lanes: list[MarketLane]
+    decisions: Markup
+    progress: Markup
+    ruler: Markup
+
+
+def draw_hero(
+    body: Row, machines: Sequence[MachineLife], prices: Iterable[Row], axis: Axis, chosen: str | None
+) -> Hero:
+    """``body``: as ``LedgerView.read_job`` answers; ``chosen``: the id of the decision that is shown in full."""
+    return Hero(
+        draw_prices(prices, machines, _list_bids(body, machines), axis),
+        draw_lanes(machines, axis),
+        svg.NOTHING.join(
+            draw_decisions(body["decisions"], body["job"]["id"], axis, chosen, apart)
+            for apart in (APART, APART_WHEN_NARROW)
+        ),
+        draw_progress(body, axis),
+        svg.ruler(axis),
+    )
+
+
+class _Step(NamedTuple):
+    at: datetime
+    low: float
+    high: float
+    on_demand: float | None
+
+
+def draw_prices(
+    prices: Iterable[Row], machines: Sequence[MachineLife], bids: Mapping[str, list[tuple[datetime, float]]], axis: Axis
+) -> Panel:
+    """$ per GPU and hour: floors as a band from cheapest to dearest machine, on demand dashed, bids as steps."""
+    steps = _list_steps(prices, axis)
+    highest = [step.high for step in steps] + [step.on_demand or 0 for step in steps]
+    highest += [value for line in bids.values() for _, value in line]
+    scale = Scale((max(highest, default=0) or 0.1) * MARGIN, PRICE_HEIGHT)
+    x, y = axis.x, scale.y
+    low = [(x(step.at), y(step.low)) for step in steps]
+    paths = [
+        svg.area([(x(step.at), y(step.high)) for step in steps], low, "band"),
+        svg.line(low, "floor"),
+        svg.line([(x(step.at), y(step.on_demand)) for step in steps if step.on_demand], "ask"),
+    ]
+    for machine in machines:
+        line = bids.get(machine.lease["id"], [])
+        if not line or line[-1][0] <= axis.start:
+            continue
+        corners = [(x(at), y(value)) for (start, value), (end, _) in pairwise(line) for at in (start, end)]
+        paths.append(svg.line(corners, "paid" if machine.lease["capacity_type"] == "on_demand" else "bid"))
+    drawn = svg.picture(
+        PRICE_HEIGHT,
+        svg.grid(axis, PRICE_HEIGHT),
+        scale.rules(),
+        svg.stretch(PRICE_HEIGHT, *paths),
+        label="Prices per GPU and hour. The table of machines has what we bid.",
+        name="price",
+    )
+    return Panel(drawn, scale.gutter(svg.show_dollars), bool(steps))
+
+
+def _list_steps(prices: Iterable[Row], axis: Axis) -> list[_Step]:
+    """Of all markets and GPUs that the job may use, the cheapest and the dearest at each instant."""
+    found: dict[datetime, list[Row]] = defaultdict(list)
+    for row in (row for answer in prices for market in answer["markets"] for row in market["steps"]):
+        at = words.instant(row["at"])
+        if row["low"] is not None and axis.start <= at <= axis.end:
+            found[at].append(row)
+    return [
+        _Step(
+            at,
+            min(float(row["low"]) for row in rows),
+            max(float(row["high"]) for row in rows),
+            min((float(row["on_demand"]) for row in rows if row["on_demand"]), default=None),
+        )
+        for at, rows in sorted(found.items())
+    ]
+
+
+def _list_bids(body: Row, machines: Iterable[MachineLife]) -> dict[str, list[tuple[datetime, float]]]:
+    """By lease: from when on we bid what, $ per GPU and hour; the last stands for its end."""
+    first = {
+        event["lease_id"]: event["fields"]["bid"]
+        for event in body["events"]
+        if event["name"] == "lease.intended" and event["fields"].get("bid")
+    }
+    made = {}
+    for machine in machines:
+        lease = machine.lease
+        raised = [bid for bid in body["bids"] if bid["lease_id"] == lease["id"] and bid["outcome"] == "done"]
+        start, end = machine.bars[0].start, machine.bars[-1].end
+        values = [(start, str(first.get(lease["id"], lease["bid"])))]
+        values += [(words.instant(bid["at"]), str(bid["bid"])) for bid in raised]
+        line = [(min(max(at, start), end), float(Decimal(value)) / lease["num_gpus"]) for at, value in values]
+        made[lease["id"]] = [*line, (end, line[-1][1])]
+    return made
+
+
+def draw_decisions(
+    decisions: Iterable[Row], job_id: str, axis: Axis, chosen: str | None, apart: float = APART
+) -> Markup:
+    """Each a link that shows it in full. Those too near to tell apart are one mark, with their number."""
+    groups: list[tuple[float, list[Row]]] = []
+    for decision in sorted(decisions, key=lambda each: str(each["at"])):
+        at = words.instant(decision["at"])
+        if not axis.start <= at <= axis.end:
+            continue
+        x = 100 * axis.share(at)
+        if groups and x - groups[-1][0] < apart:
+            groups[-1][1].append(decision)
+        else:
+            groups.append((x, [decision]))
+    marks = [_draw_mark(x, members, job_id, chosen) for x, members in groups]
+    return svg.picture(DECISIONS_HEIGHT, *marks, label="decisions", name="marks", has_links=True)
+
+
+def _draw_mark(x: float, members: Sequence[Row], job_id: str, chosen: str | None) -> Markup:
+    shown = next((each for each in members if each["id"] == chosen), members[-1])
+    kind = shown["actions"][0]["topic"] if shown["actions"] else "veto"
+    parts = [
+        svg.element("rect", class_="hit", x=-11, y=-12, width=22, height=24),
+        svg.element("path", d=MARKS.get(kind, MARKS["acquire"])),
+    ]
+    said = f"{words.moment(shown['at'])}: {words.tell_decision(dict(shown))}"
+    if len(members) > 1:
+        parts.append(svg.element("text", str(len(members)), y=19, class_="tick mid", aria_hidden="true"))
+        said = f"{len(members)} decisions, the last at {said}"
+    is_chosen = any(each["id"] == chosen for each in members)
+    inner = svg.element("svg", *parts, x=f"{x:.2f}%", y=12, overflow="visible")
+    name = f"mark {kind if kind in MARKS else 'other'}{' chosen' if is_chosen else ''}"
+    return svg.element("a", inner, href=f"/jobs/{job_id}?d={shown['id']}#why", class_=name, aria_label=said)
+
+
+def draw_progress(body: Row, axis: Axis) -> Markup:
+    """Verified checkpoints as dots, work that was lost as crosses. Empty where nobody knows how far the job is."""
+    job = body["job"]
+    share = float(job["progress"] or 0)
+    total = job["step"] / share if share else 0
+    saved = [
+        (words.instant(event["at"]), int(event["fields"]["step"]))
+        for event in body["events"]
+        if event["name"] == "checkpoint.verified" and event["fields"].get("step") is not None
+    ]
+    if not saved or not total:
+        return svg.NOTHING
+    height = PROGRESS_HEIGHT
+
+    def y(step: int) -> float:
+        return height - 4 - (height - 10) * min(step / total, 1)
+
+    begun = max(axis.start, words.instant(job["submitted_at"]))
+    points = [(axis.x(begun), y(0)), *((axis.x(at), y(step)) for at, step in saved)]
+    dots = [
+        svg.element("circle", class_="dot", cx=axis.percent(at), cy=f"{y(step):.1f}", r=2)
+        for at, step in saved
+        if at >= axis.start
+    ]
+    lost = _list_losses(body["events"], axis)
+    crosses = [
+        svg.element(
+            "g",
+            svg.element("title", f"{words.moment(at)}: {show_duration(loss)} of work lost"),
+            svg.element("text", "✕", class_="lost mid", x=axis.percent(at), y=height - 4),
+        )
+        for at, loss in lost
+    ]
+    top = max(y(saved[-1][1]) - 6, 10)
+    share_done = svg.element(
+        "text", words.percent(job["progress"]), class_="tick end", x=axis.percent(saved[-1][0]), y=f"{top:.1f}"
+    )
+    return svg.picture(
+        height,
+        svg.grid(axis, height),
+        svg.stretch(height, svg.area(points, [(x, height) for x, _ in points], "done-area"), svg.line(points, "done")),
+        *dots,
+        *crosses,
+        share_done,
+        label=f"{words.percent(job['progress'])} done; {len(saved)} verified checkpoints, {len(lost)} losses of work",
+    )
+
+
+def _list_losses(events: Iterable[Row], axis: Axis) -> list[tuple[datetime, timedelta]]:
+    found = []
+    for event in events:
+        seconds = event["fields"].get("seconds") if event["name"] == "work.lost" else None
+        if seconds is not None and float(seconds) >= SHORTEST_LOSS_S and words.instant(event["at"]) >= axis.start:
+            found.append((words.instant(event["at"]), timedelta(seconds=float(seconds))))
+    return found

@@ -1,0 +1,225 @@
+"""*Job*: where one job stands, and all that led there on one axis of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from autopilot.api.ledger_view import LedgerView
+from autopilot.cli import reasons, story, text, views
+from autopilot.cli.plan_views import OPTION, tell_option
+from autopilot.domain.errors import UserError
+from autopilot.web import curves, svg, words
+from autopilot.web.hero import Hero, Panel, draw_hero
+from autopilot.web.machines import MachineLife, Share, read_machines, split_paid
+from autopilot.web.shapes import (
+    DeadlineWords,
+    Figure,
+    Row,
+    StatusWord,
+    budget_meter,
+    deadline_of,
+    spent_of,
+    status_of,
+    tell_limit,
+)
+from autopilot.web.svg import Axis
+
+PERIODS: Mapping[str, timedelta | None] = {"all": None, "6h": timedelta(hours=6), "2h": timedelta(hours=2)}
+STEPS = 200
+"""Of the prices in the picture."""
+EVENTS_SHOWN = 200
+LONGEST_PRICES = timedelta(days=60)
+"""Prices of a longer life are drawn from its last days."""
+
+
+class DecisionView(NamedTuple):
+    at: str
+    sentence: str
+    options: list[tuple[str, ...]]
+    """Option, expected cost, bid, where, and whether it was chosen or why not."""
+    lines: list[tuple[str, str]]
+    number: int
+    """From the first, which is 1."""
+    earlier: str | None
+    later: str | None
+
+
+class MachineLine(NamedTuple):
+    machine: MachineLife
+    since: str
+    ran: str
+    cost: str
+    ended: str
+
+
+@dataclass(frozen=True)
+class JobPage:
+    now: datetime
+    newest_at: datetime | None
+    job: Row
+    status: StatusWord
+    why: list[str]
+    figures: list[Figure]
+    deadline: DeadlineWords | None
+    hero: Hero
+    period: str
+    spent: Panel
+    spent_ruler: Markup
+    paid: Markup
+    shares: list[Share]
+    decision: DecisionView | None
+    decisions: int
+    events: list[tuple[str, str]]
+    events_left_out: int
+    machines: list[MachineLine]
+    total: str
+    """What the machines have cost together."""
+
+
+async def build(view: LedgerView, reference: str, query: Mapping[str, str]) -> JobPage:
+    """Raises ``UserError`` for a job or a decision that there is not, ``StoreUnavailable``."""
+    body, now = await view.read_job(reference), view.now
+    job = body["job"]
+    period = query.get("period", "all")
+    if period not in PERIODS:
+        raise UserError(f"no period {period!r}", hint=f"one of: {', '.join(PERIODS)}")
+    axis = _axis(job, now, PERIODS[period])
+    machines = read_machines(body, now)
+    decision = _choose(body["decisions"], query.get("d"))
+    prices = [
+        await view.prices(gpu, max(axis.start, axis.end - LONGEST_PRICES), axis.end, STEPS)
+        for gpu in dict.fromkeys([*job["gpus"], *(each.lease["gpu"] for each in machines)])
+        if gpu.strip()
+    ]
+    spent, spent_ruler = curves.draw_budget(body, now)
+    paid, shares = split_paid(machines)
+    lines = story.tell_all(body["events"])
+    rows, total = _list_machines(machines)
+    return JobPage(
+        now,
+        view.newest_at,
+        job,
+        status_of(job),
+        _tell_why(job, now),
+        _list_figures(job, body["spend"], now),
+        deadline_of(job, now),
+        draw_hero(body, machines, _once(prices), axis, decision["id"] if decision else None),
+        period,
+        spent,
+        spent_ruler,
+        paid,
+        shares,
+        _show_decision(decision, body["decisions"]) if decision else None,
+        len(body["decisions"]),
+        [(words.moment(line.at), str(line)) for line in reversed(lines[-EVENTS_SHOWN:])],
+        max(len(lines) - EVENTS_SHOWN, 0),
+        rows,
+        total,
+    )
+
+
+def _axis(job: Row, now: datetime, length: timedelta | None) -> Axis:
+    end = words.instant(job["finished_at"]) if job["finished_at"] else now
+    begun = words.instant(job["submitted_at"])
+    start = begun - (end - begun) * 0.02 - timedelta(minutes=1) if length is None else end - length
+    return Axis(start, end + (end - start) * 0.02)
+
+
+def _once(prices: Sequence[Row]) -> list[Row]:
+    """Names of GPUs may overlap; each market and model is drawn once."""
+    seen: set[tuple[str, str]] = set()
+    made: list[Row] = []
+    for answer in prices:
+        fresh = [each for each in answer["markets"] if (each["provider"], each["gpu"]) not in seen]
+        seen |= {(each["provider"], each["gpu"]) for each in fresh}
+        made.append({**answer, "markets": fresh})
+    return made
+
+
+def _tell_why(job: Row, now: datetime) -> list[str]:
+    main = job["main"]
+    told = [reasons.tell_stall(job, now) or words.words(job["reason"])]
+    if main:
+        how = f"{words.capacity(main['capacity_type'])} at {words.per_hour(main['bid'])}"
+        told.append(f"{main['num_gpus']} × {words.plain(main['gpu'])}, {words.market(main['provider'])} {how}")
+    return told
+
+
+def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
+    work, estimate = words.duration(job["work_done_s"]), job["estimate_s"]
+    done = f"{work} of an estimated {words.duration(estimate)}" if estimate is not None else f"{work}; no estimate"
+    meter = svg.NOTHING
+    if job["progress"] is not None:
+        meter = curves.draw_meter([("work", Decimal(job["progress"]))], "1", f"{words.percent(job['progress'])} done")
+    due, saved = deadline_of(job, now), job["checkpoint"]
+    on_demand, spent = spend["on_demand_equivalent"], spent_of(job)
+    below = ""
+    if on_demand is not None and spent < Decimal(on_demand):
+        below = f"; {words.percent(str(1 - spent / Decimal(on_demand)))} saved"
+    return [
+        Figure("Done", words.percent(job["progress"]), done, meter),
+        Figure("Spent", words.money(spent), tell_limit(job, job["budget"], "budget"), budget_meter(job, job["budget"])),
+        Figure("Deadline", f"{due.sign} {due.word}", due.due, tone=due.tone)
+        if due
+        else Figure("Deadline", "none", "it may take its time"),
+        Figure(
+            "Checkpoint",
+            words.duration(now - words.instant(saved["verified_at"])),
+            f"ago, verified, at step {saved['step']:,}",
+        )
+        if saved
+        else Figure("Checkpoint", "none", "a loss now costs all of the work"),
+        Figure(
+            "On demand",
+            words.money(on_demand),
+            "no on-demand price is known" if on_demand is None else f"for the same hours{below}",
+        ),
+    ]
+
+
+def _choose(decisions: Sequence[Row], chosen: str | None) -> Row | None:
+    if chosen is None:
+        return decisions[0] if decisions else None
+    found = next((each for each in decisions if each["id"] == chosen), None)
+    if found is None:
+        raise UserError(f"no decision {chosen!r} among the newest of this job", hint="autopilot why JOB lists them")
+    return found
+
+
+def _show_decision(decision: Row, decisions: Sequence[Row]) -> DecisionView:
+    place = decisions.index(decision)
+    return DecisionView(
+        words.moment(decision["at"]),
+        words.tell_decision(dict(decision)),
+        [tell_option(note["numbers"]) for note in decision["notes"] if note["topic"] == OPTION],
+        list(views.list_reasons(dict(decision))),
+        len(decisions) - place,
+        decisions[place + 1]["id"] if place + 1 < len(decisions) else None,
+        decisions[place - 1]["id"] if place else None,
+    )
+
+
+def _list_machines(machines: Sequence[MachineLife]) -> tuple[list[MachineLine], str]:
+    """Newest first, with what they have cost; the costs add up to their total as they are shown."""
+    newest = list(reversed(machines))
+    costs = text.Amounts([each.lease for each in newest], ("posted", "accrued"), least=2).sum_columns(
+        ["posted", "accrued"]
+    )[-1]
+    return [
+        MachineLine(
+            each,
+            words.moment(each.bars[0].start),
+            words.duration(sum((bar.end - bar.start for bar in each.bars if bar.state != "loading"), timedelta(0))),
+            cost,
+            words.words(each.lease["reason"])
+            if each.lease["gone_at"]
+            else f"it is {words.words(each.lease['status'])}",
+        )
+        for each, cost in zip(newest, costs[:-1], strict=True)
+    ], costs[-1]

@@ -1,0 +1,177 @@
+"""*Money*: one month by day and market, against its limit; where it went; our figures beside the markets' bills."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from autopilot.api.ledger_view import LedgerView
+from autopilot.cli import text
+from autopilot.domain.errors import UserError
+from autopilot.domain.money import ZERO
+from autopilot.domain.time import month_bounds
+from autopilot.web import curves, words
+from autopilot.web.hero import Panel
+from autopilot.web.shapes import Figure, Row, budget_meter, saved_figure, spent_of, tell_limit
+
+GROUPS = {"job": "Job", "gpu": "GPU", "label": "Label", "provider": "Market"}
+ROWS_SHOWN = 200
+
+
+class TableLine(NamedTuple):
+    name: str
+    job_id: str | None
+    cells: tuple[str, ...]
+
+
+class Table(NamedTuple):
+    columns: list[str]
+    lines: list[TableLine]
+    total: tuple[str, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class MoneyPage:
+    now: datetime
+    newest_at: datetime | None
+    month: str
+    """``November 2026``."""
+    month_key: str
+    earlier: str
+    later: str | None
+    figures: list[Figure]
+    days: Panel
+    day_numbers: Markup
+    few_numbers: Markup
+    against: Panel
+    markets: list[str]
+    day_table: Table
+    by: str
+    groups: Mapping[str, str]
+    table: Table
+    bills: Table
+    not_billed: int
+
+
+async def build(view: LedgerView, query: Mapping[str, str]) -> MoneyPage:
+    """Raises ``UserError`` for a month or a key that makes no sense, ``StoreUnavailable``."""
+    now = view.now
+    key = query.get("month") or f"{now:%Y-%m}"
+    by = query.get("by", "job")
+    if by not in GROUPS:
+        raise UserError(f"cannot group spend by {by!r}", hint=f"one of: {', '.join(GROUPS)}")
+    spend = await view.spend({"by": by, "month": key})
+    first, after = month_bounds(key)
+    by_market = await view.spend_by_market({"by": "day", "month": key})
+    spent = {market: _sum_days(answer["rows"]) for market, answer in by_market.items()}
+    whole = {
+        day: sum((each.get(day, ZERO) for each in spent.values()), ZERO) for days in spent.values() for day in days
+    }
+    account = (await view.budget())["account"]
+    is_now = key == f"{now:%Y-%m}"
+    limit = account["month"]["limit"] if is_now else None
+    bills = await view.reconcile(key)
+    return MoneyPage(
+        now,
+        view.newest_at,
+        f"{first:%B %Y}",
+        key,
+        f"{date.fromordinal(first.toordinal() - 1):%Y-%m}",
+        f"{after:%Y-%m}" if not is_now and after <= now.date() else None,
+        _list_figures(spend, bills, account if is_now else None),
+        curves.draw_days(spent, first, after, now.date()),
+        curves.draw_day_numbers(first, after),
+        curves.draw_day_numbers(first, after, every=5),
+        curves.draw_month(whole, first, after, now, limit),
+        list(by_market),
+        _tabulate_days(spent),
+        by,
+        GROUPS,
+        _tabulate(spend),
+        _tabulate_bills(bills),
+        bills["not_invoiced"],
+    )
+
+
+def _sum_days(rows: Sequence[Row]) -> dict[date, Decimal]:
+    return {date.fromisoformat(row["key"]): spent_of(row) for row in rows}
+
+
+def _list_figures(spend: Row, bills: Row, account: Row | None) -> list[Figure]:
+    """``account``: of the present month; None: the month is another."""
+    total = spend["total_row"]
+    limit = None if account is None else account["month"]["limit"]
+    meaning = "posted and accrued" if account is None else tell_limit(account["month"], limit)
+    meter = curves.draw_meter([], None, "") if account is None else budget_meter(account["month"], limit)
+    figures = [Figure("Spent", words.money(spent_of(total)), meaning, meter)]
+    if account is not None:
+        reached = ", held there by the limit" if account["forecast_reaches_limit"] else ""
+        at_this = f"at the present {words.per_hour(account['burn'])}{reached}"
+        figures.append(Figure("At the end", words.money(account["forecast_month"]), at_this))
+    billed = len(bills["rows"]) - bills["not_invoiced"]
+    return [
+        *figures,
+        saved_figure(spend),
+        Figure("Billed", f"{billed} of {len(bills['rows'])}", "machines have the market's bill in the ledger"),
+        Figure("Not billed yet", words.money(bills["total"]["not_billed"]), "posted, and on no bill yet"),
+    ]
+
+
+def _tabulate_days(spent: Mapping[str, Mapping[date, Decimal]]) -> Table:
+    """Newest first, a column for each market and one for all."""
+    days = sorted({day for each in spent.values() for day in each}, reverse=True)
+    amounts = text.Amounts([{market: spent[market].get(day) for market in spent} for day in days], list(spent), least=2)
+    return _in_lines(
+        [*(words.market(market) for market in spent), "All"],
+        [(f"{day:%d %b}", None) for day in days],
+        amounts.sum_columns(list(spent)),
+    )
+
+
+def _tabulate(spend: Row) -> Table:
+    """Dearest first."""
+    rows = sorted(spend["rows"], key=spent_of, reverse=True)
+    parts = ("compute", "storage", "bandwidth", "fees", "accrued")
+    amounts = text.Amounts(rows, parts, least=2).sum_columns(parts)
+    columns = ["Compute", "Disk", "Traffic", "Fees", "Accrued", "Total"]
+    if not any(Decimal(row["fees"]) for row in rows):
+        del amounts[3], columns[3]
+    is_job = spend["by"] == "job"
+    names = [(_name(row, spend["by"]), row["key"] if is_job and row["key"] else None) for row in rows]
+    table = _in_lines(columns, names, amounts)
+    facts = [*rows, spend["total_row"]]
+    more = [(words.duration(row["running_s"]), words.money(row["saved"])) for row in facts]
+    lines = [line._replace(cells=(*line.cells, *extra)) for line, extra in zip(table.lines, more[:-1], strict=True)]
+    return Table([*columns, "Ran", "Saved"], lines[:ROWS_SHOWN], (*table.total, *more[-1]), len(lines[ROWS_SHOWN:]))
+
+
+def _name(row: Row, by: str) -> str:
+    if by == "provider":
+        return words.market(row["key"])
+    return words.plain(row.get("name") or row["key"] or "no job")
+
+
+def _tabulate_bills(bills: Row) -> Table:
+    """What is posted of each machine, what the market has billed of it, and the rest; dearest first."""
+    rows = sorted(bills["rows"], key=lambda row: Decimal(row["posted"]), reverse=True)
+    amounts = text.Amounts(rows, ("invoiced", "not_billed"))
+    invoiced, rest, posted = amounts.sum_columns(["invoiced", "not_billed"])
+    for number, row in enumerate(rows):
+        if row["invoiced"] is None:
+            invoiced[number] = "no bill yet"
+    names = [(f"{words.market(row['provider'])} {words.plain(row['instance_id'])}", row["job_id"]) for row in rows]
+    table = _in_lines(["Posted", "Billed", "Not billed"], names, [posted, invoiced, rest])
+    return table._replace(lines=table.lines[:ROWS_SHOWN], left_out=len(table.lines[ROWS_SHOWN:]))
+
+
+def _in_lines(columns: list[str], names: Sequence[tuple[str, str | None]], cells: Sequence[Sequence[str]]) -> Table:
+    """``cells``: by column, each with its total at its end."""
+    *rows, total = zip(*cells, strict=True) if cells else [()]
+    lines = [TableLine(name, job_id, tuple(row)) for (name, job_id), row in zip(names, rows, strict=False)]
+    return Table(columns, lines, tuple(total))

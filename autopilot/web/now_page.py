@@ -1,0 +1,216 @@
+"""*Now*: what needs somebody, what is being spent, the jobs by urgency, the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from autopilot.api.ledger_view import LedgerView
+from autopilot.cli import reasons
+from autopilot.web import curves, svg, words
+from autopilot.web.machines import MachineLife, draw_strip, read_machines
+from autopilot.web.shapes import (
+    DeadlineWords,
+    Figure,
+    Row,
+    StatusWord,
+    budget_meter,
+    deadline_of,
+    saved_figure,
+    spent_of,
+    status_of,
+    tell_limit,
+)
+from autopilot.web.svg import Axis
+
+STRIPS = 60
+"""Jobs whose last hours are drawn: those that come first."""
+FINISHED_SHOWN = 200
+FAILED_LATELY = timedelta(hours=12)
+NAMED_IN_BANNER = 6
+SHORTEST, LONGEST = timedelta(hours=3), timedelta(hours=24)
+"""Of the time that the strips reach back."""
+GOES_ON = {
+    "over_day_limit": "They go on by themselves at 00:00 UTC.",
+    "over_month_limit": "They go on by themselves on the first of the month, at 00:00 UTC.",
+    "over_allowance": "They go on when the allowance of their token has room again.",
+}
+
+
+class Need(NamedTuple):
+    """Jobs that wait for somebody, for one cause."""
+
+    jobs: Sequence[Row]
+    more: int
+    """Beside those that are named."""
+    what: str
+    way_out: str
+    tone: str
+
+
+@dataclass(frozen=True)
+class JobRow:
+    job: Row
+    status: StatusWord
+    why: str
+    strip: Markup
+    done: str
+    done_meter: Markup
+    work: str
+    burn: str
+    spent: str
+    limit: str
+    meter: Markup
+    deadline: DeadlineWords | None
+
+
+class MachineRow(NamedTuple):
+    machine: MachineLife
+    job: Row
+    state: str
+    cost: str
+
+
+@dataclass(frozen=True)
+class NowPage:
+    now: datetime
+    newest_at: datetime | None
+    needs: list[Need]
+    figures: list[Figure]
+    open: list[JobRow]
+    finished: list[JobRow]
+    finished_count: int
+    machines: list[MachineRow]
+    ruler: Markup
+    window: str
+
+
+async def build(view: LedgerView) -> NowPage:
+    """Raises ``StoreUnavailable``."""
+    jobs, body, now = await view.list_jobs(), await view.budget(), view.now
+    month = await view.spend({"by": "month", "month": f"{now:%Y-%m}"})
+    still = sorted((job for job in jobs if job["finished_at"] is None), key=lambda job: _urgency(job))
+    over = sorted((job for job in jobs if job["finished_at"]), key=lambda job: str(job["finished_at"]), reverse=True)
+    begun = min((words.instant(job["submitted_at"]) for job in still), default=now)
+    window = min(max(now - begun + timedelta(minutes=10), SHORTEST), LONGEST)
+    axis = Axis(now - window, now)
+    rates = {row["id"]: row["burn"] for row in body["jobs"]}
+    rows, machines = [], []
+    for number, job in enumerate(still):
+        found = read_machines(await view.read_machines(job["id"]), now) if number < STRIPS else []
+        rows.append(_job_row(job, rates.get(job["id"]), draw_strip(found, axis), now))
+        machines += [_machine_row(each, job) for each in found if each.lease["gone_at"] is None]
+    return NowPage(
+        now,
+        view.newest_at,
+        _list_needs([*still, *over], now),
+        _list_figures(body["account"], month),
+        rows,
+        [_job_row(job, None, svg.NOTHING, now) for job in over[:FINISHED_SHOWN]],
+        len(over),
+        machines,
+        svg.ruler(axis),
+        words.duration(window - window % timedelta(hours=1)),
+    )
+
+
+def _urgency(job: Row) -> tuple[int, str]:
+    late = {"will_miss": 0, "tight": 2}.get(job["verdict"] or "", 3)
+    return 1 if job["status"] == "parked" and late else late, job["submitted_at"]
+
+
+def _list_needs(jobs: Sequence[Row], now: datetime) -> list[Need]:
+    found: list[tuple[str, str, Row]] = []
+    for job in jobs:
+        if job["status"] == "parked":
+            found.append(("parked", job["reason"], job))
+        elif job["status"] == "failed" and now - words.instant(job["finished_at"]) < FAILED_LATELY:
+            found.append(("failed", job["reason"], job))
+        elif job["finished_at"] is None and job["verdict"] == "will_miss":
+            found.append(("late", "", job))
+    found.sort(key=lambda each: each[:2])
+    return [
+        _need(kind, cause, [job for *_, job in members])
+        for (kind, cause), members in groupby(found, key=lambda each: each[:2])
+    ]
+
+
+def _need(kind: str, cause: str, jobs: Sequence[Row]) -> Need:
+    is_one, name = len(jobs) == 1, words.plain(jobs[0]["name"])
+    if kind == "parked":
+        what = f"{'is' if is_one else 'are'} parked: {words.words(cause)}."
+        way_out = GOES_ON.get(cause, f"autopilot resume {name} lets it go on.")
+    elif kind == "failed":
+        what = f"{'has' if is_one else 'have'} failed: {words.words(cause)}."
+        way_out = f"autopilot logs {name} has the output."
+    else:
+        what = "will be late." if is_one else "will be late, each for its own deadline."
+        way_out = f"autopilot change {name} deadline=+6h gives it more time."
+    return Need(
+        jobs[:NAMED_IN_BANNER], len(jobs[NAMED_IN_BANNER:]), what, way_out, "warn" if kind == "parked" else "bad"
+    )
+
+
+def _list_figures(account: Row, month: Row) -> list[Figure]:
+    lasts = [
+        (account[period]["runway_s"], name)
+        for period, name in (("day", "today's limit"), ("month", "this month's limit"))
+        if account[period]["runway_s"] is not None
+    ]
+    first = min(lasts, default=None)
+    if Decimal(account["burn"]) == 0:
+        until = "nothing is being billed"
+    else:
+        until = f"until {first[1]} is used up" if first else "no limit is reached at this burn"
+    hourly = "" if account["max_hourly"] is None else f", at most {words.per_hour(account['max_hourly'])}"
+    day, whole = account["day"], account["month"]
+    reached = "; at this burn the limit is reached" if account["forecast_reaches_limit"] else ""
+    return [
+        Figure("Burning", words.money(account["burn"], 3), f"{account['instances']} machines{hourly}", unit="/h"),
+        Figure("Lasts", words.duration(first[0]) if first else "-", until),
+        Figure(
+            "Today",
+            words.money(spent_of(day)),
+            tell_limit(day, day["limit"]),
+            budget_meter(day, day["limit"]),
+        ),
+        Figure(
+            "This month",
+            words.money(spent_of(whole)),
+            tell_limit(whole, whole["limit"]) + reached,
+            budget_meter(whole, whole["limit"]),
+        ),
+        saved_figure(month, "Saved this month"),
+    ]
+
+
+def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow:
+    main, work = job["main"], words.duration(job["work_done_s"])
+    estimate = job["estimate_s"]
+    why = reasons.tell_stall(job, now) or ("" if job["reason"] == "working" else words.words(job["reason"]))
+    machine = f"{main['num_gpus']} × {words.plain(main['gpu'])}, {words.market(main['provider'])}" if main else ""
+    share = None if job["progress"] is None else Decimal(job["progress"])
+    return JobRow(
+        job,
+        status_of(job),
+        why or machine,
+        strip,
+        "" if share is None else words.percent(job["progress"]),
+        svg.NOTHING if share is None else curves.draw_meter([("work", share)], "1", ""),
+        f"{work} of work" + ("" if estimate is None else f" of {words.duration(estimate)}"),
+        words.per_hour(burn) if burn is not None and Decimal(burn) else "-",
+        words.money(spent_of(job)),
+        "no budget is set" if job["budget"] is None else f"of {words.money(job['budget'])}",
+        budget_meter(job, job["budget"]),
+        deadline_of(job, now),
+    )
+
+
+def _machine_row(machine: MachineLife, job: dict[str, Any]) -> MachineRow:
+    return MachineRow(machine, job, machine.bars[-1].state, words.per_hour(machine.lease["bid"]))

@@ -1,0 +1,107 @@
+"""What more than one page shows: a figure with its meaning, a state with its colour and word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from autopilot.domain.money import ZERO
+from autopilot.web import curves, svg, words
+
+Row = Mapping[str, Any]
+
+TONES = {
+    "running": "good",
+    "succeeded": "idle",
+    "failed": "bad",
+    "parked": "warn",
+    "paused": "warn",
+    "recovering": "warn",
+    "migrating": "move",
+    "starting": "move",
+}
+"""Of a job's status; any other is idle."""
+VERDICTS = {
+    "fine": ("✓", "in time", "good"),
+    "tight": ("!", "tight", "warn"),
+    "will_miss": ("✕", "will be late", "bad"),
+}
+
+
+class Figure(NamedTuple):
+    """The number first, its meaning in one line under it."""
+
+    title: str
+    number: str
+    meaning: str
+    meter: Markup = svg.NOTHING
+    tone: str = ""
+    unit: str = ""
+
+
+class StatusWord(NamedTuple):
+    word: str
+    tone: str
+
+
+class DeadlineWords(NamedTuple):
+    sign: str
+    word: str
+    tone: str
+    due: str
+    """When, and with how much to spare."""
+
+
+def status_of(job: Row) -> StatusWord:
+    return StatusWord(words.words(job["status"]), TONES.get(job["status"], "idle"))
+
+
+def deadline_of(job: Row, now: datetime) -> DeadlineWords | None:
+    """None: it has none."""
+    if job["deadline"] is None:
+        return None
+    at = words.instant(job["deadline"])
+    if job["finished_at"] is not None:
+        is_met = job["status"] == "succeeded" and words.instant(job["finished_at"]) <= at
+        return DeadlineWords(
+            "✓" if is_met else "✕", "met" if is_met else "missed", "", f"it was due {words.moment(at)}"
+        )
+    sign, word, tone = VERDICTS.get(job["verdict"] or "", ("", "not judged", ""))
+    due = f"in {words.duration(at - now)}" if at > now else f"was due {words.duration(now - at)} ago"
+    slack = job["slack_s"]
+    spare = "" if slack is None else f", {words.duration(abs(slack))} {'short' if slack < 0 else 'to spare'}"
+    return DeadlineWords(sign, word, tone, due + spare)
+
+
+def spent_of(row: Row) -> Decimal:
+    """Dollars: what is posted and what has accrued since. What is held back is not spent."""
+    return words.sum_money(row["posted"], row["accrued"])
+
+
+def budget_meter(row: Row, limit: str | None) -> Markup:
+    """Spent solid, held back hatched, the limit the full width."""
+    spent, held = spent_of(row), words.sum_money(row["held"])
+    over = limit is not None and spent > Decimal(limit) * 9 / 10
+    label = "" if limit is None else f"{words.money(spent)} of {words.money(limit)} spent"
+    return curves.draw_meter([("used over" if over else "used", spent), ("held", held)], limit, label)
+
+
+def tell_limit(row: Row, limit: str | None, name: str = "limit") -> str:
+    """``of $8.00; $0.10 more is held back``."""
+    of = f"no {name} is set here" if limit is None else f"of {words.money(limit)}"
+    held = words.sum_money(row["held"])
+    return of if held <= ZERO else f"{of}; {words.money(held)} more is held back"
+
+
+def saved_figure(body: Row, title: str = "Saved") -> Figure:
+    """``body``: an answer of ``spend``."""
+    compared = next((each for each in body["comparisons"] if each["name"] == "on_demand"), None)
+    if compared is None:
+        return Figure(title, "-", "no on-demand price is known")
+    share = compared["saved_share"]
+    below = "" if share is None else f"{words.percent(share)} "
+    return Figure(title, words.money(compared["saved"]), f"{below}below the same hours on demand")

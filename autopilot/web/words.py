@@ -1,0 +1,80 @@
+"""Values as the page writes them: the command line's words, with no-break spaces so that a figure stays whole."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from autopilot.cli import reasons, text
+from autopilot.domain.money import ZERO
+from autopilot.domain.time import show_duration
+
+NO_BREAK = "\u00a0"
+_MARKETS = {"vastai": "vast.ai", "runpod": "RunPod"}
+
+
+def whole(shown: str) -> str:
+    return shown.replace(" ", NO_BREAK)
+
+
+def money(value: str | Decimal | None, places: int = 2) -> str:
+    return text.money(None if value is None else str(value), places)
+
+
+def per_hour(value: str | None) -> str:
+    return text.per_hour(value)
+
+
+def duration(span: timedelta | float | None) -> str:
+    """Of seconds, or a timedelta."""
+    if span is None:
+        return text.NONE
+    return whole(show_duration(span if isinstance(span, timedelta) else timedelta(seconds=span)))
+
+
+def instant(value: str) -> datetime:
+    """Of an answer of the API, in UTC."""
+    at = text.instant(value)
+    assert at is not None
+    return at
+
+
+def moment(value: str | datetime | None) -> str:
+    """``24 Nov 01:44:01``."""
+    if value is None:
+        return text.NONE
+    at = value if isinstance(value, datetime) else instant(value)
+    return whole(f"{at:%d %b %H:%M:%S}")
+
+
+def percent(value: str | None) -> str:
+    return text.NONE if value is None else whole(f"{Decimal(value) * 100:.0f} %")
+
+
+def market(name: str) -> str:
+    return _MARKETS.get(name, text.plain(name))
+
+
+def capacity(kind: str) -> str:
+    return text.words(kind)
+
+
+def plain(value: object) -> str:
+    return text.plain(value)
+
+
+def words(code: object) -> str:
+    return text.words(code)
+
+
+def sum_money(*amounts: str | None) -> Decimal:
+    """Exact; what is not there counts as nothing."""
+    return sum((Decimal(amount) for amount in amounts if amount is not None), ZERO)
+
+
+def tell_decision(decision: dict[str, Any]) -> str:
+    """What was decided, in one line."""
+    done = [reasons.tell(action) for action in decision["actions"]]
+    refused = [f"refused by the guard: {reasons.tell_veto(veto)}" for veto in decision["vetoes"]]
+    return "; ".join(done + refused) or "nothing was to be done"

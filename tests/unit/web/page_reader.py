@@ -1,0 +1,45 @@
+"""A page as a browser reads it: its elements, and its text."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class PageReader(HTMLParser):
+    """Raises ``AssertionError`` for elements that are not closed in their order."""
+
+    def __init__(self, body: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, tuple[str, ...]]] = []
+        """Each with the names of its attributes."""
+        self.links: list[str] = []
+        self.pieces: list[str] = []
+        self._open: list[str] = []
+        self.feed(body)
+        self.close()
+        assert not self._open, f"not closed: {self._open}"
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.pieces).replace("\u00a0", " ").split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._note(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open, f"closed and not open: {tag}"
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.pieces.append(data)
+
+    def _note(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, tuple(name for name, _ in attrs)))
+        self.links += [value or "" for name, value in attrs if name == "href"]

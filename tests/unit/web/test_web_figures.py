@@ -1,0 +1,124 @@
+"""Every figure on a page is the ledger's own, exact; columns add up as they are shown."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from page_reader import PageReader
+from web_ledger import JOB, NOW, a_reader
+
+from autopilot.api.ledger_view import LedgerReader
+from autopilot.store.memory.store import MemoryStore
+from autopilot.web import job_page, money_page, now_page
+from autopilot.web.server import Pages
+
+D = Decimal
+
+
+@pytest.fixture
+async def reader() -> LedgerReader:
+    return await a_reader()
+
+
+async def test_what_is_spent_is_what_the_api_says(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        job = (await view.read_job(JOB))["job"]
+        page = await job_page.build(view, JOB, {})
+        now = await now_page.build(view)
+    # Accrued: 2 h 48 min at $0.59 less $1.40, and what the first machine cost beyond $0.587654321.
+    assert (job["posted"], job["accrued"]) == ("2.237654321", "0.258145679")
+    assert page.figures[1].number == "$2.50"
+    assert page.figures[1].meaning.startswith("of $8.00; ")
+    row = now.open[1]
+    assert (row.spent, row.limit, row.burn) == ("$2.50", "of $8.00", "$0.59/h")
+    assert now.figures[0].number == "$0.590"
+
+
+async def test_machines_add_up_to_their_total(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        page = await job_page.build(view, JOB, {})
+    shown = [D(line.cost.removeprefix("$")) for line in page.machines]
+    assert len(shown) == 2
+    assert sum(shown) == D(page.total.removeprefix("$"))
+    assert [line.ended for line in page.machines] == ["it is running", "outbid"]
+
+
+async def test_days_and_markets_add_up(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        page = await money_page.build(view, {"by": "provider"})
+        total = (await view.spend({"by": "day", "month": "2026-11"}))["total_row"]
+    assert page.day_table.columns == ["RunPod", "vast.ai", "All"]
+    assert [line.name for line in page.day_table.lines] == ["20 Nov", "17 Nov"]
+    cells = [[_dollars(cell) for cell in line.cells] for line in page.day_table.lines]
+    for *parts, whole in [*cells, [_dollars(cell) for cell in page.day_table.total]]:
+        assert sum(parts) == whole
+    assert [sum(column) for column in zip(*cells, strict=True)] == [_dollars(cell) for cell in page.day_table.total]
+    spent = D(total["posted"]) + D(total["accrued"])
+    assert page.figures[0].number == f"${round(spent, 2)}"
+    by_market = {line.name: _dollars(line.cells[-3]) for line in page.table.lines}
+    assert sum(by_market.values()) == _dollars(page.table.total[-3])
+
+
+async def test_money_of_another_month_has_no_limit_and_no_end(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        page = await money_page.build(view, {"month": "2026-10"})
+    assert [figure.title for figure in page.figures] == ["Spent", "Saved", "Billed", "Not billed yet"]
+    assert (page.figures[0].number, page.earlier, page.later) == ("$0.00", "2026-09", "2026-11")
+    assert page.table.lines == []
+
+
+async def test_banners_name_the_way_out(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        page = await now_page.build(view)
+    said = {need.jobs[0]["name"]: f"{need.what} {need.way_out}" for need in page.needs}
+    assert said == {
+        "research-2": "is parked: user stopped. autopilot resume research-2 lets it go on.",
+        "research-3": "has failed: command failed. autopilot logs research-3 has the output.",
+    }
+    assert [row.job["name"] for row in page.open] == ["research-2", "research"]
+    assert [row.job["name"] for row in page.finished] == ["research-3"]
+
+
+async def test_a_failure_of_yesterday_is_no_news() -> None:
+    reader = await a_reader(now=NOW + timedelta(days=1))
+    async with reader.view() as view:
+        page = await now_page.build(view)
+    assert [need.jobs[0]["name"] for need in page.needs] == ["research", "research-2"]
+    assert page.needs[0].what == "will be late."
+
+
+async def test_a_decision_is_shown_with_its_options_and_its_neighbours(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        first = await job_page.build(view, JOB, {"d": "01DECISION1"})
+        newest = await job_page.build(view, JOB, {})
+    assert first.decision is not None
+    assert first.decision.options == [("  spot", "$1.5000", "$0.31/h", "vastai rig", "chosen")]
+    assert (first.decision.number, first.decision.earlier, first.decision.later) == (1, None, "01DECISION2")
+    assert newest.decision is not None
+    assert (newest.decision.number, newest.decision.earlier, newest.decision.later) == (3, "01DECISION2", None)
+    assert newest.decision.sentence.startswith("refused by the guard: ")
+
+
+async def test_an_empty_ledger_says_what_to_do() -> None:
+    reader = LedgerReader(MemoryStore(), (await a_reader())._clock, (await a_reader())._limits)
+    pages = Pages()
+    async with reader.view() as view:
+        now = PageReader(pages.render("now.html", "/", page=await now_page.build(view))).text
+        money = PageReader(pages.render("money.html", "/money", page=await money_page.build(view, {}))).text
+    assert "No job is open. autopilot submit job.toml starts one" in now
+    assert "Nothing has happened in it yet." in now
+    assert "Nothing was spent in this month." in money
+
+
+async def test_a_ledger_that_is_ahead_of_the_clock_is_read_as_of_its_newest_event() -> None:
+    reader = await a_reader(now=NOW - timedelta(days=30))
+    async with reader.view() as view:
+        assert view.now == view.newest_at
+
+
+def _dollars(cell: str) -> Decimal:
+    assert re.fullmatch(r"-?\$[\d,]+\.\d+", cell), cell
+    return D(cell.replace("$", "").replace(",", ""))

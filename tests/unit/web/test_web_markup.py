@@ -1,0 +1,71 @@
+"""Whatever a job, a market or a machine calls itself is shown as text: the page has the same elements with any name."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from page_reader import PageReader
+from web_ledger import JOB, a_reader
+
+from autopilot.web import job_page, money_page, now_page
+from autopilot.web.server import Pages
+
+CORPUS = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</title><script>alert(1)</script>",
+    "</text></svg><svg onload=alert(1)>",
+    "<![CDATA[ ]]><!-- -->",
+    "-->]]>",
+    "{{ 7 * 7 }}{% raw %}",
+    "&lt;b&gt;&#60;b&#62;",
+    "javascript:alert(1)",
+    "\u202ereversed\u2066",
+    "a\u0085b\u2028c",
+    "<style>*{display:none}</style>",
+    "\x1b[31mred",
+]
+PAGES = Pages()
+
+
+async def read_pages(name: str, gpu: str) -> list[PageReader]:
+    reader = await a_reader(name=name, detail=name, gpu=gpu)
+    async with reader.view() as view:
+        made = [
+            ("now.html", await now_page.build(view)),
+            ("job.html", await job_page.build(view, JOB, {})),
+            ("job.html", await job_page.build(view, JOB, {"d": "01DECISION1"})),
+            ("money.html", await money_page.build(view, {"by": "gpu"})),
+            ("money.html", await money_page.build(view, {"by": "job"})),
+        ]
+    return [PageReader(PAGES.render(template, "/", page=page)) for template, page in made]
+
+
+HARMLESS = asyncio.run(read_pages("research", "RTX 4090"))
+
+
+def check(name: str) -> None:
+    hostile = asyncio.run(read_pages(name, name))
+    for page, plain in zip(hostile, HARMLESS, strict=True):
+        assert page.elements == plain.elements
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_markup_of_the_corpus_is_text(name: str) -> None:
+    check(name)
+    page = asyncio.run(read_pages(name, name))[1]
+    assert " ".join(name.replace("\u00a0", " ").split()) in page.text
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.sampled_from([*CORPUS, "<", ">", '"', "'", "&", "a", " "]), min_size=1, max_size=4).map(
+        lambda parts: "x" + "".join(parts)
+    )
+)
+def test_markup_of_any_kind_is_text(name: str) -> None:
+    check(name)

@@ -1,0 +1,138 @@
+"""The pages over a real socket: who is let in, what is forbidden to them, and how they say that something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from page_reader import PageReader
+from web_ledger import JOB, LIMITS, NOW, a_reader
+
+from autopilot.api.ledger_view import LedgerReader
+from autopilot.clock import ManualClock
+from autopilot.ports.store import StoreUnavailable, UnitOfWork
+from autopilot.web.server import POLICY, Server
+
+PAGES = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?d=01DECISION1&period=6h", "/jobs/research", "/jobs/job-parked", "/money"]
+PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label", "/jobs/nobody", "/nowhere"]
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_is_whole_and_has_no_script(browser: TestClient, path: str) -> None:  # type: ignore[type-arg]
+    async with browser.get(path) as answer:
+        page = PageReader(await answer.text())
+        assert answer.status == (404 if path in ("/jobs/nobody", "/nowhere") else 200)
+        assert answer.headers["Content-Security-Policy"] == POLICY
+        assert answer.headers["Cache-Control"] == "no-store"
+    assert not {tag for tag, _ in page.elements} & {"script", "iframe", "object", "form", "style"}
+    assert not {name for _, names in page.elements for name in names if name == "style" or name.startswith("on")}
+    assert all(link.startswith("/") for link in page.links if not link.startswith("#"))
+
+
+async def test_every_link_of_every_page_leads_to_a_page(browser: TestClient) -> None:  # type: ignore[type-arg]
+    seen, ahead = set(), {"/"}
+    while ahead and len(seen) < 60:
+        path = ahead.pop()
+        seen.add(path)
+        async with browser.get(path) as answer:
+            assert answer.status == 200, path
+            if answer.content_type == "text/html":
+                links = {link.split("#")[0] for link in PageReader(await answer.text()).links}
+                # Months go back without an end.
+                ahead |= {link for link in links if link and "month=20" not in link} - seen
+    assert {"/", "/money", f"/jobs/{JOB}", "/static/icon.svg"} <= seen
+
+
+@pytest.mark.parametrize("path", ["/", "/money", f"/jobs/{JOB}", "/nowhere", "/enter/another-key"])
+async def test_who_has_not_the_link_sees_nothing(stranger: TestClient, path: str) -> None:  # type: ignore[type-arg]
+    async with stranger.get(path) as answer:
+        text = PageReader(await answer.text()).text
+        assert answer.status == 401
+    assert "open the link that autopilot web has printed" in text
+    assert "research" not in text
+
+
+async def test_another_name_or_another_site_is_answered_nothing(browser: TestClient) -> None:  # type: ignore[type-arg]
+    for headers, status in (
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ):
+        async with browser.get("/", headers=headers) as answer:
+            assert answer.status == status
+            assert "research" not in await answer.text()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+async def test_nothing_can_be_sent(browser: TestClient, method: str) -> None:  # type: ignore[type-arg]
+    async with browser.request(method, f"/jobs/{JOB}") as answer:
+        assert answer.status == 405
+        assert answer.headers["Content-Security-Policy"] == POLICY
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/jobs/nobody", 404, "no job 'nobody'"),
+        (f"/jobs/{JOB}?d=none", 400, "no decision 'none'"),
+        (f"/jobs/{JOB}?period=9y", 400, "no period '9y'"),
+        ("/money?month=November", 400, "not a month: 'November'"),
+        ("/money?month=0001-01", 400, "not a month: '0001-01'"),
+        ("/money?by=weather", 400, "cannot group spend by 'weather'"),
+    ],
+)
+async def test_a_wrong_address_says_what_is_wrong(
+    browser: TestClient,  # type: ignore[type-arg]
+    path: str,
+    status: int,
+    said: str,
+) -> None:
+    async with browser.get(path) as answer:
+        assert answer.status == status
+        assert said in PageReader(await answer.text()).text
+
+
+class _Unreadable:
+    """A database whose disk is gone."""
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[UnitOfWork]:
+        raise StoreUnavailable("the disk is gone")
+        yield
+
+    transaction = snapshot
+
+    async def close(self) -> None: ...
+
+
+async def test_a_ledger_that_cannot_be_read_is_not_shown_as_an_empty_one(browser: TestClient) -> None:  # type: ignore[type-arg]
+    server = Server(LedgerReader(_Unreadable(), ManualClock(NOW), LIMITS), "key")
+    async with TestClient(TestServer(server.app(), host="127.0.0.1")) as client:
+        async with client.get("/enter/key", allow_redirects=False) as answer:
+            cookie = answer.headers["Set-Cookie"].split(";")[0]
+        async with client.get("/", headers={"Cookie": cookie}) as answer:
+            text = PageReader(await answer.text()).text
+            assert answer.status == 503
+    assert "the disk is gone" in text
+    assert "nothing is known of your jobs now, which is not the same as none" in text
+
+
+async def test_the_style_is_kept_by_the_browser_and_changes_its_address(browser: TestClient) -> None:  # type: ignore[type-arg]
+    async with browser.get("/") as answer:
+        link = next(link for link in PageReader(await answer.text()).links if "style.css?" in link)
+    async with browser.get(link) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/css")
+        assert "immutable" in answer.headers["Cache-Control"]
+    async with browser.get("/static/..%2fserver.py") as answer:
+        assert answer.status == 404
+
+
+async def test_two_servers_let_in_their_own_alone(browser: TestClient) -> None:  # type: ignore[type-arg]
+    server = TestServer(Server(await a_reader(), "other").app(), host="127.0.0.1")
+    async with TestClient(server) as other:
+        cookie = browser.session.headers["Cookie"].split("=")[1]
+        headers = {"Cookie": f"autopilot-page-{server.port}={cookie}"}
+        async with other.get("/", headers=headers) as answer:
+            assert answer.status == 401
