@@ -20,7 +20,7 @@ from autopilot.pricing.availability.played_markets import Rule
 from autopilot.pricing.availability.prior import PHASES
 from autopilot.pricing.availability.shape import LONGEST_S, shape_of
 from autopilot.pricing.hazard import hazard
-from autopilot.pricing.pressure import Verdict, measure_pressure
+from autopilot.pricing.pressure import Verdict, longer_by, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best
 
 FINE_FROM = 0.95
@@ -61,6 +61,7 @@ class _Question:
     is_on: bool
     belief: tuple[float, ...]
     estimate_error: float
+    held_s: float | None
     rule: Rule
 
     def answer(self) -> Forecast:
@@ -73,6 +74,7 @@ class _Question:
             is_on=self.is_on,
             belief=self.belief,
             estimate_error=self.estimate_error,
+            held_s=self.held_s,
             spot_burn=self.spot_burn,
             rule=self.rule,
         )
@@ -189,9 +191,16 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
         budget,
         is_on=spot is not None,
         belief=belief,
-        estimate_error=params.deadline.estimate_error,
+        estimate_error=longer_by(job, params.deadline),
+        held_s=_held_s(job, now, params),
         rule=rule,
     )
+
+
+def _held_s(job: Job, now: datetime, params: Params) -> float | None:
+    """The time that the guard holds for an estimate that is too low; None: there is no deadline to hold it for."""
+    pressure = measure_pressure(job, now, params)
+    return None if pressure.slack is None else pressure.upper_work_s - pressure.work_s
 
 
 def _burn(job: Job, choice: Candidate) -> float:

@@ -258,6 +258,12 @@ def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], 
             f"{document.place(('spot', 'max_price'))}: spot.max_price limits bids, but the policy is on-demand",
             hint="resources.max_hourly limits every price",
         )
+    estimate, at_most = read.get(("work", "estimate")), read.get(("work", "at_most"))
+    if estimate is not None and at_most is not None and at_most < estimate:
+        raise UserError(
+            f"{document.place(('work', 'at_most'))}: work.at_most is less than work.estimate",
+            hint="it is the longest that the job may take, like 11h for an estimate of 10h",
+        )
     if policy is SpotPolicy.SPOT and read.get(("deadline", "fallback")) is Fallback.DEADLINE:
         raise UserError(
             f'{document.place(("deadline", "fallback"))}: falling back to on-demand contradicts spot.policy = "spot"',

@@ -84,6 +84,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     },
     "work": {
         "estimate": Key("duration", values.duration, "work_estimate"),
+        "at_most": Key("duration", values.duration, "work_at_most", needs="estimate"),
         "on": Key("text", values.text, "work_on", needs="estimate"),
         "progress": Key("pattern", values.pattern, "progress"),
         "stall_after": Key("duration", values.duration, "stall_after"),

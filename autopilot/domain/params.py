@@ -45,6 +45,13 @@ class Deadline:
 
     estimate_error: float = 0.15
     """Share by which the user's estimate may be too low. Source: assumed."""
+    held_share: float = 0.6
+    """Share of the first slack that is held for such an error at the most. An estimate that is 15 % too low for a
+    deadline of 1.1 × the true work needs 0.58. Source: calculated."""
+    pace_error: float = 0.01
+    """Share by which what is left may take longer than by the job's own pace. Source: assumed."""
+    pace_known_at: float = 0.03
+    """Share of the job that must be done for its pace to be trusted so far; before, in proportion. Source: assumed."""
     on_demand_margin_s: float = 300
     """Seconds for on-demand offers that vanish as they are chosen. Source: assumed."""
     horizon_s: float = 3600
@@ -53,6 +60,8 @@ class Deadline:
     def __post_init__(self) -> None:
         if not 0 <= self.estimate_error <= 2:
             raise ValueError("estimate_error must be in 0..2")
+        if not 0 <= self.held_share <= 1 or not 0 <= self.pace_error <= 2 or not 0 < self.pace_known_at <= 1:
+            raise ValueError("held_share must be in 0..1, pace_error in 0..2 and pace_known_at above 0, up to 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +246,9 @@ TUNABLE: Mapping[str, tuple[str, str]] = {
     "setup_s": ("timing", "setup_s"),
     "resume_s": ("timing", "resume_s"),
     "estimate_error": ("deadline", "estimate_error"),
+    "held_share": ("deadline", "held_share"),
+    "pace_error": ("deadline", "pace_error"),
+    "pace_known_at": ("deadline", "pace_known_at"),
     "on_demand_margin_s": ("deadline", "on_demand_margin_s"),
     "horizon_s": ("deadline", "horizon_s"),
     "loading_timeout_s": ("loading", "timeout_s"),

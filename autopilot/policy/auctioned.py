@@ -90,7 +90,7 @@ class _Auctioned:
         pressure = self.situation.pressure
         worst_extra_s = pressure.upper_work_s - pressure.work_s
         if main is None:
-            return Position(pressure.left_s, pressure.work_s, worst_extra_s=worst_extra_s)
+            return Position(pressure.left_s, pressure.work_s, worst_extra_s=worst_extra_s, look_s=pressure.step_s)
         held = _held_as(main)
         is_running = held is Held.RUNNING
         return Position(
@@ -104,6 +104,7 @@ class _Auctioned:
             pending_s=self._pending_s(main),
             bid=float(main.bid) if main.is_spot else 0.0,
             bid_age_s=self._bid_age_s(main) if is_running else 0.0,
+            look_s=pressure.step_s,
         )
 
     def _thrown_back_s(self) -> float:

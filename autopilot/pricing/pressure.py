@@ -1,7 +1,9 @@
 """How pressing time is: slack against the deadline, and the moment from which only on-demand is safe.
 
-    slack = deadline − now − (remaining + error × all of the work) − restart
+    slack = deadline − now − (remaining + held) − restart
+    held  = min(error × all of the work, share × slack at first)
 
+Once the job shows its own pace, that replaces the estimate, and little is held for its error.
 ``restart`` is what must still pass before the command runs again (zero while it runs).
 
 Two readings of it. The guard is exact: anything but on-demand capacity may be chosen only if, after one step that
@@ -18,9 +20,9 @@ from enum import StrEnum
 from math import ceil, floor
 
 from autopilot.domain.agent_state import AT_WORK
-from autopilot.domain.job import Job
+from autopilot.domain.job import Job, pace_key
 from autopilot.domain.lease import Lease, Role
-from autopilot.domain.params import Params
+from autopilot.domain.params import Deadline, Params
 from autopilot.pricing.speed import work_left, work_left_anywhere
 
 ROUNDING = 1e-9
@@ -49,7 +51,7 @@ class Pressure:
     work_s: float = 0.0
     """At work, until the job is done, by the estimate; half of what it may yet be once the estimate is used up."""
     upper_work_s: float = 0.0
-    """The same if the estimate is as wrong as it may be."""
+    """The same if the estimate is as wrong as time is held for."""
     to_on_demand_s: float = 0.0
     """From choosing on-demand capacity to work going on there, on-demand offers that vanish included."""
     at_risk_s: float = 0.0
@@ -103,8 +105,49 @@ def measure_pressure(job: Job, now: datetime, params: Params) -> Pressure:
 
 
 def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:
-    """How much longer than ``remaining`` it may take: work done says nothing of an estimate's error, progress does."""
+    """How much longer than ``remaining`` it may take, as far as time is held for it.
+
+    Work done says nothing of an estimate's error, the job's own pace does. Of the slack that there was at first only a
+    share is held for an error: where the worst case would take all of it, on-demand capacity from the first moment on
+    would be the only answer to a case that hardly ever comes.
+    """
+    numbers = params.deadline
     estimate, left = job.spec.work_estimate, job.remaining_work
+    pace_trust = _pace_trust(job, numbers)
+    if pace_trust is not None:
+        share = pace_trust * numbers.pace_error + (1 - pace_trust) * numbers.estimate_error
+        return _held(job, remaining * max(share, numbers.pace_error), params, job.work_done + remaining)
+    worst = longer_by(job, numbers)
     if job.progress is not None or estimate is None or not left:
-        return (estimate if estimate and not left else remaining) * params.deadline.estimate_error
-    return estimate * (remaining / left) * params.deadline.estimate_error
+        more = (estimate if estimate and not left else remaining) * worst
+        # Once the estimate is used up nobody knows how little is left.
+        return more if not left else _held(job, more, params, estimate)
+    return _held(job, estimate * (remaining / left) * worst, params, estimate)
+
+
+def longer_by(job: Job, numbers: Deadline) -> float:
+    """The share of the estimate by which the work may be longer: what the user says, or what is assumed."""
+    estimate, at_most = job.spec.work_estimate, job.spec.work_at_most
+    if not estimate or at_most is None:
+        return numbers.estimate_error
+    return max(at_most / estimate - 1.0, 0.0)
+
+
+def _pace_trust(job: Job, numbers: Deadline) -> float | None:
+    """How far the job's own pace on the GPUs that it runs on replaces the estimate, 0 to 1; None: it shows none."""
+    if job.progress is None or job.progress <= 0 or not job.paces:
+        return None
+    main = job.main
+    key = job.paces[-1][0] if main is None else pace_key(main.gpu, main.num_gpus)
+    if key not in dict(job.paces):
+        return None
+    return min(float(job.progress) / numbers.pace_known_at, 1.0)
+
+
+def _held(job: Job, more: timedelta, params: Params, whole: timedelta | None) -> timedelta:
+    """So much of it as the first slack allows. ``whole``: all of the work, done and to do."""
+    setup = timedelta(seconds=params.timing.setup_s)
+    if job.spec.deadline is None or whole is None:
+        return more
+    first_slack = job.spec.deadline - job.submitted_at - whole - setup
+    return min(more, max(first_slack, timedelta(0)) * params.deadline.held_share)

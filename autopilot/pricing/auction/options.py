@@ -63,6 +63,8 @@ class Position:
     """The bid on the machine that is held, $/h."""
     bid_age_s: float = 0.0
     """For how long it has run under that bid."""
+    look_s: float = 0.0
+    """So soon is it decided again; 0: after a step of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,9 @@ class _Pricing:
         position, shape = self.position, self.tables.shape
         start_s = position.pending_s if self.is_on_demand else position.thrown_back_s + shape.migrate_s
         needed_s = position.work_s + start_s + shape.reserve_s
-        return self.next * self.tables.step_s < needed_s - 1e-6
+        look_s = position.look_s or self.tables.step_s
+        looks = int((position.left_s - position.worst_extra_s) / look_s + 1e-6) - 1
+        return looks * look_s < needed_s - 1e-6
 
     def _elsewhere(self, machine: str) -> int:
         """The class of the cheapest floor but for this machine's."""

@@ -71,6 +71,7 @@ def forecast(
     is_on: bool,
     belief: Belief = (),
     estimate_error: float = 0.0,
+    held_s: float | None = None,
     spot_burn: float | None = None,
     rule: Rule = "table",
     runs: int = RUNS,
@@ -82,6 +83,7 @@ def forecast(
 
     ``on_demand_burn``: $/h of on-demand capacity, disk included. ``budget``: dollars that may still be spent.
     ``estimate_error``: the true work lies evenly within this share of the estimate, above or below.
+    ``held_s``: the time that is held for such an error; None: for all of it.
     ``spot_burn``: $/h of spot where it is known better than by the shape's ratio.
 
     The same arguments give the same answer. Blocking: up to a second, and another to make the table, which only the
@@ -91,7 +93,8 @@ def forecast(
     burn = (0.0, spot, on_demand_burn)
     table = cost_to_go(shape) if rule == "table" else None
     first = belief or first_belief(shape.phases, is_on)
-    played = PlayedMarkets(shape, table, rule, left_s, work_s, burn, budget, first, estimate_error, runs, seed)
+    held = work_s * estimate_error if held_s is None else held_s
+    played = PlayedMarkets(shape, table, rule, left_s, work_s, burn, budget, first, estimate_error, held, runs, seed)
     played.play()
     return _summary(played, (work_s + shape.restart_s) / 3600 * on_demand_burn)
 

@@ -34,6 +34,7 @@ class PlayedMarkets:
         budget: float | None,
         belief: Belief,
         estimate_error: float,
+        held_s: float,
         runs: int,
         seed: int,
     ) -> None:
@@ -44,7 +45,7 @@ class PlayedMarkets:
         self._shape, self._rule = shape, rule
         self._step_s = table.step_s if table is not None else table_step_s(left_s)
         self._costs = None if table is None else _Costs(table)
-        self._left_s, self._work_s, self._estimate_error = left_s, work_s, estimate_error
+        self._left_s, self._work_s, self._held_s = left_s, work_s, held_s
         self.burn = np.array(burn)
         self._phase_on = np.array(model.on)
         self._moves = np.array(transition(model, self._step_s))
@@ -124,7 +125,7 @@ class PlayedMarkets:
         import numpy as np
 
         remaining = np.maximum(self._work_s - self.done_s, 0.0)
-        return np.maximum(remaining, (remaining + self._work_s * self._estimate_error) / 2)
+        return np.maximum(remaining, (remaining + self._held_s) / 2)
 
     def _simple(self) -> Indices:
         """What the rules without a table take."""
@@ -141,7 +142,7 @@ class PlayedMarkets:
         """``Pressure.leaves_time`` denied: on-demand could not finish after a step that brings so much."""
         import numpy as np
 
-        upper = np.maximum(self._work_s - self.done_s, 0.0) + self._work_s * self._estimate_error
+        upper = np.maximum(self._work_s - self.done_s, 0.0) + self._held_s
         needed_s = upper - progress_s + self._shape.lost_s + self._shape.restart_s
         needed = np.ceil(needed_s / self._step_s - ROUNDING)
         steps = np.floor(self._left_s / self._step_s + ROUNDING) - 1

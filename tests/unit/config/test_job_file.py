@@ -66,6 +66,7 @@ user = "me"
 password = "team"
 [work]
 estimate = "1d12h"
+at_most = "2d"
 on = "RTX 4090"
 progress = 'step (?P<step>\\d+)/(?P<total>\\d+)'
 stall_after = "45m"
@@ -122,6 +123,7 @@ def test_every_key_is_read() -> None:
         disk_gb=Decimal(1500),
         max_hourly=Decimal("2.5"),
         work_estimate=timedelta(hours=36),
+        work_at_most=timedelta(hours=48),
         work_on="RTX 4090",
         spot_policy=SpotPolicy.AUTO,
         max_bid=Decimal("0.8"),
@@ -316,6 +318,7 @@ def with_line(section: str, line: str) -> str:
         # keys that mean nothing, or the contrary, together
         (with_line("checkpoint", 'interval = "5m"'), "checkpoint.interval needs checkpoint.path"),
         (with_line("budget", 'on_exhausted = "park"'), "budget.on_exhausted needs budget.total"),
+        (with_line("work", 'estimate = "10h"\nat_most = "9h"'), "job.toml:9: work.at_most is less than work.estimate"),
         (with_line("spot", 'policy = "on-demand"\nmax_price = "$1"'), "job.toml:9: spot.max_price limits bids"),
         (
             with_line(

@@ -111,6 +111,9 @@ def test_the_guard_forces_on_demand_when_time_runs_out(shape: AuctionShape) -> N
     assert priced(shape, 44, 40, thrown_back_s=STEP_S, **running).is_forced
     assert priced(shape, 44, 40, worst_extra_s=STEP_S).is_forced
     assert not priced(shape, 42, 40, held=Held.ON_DEMAND).is_forced
+    # Who looks again sooner than after a step keeps only that much free.
+    assert not priced(shape, 43.25, 40, look_s=STEP_S / 4).is_forced
+    assert priced(shape, 43, 40, look_s=STEP_S / 4).is_forced
 
 
 def test_forced_means_on_demand_whatever_it_costs(shape: AuctionShape) -> None:

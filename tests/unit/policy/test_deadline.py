@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
-from autopilot.domain.job import Job
+from autopilot.domain.job import Job, pace_key
 from autopilot.domain.lease import Role
 from autopilot.domain.params import Budget, Deadline, Params, Timing
 from autopilot.pricing.pressure import Verdict, measure_pressure
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
 
-P = Params(deadline=Deadline(estimate_error=0.1), timing=Timing(setup_s=600, tick_lag_s=60), budget=Budget(detect_s=60))
+P = Params(
+    deadline=Deadline(estimate_error=0.1, held_share=1.0),
+    timing=Timing(setup_s=600, tick_lag_s=60),
+    budget=Budget(detect_s=60),
+)
 # 10 h of work: 11 h with the error, 10 min of set-up; one more loss costs 1 + 1 + 10 + 10 (its checkpoint) minutes.
 LOSS = timedelta(minutes=22)
 
@@ -33,7 +38,9 @@ def job_due(hours: float, *leases: object, **changes: object) -> Job:
 def test_verdicts_without_a_machine(minutes: float, verdict: Verdict) -> None:
     pressure = measure_pressure(job_due(minutes / 60), START, P)
     assert (pressure.verdict, pressure.one_more_loss) == (verdict, LOSS)
-    assert pressure.slack == timedelta(minutes=minutes) - timedelta(hours=11, minutes=10)
+    beyond = timedelta(minutes=minutes) - timedelta(hours=10, minutes=10)
+    # Time is held for an error of an hour, as far as there is any beyond the estimate.
+    assert pressure.slack == beyond - min(max(beyond, timedelta(0)), HOUR)
     assert pressure.needs_on_demand == (verdict is not Verdict.FINE)
 
 
@@ -75,3 +82,48 @@ def test_without_deadline_or_estimate_nothing_presses(changes: dict[str, None]) 
     job = a_job(spec=a_spec(**({"deadline": START + HOUR} | changes)))
     pressure = measure_pressure(job, START, P)
     assert (pressure.slack, pressure.verdict, pressure.needs_on_demand) == (None, None, False)
+
+
+def slack_of(job: Job, **numbers: float) -> timedelta:
+    slack = measure_pressure(job, START, P.tune(numbers)).slack
+    assert slack is not None
+    return slack
+
+
+def test_of_the_first_slack_only_a_share_is_held_for_an_error() -> None:
+    """10 h of work and 10 min of set-up, due in 11 h: of 50 minutes 30 are held, where the whole error would be 60."""
+    assert slack_of(job_due(11), held_share=0.6) == timedelta(minutes=20)
+    assert slack_of(job_due(13), held_share=0.6) == timedelta(hours=2, minutes=50) - HOUR, "there all of it"
+    used = measure_pressure(job_due(11), START + timedelta(minutes=20), P.tune({"held_share": 0.6}))
+    assert used.slack == timedelta(0), "what is held is not waited away"
+
+
+def test_the_user_says_how_long_it_takes_at_most() -> None:
+    def due_in(hours: float, at_most: timedelta | None) -> Job:
+        job = job_due(hours)
+        return replace(job, spec=replace(job.spec, work_at_most=at_most))
+
+    assert slack_of(due_in(20, 13 * HOUR)) == slack_of(due_in(20, None)) - 2 * HOUR
+    assert slack_of(due_in(20, 10 * HOUR)) == slack_of(due_in(20, None)) + HOUR
+
+
+@pytest.mark.parametrize(
+    ("progress", "share"), [("0.015", (0.1 + 0.01) / 2), ("0.03", 0.01), ("0.50", 0.01), ("0", None)]
+)
+def test_its_own_pace_replaces_the_estimate_the_more_of_it_was_seen(progress: str, share: float | None) -> None:
+    """It does a tenth in 0.8 h where the estimate says one hour."""
+    pace = ((pace_key(a_lease().gpu, a_lease().num_gpus), Decimal("0.125")),)
+    done = Decimal(progress)
+    job = job_due(20, a_lease(), progress=done, paces=pace, work_done=float(done) * 8 * HOUR)
+    left = 8 * HOUR * float(1 - done)
+    held = timedelta(hours=left / HOUR * (share if share is not None else 0.1))
+    assert slack_of(job) == pytest.approx(20 * HOUR - left - held, abs=timedelta(seconds=1))
+
+
+def test_the_pace_on_another_gpu_says_little_of_this_one() -> None:
+    lease, half = a_lease(), Decimal("0.5")
+    own = ((pace_key(lease.gpu, lease.num_gpus), Decimal("0.1")),)
+    other = (("H100:8", Decimal("0.1")),)
+    known, unknown = (job_due(20, lease, progress=half, paces=paces, work_done=5 * HOUR) for paces in (own, other))
+    assert slack_of(known) == 15 * HOUR - timedelta(hours=5 * 0.01)
+    assert slack_of(unknown) <= 15 * HOUR - timedelta(hours=5 * 0.1)

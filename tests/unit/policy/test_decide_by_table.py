@@ -59,7 +59,7 @@ def test_spot_that_no_market_has_is_not_waited_for() -> None:
 @pytest.mark.parametrize(("due", "bought"), [(WORK + 8, []), (WORK + 7.99, DEDICATED), (WORK + 6, DEDICATED)])
 def test_the_guard_ends_a_wait_that_would_still_be_the_cheapest(due: float, bought: list[CapacityType]) -> None:
     """The estimate may be a quarter, six steps, too low."""
-    params = P.tune({"estimate_error": 0.25})
+    params = P.tune({"estimate_error": 0.25, "held_share": 1.0})
     found = decide(job_due(due), market(is_on=False), START, params)
     told = notes_of_ways(found)
     assert told["wait"]["cost"] < told["on_demand"]["cost"]

@@ -270,7 +270,7 @@ def test_without_room_beside_it_the_machine_that_works_makes_way_for_the_deadlin
     allowance: Allowance, max_rate: Decimal | None, goes_first: bool
 ) -> None:
     """The machine burns $0.30/h, on demand is $0.60/h: one fits below most of these caps, both do not."""
-    spec = a_spec(work_estimate=10 * HOUR, deadline=START + 11 * HOUR, max_rate=max_rate)
+    spec = a_spec(work_estimate=10 * HOUR, deadline=START + 10.5 * HOUR, max_rate=max_rate)
     job, market = a_job(a_lease(), spec=spec), replace(a_market(an_offer("other")), allowance=allowance)
     actions = acts(job, market)
     assert (actions == (SaveAndStop("lease-1", Reason.DEADLINE),)) is goes_first
@@ -280,7 +280,7 @@ def test_without_room_beside_it_the_machine_that_works_makes_way_for_the_deadlin
 
 
 def test_no_room_is_made_where_that_is_no_use_or_there_is_nothing_to_save() -> None:
-    spec = a_spec(work_estimate=10 * HOUR, deadline=START + 11 * HOUR)
+    spec = a_spec(work_estimate=10 * HOUR, deadline=START + 10.5 * HOUR)
     market = a_market(an_offer("other"))
     full = replace(market, allowance=Allowance(instances=0))
     loading = a_lease(agent_state="", running_since=None, status=InstanceStatus.PROVISIONING)
@@ -296,8 +296,8 @@ def test_a_working_spot_job_escalates_when_one_more_loss_would_miss_the_deadline
     def now_at(hours_left: float) -> tuple[Action, ...]:
         return acts(a_job(a_lease(), spec=a_spec(deadline=START + hours_left * HOUR)), a_market(an_offer()))
 
-    assert now_at(11.9) == ()
-    (move,) = now_at(11.7)
+    assert now_at(10.6) == ()
+    (move,) = now_at(10.58)
     assert isinstance(move, Acquire)
     assert (move.slot, move.capacity_type, move.reason) == (Slot.NEXT, CapacityType.ON_DEMAND, Reason.DEADLINE)
 

@@ -162,7 +162,7 @@ def test_the_guard_counts_an_error_of_the_estimate_what_a_loss_costs_and_offers_
         return WORK + job_refused.index("")
 
     assert least_due() == WORK + 2
-    assert least_due(estimate_error=0.25) == WORK + 2 + 6
+    assert least_due(estimate_error=0.25, held_share=1.0) == WORK + 2 + 6
     assert least_due(detect_s=1800) == WORK + 2 + 3
     assert least_due(on_demand_margin_s=601) == WORK + 2 + 2, "whole steps"
 

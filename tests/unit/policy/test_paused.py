@@ -203,7 +203,7 @@ def test_an_expired_machine_is_given_back() -> None:
 def test_a_pressing_deadline_does_not_wait() -> None:
     lease = a_paused_lease(bid=D("0.540"))
     assert acts(a_job(lease, spec=a_spec(deadline=START + 20 * HOUR))) == ()
-    pressed = a_job(lease, spec=a_spec(deadline=START + 11 * HOUR))
+    pressed = a_job(lease, spec=a_spec(deadline=START + 10.5 * HOUR))
     assert acts(pressed) == (Release("lease-1", Reason.OUTBID),)
 
 

@@ -229,7 +229,7 @@ def test_what_is_uncertain_is_told() -> None:
 def test_parameters_given_by_hand_win() -> None:
     trial = Trial()
     assert trial.params(estimate_error=0.5, setup_s=50.0).timing.setup_s == 50.0
-    choose = start_on_availability(trial.config, trial.job, {"estimate_error": 1.0}, PHASES)
+    choose = start_on_availability(trial.config, trial.job, {"estimate_error": 1.0, "held_share": 1.0}, PHASES)
     seen: list[Choice] = []
     play_availability(
         trial.config,
