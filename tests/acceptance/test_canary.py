@@ -58,17 +58,14 @@ class CanaryTheatre(Theatre):
             "AUTOPILOT_LOG__LEVEL": "debug",
             "PYTHONASYNCIODEBUG": "1",
         }
-        super().__init__(root, seed=1, speed=60.0, markets=("vastai", "runpod"), settings=settings)
+        market = ["--api-key", VAST_KEY, "--runpod-api-key", RUNPOD_KEY]
+        market += ["--private-image", f"{PRIVATE_IMAGE}=me:{REGISTRY_PASSWORD}"]
+        both = ("vastai", "runpod")
+        super().__init__(root, seed=1, speed=60.0, markets=both, settings=settings, market_options=market)
         for name, value in zip(("vastai-key", "runpod-key"), ACCOUNT_KEYS, strict=True):
             _keep(root / name, value)
         _keep(root / "daemon/autopilot/credentials/secret_hf", SECRET)
         _keep(root / "daemon/autopilot/credentials/registry_ghcr", f"ghcr.io\n{REGISTRY_PASSWORD}")
-
-    def _start(self, name: str, arguments: list[str], environment: dict[str, str]) -> Any:
-        if name == "market":
-            arguments = [*arguments, "--api-key", VAST_KEY, "--runpod-api-key", RUNPOD_KEY]
-            arguments += ["--private-image", f"{PRIVATE_IMAGE}=me:{REGISTRY_PASSWORD}"]
-        return super()._start(name, arguments, environment)
 
 
 def _keep(path: Path, text: str) -> None:

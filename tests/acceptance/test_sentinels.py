@@ -102,7 +102,14 @@ async def test_a_host_sees_no_secret_but_those_that_its_job_is_given() -> None:
                 ),
                 "SENTINEL": "sentinel-of-the-daemons-environment",
             }
-            theatre = Theatre(root, seed=1, speed=SPEED, markets=("vastai", "runpod"), settings=settings)
+            theatre = Theatre(
+                root,
+                seed=1,
+                speed=SPEED,
+                markets=("vastai", "runpod"),
+                settings=settings,
+                market_options=["--private-image", f"ghcr.io/autopilot/demo=me:{REGISTRY_PASSWORD}"],
+            )
             for name in ("one", "two"):
                 store_private(root / "daemon" / "autopilot" / "credentials", f"secret_{name}", f"sentinel-{name}")
             credentials = root / "daemon" / "autopilot" / "credentials"

@@ -35,10 +35,13 @@ class Theatre:
         tick_s: float = 15.0,
         markets: Sequence[str] = ("vastai",),
         settings: Mapping[str, str] | None = None,
+        market_options: Sequence[str] = (),
     ) -> None:
-        """``settings``: environment variables for the daemon besides its own."""
+        """``settings``: environment variables for the daemon besides its own. ``market_options``: of the sandbox's
+        command line, besides its own."""
         self.root = root
         self._settings = dict(settings or {})
+        self._market_options = tuple(market_options)
         self.markets = tuple(markets)
         self.speed = speed
         self._seed = seed
@@ -54,7 +57,7 @@ class Theatre:
         port = self.market_url.rpartition(":")[2] or "0"
         arguments = ["--state-dir", str(self.root / "market"), "--seed", str(self._seed)]
         arguments += ["--speed", str(self.speed), "--port", port, "--port-file", str(port_file)]
-        arguments += ["--runpod-billing-lag", "30"]
+        arguments += ["--runpod-billing-lag", "30", *self._market_options]
         self._market = self._start("market", ["-m", "autopilot.lab.sandbox", *arguments], {})
         self._await("the sandbox market", self._market, port_file.exists)
         self.market_url = f"http://127.0.0.1:{port_file.read_text().strip()}"

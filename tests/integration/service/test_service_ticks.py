@@ -23,6 +23,14 @@ class Counting:
     def engine(self) -> Counting:
         return self
 
+    @property
+    def metrics(self) -> Counting:
+        return self
+
+    def note_tick(self, took_s: float, *, is_good: bool) -> None:
+        assert took_s >= 0
+        assert is_good
+
     async def tick(self) -> None:
         self.ticks += 1
         if self.ticks == 3:
