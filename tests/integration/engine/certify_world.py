@@ -18,6 +18,7 @@ from engine_agents import ORDERS
 from engine_world import World
 
 from autopilot.api.certify import CertifyService
+from autopilot.api.render import plain
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.certify.run import PER_PORT, PER_RUN
 from autopilot.domain.agent_state import AgentState
@@ -247,7 +248,7 @@ def note_row(market: str, claim: str, found: dict[str, ClaimFinding], billed: De
     path = os.environ.get("CERTIFY_TABLE")
     if path is None:
         return
-    seen = "; ".join(f"{name} {value}" for name, value in found[claim].numbers) or "-"
+    seen = "; ".join(f"{name} {plain(value)}" for name, value in found[claim].numbers) or "-"
     others = sorted(name for name, each in found.items() if each.verdict is ClaimVerdict.NOT_SEEN)
     row = f"| {market} | `{claim}` | {found[claim].verdict} | {seen} | {', '.join(others) or '-'} | ${billed:.3f} |\n"
     with Path(path).open("a") as file:
