@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from autopilot.workers import workers
 from tests.simulation.drivers.campaign import prepare
@@ -28,14 +29,15 @@ class Catch:
 
 
 def caught(bug: str, first: int, most: int, length_s: float = LENGTH_S) -> Catch:
-    """Seed after seed until a checker fires, then the stories. ``length_s``: how long faults are injected in each."""
+    """Seed after seed until a checker fires, then the stories, on two markets. ``length_s``: how long faults are
+    injected in each."""
     for number in range(most):
         scenario = replace(draw_scenario(first + number), length_s=length_s)
         result = run(first + number, scenario, bug=bug, stop_at_first=True)
         if result.violations:
             return Catch(bug, number + 1, tuple(sorted(result.failed)))
-    for story, scenario in STORIES.items():
-        result = run(SEED, scenario, bug=bug, stop_at_first=True)
+    for market, (story, scenario) in product((SEED, first), STORIES.items()):
+        result = run(market, scenario, bug=bug, stop_at_first=True)
         if result.violations:
             return Catch(bug, None, tuple(sorted(result.failed)), story)
     return Catch(bug, None)
