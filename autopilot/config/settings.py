@@ -37,6 +37,7 @@ from autopilot.config.keys import (
     secrets_in,
 )
 from autopilot.config.notices import NoticesSettings
+from autopilot.config.policy import PolicySettings
 from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
@@ -174,6 +175,7 @@ class Settings(BaseSettings):
     engine: EngineSettings = EngineSettings()
     limits: LimitsSettings = LimitsSettings()
     permit: PermitSettings = PermitSettings()
+    policy: PolicySettings = PolicySettings()
     history: HistorySettings = HistorySettings()
     paper: PaperMarketSettings = PaperMarketSettings()
     log: LogSettings = LogSettings()

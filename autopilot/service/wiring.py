@@ -31,7 +31,6 @@ from autopilot.config.secret_files import read_secret, registry_password
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
-from autopilot.domain.params import Params
 from autopilot.domain.token import Token
 from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
@@ -239,7 +238,7 @@ def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> Engin
     return EngineConfig(
         install_id=own_id,
         limits=limits_of(settings),
-        params=Params(),
+        params=settings.policy.params,
         permit_ttl_s=round(settings.permit.ttl.total_seconds()),
         settle_delay=settings.ledger.settle_after,
         poll_intervals={
