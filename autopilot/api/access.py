@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
-from autopilot.domain.token import Scope, Token
+from autopilot.domain.token import PageSession, Scope, Token
 from autopilot.ports.store import Store, UnitOfWork
 
 
@@ -79,6 +79,14 @@ RULES = {
     "GET /v1/markets/{market}/certification": Rule(READ, Others.ALL),
     "POST /v1/markets/{market}/certification": Rule(ADMIN),
     "POST /v1/markets/{market}/accept": Rule(ADMIN),
+    "GET /v1/decisions": Rule(READ, Others.SEEN),
+    "GET /v1/jobs/{ref}/life": Rule(READ, Others.SEEN),
+    "GET /v1/spans": Rule(READ, Others.SEEN),
+    "GET /v1/spend/markets": Rule(READ, Others.ALL),
+    "GET /v1/page": Rule(READ),
+    "POST /v1/page/link": Rule(READ),
+    "POST /v1/page/enter": Rule(READ),
+    "POST /v1/page/end": Rule(READ),
     "GET /v1/tokens": Rule(ADMIN),
     "POST /v1/tokens": Rule(ADMIN),
     "POST /v1/tokens/{name}/revoke": Rule(ADMIN),
@@ -92,6 +100,8 @@ class ApiCaller:
     """The uid of whoever is at the other end of the socket, or a token's owner."""
     token: Token | None = None
     """None: a user of the socket, who may do everything."""
+    session: PageSession | None = None
+    """By which the page asks in their name."""
 
     @property
     def scope(self) -> Scope:

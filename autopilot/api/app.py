@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -23,8 +24,11 @@ from autopilot.api.drift import drift
 from autopilot.api.event_feed import EventFeed
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobService
+from autopilot.api.lives import LifeRoutes
 from autopilot.api.metrics import CONTENT_TYPE, Metrics
 from autopilot.api.once import OnceOnly
+from autopilot.api.page_routes import PageRoutes
+from autopilot.api.page_sessions import PageSessions
 from autopilot.api.plan import ranked_offers
 from autopilot.api.prices import prices
 from autopilot.api.problem_documents import Handler
@@ -59,15 +63,21 @@ class Api:
         tokens: TokenService,
         uploads: Uploads,
         metrics: Metrics,
+        sessions: PageSessions,
+        find_page: Callable[[], Awaitable[str]],
         own_store: str = "",
     ) -> None:
-        """``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
+        """``find_page``: where the page is, for a browser on this machine; see ``PageRoutes``.
+
+        ``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
         elsewhere gets them without it: the listener gives the same out at its own address."""
         self._store = store
         self._clock = clock
+        self._sessions = sessions
         self._metrics, self._feed = metrics, EventFeed(store)
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
+        lives, page = LifeRoutes(jobs, engine, store, clock), PageRoutes(sessions, engine, clock, find_page)
         self._end_calls = routes.end_calls
         self._routes = [
             web.get("/metrics", self._render_metrics),
@@ -100,6 +110,14 @@ class Api:
             web.get("/v1/markets/{market}/certification", certification.report),
             web.post("/v1/markets/{market}/certification", certification.begin),
             web.post("/v1/markets/{market}/accept", certification.accept),
+            web.get("/v1/decisions", lives.decisions),
+            web.get("/v1/jobs/{ref}/life", lives.life),
+            web.get("/v1/spans", lives.spans),
+            web.get("/v1/spend/markets", lives.spend_by_market),
+            web.get("/v1/page", page.whoami),
+            web.post("/v1/page/link", page.invite),
+            web.post("/v1/page/enter", page.enter),
+            web.post("/v1/page/end", page.end),
             web.get("/v1/tokens", token_routes.list_all),
             web.post("/v1/tokens", token_routes.create),
             web.post("/v1/tokens/{name}/revoke", token_routes.revoke),
@@ -107,7 +125,7 @@ class Api:
 
     def app(self, *, is_listeners: bool = False) -> web.Application:
         """``is_listeners``: for the socket that the listener alone can open, where each call needs a token."""
-        access = check_access(self._store, self._clock, is_listeners=is_listeners)
+        access = check_access(self._store, self._clock, self._sessions, is_listeners=is_listeners)
         app = web.Application(middlewares=[answer_errors, access, _log_call], client_max_size=MAX_BODY_BYTES)
         app.add_routes(self._routes)
         app.on_shutdown.append(self._end_calls)

@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.api import render
+from autopilot.api.job_life import list_spans
 from autopilot.api.jobs import JobNotFound
 from autopilot.api.outstanding import Outstanding, money, read_outstanding
 from autopilot.domain.lease import BillWait, Lease, time_running
@@ -134,20 +135,6 @@ async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, 
             for each in await uow.machine_readings.list_by_lease(lease.id, limit=READINGS_PER_ANSWER)
         ],
     }
-
-
-def list_spans(lease: Lease) -> list[render.Json]:
-    """The stretches of a lease's life, oldest first, each with what it bills ($/h)."""
-    return [
-        {
-            "status": span.status,
-            "billed_rate": render.plain(span.billed_rate),
-            "storage_rate": render.plain(span.storage_rate),
-            "started_at": render.plain(span.started_at),
-            "ended_at": render.plain(span.ended_at),
-        }
-        for span in lease.spans
-    ]
 
 
 def _sum_posted(entries: tuple[LedgerEntry, ...]) -> Decimal:

@@ -7,9 +7,19 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from autopilot.api import requests
-from autopilot.api.access import RULES, ApiCaller, Unauthorised, check_scope, find_own, recognise, token_needed
+from autopilot.api.access import (
+    RULES,
+    ApiCaller,
+    Unauthorised,
+    check_scope,
+    find_own,
+    recognise,
+    token_needed,
+    token_unknown,
+)
 from autopilot.api.bearer import hash_of_bearer
 from autopilot.api.jobs import no_such_job
+from autopilot.api.page_sessions import PageSessions
 from autopilot.api.uploads import FROM_LISTENER, PEER
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
@@ -20,6 +30,8 @@ log = structlog.get_logger(__name__)
 _CALLER = web.RequestKey("caller", ApiCaller)
 _JOB = web.RequestKey("job", str)
 _JOB_ROUTES = "/v1/jobs/{ref}"
+OF_LINKS = "/v1/page/enter"
+"""All that the link to the page is good for."""
 
 
 def caller_of(request: web.Request) -> ApiCaller:
@@ -31,7 +43,7 @@ def job_ref(request: web.Request) -> str:
     return request[_JOB]
 
 
-def check_access(store: Store, clock: Clock, *, is_listeners: bool = False) -> Middleware:
+def check_access(store: Store, clock: Clock, sessions: PageSessions, *, is_listeners: bool = False) -> Middleware:
     """A middleware that lets nobody past who may not do what they ask for.
 
     ``is_listeners``: of the socket on which the listener passes on what comes over TCP. Nobody there is a user of this
@@ -41,7 +53,7 @@ def check_access(store: Store, clock: Clock, *, is_listeners: bool = False) -> M
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            caller = request[_CALLER] = await _recognise(request, store, clock, is_listeners)
+            caller = request[_CALLER] = await _recognise(request, store, clock, sessions, is_listeners)
         except Unauthorised:
             log.warning("api.login_failed", method=request.method, **origin_of(request))
             raise
@@ -76,11 +88,21 @@ def origin_of(request: web.Request) -> dict[str, str | int | None]:
     return {"uid": requests.peer_uid(request)} if peer is None else {"peer": peer[:100]}
 
 
-async def _recognise(request: web.Request, store: Store, clock: Clock, is_listeners: bool) -> ApiCaller:
-    """A token stands for itself alone, whoever sends it. Raises ``Unauthorised``, ``UserError``."""
+async def _recognise(
+    request: web.Request, store: Store, clock: Clock, sessions: PageSessions, is_listeners: bool
+) -> ApiCaller:
+    """A token stands for itself alone, whoever sends it, and so does a session of the page.
+
+    Raises ``Unauthorised``, ``UserError``.
+    """
     if not is_listeners and (sent := [name for name in FROM_LISTENER if name in request.headers]):
         raise UserError(f"the header {sent[0]} is the listener's alone", hint="leave it out")
     sha256 = hash_of_bearer(request.headers)
+    if sha256 is not None and (session := sessions.find(sha256)) is not None:
+        if session.is_link and request.path != OF_LINKS:
+            raise token_unknown()
+        of = await recognise(store, session.token_sha256, clock.now()) if session.token_sha256 else None
+        return ApiCaller(session.owner, of, session)
     if sha256 is not None:
         token = await recognise(store, sha256, clock.now())
         return ApiCaller(token.owner, token)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -14,6 +14,11 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.spend import COLUMNS, report
 from autopilot.ports.store import UnitOfWork
 
+LEASES_DRAWN = 200
+"""Of one job, the newest."""
+DECISIONS_A_PAGE = 100
+_DECISIONS_READ = 1000
+"""For one answer, where those of one kind are few among many."""
 ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unknown", "lease.abandoned")
 """Events that tell what became of a create."""
 
@@ -64,3 +69,76 @@ def render_lease(lease: Lease, posted: Iterable[Decimal], outstanding: Outstandi
     """A lease with what it has cost and what is held back for it."""
     amounts = money(sum(posted, ZERO), [] if outstanding is None else [outstanding])
     return render.lease(lease) | render.amounts(amounts)
+
+
+async def read_drawn(uow: UnitOfWork, job: Job, decisions: int) -> render.Json:
+    """What a picture of a job takes beside its life: its newest decisions, newest first; the spans of its newest
+    machines by lease; ``postings``: each instant at which something was posted for it, with the sum; and ``gpus``.
+    """
+    drawn = (await uow.leases.list_by_job(job.id))[-LEASES_DRAWN:]
+    return {
+        "gpus": [choice.name for choice in job.spec.gpus],
+        "decisions": await read_decisions(uow, job.id, limit=decisions),
+        "spans": {lease.id: list_spans(lease) for lease in drawn},
+        "postings": [
+            {"at": render.plain(entry.posted_at), "amount": render.plain(entry.amount)}
+            for lease in drawn
+            for entry in await uow.ledger.list_entries(lease.id)
+            if entry.is_spend
+        ],
+    }
+
+
+async def read_spans(uow: UnitOfWork, job_ids: Sequence[str]) -> dict[str, render.Json]:
+    """By job: its newest machines, the spans of each by lease, and the events that say when its command ran."""
+    return {job_id: await _read_spans(uow, job_id) for job_id in job_ids}
+
+
+async def _read_spans(uow: UnitOfWork, job_id: str) -> render.Json:
+    drawn = (await uow.leases.list_by_job(job_id))[-LEASES_DRAWN:]
+    events = [each for each in await uow.events.list_by_job(job_id) if each.name == "agent.reported"]
+    return {
+        "leases": [render.lease(lease) for lease in drawn],
+        "spans": {lease.id: list_spans(lease) for lease in drawn},
+        "events": [render.event(record) for record in events],
+    }
+
+
+async def read_newest_decisions(uow: UnitOfWork, owner: int | None, before: str, kind: str) -> render.Json:
+    """Of that owner's jobs, or of all, those before the one with the id ``before``, newest first.
+
+    ``kind``: the topic of an action, ``veto``, or empty for all. ``before`` of the answer: where the next page begins;
+    null: it is the last.
+    """
+    found: list[render.Json] = []
+    names: dict[str, str] = {}
+    for _ in range(_DECISIONS_READ // DECISIONS_A_PAGE):
+        records = await uow.decisions.list_newest(limit=DECISIONS_A_PAGE, before=before, owner=owner)
+        for record in records:
+            before = record.id
+            topics = {action.topic for action in record.actions} | ({"veto"} if record.vetoes else set())
+            if kind and kind not in topics:
+                continue
+            if record.job_id not in names:
+                job = await uow.jobs.find(record.job_id)
+                names[record.job_id] = "" if job is None else job.spec.name
+            found.append(render.decision(record) | {"job_id": record.job_id, "job": names[record.job_id]})
+            if len(found) == DECISIONS_A_PAGE:
+                return {"decisions": found, "before": before}
+        if len(records) < DECISIONS_A_PAGE:
+            return {"decisions": found, "before": None}
+    return {"decisions": found, "before": before}
+
+
+def list_spans(lease: Lease) -> list[render.Json]:
+    """The stretches of a lease's life, oldest first, each with what it bills ($/h)."""
+    return [
+        {
+            "status": span.status,
+            "billed_rate": render.plain(span.billed_rate),
+            "storage_rate": render.plain(span.storage_rate),
+            "started_at": render.plain(span.started_at),
+            "ended_at": render.plain(span.ended_at),
+        }
+        for span in lease.spans
+    ]

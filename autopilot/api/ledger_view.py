@@ -5,15 +5,15 @@ Credits of markets and what a job waits for are the daemon's own knowledge. They
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autopilot.api import render
-from autopilot.api.books import list_spans, reconciliation
+from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget_of
-from autopilot.api.job_life import read_decisions, read_life
+from autopilot.api.job_life import read_drawn, read_life, read_newest_decisions, read_spans
 from autopilot.api.jobs import find_job
 from autopilot.api.outstanding import Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.prices import prices
@@ -26,8 +26,6 @@ from autopilot.ports.store import Store, UnitOfWork
 
 JOBS_SHOWN = 500
 DECISIONS_SHOWN = 200
-LEASES_DRAWN = 200
-"""Of one job, the newest."""
 
 
 class _OneView:
@@ -59,6 +57,10 @@ class LedgerView:
     limits: Limits
 
     @property
+    def sees_all(self) -> bool:
+        return True
+
+    @property
     def store(self) -> Store:
         return _OneView(self.uow)
 
@@ -70,33 +72,30 @@ class LedgerView:
         return [self._job(job, outstanding) for job in jobs.values()]
 
     async def read_job(self, reference: str) -> render.Json:
-        """As ``GET /v1/jobs/{ref}`` answers; with its decisions, newest first, the spans of its newest machines by
-        lease, and ``postings``: each instant at which something was posted for it, with the sum. Raises ``UserError``.
-        """
+        """As ``GET /v1/jobs/{ref}/life`` answers. Raises ``UserError``."""
         job = await find_job(self.uow, reference)
         outstanding = await read_outstanding(self.uow, self.now, self.params)
-        drawn = (await self.uow.leases.list_by_job(job.id))[-LEASES_DRAWN:]
         return {
-            "job": self._job(job, outstanding) | {"gpus": [choice.name for choice in job.spec.gpus]},
+            "job": self._job(job, outstanding),
             **await read_life(self.uow, job, outstanding, self.now),
-            "decisions": await read_decisions(self.uow, job.id, limit=DECISIONS_SHOWN),
-            "spans": {lease.id: list_spans(lease) for lease in drawn},
-            "postings": [
-                {"at": render.plain(entry.posted_at), "amount": render.plain(entry.amount)}
-                for lease in drawn
-                for entry in await self.uow.ledger.list_entries(lease.id)
-                if entry.is_spend
-            ],
+            **await read_drawn(self.uow, job, DECISIONS_SHOWN),
         }
 
-    async def read_machines(self, job_id: str) -> render.Json:
-        """The spans of a job's machines and its events: what a strip of its last hours is drawn of."""
-        drawn = (await self.uow.leases.list_by_job(job_id))[-LEASES_DRAWN:]
-        return {
-            "leases": [render.lease(lease) for lease in drawn],
-            "spans": {lease.id: list_spans(lease) for lease in drawn},
-            "events": [render.event(record) for record in await self.uow.events.list_by_job(job_id)],
-        }
+    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, render.Json]:
+        """By job: what a strip of its last hours is drawn of."""
+        return await read_spans(self.uow, job_ids)
+
+    async def list_markets(self) -> list[render.Json]:
+        """What a market answers, and when, is the daemon's knowledge."""
+        return []
+
+    async def list_offers(self, gpu: str) -> list[render.Json]:
+        """The same."""
+        return []
+
+    async def read_log(self, reference: str) -> render.Json:
+        """Output lies beside the ledger."""
+        return {"chunks": [], "earlier": False, "finished": True}
 
     async def budget(self) -> render.Json:
         return await budget_of(self.store, self.now, self.params, self.limits, {})
@@ -107,6 +106,14 @@ class LedgerView:
     async def spend_by_market(self, query: Mapping[str, str]) -> dict[str, render.Json]:
         """The answers of ``spend``, each of one market alone."""
         return await spend_by_market(self.store, query, self.now, self.params)
+
+    async def instance(self, reference: str) -> render.Json:
+        """Raises ``JobNotFound``."""
+        return await instance(self.store, reference, self.now, self.params)
+
+    async def list_decisions(self, before: str, kind: str) -> render.Json:
+        """Of all jobs, as ``GET /v1/decisions`` answers."""
+        return await read_newest_decisions(self.uow, None, before, kind)
 
     async def reconcile(self, month: str) -> render.Json:
         return await reconciliation(self.store, {"month": month}, self.now, self.params)

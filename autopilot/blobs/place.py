@@ -7,6 +7,7 @@ whole. Where the directory lets its group write, so may the group write all that
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -17,8 +18,10 @@ from typing import Any
 
 from autopilot.domain.errors import UserError
 
-MAILBOX, API = "mailbox", "api"
+MAILBOX, API, PAGE = "mailbox", "api", "page"
 """What the listener has ports for."""
+IDENTITY = "/identity"
+"""Where a port of the page says whose it is."""
 _KEY_BYTES = 32
 _GROUP_WRITES = 0o070
 
@@ -60,6 +63,11 @@ class MailboxPlace:
         return self.root / "api-tokens.json"
 
     @property
+    def page_sessions_path(self) -> Path:
+        """Which sessions and links of the page there are, as ``tokens_path`` for tokens."""
+        return self.root / "page-sessions.json"
+
+    @property
     def receiving(self) -> Path:
         """Where the listener puts uploads for the daemon."""
         return self.root / "api-receiving"
@@ -83,6 +91,11 @@ class MailboxPlace:
         if found is None:
             return False
         return found.host == socket.gethostname() if token is None else found.token == token
+
+    def name_page(self) -> str:
+        """What the listener of the daemon that leads says at ``IDENTITY``: no other program knows it."""
+        found = self._announcement()
+        return "" if found is None else hashlib.sha256(f"page of {found.token}".encode()).hexdigest()
 
     def _announcement(self) -> Announcement | None:
         match read_json(self._daemon_path):

@@ -61,5 +61,20 @@ class Token:
         return min(now, ended_at).astimezone(UTC).date().replace(day=1) if self.is_monthly else None
 
 
+@dataclass(frozen=True, slots=True)
+class PageSession:
+    """A browser that was let into the page, or the link that lets one in."""
+
+    sha256: str
+    """Of the secret, which is kept nowhere."""
+    owner: int
+    """The uid of whoever asked for the link, or a token's owner."""
+    token_sha256: str
+    """Of the token with which the link was asked for: the session ends with it. Empty: by the users' socket."""
+    expires_at: datetime
+    is_link: bool
+    """It is good for a session, once, and for nothing else."""
+
+
 def is_of_token(owner: int) -> bool:
     return owner < 0

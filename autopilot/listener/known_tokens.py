@@ -10,12 +10,12 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-from autopilot.blobs.place import MailboxPlace, read_json, replace_file
+from autopilot.blobs.place import read_json, replace_file
 
 
-def write_known_tokens(place: MailboxPlace, sha256s: Collection[str]) -> None:
+def write_known_tokens(path: Path, sha256s: Collection[str], root: Path) -> None:
     """Raises ``OSError``."""
-    replace_file(place.tokens_path, json.dumps(sorted(sha256s)), place.root)
+    replace_file(path, json.dumps(sorted(sha256s)), root)
 
 
 class KnownTokens:
@@ -25,13 +25,19 @@ class KnownTokens:
         self._sha256s: frozenset[str] = frozenset()
 
     def has(self, sha256: str) -> bool:
+        return sha256 in self._read()
+
+    def has_any(self) -> bool:
+        return bool(self._read())
+
+    def _read(self) -> frozenset[str]:
         """By the file as it is now; it is read again only when it was replaced."""
         try:
             found = self._path.stat()
         except OSError:
-            return False
+            return frozenset()
         if (version := (found.st_ino, found.st_mtime_ns)) != self._version:
             read = read_json(self._path)
             known = read if isinstance(read, list) else ()
             self._version, self._sha256s = version, frozenset(each for each in known if isinstance(each, str))
-        return sha256 in self._sha256s
+        return self._sha256s

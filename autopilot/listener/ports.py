@@ -41,6 +41,10 @@ class Port:
     """Read when the port is taken; None: no TLS."""
     ends_with_caller: bool = False
     """A call ends when whoever made it hangs up."""
+    is_wanted: Callable[[], bool] = lambda: True
+    """It is open only so long."""
+    may_move: bool = False
+    """To another port where the one that it had before is taken: nothing but a new link names it."""
 
 
 class PortKeeper:
@@ -59,7 +63,9 @@ class PortKeeper:
     async def keep(self) -> None:
         """Serve until told to stop. Raises ``UserError`` for a signing key that is none."""
         while not self._stopping.is_set():
-            if self._place.is_served_for(self._token):
+            if not self._port.is_wanted():
+                pass
+            elif self._place.is_served_for(self._token):
                 try:
                     await self._serve()
                 except OSError as problem:
@@ -88,19 +94,29 @@ class PortKeeper:
             return connection() if certificate is None else Handshake(door, connection, certificate.context)
 
         try:
-            number = port.port or place.port(port.name) or 0
-            async with await loop.create_server(handshake, port.host, number, backlog=BACKLOG) as server:
+            async with await self._listen(handshake) as server:
                 number = server.sockets[0].getsockname()[1]
                 if port.port == 0:
                     place.keep_port(number, port.name)
                 print("listening", port.name, flush=True)  # noqa: T201 - the daemon that started it waits for this line
                 log.info("listener.serves", what=port.name, port=number, connections=self._limits.connections)
-                while not self._stopping.is_set() and place.is_served_for(self._token):
+                while not self._stopping.is_set() and place.is_served_for(self._token) and port.is_wanted():
                     await self._look_later()
                     self._renew(certificate)
                 log.info("listener.closes", what=port.name, is_superseded=not self._stopping.is_set())
         finally:
             await runner.cleanup()
+
+    async def _listen(self, make: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+        """Raises ``OSError``."""
+        port, loop = self._port, asyncio.get_running_loop()
+        number = port.port or self._place.port(port.name) or 0
+        try:
+            return await loop.create_server(make, port.host, number, backlog=BACKLOG)
+        except OSError:
+            if not port.may_move or not number:
+                raise
+            return await loop.create_server(make, port.host, 0, backlog=BACKLOG)
 
     def _renew(self, certificate: ServerCertificate | None) -> None:
         try:

@@ -12,15 +12,17 @@ import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import API, MAILBOX, MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, PAGE, MailboxPlace
 from autopilot.domain.errors import UserError
 from autopilot.listener.api_port import ApiConfig, api_listener
 from autopilot.listener.door import ConnectionLimits
+from autopilot.listener.pages import HOST, LazyPages, page_is_wanted, page_listener
 from autopilot.listener.ports import Port, PortKeeper
 from autopilot.listener.tls import ServerCertificate
 
@@ -30,6 +32,7 @@ SPARE_DESCRIPTORS = 150
 API_CONNECTIONS = 200
 """Each with TLS takes a quarter of a megabyte."""
 LINES_A_MINUTE = 10
+PAGE_CONNECTIONS = 100
 OOM_SCORE = "500"
 """When memory runs out, the kernel ends the listener before any daemon."""
 
@@ -109,6 +112,11 @@ def _ports(config: ListenerConfig) -> list[tuple[Port, ConnectionLimits]]:
             API, api.host, api.port, lambda: _api_app(config, api), consequence, certificate, ends_with_caller=True
         )
         ports.append((port, ConnectionLimits(connections=API_CONNECTIONS)))
+    else:
+        place, consequence = config.place, "the page is not to be seen"
+        wanted: dict[str, Any] = {"is_wanted": page_is_wanted(place), "may_move": True, "ends_with_caller": True}
+        page = Port(PAGE, HOST, 0, lambda: page_listener(place), consequence, **wanted)
+        ports.append((page, ConnectionLimits(connections=PAGE_CONNECTIONS)))
     return ports
 
 
@@ -117,7 +125,12 @@ def _mailbox_app(place: MailboxPlace) -> web.Application:
 
 
 def _api_app(config: ListenerConfig, api: ApiConfig) -> web.Application:
-    return api_listener(config.place, api, store=None if config.mailbox is None else _store(config.place))
+    pages = LazyPages(config.place)
+    app = api_listener(
+        config.place, api, pages.routes(), store=None if config.mailbox is None else _store(config.place)
+    )
+    app.on_shutdown.append(pages.close)
+    return app
 
 
 def _store(place: MailboxPlace) -> LocalBlobStore:

@@ -31,7 +31,7 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
     if has_mailbox:
         _check_moved(MailboxPlace(settings.state_dir), place)
         place.read_or_make_key()
-    if not (has_mailbox or has_api):
+    if not has_listener(settings):
         return place
     token = place.announce()
     child = ListenerChild(settings, place, token) if settings.blobs.own_listener else None
@@ -49,6 +49,11 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
     return place
 
 
+def has_listener(settings: Settings) -> bool:
+    """Whether anything is served to the network: a bucket needs no listener, and the API may stay on its socket."""
+    return settings.blobs.url is None or settings.http.listen is not None
+
+
 def local_mailbox(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
     host, _, port_text = settings.blobs.listen.rpartition(":")
     port = int(port_text) or place.port()
@@ -58,9 +63,17 @@ def local_mailbox(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
 async def tell_tokens(place: MailboxPlace, sha256s: Collection[str]) -> None:
     """To the listener. Where it cannot be told, it turns a new token away, and the daemon one that has ended."""
     try:
-        await asyncio.to_thread(write_known_tokens, place, sha256s)
+        await asyncio.to_thread(write_known_tokens, place.tokens_path, sha256s, place.root)
     except OSError as problem:
         log.warning("tokens.not_told", reason=str(problem), consequence="new tokens do not work over TCP yet")
+
+
+async def tell_page_sessions(place: MailboxPlace, sha256s: Collection[str]) -> None:
+    """To the listener, which opens the page's port for as long as there are any."""
+    try:
+        await asyncio.to_thread(write_known_tokens, place.page_sessions_path, sha256s, place.root)
+    except OSError as problem:
+        log.warning("page.sessions_not_told", reason=str(problem), consequence="new links do not open the page yet")
 
 
 async def _await_port(child: ListenerChild | None, what: str, trouble: str, hint: str) -> None:

@@ -21,6 +21,7 @@ from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService, ParseJob
 from autopilot.api.metrics import Metrics
+from autopilot.api.page_sessions import PageSessions
 from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
@@ -61,8 +62,15 @@ from autopilot.service.leadership import (
     shared_install_id,
     stand_by,
 )
-from autopilot.service.meeting_place import local_mailbox, prepare_place, tell_tokens
+from autopilot.service.meeting_place import (
+    has_listener,
+    local_mailbox,
+    prepare_place,
+    tell_page_sessions,
+    tell_tokens,
+)
 from autopilot.service.notices import ON_PAPER, check_named, scrub_of, sinks_of, subscriptions_of, switch_of
+from autopilot.service.page_address import PageAddress
 from autopilot.service.recording import FileRecorder
 from autopilot.service.sockets import serve_listener, serve_users
 from autopilot.store.leader import leading
@@ -148,11 +156,16 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     tokens = TokenService(store, clock, wake.set, partial(tell_tokens, place) if settings.http.listen else None)
     own_store = blobs.base_url if isinstance(blobs, LocalBlobStore) and not settings.blobs.public_url else ""
     metrics = Metrics(engine, store, clock)
-    api = Api(jobs, engine, store, clock, certify, tokens, uploads, metrics, own_store)
+    sessions = PageSessions(settings.state_dir / "page-logins.json", clock, partial(tell_page_sessions, place))
+    find_page = PageAddress(settings, place).find
+    api = Api(jobs, engine, store, clock, certify, tokens, uploads, metrics, sessions, find_page, own_store)
     await serve_users(settings.socket_path, api.app(), is_shared=shared is not None, stack=stack)
     if settings.http.listen:
         await tokens.announce()
+    if has_listener(settings):
         await serve_listener(place, api.app(is_listeners=True), stack)
+        await sessions.open()
+        stack.callback(sessions.close)
     await _note_life(store, clock, stack)
     lost = shared.fence.lost if shared else asyncio.Event()
     return Daemon(settings, engine, clock, wake, lost, metrics, await _open_switch(settings, stack))

@@ -47,6 +47,17 @@ class SqlDecisions(SqlRepository):
         chosen = select(decisions).where(decisions.c.job_id == job_id).order_by(decisions.c.seq.desc()).limit(limit)
         return tuple(record_of(DecisionRecord, decisions, row) for row in await self._sql.fetch_all(chosen))
 
+    async def list_newest(
+        self, *, limit: int, before: str = "", owner: int | None = None
+    ) -> tuple[DecisionRecord, ...]:
+        chosen = select(decisions).order_by(decisions.c.seq.desc()).limit(limit)
+        if before:
+            known = select(decisions.c.seq).where(decisions.c.id == before).scalar_subquery()
+            chosen = chosen.where(decisions.c.seq < known)
+        if owner is not None:
+            chosen = chosen.join(jobs, jobs.c.id == decisions.c.job_id).where(jobs.c.owner == owner)
+        return tuple(record_of(DecisionRecord, decisions, row) for row in await self._sql.fetch_all(chosen))
+
     async def forget(self, before: datetime) -> int:
         return (await self._sql.run(delete(decisions).where(decisions.c.job_id.in_(jobs_over(before))))).rowcount
 

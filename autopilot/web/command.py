@@ -1,34 +1,78 @@
-"""``autopilot web``: the page, for as long as the command runs."""
+"""``autopilot web``: a link to the page of a daemon; or the page of a ledger alone, for as long as the command runs."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from autopilot.cli.exits import Exit
+from cyclopts import Parameter
+
+from autopilot.cli.client import Client
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.transport import NotRunning
 from autopilot.domain.errors import UserError
 
 if TYPE_CHECKING:
     from autopilot.policy.guard import Limits
 
 
-def web(*, ledger: str | None = None, port: int = 0, config: Path | None = None) -> int:
-    """Show jobs, machines and money as a page in the browser, until SIGTERM or Ctrl-C.
+def web(
+    *,
+    ledger: str | None = None,
+    port: int = 0,
+    config: Path | None = None,
+    browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
+) -> int:
+    """Print a link to the page of the daemon, and open it in a browser where there is one.
 
-    It reads the ledger alone and changes nothing, whether a daemon runs or not. It listens on 127.0.0.1 and lets in
-    whoever has the link that it prints.
+    The link is good once, and for five minutes; the browser is then let in for twelve hours, with your rights. With
+    --ledger it shows a ledger alone, whether a daemon runs or not, until SIGTERM or Ctrl-C, and changes nothing.
 
     Parameters
     ----------
     ledger
-        A file, or postgresql://user@host/database; the one of the settings when left out, with their limits.
+        A file, or postgresql://user@host/database; "own" is the one of the settings, with their limits.
     port
-        Port on 127.0.0.1; 0 takes a free one.
+        With --ledger: port on 127.0.0.1; 0 takes a free one.
     config
-        A configuration file, read after the system's and the user's own.
+        With --ledger: a configuration file, read after the system's and the user's own.
+    browser
+        Open the link in a browser too; else it is only printed.
     """
+    if ledger is None:
+        if port or config is not None:
+            raise UserError("--port and --config go with --ledger", hint="the daemon's settings say where its page is")
+        return _show_link(browser)
+    return _show_ledger(ledger, port, config)
+
+
+def _show_link(opens_browser: bool) -> int:
+    client = Client()
+    try:
+        made = client.post("/v1/page/link")
+    except NotRunning as problem:
+        hint = f"{problem.hint}; autopilot web --ledger own shows what the ledger has"
+        raise CommandError(problem.exit_code, problem.message, hint=hint) from None
+    link = made["url"] or client.base_url + made["path"]
+    print(link, flush=True)
+    print("it is good once, and for five minutes", file=sys.stderr)
+    if opens_browser and sys.stdout.isatty() and _has_screen():
+        import webbrowser
+
+        webbrowser.open(link)
+    return Exit.OK
+
+
+def _has_screen() -> bool:
+    """Where there is none, a browser in the terminal would open."""
+    return sys.platform == "darwin" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _show_ledger(ledger: str, port: int, config: Path | None) -> int:
     from autopilot.config.settings import load_settings
     from autopilot.ports.store import StoreUnavailable
     from autopilot.service.ledger_reader import NO_LIMITS
@@ -39,9 +83,10 @@ def web(*, ledger: str | None = None, port: int = 0, config: Path | None = None)
         raise UserError(f"not a port: {port}", hint="a number from 0 to 65535; 0 takes a free one")
     settings = load_settings(config)
     configure_logging(settings.log.format, "warning", settings.secret_values())
-    url = settings.ledger_url if ledger is None else ledger
+    is_own = ledger == "own"
+    url = settings.ledger_url if is_own else ledger
     try:
-        asyncio.run(_serve(url, limits_of(settings) if ledger is None else NO_LIMITS, port))
+        asyncio.run(_serve(url, limits_of(settings) if is_own else NO_LIMITS, port))
     except StoreUnavailable as problem:
         raise UserError(str(problem), hint="autopilot db check says more") from None
     return Exit.OK

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.api.ledger_view import LedgerView
 from autopilot.cli import reasons, story, text, views
 from autopilot.cli.plan_views import OPTION, tell_option
 from autopilot.domain.errors import UserError
@@ -28,6 +27,7 @@ from autopilot.web.shapes import (
     status_of,
     tell_limit,
 )
+from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
 
 PERIODS: Mapping[str, timedelta | None] = {"all": None, "6h": timedelta(hours=6), "2h": timedelta(hours=2)}
@@ -82,9 +82,9 @@ class JobPage:
     """What the machines have cost together."""
 
 
-async def build(view: LedgerView, reference: str, query: Mapping[str, str]) -> JobPage:
-    """Raises ``UserError`` for a job or a decision that there is not, ``StoreUnavailable``."""
-    body, now = await view.read_job(reference), view.now
+async def build(source: PageSource, reference: str, query: Mapping[str, str]) -> JobPage:
+    """Raises ``UserError`` for a job or a decision that there is not."""
+    body, now = await source.read_job(reference), source.now
     job = body["job"]
     period = query.get("period", "all")
     if period not in PERIODS:
@@ -93,9 +93,9 @@ async def build(view: LedgerView, reference: str, query: Mapping[str, str]) -> J
     machines = read_machines(body, now)
     decision = _choose(body["decisions"], query.get("d"))
     prices = [
-        await view.prices(gpu, max(axis.start, axis.end - LONGEST_PRICES), axis.end, STEPS)
-        for gpu in dict.fromkeys([*job["gpus"], *(each.lease["gpu"] for each in machines)])
-        if gpu.strip()
+        found
+        for gpu in dict.fromkeys([*body["gpus"], *(each.lease["gpu"] for each in machines)])
+        if gpu.strip() and (found := await _read_prices(source, gpu, axis)) is not None
     ]
     spent, spent_ruler = curves.draw_budget(body, now)
     paid, shares = split_paid(machines)
@@ -103,7 +103,7 @@ async def build(view: LedgerView, reference: str, query: Mapping[str, str]) -> J
     rows, total = _list_machines(machines)
     return JobPage(
         now,
-        view.newest_at,
+        source.newest_at,
         job,
         status_of(job),
         _tell_why(job, now),
@@ -122,6 +122,14 @@ async def build(view: LedgerView, reference: str, query: Mapping[str, str]) -> J
         rows,
         total,
     )
+
+
+async def _read_prices(source: PageSource, gpu: str, axis: Axis) -> Row | None:
+    """None for a GPU that nobody has ever listed."""
+    try:
+        return await source.prices(gpu, max(axis.start, axis.end - LONGEST_PRICES), axis.end, STEPS)
+    except UserError:
+        return None
 
 
 def _axis(job: Row, now: datetime, length: timedelta | None) -> Axis:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.api.ledger_view import LedgerView
 from autopilot.cli import text
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO
@@ -18,6 +17,7 @@ from autopilot.domain.time import month_bounds
 from autopilot.web import curves, words
 from autopilot.web.hero import Panel
 from autopilot.web.shapes import Figure, Row, budget_meter, saved_figure, spent_of, tell_limit
+from autopilot.web.source import PageSource
 
 GROUPS = {"job": "Job", "gpu": "GPU", "label": "Label", "provider": "Market"}
 ROWS_SHOWN = 200
@@ -59,27 +59,27 @@ class MoneyPage:
     not_billed: int
 
 
-async def build(view: LedgerView, query: Mapping[str, str]) -> MoneyPage:
-    """Raises ``UserError`` for a month or a key that makes no sense, ``StoreUnavailable``."""
-    now = view.now
+async def build(source: PageSource, query: Mapping[str, str]) -> MoneyPage:
+    """Raises ``UserError`` for a month or a key that makes no sense."""
+    now = source.now
     key = query.get("month") or f"{now:%Y-%m}"
     by = query.get("by", "job")
     if by not in GROUPS:
         raise UserError(f"cannot group spend by {by!r}", hint=f"one of: {', '.join(GROUPS)}")
-    spend = await view.spend({"by": by, "month": key})
+    spend = await source.spend({"by": by, "month": key})
     first, after = month_bounds(key)
-    by_market = await view.spend_by_market({"by": "day", "month": key})
+    by_market = await source.spend_by_market({"by": "day", "month": key})
     spent = {market: _sum_days(answer["rows"]) for market, answer in by_market.items()}
     whole = {
         day: sum((each.get(day, ZERO) for each in spent.values()), ZERO) for days in spent.values() for day in days
     }
-    account = (await view.budget())["account"]
+    account = (await source.budget())["account"]
     is_now = key == f"{now:%Y-%m}"
     limit = account["month"]["limit"] if is_now else None
-    bills = await view.reconcile(key)
+    bills = await source.reconcile(key)
     return MoneyPage(
         now,
-        view.newest_at,
+        source.newest_at,
         f"{first:%B %Y}",
         key,
         f"{date.fromordinal(first.toordinal() - 1):%Y-%m}",

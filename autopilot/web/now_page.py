@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.api.ledger_view import LedgerView
 from autopilot.cli import reasons
+from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
 from autopilot.web.machines import MachineLife, draw_strip, read_machines
 from autopilot.web.shapes import (
@@ -27,6 +27,7 @@ from autopilot.web.shapes import (
     status_of,
     tell_limit,
 )
+from autopilot.web.source import PageSource
 from autopilot.web.svg import Axis
 
 STRIPS = 60
@@ -41,6 +42,8 @@ GOES_ON = {
     "over_month_limit": "They go on by themselves on the first of the month, at 00:00 UTC.",
     "over_allowance": "They go on when the allowance of their token has room again.",
 }
+
+_DARK = "Prices and machines there are as they were read last."
 
 
 class Need(NamedTuple):
@@ -77,6 +80,16 @@ class MachineRow(NamedTuple):
     cost: str
 
 
+class MarketRow(NamedTuple):
+    market: str
+    is_known: bool
+    said: str
+    """Whether it can be read, or why not."""
+    read: str
+    credit: str
+    certificate: str
+
+
 @dataclass(frozen=True)
 class NowPage:
     now: datetime
@@ -89,34 +102,41 @@ class NowPage:
     machines: list[MachineRow]
     ruler: Markup
     window: str
+    markets: list[MarketRow]
 
 
-async def build(view: LedgerView) -> NowPage:
-    """Raises ``StoreUnavailable``."""
-    jobs, body, now = await view.list_jobs(), await view.budget(), view.now
-    month = await view.spend({"by": "month", "month": f"{now:%Y-%m}"})
+async def build(source: PageSource) -> NowPage:
+    """What a token may not see of the account is left out."""
+    jobs, now = await source.list_jobs(), source.now
     still = sorted((job for job in jobs if job["finished_at"] is None), key=lambda job: _urgency(job))
     over = sorted((job for job in jobs if job["finished_at"]), key=lambda job: str(job["finished_at"]), reverse=True)
     begun = min((words.instant(job["submitted_at"]) for job in still), default=now)
     window = min(max(now - begun + timedelta(minutes=10), SHORTEST), LONGEST)
     axis = Axis(now - window, now)
-    rates = {row["id"]: row["burn"] for row in body["jobs"]}
+    figures, rates = _list_own_figures(still), {}
+    if source.sees_all:
+        body = await source.budget()
+        month = await source.spend({"by": "month", "month": f"{now:%Y-%m}"})
+        figures, rates = _list_figures(body["account"], month), {row["id"]: row["burn"] for row in body["jobs"]}
+    drawn = await source.read_machines([job["id"] for job in still[:STRIPS]])
     rows, machines = [], []
-    for number, job in enumerate(still):
-        found = read_machines(await view.read_machines(job["id"]), now) if number < STRIPS else []
-        rows.append(_job_row(job, rates.get(job["id"]), draw_strip(found, axis), now))
+    for job in still:
+        found = read_machines(drawn[job["id"]], now) if job["id"] in drawn else []
+        rows.append(_job_row(job, rates.get(job["id"]), draw_strip(found, axis) if found else svg.NOTHING, now))
         machines += [_machine_row(each, job) for each in found if each.lease["gone_at"] is None]
+    markets = await source.list_markets()
     return NowPage(
         now,
-        view.newest_at,
-        _list_needs([*still, *over], now),
-        _list_figures(body["account"], month),
+        source.newest_at,
+        [*_list_dark(markets, now), *_list_needs([*still, *over], now)],
+        figures,
         rows,
         [_job_row(job, None, svg.NOTHING, now) for job in over[:FINISHED_SHOWN]],
         len(over),
         machines,
         svg.ruler(axis),
         words.duration(window - window % timedelta(hours=1)),
+        [_market_row(each, now) for each in markets],
     )
 
 
@@ -157,6 +177,54 @@ def _need(kind: str, cause: str, jobs: Sequence[Row]) -> Need:
     )
 
 
+def _list_dark(markets: Sequence[Row], now: datetime) -> list[Need]:
+    """Markets that cannot be read: what stands on the page of them is old."""
+    dark = [each for each in markets if not each["known"]]
+    return [
+        Need(
+            [],
+            0,
+            f"{words.market(each['name'])} cannot be read{_since(each, now)}: {words.plain(each['reason'])}.",
+            _DARK,
+            "warn",
+        )
+        for each in dark
+    ]
+
+
+def _since(market: Row, now: datetime) -> str:
+    if market["read_at"] is None:
+        return ", and was not since the daemon began"
+    at = words.instant(market["read_at"])
+    return f" since {words.moment(at)} UTC ({words.duration(max(now - at, timedelta(0)))})"
+
+
+def _market_row(market: Row, now: datetime) -> MarketRow:
+    lack = (market["certificate"] or {}).get("lack")
+    at = market["read_at"] and words.instant(market["read_at"])
+    return MarketRow(
+        words.market(market["name"]),
+        bool(market["known"]),
+        "readable" if market["known"] else f"not readable: {words.plain(market['reason'])}",
+        f"{words.duration(max(now - at, timedelta(0)))} ago" if at else "never",
+        words.money(market["credit"]),
+        f"nothing new is rented: {words.words(lack)}" if lack else "",
+    )
+
+
+def _list_own_figures(still: Sequence[Row]) -> list[Figure]:
+    """Of whoever sees their own jobs alone."""
+    burn = words.sum_money(*(each["bid"] for job in still for each in (job["main"], job["next"]) if each))
+    spent = sum((spent_of(job) for job in still), ZERO)
+    held = words.sum_money(*(job["held"] for job in still))
+    return [
+        Figure("Open jobs", str(len(still)), "of yours"),
+        Figure("Bids", words.money(burn, 3), "of their machines, disks left out", unit="/h"),
+        Figure("Spent", words.money(spent), "by your open jobs"),
+        Figure("Held back", words.money(held), "until their machines have ended"),
+    ]
+
+
 def _list_figures(account: Row, month: Row) -> list[Figure]:
     lasts = [
         (account[period]["runway_s"], name)
@@ -172,7 +240,12 @@ def _list_figures(account: Row, month: Row) -> list[Figure]:
     day, whole = account["day"], account["month"]
     reached = "; at this burn the limit is reached" if account["forecast_reaches_limit"] else ""
     return [
-        Figure("Burning", words.money(account["burn"], 3), f"{account['instances']} machines{hourly}", unit="/h"),
+        Figure(
+            "Burning",
+            words.money(account["burn"], 3),
+            f"{account['instances']} {'machine' if account['instances'] == 1 else 'machines'}{hourly}",
+            unit="/h",
+        ),
         Figure("Lasts", words.duration(first[0]) if first else "-", until),
         Figure(
             "Today",

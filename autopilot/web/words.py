@@ -52,6 +52,11 @@ def percent(value: str | None) -> str:
     return text.NONE if value is None else whole(f"{Decimal(value) * 100:.0f} %")
 
 
+def share(value: float) -> str:
+    """Of 0..1, as a machine says it."""
+    return whole(f"{value * 100:.0f} %")
+
+
 def market(name: str) -> str:
     return _MARKETS.get(name, text.plain(name))
 
@@ -77,4 +82,10 @@ def tell_decision(decision: dict[str, Any]) -> str:
     """What was decided, in one line."""
     done = [reasons.tell(action) for action in decision["actions"]]
     refused = [f"refused by the guard: {reasons.tell_veto(veto)}" for veto in decision["vetoes"]]
-    return "; ".join(done + refused) or "nothing was to be done"
+    if done or refused:
+        return "; ".join(done + refused)
+    chosen = (
+        note["numbers"] for note in decision["notes"] if note["topic"] == "option" and note["numbers"].get("chosen")
+    )
+    option = next(chosen, None)
+    return "nothing was to be done" if option is None else f"the best option: {words(option['option'])}"

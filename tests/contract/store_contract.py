@@ -313,6 +313,20 @@ class WhatAStoreAnswers:
             for decision in decisions:
                 await work.decisions.add(decision)
             assert await work.decisions.list_by_job("job-000001", limit=2) == (decisions[11], decisions[10])
+            assert await work.decisions.list_newest(limit=2) == (decisions[11], decisions[10])
+
+    async def test_decisions_of_all_jobs_in_pages_and_of_one_owner(self, store: Store) -> None:
+        async with store.transaction() as work:
+            await work.jobs.save(a_job("job-000001", owner=7))
+            await work.jobs.save(a_job("job-000002", owner=-1))
+            made = [DecisionRecord(f"d{n}", f"job-00000{1 + n % 2}", START, (), (), ()) for n in range(6)]
+            for decision in made:
+                await work.decisions.add(decision)
+            assert await work.decisions.list_newest(limit=3, before="d4") == (made[3], made[2], made[1])
+            assert await work.decisions.list_newest(limit=9, owner=-1) == (made[5], made[3], made[1])
+            assert await work.decisions.list_newest(limit=9, before="d3", owner=7) == (made[2], made[0])
+            assert await work.decisions.list_newest(limit=9, before="none") == ()
+            assert await work.decisions.list_newest(limit=9, owner=8) == ()
 
     async def test_events_are_read_on_from_a_sequence_number(self, store: Store) -> None:
         names = ("job.submitted", "lease.intended", "lease.acquired")

@@ -28,6 +28,12 @@ class Decisions(Protocol):
         """Newest first."""
         ...
 
+    async def list_newest(
+        self, *, limit: int, before: str = "", owner: int | None = None
+    ) -> tuple[DecisionRecord, ...]:
+        """Of all jobs or of that owner's, newest first; ``before``: those that are older than the one of that id."""
+        ...
+
     async def forget(self, before: datetime) -> int:
         """Remove those of jobs that were over by then; returns how many."""
         ...

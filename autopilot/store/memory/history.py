@@ -40,6 +40,22 @@ class MemoryDecisions(MemoryRepository):
         found = [record for record in self._access.read().decisions.values() if record.job_id == job_id]
         return tuple(found[::-1][:limit])
 
+    async def list_newest(
+        self, *, limit: int, before: str = "", owner: int | None = None
+    ) -> tuple[DecisionRecord, ...]:
+        tables = self._access.read()
+        newest = list(tables.decisions.values())[::-1]
+        if before:
+            place = next((number for number, record in enumerate(newest) if record.id == before), len(newest))
+            newest = newest[place + 1 :]
+        jobs = tables.jobs
+        seen = (
+            record
+            for record in newest
+            if owner is None or ((job := jobs.get(record.job_id)) is not None and job.owner == owner)
+        )
+        return tuple(islice(seen, limit))
+
     async def forget(self, before: datetime) -> int:
         with self._access.write() as tables:
             over = jobs_over(tables, before)

@@ -70,5 +70,18 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize("port", ["-1", "65536"])
 def test_a_port_that_is_none_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["web", f"--port={port}"]) == 2
+    assert run(["web", "--ledger", "none.db", f"--port={port}"]) == 2
     assert f"not a port: {port}" in capsys.readouterr().err
+
+
+def test_a_port_without_a_ledger_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["web", "--port=8931"]) == 2
+    assert "--port and --config go with --ledger" in capsys.readouterr().err
+
+
+def test_without_a_daemon_it_says_how_a_ledger_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AUTOPILOT_API__SOCKET", str(tmp_path / "none.sock"))
+    assert run(["web"]) == 3
+    assert "autopilot web --ledger own shows what the ledger has" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from web_ledger import JOB, NOW, a_reader
 from autopilot.api.ledger_view import LedgerReader
 from autopilot.store.memory.store import MemoryStore
 from autopilot.web import job_page, money_page, now_page
-from autopilot.web.server import Pages
+from autopilot.web.site import PageSite
 
 D = Decimal
 
@@ -104,7 +104,7 @@ async def test_a_decision_is_shown_with_its_options_and_its_neighbours(reader: L
 
 async def test_an_empty_ledger_says_what_to_do() -> None:
     reader = LedgerReader(MemoryStore(), (await a_reader())._clock, (await a_reader())._limits)
-    pages = Pages()
+    pages = PageSite()
     async with reader.view() as view:
         now = PageReader(pages.render("now.html", "/", page=await now_page.build(view))).text
         money = PageReader(pages.render("money.html", "/money", page=await money_page.build(view, {}))).text

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from page_reader import PageReader
 from web_ledger import JOB, a_reader
 
-from autopilot.web import job_page, money_page, now_page
-from autopilot.web.server import Pages
+from autopilot.web import decisions_page, job_page, machine_page, market_page, money_page, now_page
+from autopilot.web.site import PageSite
 
 CORPUS = [
     "<script>alert(1)</script>",
@@ -29,7 +29,7 @@ CORPUS = [
     "<style>*{display:none}</style>",
     "\x1b[31mred",
 ]
-PAGES = Pages()
+SITE = PageSite()
 
 
 async def read_pages(name: str, gpu: str) -> list[PageReader]:
@@ -40,9 +40,12 @@ async def read_pages(name: str, gpu: str) -> list[PageReader]:
             ("job.html", await job_page.build(view, JOB, {})),
             ("job.html", await job_page.build(view, JOB, {"d": "01DECISION1"})),
             ("money.html", await money_page.build(view, {"by": "gpu"})),
+            ("decisions.html", await decisions_page.build(view, {})),
+            ("machine.html", await machine_page.build(view, "lease-a")),
+            ("market.html", await market_page.build(view, {})),
             ("money.html", await money_page.build(view, {"by": "job"})),
         ]
-    return [PageReader(PAGES.render(template, "/", page=page)) for template, page in made]
+    return [PageReader(SITE.render(template, "/", page=page)) for template, page in made]
 
 
 HARMLESS = asyncio.run(read_pages("research", "RTX 4090"))

@@ -13,9 +13,11 @@ from web_ledger import JOB, LIMITS, NOW, a_reader
 from autopilot.api.ledger_view import LedgerReader
 from autopilot.clock import ManualClock
 from autopilot.ports.store import StoreUnavailable, UnitOfWork
-from autopilot.web.server import POLICY, Server
+from autopilot.web.server import Server
+from autopilot.web.site import POLICY
 
 PAGES = ["/", f"/jobs/{JOB}", f"/jobs/{JOB}?d=01DECISION1&period=6h", "/jobs/research", "/jobs/job-parked", "/money"]
+PAGES += ["/decisions", "/decisions?kind=veto", "/decisions?before=01DECISION2", "/machines/lease-a", "/machines/h45dn"]
 PAGES += ["/money?month=2026-10&by=gpu", "/money?by=provider", "/money?by=label", "/jobs/nobody", "/nowhere"]
 
 
@@ -31,6 +33,16 @@ async def test_a_page_is_whole_and_has_no_script(browser: TestClient, path: str)
     assert all(link.startswith("/") for link in page.links if not link.startswith("#"))
 
 
+async def test_the_market_has_the_picture_and_the_program_that_zooms(browser: TestClient) -> None:  # type: ignore[type-arg]
+    for path in ("/market", "/market?gpu=RTX+4090&period=30d"):
+        async with browser.get(path) as answer:
+            page = PageReader(await answer.text())
+            assert answer.status == 200
+        assert [tag for tag, _ in page.elements].count("script") == 2
+        assert "what we paid" in page.text
+        assert "A ledger alone has no offers." in page.text
+
+
 async def test_every_link_of_every_page_leads_to_a_page(browser: TestClient) -> None:  # type: ignore[type-arg]
     seen, ahead = set(), {"/"}
     while ahead and len(seen) < 60:
@@ -42,7 +54,8 @@ async def test_every_link_of_every_page_leads_to_a_page(browser: TestClient) -> 
                 links = {link.split("#")[0] for link in PageReader(await answer.text()).links}
                 # Months go back without an end.
                 ahead |= {link for link in links if link and "month=20" not in link} - seen
-    assert {"/", "/money", f"/jobs/{JOB}", "/static/icon.svg"} <= seen
+    assert {"/", "/money", "/decisions", "/market", "/machines/lease-a", f"/jobs/{JOB}"} <= seen
+    assert any(path.startswith("/static/icon.svg?") for path in seen)
 
 
 @pytest.mark.parametrize("path", ["/", "/money", f"/jobs/{JOB}", "/nowhere", "/enter/another-key"])
@@ -81,6 +94,9 @@ async def test_nothing_can_be_sent(browser: TestClient, method: str) -> None:  #
         ("/money?month=November", 400, "not a month: 'November'"),
         ("/money?month=0001-01", 400, "not a month: '0001-01'"),
         ("/money?by=weather", 400, "cannot group spend by 'weather'"),
+        ("/decisions?kind=whim", 400, "no kind 'whim' of decision"),
+        ("/market?period=1y", 400, "no period '1y'"),
+        ("/machines/none", 404, "no instance 'none'"),
     ],
 )
 async def test_a_wrong_address_says_what_is_wrong(

@@ -1,0 +1,69 @@
+"""The calls of the page: a link to it, a session for its browser, and whose rights a session gives."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from autopilot import __version__
+from autopilot.api import render
+from autopilot.api.callers import caller_of, is_from_elsewhere
+from autopilot.api.page_sessions import PageSessions
+from autopilot.domain.errors import UserError
+from autopilot.engine.engine import Engine
+from autopilot.ports.clock import Clock
+
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class PageRoutes:
+    def __init__(
+        self, sessions: PageSessions, engine: Engine, clock: Clock, find_address: Callable[[], Awaitable[str]]
+    ) -> None:
+        """``find_address``: where a browser on this machine finds the page, once its port is open; it may raise
+        ``UserError``."""
+        self._sessions = sessions
+        self._engine = engine
+        self._clock = clock
+        self._find_address = find_address
+
+    async def invite(self, request: web.Request) -> web.Response:
+        caller = caller_of(request)
+        if caller.session is not None:
+            raise UserError("the page gives no further links", hint="autopilot web gives one")
+        token = "" if caller.token is None else caller.token.sha256
+        path = f"/enter/{await self._sessions.invite(caller.owner, token)}"
+        # Whoever comes over the network has reached a port already.
+        url = None if is_from_elsewhere(request) else await self._find_address() + path
+        return web.json_response({"path": path, "url": url}, status=201, headers=_NO_STORE)
+
+    async def enter(self, request: web.Request) -> web.Response:
+        link = caller_of(request).session
+        if link is None or not link.is_link:
+            raise UserError("this takes a link", hint="autopilot web gives one")
+        secret, session = await self._sessions.enter(link)
+        body = {"secret": secret, "expires_at": render.plain(session.expires_at)}
+        return web.json_response(body, status=201, headers=_NO_STORE)
+
+    async def end(self, request: web.Request) -> web.Response:
+        session = caller_of(request).session
+        if session is not None:
+            await self._sessions.end(session)
+        return web.json_response({})
+
+    async def whoami(self, request: web.Request) -> web.Response:
+        caller = caller_of(request)
+        return web.json_response(
+            {
+                "owner": caller.owner,
+                "name": "" if caller.token is None else caller.token.name,
+                "scope": caller.scope,
+                "sees_all": caller.sees_all,
+                "expires_at": render.plain(caller.session and caller.session.expires_at),
+                "now": render.plain(self._clock.now()),
+                "speed": self._clock.speed,
+                "last_tick_at": render.plain(self._engine.last_tick_at),
+                "version": __version__,
+            }
+        )

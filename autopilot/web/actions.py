@@ -1,0 +1,315 @@
+"""What can be done from the page: each action with a page that says what it costs, and nothing before that is sent.
+
+Words and order are those of the commands: ``cli.actions``, ``cli.plan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple
+from urllib.parse import quote
+
+from autopilot.cli import text
+from autopilot.config.draft import Draft
+from autopilot.domain.errors import UserError
+from autopilot.domain.money import ZERO, usd
+from autopilot.domain.token import Scope
+from autopilot.ids import new_name
+from autopilot.web import words
+from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSource
+from autopilot.web.plan_view import PlanView, view_plan
+from autopilot.web.shapes import Row, spent_of
+from autopilot.web.source import Visitor
+
+LINE_LENGTH = 2000
+JOB_FILE_BYTES = 200_000
+CHANGES = {
+    "budget": "Budget",
+    "deadline": "Deadline",
+    "max_price": "Highest price of a machine, per hour",
+    "max_hourly": "Highest price with its disk, per hour",
+    "max_rate": "Most that the job may burn, per hour",
+}
+"""Keys of ``PATCH /v1/jobs/{ref}``, in the order of ``autopilot change``."""
+DONE = {
+    "submit": "It is submitted.",
+    "stop": "Its work is being saved; then it is parked.",
+    "resume": "It goes on.",
+    "change": "It is changed.",
+    "release": "The machine is given back.",
+    "cancel": "It is being cancelled.",
+}
+"""What the job's page says after each."""
+_ENDED = ("succeeded", "failed", "cancelled")
+_LEAVING = ("stopping", "cancelling")
+
+
+class Verb(NamedTuple):
+    name: str
+    scope: Scope
+    is_final: bool = False
+    """It cannot be taken back."""
+
+
+VERBS = {
+    "stop": Verb("Stop and save", Scope.OPERATE),
+    "resume": Verb("Resume", Scope.OPERATE),
+    "change": Verb("Change limits", Scope.SUBMIT),
+    "release": Verb("Give back the machine", Scope.OPERATE),
+    "cancel": Verb("Cancel", Scope.OPERATE, is_final=True),
+}
+
+
+class FormField(NamedTuple):
+    name: str
+    label: str
+    value: str
+    now: str
+    """As it stands."""
+    example: str
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    job: Row
+    verb: str
+    title: str
+    sentences: list[str]
+    """What it does, and what it costs."""
+    button: str
+    is_final: bool
+    fields: list[FormField]
+    """To be filled in before there is anything to confirm."""
+    given: dict[str, str]
+    """What is sent on."""
+    checkpoints: list[tuple[str, str]]
+    """Those that a resume may go back to."""
+    once: str
+    problem: CallRefused | None
+
+
+@dataclass(frozen=True)
+class DraftPage:
+    toml: str
+    plan: PlanView | None
+    problem: UserError | None
+    line: int | None
+    """Of the job file, where the problem is."""
+    once: str
+    job_id: str = ""
+    """Of the job that was submitted."""
+    status: int = 200
+    is_double: bool = False
+
+
+def list_verbs(job: Row, visitor: Visitor) -> list[tuple[str, Verb]]:
+    """What may be done with a job now."""
+    status, found = job["status"], []
+    if job.get("held_until"):
+        found.append("release")
+    if status not in _ENDED and status not in _LEAVING:
+        found += ["resume" if status == "parked" else "stop", "change"]
+    if status not in _ENDED and status != "cancelling":
+        found.append("cancel")
+    return [(verb, VERBS[verb]) for verb in found if visitor.may(VERBS[verb].scope)]
+
+
+async def build_confirmation(
+    source: DaemonSource,
+    visitor: Visitor,
+    where: Mapping[str, str],
+    given: Mapping[str, str] | None = None,
+    problem: CallRefused | None = None,
+) -> Confirmation:
+    """``given``: what a form that was refused had in it. Raises ``CallRefused``, ``JobNotFound``."""
+    verb = where["verb"]
+    if verb not in VERBS:
+        raise UserError(f"nothing is called {verb!r}", hint=f"one of: {', '.join(VERBS)}")
+    if not visitor.may(VERBS[verb].scope):
+        hint = f"this takes the scope {VERBS[verb].scope}"
+        raise CallRefused(403, "forbidden", f"your scope is {visitor.scope}", hint)
+    body = await source.get(f"/v1/jobs/{quote(where['ref'], safe='')}")
+    job, now = body["job"], source.now
+    wish = {key: value for key, value in (given or {}).items() if key in CHANGES and value.strip()}
+    is_form = verb == "change" and (not wish or problem is not None)
+    return Confirmation(
+        job,
+        verb,
+        _TITLES[verb].format(name=words.plain(job["name"])),
+        _tell_change(job, wish) if wish and not is_form else _tell(verb, body, now),
+        "Look at the change" if is_form else VERBS[verb].name,
+        VERBS[verb].is_final,
+        _list_fields(job, wish, now) if is_form else [],
+        wish,
+        _list_checkpoints(body, now) if verb == "resume" else [],
+        new_name(),
+        problem,
+    )
+
+
+_TITLES = {
+    "stop": "Stop {name} and save its work?",
+    "resume": "Resume {name}?",
+    "change": "Change what {name} may cost",
+    "release": "Give back the machine of {name}?",
+    "cancel": "Cancel {name} for good?",
+}
+
+
+def _tell(verb: str, body: Row, now: datetime) -> list[str]:
+    job = body["job"]
+    spent = f"It has cost {words.money(spent_of(job))} so far"
+    budget = "and has no budget" if job["budget"] is None else f"of its budget of {words.money(job['budget'])}"
+    machines = [each for each in (job["main"], job["next"]) if each]
+    burn = words.sum_money(*(each["bid"] for each in machines), *(each["storage_rate"] for each in machines))
+    billed = f"Its {'machine bills' if len(machines) == 1 else 'machines bill'} up to {words.per_hour(str(burn))}"
+    held = words.sum_money(job["held"])
+    told = [f"{spent} {budget}."]
+    if verb == "cancel":
+        told.append(
+            f"{billed} until {'it is' if len(machines) == 1 else 'they are'} gone."
+            if machines
+            else "Nothing is billed for it now."
+        )
+        told.append(_tell_saved(job, now))
+        if held > ZERO:
+            told.append(f"{words.money(held)} that is held back for it becomes free.")
+        told.append("It cannot be resumed.")
+    elif verb == "stop":
+        told.append(f"{billed} until its work is saved." if machines else "Nothing is billed for it now.")
+        told.append("It is parked until it is resumed; a new machine then has to be set up, which is billed.")
+    elif verb == "resume":
+        left = None if job["budget"] is None else Decimal(job["budget"]) - spent_of(job) - held
+        limit = "no budget bounds it." if left is None else f"it may cost up to {words.money(max(left, ZERO))} more."
+        told.append(f"It goes on from its newest checkpoint; {limit}")
+    elif verb == "release":
+        told.append(f"{billed} until it is gone." if machines else "The machine that is held bills until it is gone.")
+        told.append("What lies on its disk is lost.")
+    else:
+        told.append("What leaves it less money or less time is checked as a submit is. Leave a field empty to keep it.")
+    return told
+
+
+def _tell_saved(job: Row, now: datetime) -> str:
+    saved = job["checkpoint"]
+    if saved is None:
+        return "Nothing of its work is saved." if job["work_done_s"] else "It has done no work yet."
+    age = words.duration(now - words.instant(saved["verified_at"]))
+    return f"Its newest checkpoint is {age} old; work since then is lost."
+
+
+def _tell_change(job: Row, wish: Mapping[str, str]) -> list[str]:
+    """Each change, and what it may cost. Raises ``UserError`` for an amount that is none."""
+    told = []
+    for key, value in wish.items():
+        if key == "deadline":
+            old = "none" if job["deadline"] is None else f"{words.moment(job['deadline'])} UTC"
+            told.append(f"The deadline becomes {words.plain(value)}; it was {old}.")
+            continue
+        if value.strip() == "none":
+            told.append(f"{CHANGES[key]}: no limit any more.")
+            if key == "budget":
+                told.append("It may then cost whatever the account's limits let it.")
+            continue
+        amount = usd(value)
+        told.append(f"{CHANGES[key]}: {words.money(amount)}.")
+        if key == "budget":
+            told.append(_tell_budget(job, amount))
+    return told
+
+
+def _tell_budget(job: Row, amount: Decimal) -> str:
+    spent = spent_of(job)
+    if job["budget"] is None:
+        left = words.money(max(amount - spent, ZERO))
+        return f"It has cost {words.money(spent)} and had no budget: it may cost {left} more."
+    more = amount - Decimal(job["budget"])
+    step = f"{words.money(more)} more" if more >= ZERO else f"{words.money(-more)} less"
+    return f"It may cost {step} than now: up to {words.money(amount)}, of which {words.money(spent)} is spent."
+
+
+def _list_fields(job: Row, wish: Mapping[str, str], now: datetime) -> list[FormField]:
+    due = "none" if job["deadline"] is None else f"{words.moment(job['deadline'])} UTC"
+    stands = {"budget": words.money(job["budget"]) if job["budget"] else "none", "deadline": due}
+    examples = {"budget": "30", "deadline": "+6h, 12h or 2026-12-24T18:00Z"}
+    return [
+        FormField(key, label, wish.get(key, ""), stands.get(key, ""), examples.get(key, "0.90 or none"))
+        for key, label in CHANGES.items()
+    ]
+
+
+def _list_checkpoints(body: Row, now: datetime) -> list[tuple[str, str]]:
+    return [
+        (
+            f"{each['lease_id']}.{each['number']}",
+            f"step {each['step']:,}, {words.duration(now - words.instant(each['verified_at']))} ago",
+        )
+        for each in reversed(body["checkpoints"])
+        if each["verified_at"]
+    ][:20]
+
+
+async def act(link: DaemonLink, secret: str, reference: str, verb: str, form: Mapping[str, str], peer: str) -> str:
+    """Do it; returns the job's id. Raises ``CallRefused``, ``JobNotFound``, ``UserError``."""
+    if verb not in VERBS:
+        raise UserError(f"nothing is called {verb!r}", hint=f"one of: {', '.join(VERBS)}")
+    path, once = f"/v1/jobs/{quote(reference, safe='')}", form.get("once", "")
+    if verb == "change":
+        wish = {key: form[key] for key in CHANGES if form.get(key, "").strip()}
+        answer = await link.ask(secret, "PATCH", path, body=wish, once=once, peer=peer)
+    elif verb == "resume":
+        body = {"from_checkpoint": form["from_checkpoint"]} if form.get("from_checkpoint") else {}
+        answer = await link.ask(secret, "POST", f"{path}/resume", body=body, once=once, peer=peer)
+    else:
+        answer = await link.ask(secret, "POST", f"{path}/{verb}", body={}, peer=peer)
+    return str(answer["job"]["id"])
+
+
+def build_draft(visitor: Visitor) -> DraftPage:
+    """Raises ``CallRefused``."""
+    if not visitor.may(Scope.SUBMIT):
+        raise CallRefused(403, "forbidden", f"your scope is {visitor.scope}", "this takes the scope submit")
+    draft = Draft("train", "python train.py", estimate="2h", budget="$5.00", checkpoint="ckpt")
+    return DraftPage(draft.write(), None, None, None, new_name())
+
+
+async def plan_or_submit(link: DaemonLink, secret: str, now: datetime, form: Mapping[str, str], peer: str) -> DraftPage:
+    """A plan of the job file in the form, or with ``do=submit`` the job.
+
+    Raises ``CallRefused`` for what is no job file's fault.
+    """
+    toml, once = form.get("toml", "").replace("\r\n", "\n"), form.get("once") or new_name()
+    is_submit = form.get("do") == "submit"
+    asked = {"toml": toml, "source": "job.toml", "dry_run": not is_submit, "again": form.get("again") == "1"}
+    if len(toml.encode()) > JOB_FILE_BYTES:
+        problem = UserError("the job file is too large", hint=f"at most {JOB_FILE_BYTES:,} bytes")
+        return DraftPage(toml[:JOB_FILE_BYTES], None, problem, None, once, status=413)
+    try:
+        answer = await link.ask(secret, "POST", "/v1/jobs", body=asked, once=once if is_submit else "", peer=peer)
+    except CallRefused as refusal:
+        if refusal.status == 403:
+            raise
+        is_double = refusal.reason == "same_job_open"
+        line = _find_line(refusal.message)
+        return DraftPage(toml, None, refusal, line, new_name(), status=refusal.status, is_double=is_double)
+    if is_submit:
+        return DraftPage(toml, None, None, None, once, job_id=str(answer["job"]["id"]))
+    return DraftPage(toml, view_plan(answer["plan"], now), None, None, new_name())
+
+
+def _find_line(message: str) -> int | None:
+    """``job.toml:4: unknown key``."""
+    name, _, rest = message.partition(":")
+    number = rest.partition(":")[0]
+    return int(number) if name == "job.toml" and number.isdecimal() and len(number) < 7 else None
+
+
+def read_lines(body: Row, most: int) -> list[str]:
+    """The end of what a job has printed, without colours and terminal control."""
+    output = text.colourless("".join(chunk["text"] for chunk in body["chunks"])).rstrip().split("\n")
+    # Of a line that is written over, as by a progress bar, what stands there last.
+    lines = [line.rstrip("\r").rpartition("\r")[2] for line in output[-most:]]
+    return [] if lines == [""] else [line[:LINE_LENGTH] for line in lines]

@@ -1,0 +1,178 @@
+"""The daemon, asked over the socket of the listener, in the name of one session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from autopilot.api.jobs import JobNotFound
+from autopilot.api.uploads import PEER
+from autopilot.blobs.place import MailboxPlace
+from autopilot.domain.errors import UserError
+from autopilot.domain.token import Scope
+from autopilot.web.source import Json
+
+CALLS_AT_ONCE = 16
+ANSWER_BYTES = 32 << 20
+_WITHIN = aiohttp.ClientTimeout(total=30, sock_connect=3)
+_PULSE_WITHIN = aiohttp.ClientTimeout(total=3)
+
+
+class DaemonSilent(Exception):
+    """The daemon does not answer; ``str`` says why."""
+
+
+class SessionEnded(Exception):
+    """The session is not known, or over."""
+
+
+class CallRefused(UserError):
+    """The daemon answered that it will not."""
+
+    def __init__(self, status: int, reason: str, message: str, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.reason = reason
+
+
+class DaemonLink:
+    """Connections to one daemon."""
+
+    def __init__(self, place: MailboxPlace) -> None:
+        connector = aiohttp.UnixConnector(str(place.daemon_socket), limit=CALLS_AT_ONCE)
+        self._http = aiohttp.ClientSession(connector=connector, timeout=_WITHIN)
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def ask(
+        self,
+        secret: str,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        *,
+        once: str = "",
+        peer: str = "",
+        is_pulse: bool = False,
+    ) -> Json:
+        """``once``: the key of a request that is not to act twice. ``peer``: who sits at the browser.
+
+        Raises ``DaemonSilent``, ``SessionEnded``, ``JobNotFound``, ``CallRefused``.
+        """
+        headers = {"Authorization": f"Bearer {secret}", PEER: peer or "page"}
+        if once:
+            headers["Idempotency-Key"] = once
+        url = URL(f"http://daemon{path}", encoded=True).with_query(query or {})
+        options: dict[str, Any] = {} if body is None else {"json": body}
+        if is_pulse:
+            options["timeout"] = _PULSE_WITHIN
+        try:
+            async with self._http.request(method, url, headers=headers, **options) as answer:
+                raw = await answer.content.read(ANSWER_BYTES)
+                while len(raw) < ANSWER_BYTES and (more := await answer.content.read(ANSWER_BYTES - len(raw))):
+                    raw += more
+                status = answer.status
+            read = json.loads(raw)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, asyncio.IncompleteReadError) as problem:
+            raise DaemonSilent(_tell(problem)) from None
+        if status < 400:
+            return dict(read)
+        raise _problem(status, read)
+
+
+def _tell(problem: Exception) -> str:
+    if isinstance(problem, TimeoutError):
+        return "it takes too long"
+    if isinstance(problem, (aiohttp.ClientConnectorError, FileNotFoundError, ConnectionRefusedError)):
+        return "it is not running"
+    return "it broke off"
+
+
+def _problem(status: int, body: Any) -> Exception:
+    said = body if isinstance(body, dict) else {}
+    message, hint = str(said.get("detail") or f"the daemon answered HTTP {status}"), str(said.get("hint") or "")
+    if status == 401:
+        return SessionEnded(message)
+    if status == 404:
+        return JobNotFound(message, hint=hint)
+    return CallRefused(status, str(said.get("reason") or ""), message, hint)
+
+
+class DaemonSource:
+    """A ``PageSource``. ``me``: what ``GET /v1/page`` answered."""
+
+    def __init__(self, link: DaemonLink, secret: str, me: Json) -> None:
+        self._link = link
+        self._secret = secret
+        self.me = me
+
+    @property
+    def now(self) -> datetime:
+        return datetime.fromisoformat(self.me["now"])
+
+    @property
+    def newest_at(self) -> datetime | None:
+        return datetime.fromisoformat(self.me["last_tick_at"]) if self.me["last_tick_at"] else None
+
+    @property
+    def sees_all(self) -> bool:
+        return bool(self.me["sees_all"])
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.me["scope"])
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
+        return await self._link.ask(self._secret, "GET", path, query)
+
+    async def list_jobs(self) -> list[Json]:
+        newest = {job["id"]: job for job in (await self.get("/v1/jobs", {"all": "1"}))["jobs"]}
+        still = {job["id"]: job for job in (await self.get("/v1/jobs"))["jobs"]}
+        return list((newest | still).values())
+
+    async def read_job(self, reference: str) -> Json:
+        return await self.get(f"/v1/jobs/{quote(reference, safe='')}/life")
+
+    async def read_machines(self, job_ids: Sequence[str]) -> dict[str, Json]:
+        return dict((await self.get("/v1/spans", {"jobs": ",".join(job_ids)}))["jobs"]) if job_ids else {}
+
+    async def list_markets(self) -> list[Json]:
+        return list((await self.get("/v1/status"))["providers"])
+
+    async def budget(self) -> Json:
+        return await self.get("/v1/budget")
+
+    async def spend(self, query: Mapping[str, str]) -> Json:
+        return await self.get("/v1/spend", query)
+
+    async def spend_by_market(self, query: Mapping[str, str]) -> dict[str, Json]:
+        return dict((await self.get("/v1/spend/markets", query))["markets"])
+
+    async def reconcile(self, month: str) -> Json:
+        return await self.get("/v1/reconcile", {"month": month})
+
+    async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Json:
+        query = {"gpu": gpu, "since": since.isoformat(), "until": until.isoformat(), "steps": str(steps)}
+        return await self.get("/v1/prices", query)
+
+    async def instance(self, reference: str) -> Json:
+        return await self.get(f"/v1/instances/{quote(reference, safe='')}")
+
+    async def list_decisions(self, before: str, kind: str) -> Json:
+        return await self.get("/v1/decisions", {"before": before, "kind": kind})
+
+    async def list_offers(self, gpu: str) -> list[Json]:
+        answer = await self._link.ask(self._secret, "POST", "/v1/offers", body={"gpu": gpu})
+        return list(answer["offers"])
+
+    async def read_log(self, reference: str) -> Json:
+        return await self.get(f"/v1/jobs/{quote(reference, safe='')}/logs", {"tail": "1"})

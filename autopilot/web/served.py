@@ -1,0 +1,290 @@
+"""The pages of a daemon, served by its listener: who may see them, what moves in them, and what is done by them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from autopilot.api.bearer import LONGEST_TOKEN, hash_token
+from autopilot.blobs.place import MailboxPlace
+from autopilot.clock import SystemClock
+from autopilot.listener.known_tokens import KnownTokens
+from autopilot.web import actions, words
+from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
+from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
+from autopilot.web.server import name_cookie
+from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, PageSite, add_headers
+from autopilot.web.source import Visitor
+
+PULSE_S = 5.0
+"""A stream that has nothing to say says so this often: the page then knows that it is live."""
+COOKIE_S = 12 * 3600
+LOG_LINES = 400
+_SILENT_HINT = "nothing is known of your jobs at the moment, which is not the same as none; this page asks again"
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Opened(NamedTuple):
+    """A request whose session is good."""
+
+    source: DaemonSource
+    visitor: Visitor
+    secret: str
+
+
+class NoSession(SessionEnded):
+    """Nobody is known by the request's cookie."""
+
+
+class DaemonPages:
+    def __init__(self, place: MailboxPlace) -> None:
+        self._site = PageSite()
+        self._link = DaemonLink(place)
+        self._known = KnownTokens(place.page_sessions_path)
+        self._clock = SystemClock()
+        self._live = LiveFragments(self._clock.now)
+        self._making = asyncio.Semaphore(AT_ONCE)
+        self._answers: dict[str, Answer] = {name: self._page(name) for name in BUILDERS}
+        self._answers |= {
+            "job_log": self._job_log,
+            "confirm": self._confirm,
+            "act": self._act,
+            "new": self._new,
+            "plan_or_submit": self._plan_or_submit,
+            "stream_now": self._stream_now,
+            "stream_job": self._stream_job,
+            "enter": self._enter,
+            "leave": self._leave,
+            "static": self._static,
+        }
+
+    async def close(self) -> None:
+        await self._live.close()
+        await self._link.close()
+
+    async def answer(self, name: str, request: web.Request) -> web.StreamResponse:
+        """``name``: one of ``listener.pages.ADDRESSES``."""
+        try:
+            answer = await self._answers[name](request)
+        except NoSession:
+            answer = self._ask_who(request)
+        except SessionEnded:
+            answer = self._ask_who(request)
+            answer.del_cookie(name_cookie(request), path="/")
+        except DaemonSilent as silent:
+            message = f"The daemon does not answer: {silent}."
+            answer = self._site.tell(request, 503, "The daemon is silent", message, _SILENT_HINT)
+            answer.headers["Refresh"] = "5"
+        except CallRefused as refusal:
+            answer = self._tell_refusal(request, refusal)
+        except web.HTTPException as error:
+            if error.status != 404:
+                error.headers.update(HEADERS)
+                raise
+            answer = self._site.tell_error(request, error)
+        except Exception as error:
+            answer = self._site.tell_error(request, error)
+        if not answer.prepared:
+            add_headers(answer)
+        return answer
+
+    def _ask_who(self, request: web.Request) -> web.Response:
+        message = "The page is for whoever has opened it by a link, for twelve hours."
+        hint = "autopilot web prints a new link, good once and for five minutes"
+        return self._site.tell(request, 401, "Who are you?", message, hint)
+
+    def _tell_refusal(self, request: web.Request, refusal: CallRefused) -> web.Response:
+        title = "That is not for you" if refusal.status == 403 else "That cannot be done"
+        return self._site.tell(request, refusal.status, title, refusal.message, refusal.hint)
+
+    def _read_secret(self, request: web.Request) -> str:
+        """Raises ``NoSession`` without a word to the daemon."""
+        secret = request.cookies.get(name_cookie(request), "")
+        if not secret or len(secret) > LONGEST_TOKEN or not self._known.has(hash_token(secret)):
+            raise NoSession
+        return secret
+
+    async def _open(self, request: web.Request, *, is_pulse: bool = False) -> Opened:
+        secret = self._read_secret(request)
+        me = await self._link.ask(secret, "GET", "/v1/page", is_pulse=is_pulse)
+        source = DaemonSource(self._link, secret, me)
+        key = "all" if source.sees_all else str(me["owner"])
+        visitor = Visitor(me["name"], source.scope, source.sees_all, True, f"{key} {source.scope}", _form_token(secret))
+        return Opened(source, visitor, secret)
+
+    async def _enter(self, request: web.Request) -> web.StreamResponse:
+        key = request.match_info["key"]
+        if len(key) > LONGEST_TOKEN or not self._known.has(hash_token(key)):
+            raise NoSession
+        made = await self._link.ask(key, "POST", "/v1/page/enter", body={}, peer=request.remote or "")
+        answer = web.Response(status=303, headers={"Location": "/"})
+        answer.set_cookie(
+            name_cookie(request),
+            made["secret"],
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+            path="/",
+            max_age=COOKIE_S,
+        )
+        return answer
+
+    async def _leave(self, request: web.Request) -> web.StreamResponse:
+        opened = await self._open(request)
+        await self._read_form(request, opened)
+        await self._link.ask(opened.secret, "POST", "/v1/page/end", body={})
+        answer = self._site.tell(
+            request, 200, "You have left", "This browser sees nothing more.", "autopilot web lets in"
+        )
+        answer.del_cookie(name_cookie(request), path="/")
+        return answer
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        return self._site.send_static(request)
+
+    def _page(self, name: str) -> Answer:
+        async def make(request: web.Request) -> web.StreamResponse:
+            async with asyncio.timeout(MADE_WITHIN_S), self._making:
+                opened = await self._open(request)
+                page = await BUILDERS[name](opened.source, request)
+                log = await self._read_lines(opened, page.job["id"]) if name == "job" else ()
+            given = {"done": request.query.get("done", ""), "chosen": request.query.get("d", "")}
+            return self._site.answer(request, f"{name}.html", opened.visitor, page=page, log=log, **given)
+
+        return make
+
+    async def _read_lines(self, opened: Opened, job_id: str) -> list[str]:
+        return actions.read_lines(await opened.source.read_log(job_id), LOG_LINES)
+
+    async def _job_log(self, request: web.Request) -> web.StreamResponse:
+        """The lines alone, for a page that asks for them again."""
+        opened = await self._open(request)
+        log = await self._read_lines(opened, request.match_info["ref"])
+        return self._site.answer(request, "log_lines.html", opened.visitor, log=log)
+
+    # What moves
+
+    async def _stream_now(self, request: web.Request) -> web.StreamResponse:
+        return await self._stream(request, "now", ())
+
+    async def _stream_job(self, request: web.Request) -> web.StreamResponse:
+        shown = (request.match_info["ref"], request.query.get("period", "all"), request.query.get("d", ""))
+        return await self._stream(request, "job", shown)
+
+    async def _stream(self, request: web.Request, name: str, shown: tuple[str, ...]) -> web.StreamResponse:
+        opened = await self._open(request)
+        visitor, path = opened.visitor, request.path.removeprefix("/stream")
+
+        async def build(source: DaemonSource) -> Any:
+            async with asyncio.timeout(MADE_WITHIN_S), self._making:
+                return await BUILDERS[name](source, request)
+
+        def render(page: Any) -> str:
+            # Shared by all who may see the same: it holds nobody's form token.
+            return self._site.render(f"{name}_live.html", path, visitor._replace(form_token=""), page=page)
+
+        async def ask() -> DaemonSource:
+            return (await self._open(request, is_pulse=True)).source
+
+        return await self._send(request, (name, visitor.key, *shown), Reader(opened.secret, ask), build, render)
+
+    async def _send(
+        self, request: web.Request, key: tuple[str, ...], reader: Reader, build: Build, render: Render
+    ) -> web.StreamResponse:
+        answer = web.StreamResponse(headers=HEADERS | {"Content-Type": "text/event-stream"})
+        answer.headers["X-Accel-Buffering"] = "no"
+        known = request.headers.get("Last-Event-ID", "")[:64]
+        try:
+            following = self._live.follow(key, reader, build, render, known, PULSE_S)
+            await answer.prepare(request)
+            await answer.write(_event("state", {"silent": ""}))
+            async with contextlib.aclosing(following):
+                async for fragment in following:
+                    await answer.write(_event("pulse", {}) if fragment is None else _frame(fragment))
+            if reader.is_ended:
+                await answer.write(_event("ended", {}))
+        except TooManyStreams:
+            await answer.write(_event("full", {}))
+        except ConnectionError:
+            pass  # whoever read has gone
+        return answer
+
+    # What is done
+
+    async def _read_form(self, request: web.Request, opened: Opened) -> dict[str, str]:
+        """Raises ``CallRefused`` for a form that is not of a page of this session."""
+        form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        if not hmac.compare_digest(form.pop("form_token", "").encode(), opened.visitor.form_token.encode()):
+            raise CallRefused(
+                403, "wrong_form", "this form is not of a page that was shown to you", "load the page again"
+            )
+        return form
+
+    async def _confirm(self, request: web.Request) -> web.StreamResponse:
+        opened = await self._open(request)
+        page = await actions.build_confirmation(opened.source, opened.visitor, request.match_info, request.query)
+        return self._site.answer(request, "confirm.html", opened.visitor, page=page)
+
+    async def _act(self, request: web.Request) -> web.StreamResponse:
+        opened = await self._open(request)
+        form, where = await self._read_form(request, opened), request.match_info
+        try:
+            job_id = await actions.act(
+                self._link, opened.secret, where["ref"], where["verb"], form, request.remote or ""
+            )
+        except CallRefused as refusal:
+            page = await actions.build_confirmation(opened.source, opened.visitor, where, form, refusal)
+            answer = self._site.answer(request, "confirm.html", opened.visitor, page=page)
+            answer.set_status(refusal.status)
+            return answer
+        return web.Response(status=303, headers={"Location": f"/jobs/{job_id}?done={where['verb']}"})
+
+    async def _new(self, request: web.Request) -> web.StreamResponse:
+        opened = await self._open(request)
+        page = actions.build_draft(opened.visitor)
+        return self._site.answer(request, "new.html", opened.visitor, page=page)
+
+    async def _plan_or_submit(self, request: web.Request) -> web.StreamResponse:
+        opened = await self._open(request)
+        form = await self._read_form(request, opened)
+        page = await actions.plan_or_submit(self._link, opened.secret, opened.source.now, form, request.remote or "")
+        if page.job_id:
+            return web.Response(status=303, headers={"Location": f"/jobs/{page.job_id}?done=submit"})
+        answer = self._site.answer(request, "new.html", opened.visitor, page=page)
+        answer.set_status(page.status)
+        return answer
+
+
+def _form_token(secret: str) -> str:
+    """Of a session: it tells nothing of its secret."""
+    return hashlib.sha256(f"forms of {secret}".encode()).hexdigest()
+
+
+def _frame(fragment: Fragment) -> bytes:
+    state = _event("state", {"silent": _tell_silence(fragment.silence)})
+    if not fragment.html:
+        return state
+    data = "".join(f"data: {line}\n" for line in fragment.html.splitlines())
+    return state + f"id: {fragment.id}\n{data}\n".encode()
+
+
+def _tell_silence(silence: Silence | None) -> str:
+    if silence is None:
+        return ""
+    since = words.moment(silence.since)
+    return (
+        f"The daemon does not answer since {since} UTC: {silence.why}. Below is what it said last. "
+        "Machines go on for as long as their permits last."
+    )
+
+
+def _event(name: str, data: dict[str, str]) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()

@@ -1,0 +1,141 @@
+"""What every page has in common: its templates, its files, its headers, and the words for what went wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from autopilot import __version__
+from autopilot.api.jobs import JobNotFound
+from autopilot.domain.errors import UserError
+from autopilot.web import actions, decisions_page, job_page, machine_page, market_page, money_page, now_page, words
+from autopilot.web.machines import STATES, THIN
+from autopilot.web.source import READER, PageSource, Visitor
+
+log = structlog.get_logger(__name__)
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    # Without any, browsers would say nothing of the origin of a form, and it would be taken for another site's.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+AT_ONCE = 4
+"""Pages that are made at the same time; others wait."""
+MADE_WITHIN_S = 30.0
+_HERE = Path(__file__).parent
+_STATIC = {
+    "style.css": ("static", "text/css"),
+    "icon.svg": ("static", "image/svg+xml"),
+    "app.js": ("static", "text/javascript"),
+    "market.js": ("static", "text/javascript"),
+    "htmx.min.js": ("vendor", "text/javascript"),
+    "hx-sse.min.js": ("vendor", "text/javascript"),
+    "uPlot.iife.min.js": ("vendor", "text/javascript"),
+    "uPlot.min.css": ("vendor", "text/css"),
+}
+_SHORT_STATES = {
+    "spot": "working, spot",
+    "demand": "working, on demand",
+    "setup": "setting up",
+    "paused": "paused, disk only",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Build = Callable[[PageSource, web.Request], Awaitable[Any]]
+
+BUILDERS: Mapping[str, Build] = {
+    "now": lambda source, _: now_page.build(source),
+    "job": lambda source, request: job_page.build(source, request.match_info["ref"], request.query),
+    "machine": lambda source, request: machine_page.build(source, request.match_info["ref"]),
+    "market": lambda source, request: market_page.build(source, request.query),
+    "money": lambda source, request: money_page.build(source, request.query),
+    "decisions": lambda source, request: decisions_page.build(source, request.query),
+}
+"""By the name of a template: what it shows."""
+
+
+class PageSite:
+    """Templates filled with what a page shows. Values are text: markup in them is escaped."""
+
+    def __init__(self) -> None:
+        self._static = {name: (_HERE / place / name).read_bytes() for name, (place, _) in _STATIC.items()}
+        versions = {name: hashlib.sha256(body).hexdigest()[:12] for name, body in self._static.items()}
+        loader = FileSystemLoader(_HERE / "templates")
+        self._templates = Environment(
+            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        self._templates.globals.update(
+            words=words,
+            states=STATES,
+            short_states=_SHORT_STATES,
+            thin=THIN,
+            periods=list(job_page.PERIODS),
+            verbs=actions.list_verbs,
+            done_words=actions.DONE,
+            static=lambda name: f"/static/{name}?{versions[name]}",
+            version=__version__,
+        )
+
+    def render(self, template: str, path: str, visitor: Visitor = READER, **values: object) -> str:
+        return self._templates.get_template(template).render(path=path, visitor=visitor, **values)
+
+    def answer(self, request: web.Request, template: str, visitor: Visitor, **values: object) -> web.Response:
+        body = self.render(template, request.path, visitor, **values)
+        answer = web.Response(text=body, content_type="text/html")
+        answer.enable_compression()
+        return answer
+
+    def send_static(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in _STATIC:
+            raise web.HTTPNotFound
+        lasts = "private, max-age=31536000, immutable" if request.query_string else "private, max-age=3600"
+        answer = web.Response(body=self._static[name], content_type=_STATIC[name][1])
+        answer.headers["Cache-Control"] = lasts
+        answer.enable_compression()
+        return answer
+
+    def tell(
+        self, request: web.Request, status: int, title: str, message: str, hint: str = "", visitor: Visitor = READER
+    ) -> web.Response:
+        """A page that says what went wrong."""
+        values = {"title": title, "message": message, "hint": hint}
+        body = self.render("problem.html", request.path, visitor, **values)
+        return web.Response(text=body, status=status, content_type="text/html")
+
+    def tell_error(self, request: web.Request, error: Exception, visitor: Visitor = READER) -> web.Response:
+        """Of an error that every kind of source may raise; what is none of these is a defect."""
+        match error:
+            case JobNotFound():
+                return self.tell(request, 404, "No such job", error.message, error.hint, visitor)
+            case UserError():
+                return self.tell(request, 400, "That cannot be shown", error.message, error.hint, visitor)
+            case TimeoutError():
+                message = f"The page was not made within {MADE_WITHIN_S:.0f} s."
+                hint = "a shorter period takes less time"
+                return self.tell(request, 503, "That took too long", message, hint, visitor)
+            case web.HTTPNotFound():
+                message = f"There is nothing at {request.path}."
+                return self.tell(request, 404, "No such page", message, visitor=visitor)
+        log.error("page.failed", path=request.path, exc_info=error)
+        hint = "the log has the cause; please report it"
+        return self.tell(request, 500, "A defect", "This page could not be made.", hint, visitor)
+
+
+def add_headers(answer: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        answer.headers.setdefault(name, value)

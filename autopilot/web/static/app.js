@@ -1,0 +1,54 @@
+// Everything here adds to pages that are complete without it: what is live says so, and says when it is not.
+"use strict";
+const lost = document.getElementById("lost");
+const silent = document.getElementById("silent");
+const hasStream = document.getElementById("live") !== null;
+const DEAF_MS = 15000;
+let heardAt = Date.now();
+
+const hear = () => { heardAt = Date.now(); lost.hidden = true; };
+const miss = () => {
+  if (!lost.hidden || document.hidden) return;
+  document.getElementById("lost-since").textContent = new Date().toISOString().slice(11, 19) + " UTC";
+  lost.hidden = false;
+};
+
+if (hasStream) {
+  for (const name of ["htmx:sse:error", "htmx:sse:close"]) {
+    document.addEventListener(name, event => {
+      if (event.detail.status === 401) location.reload();
+      if (event.detail.reason !== "removed") miss();
+    });
+  }
+  document.addEventListener("htmx:sse:after:connection", hear);
+  document.addEventListener("pulse", hear);
+  document.addEventListener("ended", () => location.reload());
+  document.addEventListener("state", event => {
+    hear();
+    const told = JSON.parse(event.detail.data).silent;
+    if (silent.textContent !== told) silent.textContent = told;
+    silent.hidden = told === "";
+  });
+  document.addEventListener("visibilitychange", () => { heardAt = Date.now(); });
+  // A server that was stopped keeps its connection open and says nothing.
+  setInterval(() => { if (!document.hidden && Date.now() - heardAt > DEAF_MS) miss(); }, 1000);
+}
+
+const log = document.getElementById("log");
+if (log) {
+  const toEnd = () => { log.scrollTop = log.scrollHeight; };
+  let isAtEnd = true;
+  toEnd();
+  log.addEventListener("scroll", () => { isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 40; });
+  new MutationObserver(() => { if (isAtEnd) toEnd(); }).observe(log, { childList: true, subtree: true, characterData: true });
+}
+
+const file = document.getElementById("toml");
+if (file && file.dataset.line) {
+  // The cursor goes to the line that is wrong.
+  const lines = file.value.split("\n"), wanted = Number(file.dataset.line);
+  const start = lines.slice(0, wanted - 1).reduce((sum, line) => sum + line.length + 1, 0);
+  file.focus();
+  file.setSelectionRange(start, start + (lines[wanted - 1] || "").length);
+  file.scrollTop = Math.max(0, (wanted - 5) * 20);
+}

@@ -1,0 +1,58 @@
+// The history of a GPU's prices, with zoom and a cursor. Without it the server's own picture stands there.
+"use strict";
+const box = document.getElementById("plot");
+const data = box ? JSON.parse(box.dataset.plot) : null;
+if (data && window.uPlot && data.at.length) {
+  const readout = document.getElementById("readout");
+  const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const floors = ["--spot", "--demand", "--move", "--floor"];
+  const dollars = value => "$" + value.toFixed(3);
+  const rows = [data.at, ...data.floors, ...data.on_demand, data.bid];
+  const names = [...data.names, ...data.names.map(name => name + " on demand"), "we paid"];
+  const say = index => {
+    const parts = names.map((name, at) => [name, rows[at + 1][index]]).filter(part => part[1] != null);
+    const when = new Date(data.at[index] * 1000).toISOString().slice(0, 16).replace("T", " ");
+    readout.textContent = when + " UTC: " + (parts.map(part => part[0] + " " + dollars(part[1])).join(", ") || "no price");
+  };
+  const line = (stroke, more) => ({ stroke, width: 1.75, points: { show: false }, spanGaps: true, ...more });
+  const axis = { stroke: colour("--mute"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
+  const label = marks => marks.map(mark => {
+    const when = new Date(mark * 1000), text = when.toISOString();
+    const isDay = text.slice(11, 16) === "00:00";
+    return isDay ? when.getUTCDate() + " " + when.toLocaleString("en", { month: "short", timeZone: "UTC" }) : text.slice(11, 16);
+  });
+  const plot = new uPlot({
+    width: box.clientWidth, height: 278, padding: [6, 0, 0, 0], legend: { show: false },
+    tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
+    axes: [{ ...axis, values: (shown, marks) => label(marks) }, { ...axis, size: 0, values: () => [] }],
+    scales: { x: { time: true }, y: { range: (_, low, high) => [0, (high || 0.1) * 1.12] } },
+    cursor: { y: false, drag: { x: true, y: false }, points: { show: false } },
+    series: [{},
+      ...data.floors.map((_, at) => line(colour(floors[Math.min(at, 3)]))),
+      ...data.on_demand.map(() => line(colour("--ask"), { width: 1.25, dash: [4, 4] })),
+      line(colour("--ink"), { width: 2.5, spanGaps: false })],
+    hooks: { setCursor: [shown => { if (shown.cursor.idx != null && shown.cursor.left >= 0) say(shown.cursor.idx); }] },
+  }, rows, box);
+  box.classList.add("plotted");
+  document.getElementById("plot-ruler").hidden = true;
+  plot.root.setAttribute("aria-hidden", "true");
+  new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 278 })).observe(box);
+  box.tabIndex = 0;
+  box.setAttribute("role", "slider");
+  box.setAttribute("aria-label", "Instant in the history of prices");
+  box.setAttribute("aria-valuemin", 0);
+  box.setAttribute("aria-valuemax", data.at.length - 1);
+  let at = data.at.length - 1;
+  const go = index => {
+    at = Math.max(0, Math.min(data.at.length - 1, index));
+    plot.setCursor({ left: plot.valToPos(data.at[at], "x"), top: 10 });
+    say(at);
+    box.setAttribute("aria-valuenow", at);
+    box.setAttribute("aria-valuetext", readout.textContent);
+  };
+  box.setAttribute("aria-valuenow", at);
+  box.addEventListener("keydown", event => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageDown: -12, PageUp: 12, Home: -1e9, End: 1e9 }[event.key];
+    if (by) { event.preventDefault(); go(at + by); }
+  });
+}

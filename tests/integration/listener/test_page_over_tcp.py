@@ -1,0 +1,329 @@
+"""The page of a daemon, by its listener: who is let in, with whose rights, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from listener_world import Remote, a_remote
+
+from autopilot.blobs.place import PAGE, MailboxPlace
+from autopilot.listener.pages import ADDRESSES, SERVED_BY
+from autopilot.web.served import DaemonPages
+from autopilot.web.site import POLICY
+from tests.acceptance.stage import job_text
+
+GOOD = job_text(300, total='total = "$2"')
+_TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
+
+
+class Browser:
+    """It keeps its cookie, and follows nothing by itself."""
+
+    def __init__(self, http: aiohttp.ClientSession, base: str) -> None:
+        self._http = http
+        self.base = base
+        self.cookie = ""
+        self.form_token = ""
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with self._http.get(
+            self.base + path, headers={"Cookie": self.cookie, **headers}, allow_redirects=False
+        ) as answer:
+            text = await answer.text()
+            assert answer.headers.get("Content-Security-Policy", POLICY) == POLICY
+            if found := _TOKEN.search(text):
+                self.form_token = found[1]
+            return answer.status, text
+
+    async def post(self, path: str, form: dict[str, str] | None = None, **headers: str) -> tuple[int, str]:
+        """Its status, and where it leads or what it says."""
+        data = {"form_token": self.form_token} | (form or {})
+        async with self._http.post(
+            self.base + path, data=data, headers={"Cookie": self.cookie, **headers}, allow_redirects=False
+        ) as answer:
+            return answer.status, answer.headers.get("Location") or await answer.text()
+
+    async def enter(self, link: str) -> None:
+        async with self._http.get(link, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "/"), await answer.text()
+            given = answer.headers["Set-Cookie"]
+            assert "HttpOnly" in given
+            assert "SameSite=Strict" in given
+            assert "Max-Age=43200" in given
+            self.cookie = given.split(";")[0]
+
+
+@asynccontextmanager
+async def a_browser(remote: Remote, link: str) -> AsyncIterator[Browser]:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+        browser = Browser(http, link.partition("/enter/")[0])
+        await browser.enter(link)
+        yield browser
+
+
+async def a_link(remote: Remote, token: str = "") -> str:
+    """For the user at the socket, or for a token over TCP."""
+    if token:
+        status, body = await remote.ask("POST", "/v1/page/link", token, json={})
+        assert status == 201
+        return f"http://127.0.0.1:{remote.place.port('api')}{body['path']}"
+    async with remote.here.post("http://localhost/v1/page/link") as answer:
+        assert answer.status == 201, await answer.text()
+        return str((await answer.json())["url"])
+
+
+async def submit(remote: Remote, name: str, token: str = "") -> str:
+    text = job_text(300, name, total='total = "$2"')
+    if token:
+        status, body = await remote.ask("POST", "/v1/jobs", token, json={"toml": text})
+    else:
+        async with remote.here.post("http://localhost/v1/jobs", json={"toml": text}) as answer:
+            status, body = answer.status, await answer.json()
+    assert status == 201, body
+    return str(body["job"]["id"])
+
+
+async def test_every_address_is_answered_by_something() -> None:
+    assert f"{DaemonPages.__module__}:{DaemonPages.__name__}" == SERVED_BY
+    with tempfile.TemporaryDirectory() as name:
+        pages = DaemonPages(MailboxPlace(Path(name)))
+        try:
+            assert set(pages._answers) == set(ADDRESSES.values())
+        finally:
+            await pages.close()
+
+
+async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: Remote) -> None:
+    link = await a_link(remote)
+    job_id = await submit(remote, "mine")
+    async with a_browser(remote, link) as browser:
+        assert (await browser.get(link.removeprefix(browser.base)))[0] == 401, "it was good once"
+        status, now = await browser.get("/")
+        assert (status, "mine" in now) == (200, True)
+        for path in (f"/jobs/{job_id}", "/money", "/decisions", "/market?gpu=RTX+4090", "/new", f"/jobs/{job_id}/log"):
+            status, text = await browser.get(path)
+            assert status == 200, (path, text)
+        status, page = await browser.get(f"/jobs/{job_id}/do/cancel")
+        assert "Cancel mine for good?" in page
+        assert "It cannot be resumed." in page
+        assert await browser.post(f"/jobs/{job_id}/do/cancel") == (303, f"/jobs/{job_id}?done=cancel")
+        status, page = await browser.get(f"/jobs/{job_id}?done=cancel")
+        assert "It is being cancelled." in page
+
+
+async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote: Remote) -> None:
+    job_id = await submit(remote, "kept")
+    async with a_browser(remote, await a_link(remote)) as browser, a_browser(remote, await a_link(remote)) as other:
+        await browser.get(f"/jobs/{job_id}/do/cancel")
+        await other.get(f"/jobs/{job_id}/do/cancel")
+        assert browser.form_token != other.form_token
+        for form_token in ("", "0" * 64, other.form_token):
+            assert (await browser.post(f"/jobs/{job_id}/do/cancel", {"form_token": form_token}))[0] == 403
+        for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
+            assert (await browser.post(f"/jobs/{job_id}/do/cancel", **headers))[0] == 403
+        assert (await browser.get("/", Host="evil.example"))[0] == 421
+        _, shown = await remote.ask("GET", f"/v1/jobs/{job_id}", await remote.token("all", scope="admin"))
+        assert shown["job"]["status"] not in ("cancelling", "cancelled")
+
+
+async def test_the_rights_are_those_of_whoever_asked_for_the_link(remote: Remote) -> None:
+    """A read token changes nothing; another owner's jobs are not seen."""
+    theirs = await submit(remote, "theirs")
+    tokens = {scope: await remote.token(scope, scope=scope) for scope in ("read", "operate", "submit", "admin")}
+    mine = {
+        scope: await submit(remote, f"of-{scope}", token)
+        for scope, token in tokens.items()
+        if scope in ("submit", "admin")
+    }
+    allowed = {"read": set(), "operate": set(), "submit": {"stop"}, "admin": {"stop"}}
+    for scope, token in tokens.items():
+        async with a_browser(remote, await a_link(remote, token)) as browser:
+            status, now = await browser.get("/")
+            assert status == 200
+            assert ("theirs" in now) == (scope == "admin"), scope
+            assert (await browser.get(f"/jobs/{theirs}"))[0] == (200 if scope == "admin" else 404)
+            assert (await browser.get("/money"))[0] == (200 if scope == "admin" else 403)
+            assert (await browser.get("/new"))[0] == (200 if scope in ("submit", "admin") else 403)
+            assert (await browser.get("/decisions"))[0] == 200
+            job_id = mine.get(scope, theirs)
+            await browser.get("/")
+            status, where = await browser.post(f"/jobs/{job_id}/do/stop")
+            assert (status == 303) == bool(allowed[scope]), (scope, where)
+            status, text = await browser.post("/new", {"toml": GOOD, "do": "submit"})
+            assert (status == 303) == (scope in ("submit", "admin")), (scope, text)
+    async with remote.here.get("http://localhost/v1/jobs?all=1") as answer:
+        stands = {job["name"]: job["status"] for job in (await answer.json())["jobs"]}
+    assert stands["theirs"] not in ("stopping", "parked")
+    assert stands["of-submit"] in ("stopping", "parked")
+
+
+async def test_what_is_no_session_is_told_how_to_get_one_and_the_daemon_hears_nothing(remote: Remote) -> None:
+    base = (await a_link(remote)).partition("/enter/")[0]
+    port = base.rpartition(":")[2]
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http:
+        browser = Browser(http, base)
+        for cookie in ("", f"autopilot-page-{port}=appg_{'x' * 43}", f"autopilot-page-{port}={'x' * 500}"):
+            browser.cookie = cookie
+            for path in ("/", "/money", "/jobs/none", "/stream/now", "/enter/nothing", "/new"):
+                status, text = await browser.get(path)
+                assert (status, "autopilot web prints a new link" in text) == (401, True), path
+
+
+async def test_a_session_is_no_token_and_a_link_no_session(remote: Remote) -> None:
+    link = await a_link(remote)
+    secret = link.rpartition("/")[2]
+    async with remote.here.get("http://localhost/v1/jobs", headers={"Authorization": f"Bearer {secret}"}) as answer:
+        assert answer.status == 401, "a link is good for a session alone"
+    async with a_browser(remote, link) as browser:
+        secret = browser.cookie.partition("=")[2]
+        assert (await remote.ask("GET", "/v1/jobs", secret))[0] == 401, "over TCP the API takes tokens alone"
+
+
+async def test_a_session_ends_with_its_token_and_when_its_user_leaves(remote: Remote) -> None:
+    token = await remote.token("ci", scope="read")
+    async with (
+        a_browser(remote, await a_link(remote, token)) as browser,
+        a_browser(remote, await a_link(remote)) as own,
+    ):
+        assert (await browser.get("/"))[0] == 200
+        async with remote.here.post("http://localhost/v1/tokens/ci/revoke") as answer:
+            assert answer.status == 200
+        assert (await browser.get("/"))[0] == 401
+        assert (await own.get("/"))[0] == 200
+        assert (await own.post("/leave", {"form_token": "none"}))[0] == 403
+        assert (await own.get("/"))[0] == 200
+        assert (await own.post("/leave"))[0] == 200
+        assert (await own.get("/"))[0] == 401
+
+
+async def test_new_shows_errors_at_their_line_a_plan_and_submits_once(remote: Remote) -> None:
+    async with a_browser(remote, await a_link(remote)) as browser:
+        await browser.get("/new")
+        status, page = await browser.post("/new", {"toml": 'name = "x"\nbogus = 1\n', "do": "plan"})
+        assert status == 422
+        assert 'data-line="2"' in page
+        assert "unknown key" in page
+        status, page = await browser.post("/new", {"toml": GOOD, "do": "plan"})
+        assert status == 200
+        assert "What it will cost" in page
+        assert "Expected cost" in page
+        form = {"toml": GOOD, "do": "submit", "once": "one"}
+        status, where = await browser.post("/new", form)
+        assert status == 303
+        assert (await browser.post("/new", form)) == (303, where), "sent twice, it acts once"
+        status, page = await browser.post("/new", form | {"once": "two"})
+        assert (status, "a second job of the same is meant" in page) == (409, True)
+        assert (await browser.post("/new", form | {"once": "three", "again": "1"}))[0] == 303
+
+
+async def test_a_change_says_what_it_costs_before_it_is_made(remote: Remote) -> None:
+    job_id = await submit(remote, "grows")
+    async with a_browser(remote, await a_link(remote)) as browser:
+        assert "now $2.00" in (await browser.get(f"/jobs/{job_id}/do/change"))[1]
+        page = (await browser.get(f"/jobs/{job_id}/do/change?budget=5"))[1]
+        assert "It may cost $3.00 more than now: up to $5.00" in page
+        assert (await browser.get(f"/jobs/{job_id}/do/change?budget=lots"))[0] == 400
+        form = {"budget": "5", "once": "a"}
+        assert await browser.post(f"/jobs/{job_id}/do/change", form) == (303, f"/jobs/{job_id}?done=change")
+        status, page = await browser.post(f"/jobs/{job_id}/do/change", {"budget": "0.01", "once": "b"})
+        assert (status, "It was not done" in page) == (402, True)
+        async with remote.here.get(f"http://localhost/v1/jobs/{job_id}") as answer:
+            assert (await answer.json())["job"]["budget"] == "5"
+
+
+@pytest.mark.parametrize("verb", ["stop", "resume", "release", "cancel", "explode"])
+async def test_what_cannot_be_done_is_said(remote: Remote, verb: str) -> None:
+    job_id = await submit(remote, "over")
+    async with a_browser(remote, await a_link(remote)) as browser:
+        await browser.get("/")
+        assert (await browser.post(f"/jobs/{job_id}/do/cancel"))[0] == 303
+        await remote.daemon.engine.tick()
+        status, page = await browser.post(f"/jobs/{job_id}/do/{verb}")
+        assert 400 <= status < 500, page
+
+
+async def read_events(answer: aiohttp.ClientResponse, count: int) -> list[tuple[str, str]]:
+    """(name or id, data) of the first so many."""
+    found: list[tuple[str, str]] = []
+    name, data = "", []
+    async for raw in answer.content:
+        line = raw.decode().rstrip("\n")
+        if line.startswith(("event: ", "id: ")):
+            name = line.partition(": ")[2]
+        elif line.startswith("data: "):
+            data.append(line[6:])
+        elif not line:
+            found.append((name, "\n".join(data)))
+            name, data = "", []
+            if len(found) == count:
+                return found
+    return found
+
+
+async def test_what_moves_is_sent_when_it_has_changed_and_once(remote: Remote) -> None:
+    async with a_browser(remote, await a_link(remote)) as browser:
+        stream = f"{browser.base}/stream/now"
+        headers = {"Cookie": browser.cookie}
+        async with browser._http.get(stream, headers=headers) as answer:
+            assert answer.content_type == "text/event-stream"
+            first = await asyncio.wait_for(read_events(answer, 3), 20)
+            assert json.loads(first[0][1]) == {"silent": ""}
+            known, html = first[2]
+            assert "No job is open." in html
+            assert 'name="form_token"' not in html, "what is shared holds nobody's token"
+            await submit(remote, "fresh")
+            await remote.daemon.engine.tick()
+            (_, (_, html)) = await asyncio.wait_for(read_events(answer, 2), 20)
+            assert "fresh" in html
+        async with browser._http.get(stream, headers=headers | {"Last-Event-ID": known}) as answer:
+            events = await asyncio.wait_for(read_events(answer, 3), 20)
+            assert events[2][0] != known, "it was known; what came since is sent"
+
+
+async def test_without_http_the_port_is_open_for_as_long_as_there_are_sessions() -> None:
+    with tempfile.TemporaryDirectory(prefix="ap-") as name:
+        async with a_remote(Path(name), listen=None) as remote:
+            assert remote.place.port(PAGE) is None
+            link = await a_link(remote)
+            port = remote.place.port(PAGE)
+            assert link.startswith(f"http://127.0.0.1:{port}/enter/")
+            async with a_browser(remote, link) as browser:
+                assert (await browser.get("/"))[0] == 200
+                assert (await browser.get("/v1/jobs"))[0] == 404, "the API is not served there"
+                assert (await browser.post("/leave"))[0] == 200
+                await _until_closed(browser)
+            again = await a_link(remote)
+            assert again.startswith(f"http://127.0.0.1:{port}/"), "its old number, so that a page that is open goes on"
+
+
+async def _until_closed(browser: Browser) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await browser.get("/")
+            except aiohttp.ClientError:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_a_session_outlives_its_daemon() -> None:
+    with tempfile.TemporaryDirectory(prefix="ap-") as name:
+        root = Path(name)
+        async with a_remote(root, listen=None) as remote, a_browser(remote, await a_link(remote)) as browser:
+            cookie, base = browser.cookie, browser.base
+        async with (
+            a_remote(root, listen=None) as remote,
+            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as http,
+        ):
+            assert (await a_link(remote)).startswith(base)
+            again = Browser(http, base)
+            again.cookie = cookie
+            assert (await again.get("/"))[0] == 200
