@@ -54,8 +54,8 @@ docs: $(READY)    ## write the generated tables anew, test the rest, and measure
 		tests/unit/config/test_job_reference.py tests/simulation/drivers/test_document.py
 	$(BIN)/python -m tools.prose
 
-pictures: $(READY)    ## play the demo and draw its end into docs/images
-	$(BIN)/autopilot demo --plain --picture docs/images/demo.svg
+pictures: $(READY)    ## play the demo; draw its end and its job into docs/images
+	$(BIN)/autopilot demo --plain --picture docs/images/demo.svg --job-picture docs/images/job.svg
 
 release: $(READY)    ## build wheel and sdist; install the wheel away from the sources and run its demo
 	tools/release.sh $(VENV)

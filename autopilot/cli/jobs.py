@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pkgutil
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -15,6 +17,8 @@ from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
+PICTURE = "autopilot.web.picture:write_picture"
+"""Named by text: the page is above this room."""
 
 
 def submit(
@@ -93,7 +97,14 @@ def ps(
     return Exit.OK
 
 
-def show(job: str, /, *, events: Annotated[bool, Flag] = False, output: Output = FOR_PEOPLE) -> int:
+def show(
+    job: str,
+    /,
+    *,
+    events: Annotated[bool, Flag] = False,
+    svg: Path | None = None,
+    output: Output = FOR_PEOPLE,
+) -> int:
     """Show one job: where it stands, its machines, its events and what it has cost. Or the whole life of one machine.
 
     Parameters
@@ -102,8 +113,14 @@ def show(job: str, /, *, events: Annotated[bool, Flag] = False, output: Output =
         The job's id or name; or a machine by its lease's id, the market's id of it, or its label.
     events
         Print events as names and fields, not as sentences.
+    svg
+        Draw the job into this file instead: prices, bids, machines, decisions and progress on one axis.
     """
     client = Client()
+    if svg is not None:
+        pkgutil.resolve_name(PICTURE)(client, job, svg)
+        print(f"drew {svg}")
+        return Exit.OK
     try:
         body = client.get(job_path(job))
     except NotFound:

@@ -52,15 +52,24 @@ class Hero(NamedTuple):
 
 
 def draw_hero(
-    body: Row, machines: Sequence[MachineLife], prices: Iterable[Row], axis: Axis, chosen: str | None
+    body: Row,
+    machines: Sequence[MachineLife],
+    prices: Iterable[Row],
+    axis: Axis,
+    chosen: str | None,
+    *,
+    is_linked: bool = True,
 ) -> Hero:
-    """``body``: as ``LedgerView.read_job`` answers; ``chosen``: the id of the decision that is shown in full."""
+    """``body``: as ``GET /v1/jobs/{ref}/life`` answers; ``chosen``: the id of the decision that is shown in full.
+
+    ``is_linked``: on a page, where a mark leads to its decision; else one picture of decisions suffices.
+    """
     return Hero(
         draw_prices(prices, machines, _list_bids(body, machines), axis),
         draw_lanes(machines, axis),
         svg.NOTHING.join(
-            draw_decisions(body["decisions"], body["job"]["id"], axis, chosen, apart)
-            for apart in (APART, APART_WHEN_NARROW)
+            draw_decisions(body["decisions"], body["job"]["id"], axis, chosen, apart, is_linked=is_linked)
+            for apart in ((APART, APART_WHEN_NARROW) if is_linked else (APART,))
         ),
         draw_progress(body, axis),
         svg.ruler(axis),
@@ -144,7 +153,13 @@ def _list_bids(body: Row, machines: Iterable[MachineLife]) -> dict[str, list[tup
 
 
 def draw_decisions(
-    decisions: Iterable[Row], job_id: str, axis: Axis, chosen: str | None, apart: float = APART
+    decisions: Iterable[Row],
+    job_id: str,
+    axis: Axis,
+    chosen: str | None,
+    apart: float = APART,
+    *,
+    is_linked: bool = True,
 ) -> Markup:
     """Each a link that shows it in full. Those too near to tell apart are one mark, with their number."""
     groups: list[tuple[float, list[Row]]] = []
@@ -157,11 +172,12 @@ def draw_decisions(
             groups[-1][1].append(decision)
         else:
             groups.append((x, [decision]))
-    marks = [_draw_mark(x, members, job_id, chosen) for x, members in groups]
-    return svg.picture(DECISIONS_HEIGHT, *marks, label="decisions", name="marks", has_links=True)
+    marks = [_draw_mark(x, members, job_id if is_linked else None, chosen) for x, members in groups]
+    return svg.picture(DECISIONS_HEIGHT, *marks, label="decisions", name="marks", has_links=is_linked)
 
 
-def _draw_mark(x: float, members: Sequence[Row], job_id: str, chosen: str | None) -> Markup:
+def _draw_mark(x: float, members: Sequence[Row], job_id: str | None, chosen: str | None) -> Markup:
+    """``job_id``: None in a picture that leads nowhere."""
     shown = next((each for each in members if each["id"] == chosen), members[-1])
     kind = shown["actions"][0]["topic"] if shown["actions"] else "veto"
     parts = [
@@ -175,6 +191,8 @@ def _draw_mark(x: float, members: Sequence[Row], job_id: str, chosen: str | None
     is_chosen = any(each["id"] == chosen for each in members)
     inner = svg.element("svg", *parts, x=f"{x:.2f}%", y=12, overflow="visible")
     name = f"mark {kind if kind in MARKS else 'other'}{' chosen' if is_chosen else ''}"
+    if job_id is None:
+        return svg.element("g", inner, class_=name, aria_label=said)
     return svg.element("a", inner, href=f"/jobs/{job_id}?d={shown['id']}#why", class_=name, aria_label=said)
 
 

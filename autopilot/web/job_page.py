@@ -89,7 +89,7 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
     period = query.get("period", "all")
     if period not in PERIODS:
         raise UserError(f"no period {period!r}", hint=f"one of: {', '.join(PERIODS)}")
-    axis = _axis(job, now, PERIODS[period])
+    axis = axis_of(job, now, PERIODS[period])
     machines = read_machines(body, now)
     decision = _choose(body["decisions"], query.get("d"))
     prices = [
@@ -109,7 +109,7 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
         _tell_why(job, now),
         _list_figures(job, body["spend"], now),
         deadline_of(job, now),
-        draw_hero(body, machines, _once(prices), axis, decision["id"] if decision else None),
+        draw_hero(body, machines, drop_doubles(prices), axis, decision["id"] if decision else None),
         period,
         spent,
         spent_ruler,
@@ -132,14 +132,14 @@ async def _read_prices(source: PageSource, gpu: str, axis: Axis) -> Row | None:
         return None
 
 
-def _axis(job: Row, now: datetime, length: timedelta | None) -> Axis:
+def axis_of(job: Row, now: datetime, length: timedelta | None) -> Axis:
     end = words.instant(job["finished_at"]) if job["finished_at"] else now
     begun = words.instant(job["submitted_at"])
     start = begun - (end - begun) * 0.02 - timedelta(minutes=1) if length is None else end - length
     return Axis(start, end + (end - start) * 0.02)
 
 
-def _once(prices: Sequence[Row]) -> list[Row]:
+def drop_doubles(prices: Sequence[Row]) -> list[Row]:
     """Names of GPUs may overlap; each market and model is drawn once."""
     seen: set[tuple[str, str]] = set()
     made: list[Row] = []

@@ -122,6 +122,7 @@ def draw_strip(machines: Iterable[MachineLife], axis: Axis) -> Markup:
 class MarketLane(NamedTuple):
     market: str
     picture: Markup
+    height: float
 
 
 def draw_lanes(machines: Sequence[MachineLife], axis: Axis) -> list[MarketLane]:
@@ -145,7 +146,7 @@ def draw_lanes(machines: Sequence[MachineLife], axis: Axis) -> list[MarketLane]:
         if rows:
             height = 4 + _LANE * len(rows)
             label = f"machines on {words.market(market)}; the table of machines has each"
-            made.append(MarketLane(market, svg.picture(height, svg.grid(axis, height), *parts, label=label)))
+            made.append(MarketLane(market, svg.picture(height, svg.grid(axis, height), *parts, label=label), height))
     return made
 
 

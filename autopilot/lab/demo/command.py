@@ -17,6 +17,7 @@ def demo(
     seed: int = 1,
     plain: Annotated[bool, Flag] = False,
     picture: Path | None = None,
+    job_picture: Path | None = None,
 ) -> int:
     """Watch a real job being bid for, outbid, moved, resumed and billed in the sandbox, in about a minute.
 
@@ -30,7 +31,9 @@ def demo(
         Plain lines in place of the live view; always so where there is no terminal.
     picture
         Also draw the end into this SVG file.
+    job_picture
+        Also draw the job into this SVG file, as its page does.
     """
     from autopilot.lab.demo.main import run
 
-    return run(keep=keep, seed=seed, plain=plain or not sys.stdout.isatty(), picture=picture)
+    return run(keep=keep, seed=seed, plain=plain or not sys.stdout.isatty(), picture=picture, job_picture=job_picture)

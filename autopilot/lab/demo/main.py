@@ -21,6 +21,7 @@ from autopilot.lab.demo.script import Script, set_stage
 from autopilot.lab.demo.theatre import Theatre
 from autopilot.lab.demo.verdict import DemoCheck, Reference, checks, two_markets
 from autopilot.lab.demo.view import LiveView, PlainView, View
+from autopilot.web.picture import write_picture
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -34,8 +35,11 @@ UNTOLD = ("checkpoint.verified", "lease.settled")
 FINAL = ("succeeded", "failed", "cancelled")
 
 
-def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> int:
-    """Play the demo; 0 only if every check holds. ``picture``: also write the end as an SVG file."""
+def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None, job_picture: Path | None = None) -> int:
+    """Play the demo; 0 only if every check holds.
+
+    ``picture``: also write the end as an SVG file. ``job_picture``: and the job, as its page draws it.
+    """
     # Without this a SIGTERM would end the demo and leave its daemon and its market running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     root = Path(tempfile.mkdtemp(prefix="autopilot-demo-"))
@@ -60,6 +64,8 @@ def run(*, keep: bool, seed: int, plain: bool, picture: Path | None = None) -> i
         out.print(ending, f"took {time.monotonic() - began:.0f} s", sep="\n")
         if picture is not None:
             _draw(picture, ending)
+        if job_picture is not None:
+            write_picture(theatre.client, body["job"]["id"], job_picture)
         return 0 if all(check.holds for check in results) else 1
     finally:
         reference.stop()

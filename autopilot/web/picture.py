@@ -1,0 +1,150 @@
+"""The picture of one job as a file: what its page shows, drawn to a width, with its style within."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+from markupsafe import Markup
+
+from autopilot.cli.client import Client, job_path
+from autopilot.cli.exits import CommandError
+from autopilot.domain.errors import UserError
+from autopilot.web import svg, words
+from autopilot.web.hero import DECISIONS_HEIGHT, PRICE_HEIGHT, PROGRESS_HEIGHT, Hero, draw_hero
+from autopilot.web.job_page import LONGEST_PRICES, STEPS, axis_of, drop_doubles
+from autopilot.web.machines import THIN, read_machines
+from autopilot.web.shapes import Row, deadline_of, spent_of, status_of
+
+WIDTH, GUTTER, EDGE, GAP = 960, 72, 16, 8
+"""Pixels: of the whole, of the labels at the left, around all, and between rows."""
+HEAD, RULER, LEGEND = 64, 22, 44
+_STYLE = Path(__file__).parent / "static" / "style.css"
+_BARS = (
+    ("spot", "working on spot"),
+    ("demand", "working on demand"),
+    ("setup", "setting up"),
+    ("paused", "paused"),
+    ("loading", "loading"),
+)
+_LINES = (("floor", "cheapest floor"), ("bid", "our bid"), ("paid", "paid on demand"), ("ask", "on-demand price"))
+
+
+def write_picture(client: Client, reference: str, path: Path) -> None:
+    """Raises ``CommandError`` for a job that there is not, ``UserError`` for a file that cannot be written."""
+    body, now = client.get(job_path(reference, "life")), client.market_now()
+    axis = axis_of(body["job"], now, None)
+    gpus = dict.fromkeys([*body["gpus"], *(lease["gpu"] for lease in body["leases"])])
+    since = max(axis.start, axis.end - LONGEST_PRICES).isoformat()
+    prices = []
+    for gpu in filter(str.strip, gpus):
+        query = {"gpu": gpu, "since": since, "until": axis.end.isoformat(), "steps": STEPS}
+        try:
+            prices.append(client.get("/v1/prices", **query))
+        except CommandError:
+            continue  # nobody has ever listed it
+    try:
+        path.write_text(draw_job(body, prices, now), encoding="utf-8")
+    except OSError as problem:
+        raise UserError(f"cannot write {path}: {problem.strerror}") from None
+
+
+def draw_job(body: Row, prices: Sequence[Row], now: datetime) -> str:
+    """A whole SVG file. ``body``: as ``GET /v1/jobs/{ref}/life`` answers."""
+    axis = axis_of(body["job"], now, None)
+    hero = draw_hero(body, read_machines(body, now), drop_doubles(prices), axis, None, is_linked=False)
+    rows, y = [], float(EDGE + HEAD)
+    for label, picture, height in _list_rows(hero):
+        if isinstance(label, Markup):
+            rows.append(_place(label, EDGE, y, GUTTER - GAP, height))
+        else:
+            middle = y + height / 2 + 4
+            rows.append(svg.element("text", label, x=EDGE + GUTTER - GAP, y=f"{middle:g}", class_="tick end"))
+        rows.append(_place(picture, EDGE + GUTTER, y, WIDTH - GUTTER - 2 * EDGE, height))
+        y += height + GAP
+    height = y + LEGEND + EDGE
+    parts = [
+        svg.element("style", Markup(_read_style())),  # noqa: S704 - our own file
+        svg.element("rect", class_="card", width=WIDTH, height=f"{height:g}", rx=10),
+        *_draw_head(body, now),
+        *rows,
+        *_draw_legend(y + 12),
+    ]
+    whole = svg.element(
+        "svg",
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        width=WIDTH,
+        height=f"{height:g}",
+        viewBox=f"0 0 {WIDTH} {height:g}",
+        role="img",
+        aria_label=f"{words.plain(body['job']['name'])}: prices, machines, decisions and progress on one axis of time",
+        class_="file",
+    )
+    return f"{whole}\n"
+
+
+def _list_rows(hero: Hero) -> list[tuple[str | Markup, Markup, float]]:
+    """Each with its label and its height, from the top."""
+    rows: list[tuple[str | Markup, Markup, float]] = [(hero.price.gutter, hero.price.picture, PRICE_HEIGHT)]
+    rows += [(words.market(lane.market), lane.picture, lane.height) for lane in hero.lanes]
+    rows.append(("decisions", hero.decisions, DECISIONS_HEIGHT))
+    if hero.progress:
+        rows.append(("progress", hero.progress, PROGRESS_HEIGHT))
+    rows.append(("", hero.ruler, RULER))
+    return rows
+
+
+def _place(picture: Markup, x: float, y: float, width: float, height: float) -> Markup:
+    """Per cent within it are of its own width."""
+    return svg.element("svg", picture, x=f"{x:g}", y=f"{y:g}", width=f"{width:g}", height=f"{height:g}")
+
+
+def _draw_head(body: Row, now: datetime) -> list[Markup]:
+    job, on_demand = body["job"], body["spend"]["on_demand_equivalent"]
+    spent = spent_of(job)
+    of = "" if job["budget"] is None else f" of {words.money(job['budget'])}"
+    told = [f"{words.money(spent)}{of} spent"]
+    if on_demand is not None and spent < Decimal(on_demand):
+        told.append(f"{words.percent(str(1 - spent / Decimal(on_demand)))} below the same hours on demand")
+    if job["progress"] is not None:
+        told.append(f"{words.percent(job['progress'])} done")
+    due = deadline_of(job, now)
+    if due is not None:
+        told.append(f"{due.sign} {due.word}")
+    title = f"{words.plain(job['name'])}: {status_of(job).word}"
+    return [
+        svg.element("text", title, x=EDGE, y=EDGE + 18, class_="head"),
+        svg.element("text", ", ".join(told), x=EDGE, y=EDGE + 40, class_="told"),
+    ]
+
+
+def _draw_legend(y: float) -> list[Markup]:
+    x, made = float(EDGE + GUTTER), []
+    for state, name in _BARS:
+        top, tall = (y - 5, 4) if state in THIN else (y - 8, 10)
+        made.append(svg.element("rect", class_=f"bar {state}", x=f"{x:g}", y=f"{top:g}", width=18, height=tall))
+        made.append(svg.element("text", name, x=f"{x + 24:g}", y=f"{y:g}", class_="tick"))
+        x += 42 + 6.2 * len(name)
+    x, y = float(EDGE + GUTTER), y + 18
+    for kind, name in _LINES:
+        made.append(svg.element("path", class_=kind, d=f"M{x:g} {y - 4:g}h18"))
+        made.append(svg.element("text", name, x=f"{x + 24:g}", y=f"{y:g}", class_="tick"))
+        x += 42 + 6.2 * len(name)
+    return made
+
+
+def _read_style() -> str:
+    """The colours and what is said of pictures; the page's own rules stay there."""
+    style = _STYLE.read_text()
+    tokens = style[style.index(":root") : style.index("/* Text and frame */")]
+    pictures = style[style.index("/* Pictures */") : style.index("@media (max-width")]
+    frame = (
+        ".file { font-family: system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif; }"
+        ".card { fill: var(--card); stroke: var(--line); }"
+        ".head { font-size: 18px; font-weight: 650; fill: var(--ink); }"
+        ".told { font-size: 13px; fill: var(--mute); }"
+    )
+    return tokens + pictures + frame

@@ -1,0 +1,158 @@
+"""In a real Chromium, against a real daemon and both sandboxes: submit, watch, read why, change, cancel."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from browser_world import Onlooker
+from playwright.sync_api import Browser, expect
+
+from autopilot.lab.demo.theatre import Theatre
+from tests.acceptance.stage import job_text, show, submit, until
+
+pytestmark = pytest.mark.slow
+
+PAGES = ["/", "/jobs/{job}", "/machines/{machine}", "/money", "/decisions", "/market?gpu=RTX+4090&period=1d", "/new"]
+PAGES += ["/jobs/{job}/do/cancel", "/jobs/{job}/do/change", "/jobs/{job}/do/change?budget=9", "/jobs/none"]
+
+
+@pytest.fixture(scope="module")
+def job(theatre: Theatre) -> str:
+    """One that works on a machine."""
+    job_id = submit(
+        theatre, job_text(200_000, "watched", estimate='estimate = "6h"') + '\n[deadline]\nwithin = "20h"\n'
+    )
+    until(lambda: (show(theatre, job_id)["job"]["main"] or {}).get("agent_state") == "running", "the job works", 120)
+    return job_id
+
+
+def test_submit_by_keyboard_and_watch_it_begin(onlooker: Onlooker) -> None:
+    page = onlooker.page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.get_by_role("link", name="New job").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("textbox", name="Job file").focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text('name = "typed"\nbogus = 1\n')
+    page.get_by_role("button", name="Show what it will cost").press("Enter")
+    onlooker.await_text('unknown key "bogus"')
+    assert page.evaluate("document.activeElement.id") == "toml"
+    chosen = "(file => file.value.slice(file.selectionStart, file.selectionEnd))(document.activeElement)"
+    assert page.evaluate(chosen) == "bogus = 1"
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(job_text(100_000, "typed", estimate='estimate = "3h"'))
+    page.get_by_role("button", name="Show what it will cost").press("Enter")
+    onlooker.await_text("Expected cost")
+    page.get_by_role("button", name="Submit").press("Enter")
+    onlooker.await_text("It is submitted.")
+    expect(page.get_by_role("heading", name="typed")).to_be_visible()
+    onlooker.await_text("rents RTX 4090")
+    onlooker.await_text("training from step 0")
+    # A 422 for the wrong job file is what the page says; the browser notes it too.
+    onlooker.complaints = [each for each in onlooker.complaints if "422" not in each]
+
+
+def test_an_outbid_appears_by_itself_and_the_decision_can_be_opened(onlooker: Onlooker, job: str) -> None:
+    onlooker.open(f"/jobs/{job}")
+    main = show(onlooker.theatre, job)["job"]["main"]
+    bid = (Decimal(main["bid"]) * Decimal("1.08")).quantize(Decimal("0.001"))
+    onlooker.page.evaluate("window.isTheSamePage = true")
+    onlooker.theatre.emu("rival", {"instance_id": int(main["instance_id"]), "bid": str(bid)})
+    onlooker.await_text("outbid at $")
+    onlooker.theatre.emu("host", {"machine_id": int(main["machine_id"]), "state": "vanished"})
+    until(lambda: _has_moved(onlooker.theatre, job, main["id"]), "the job works elsewhere", 120)
+    onlooker.page.locator("tbody tr", has_text=show(onlooker.theatre, job)["job"]["main"]["instance_id"]).wait_for()
+    assert onlooker.page.evaluate("window.isTheSamePage") is True
+    onlooker.page.locator(".marks").first.locator(".mark").last.focus()
+    onlooker.page.keyboard.press("Enter")
+    onlooker.page.wait_for_url("**/jobs/*?d=*#why")
+    expect(onlooker.page.locator("#why .say")).not_to_be_empty()
+    expect(onlooker.page.locator(".marks").first.locator(".chosen")).to_have_count(1)
+
+
+def _has_moved(theatre: Theatre, job: str, lease_id: str) -> bool:
+    main = show(theatre, job)["job"]["main"]
+    return bool(main) and main["id"] != lease_id and main["agent_state"] == "running"
+
+
+def test_focus_survives_what_comes(onlooker: Onlooker, job: str) -> None:
+    onlooker.open("/")
+    onlooker.page.get_by_role("link", name="watched").first.focus()
+    submit(onlooker.theatre, job_text(300, "newcomer"))
+    onlooker.await_text("newcomer")
+    assert onlooker.page.evaluate("document.activeElement.textContent") == "watched"
+
+
+def test_change_the_budget_then_cancel_and_read_the_month(onlooker: Onlooker) -> None:
+    job_id = submit(onlooker.theatre, job_text(100_000, "ends", estimate='estimate = "3h"'))
+    page = onlooker.page
+    onlooker.open(f"/jobs/{job_id}")
+    page.get_by_role("link", name="Change limits").press("Enter")
+    page.get_by_label("Budget").fill("4.50")
+    page.get_by_role("button", name="Look at the change").press("Enter")
+    onlooker.await_text("It may cost $1.50 more than now: up to $4.50")
+    page.get_by_role("button", name="Change limits").press("Enter")
+    onlooker.await_text("It is changed.")
+    onlooker.await_text("of $4.50")
+    page.get_by_role("link", name="Cancel").press("Enter")
+    onlooker.await_text("It cannot be resumed.")
+    page.get_by_role("button", name="Cancel").press("Enter")
+    onlooker.await_text("It is being cancelled.")
+    page.locator(".pill", has_text="cancelled").wait_for()
+    page.get_by_role("link", name="Money").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("20")
+    expect(page.get_by_role("heading", name="Our figures beside the bill")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_axe_finds_nothing_and_nothing_is_too_wide(onlooker: Onlooker, job: str, width: int, scheme: str) -> None:
+    onlooker.page.set_viewport_size({"width": width, "height": 900})
+    onlooker.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    machine = show(onlooker.theatre, job)["leases"][0]["id"]
+    faults = {}
+    for path in PAGES:
+        onlooker.open(path.format(job=job, machine=machine))
+        if found := onlooker.find_faults():
+            faults[path] = found
+        assert not onlooker.is_too_wide(), path
+    assert faults == {}
+    onlooker.complaints = [each for each in onlooker.complaints if "404" not in each]  # of the job that there is not
+
+
+def test_the_market_zooms_and_reads_by_keyboard(onlooker: Onlooker, job: str) -> None:
+    onlooker.open("/market?gpu=RTX+4090&period=1d")
+    plot = onlooker.page.get_by_role("slider")
+    plot.press("End")
+    plot.press("ArrowLeft")
+    expect(onlooker.page.locator("#readout")).to_contain_text("UTC:")
+
+
+def test_without_scripts_every_table_and_picture_is_there(chromium: Browser, theatre: Theatre, job: str) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    onlooker = Onlooker(context.new_page(), theatre)
+    onlooker.enter()
+    for path, heading in (("/", "Machines"), (f"/jobs/{job}", "What happened"), ("/market", "What we would bid now")):
+        onlooker.open(path)
+        expect(onlooker.page.get_by_role("heading", name=heading)).to_be_visible()
+        expect(onlooker.page.locator("table").first).to_be_visible()
+        expect(onlooker.page.locator("svg.chart").first).to_be_visible()
+    onlooker.open(f"/jobs/{job}")
+    onlooker.page.get_by_role("link", name="Stop and save").click()
+    onlooker.page.get_by_role("link", name="Back").click()
+    context.close()
+
+
+def test_a_daemon_that_is_killed_is_said_within_5_s_and_comes_back(onlooker: Onlooker) -> None:
+    onlooker.open("/")
+    onlooker.page.evaluate("window.isTheSamePage = true")
+    onlooker.theatre.kill_daemon()
+    expect(onlooker.page.locator("#lost")).to_be_visible(timeout=5000)
+    expect(onlooker.page.get_by_role("heading", name="Jobs")).to_be_visible()
+    onlooker.theatre.start_daemon()
+    expect(onlooker.page.locator("#lost")).to_be_hidden(timeout=30_000)
+    assert onlooker.page.evaluate("window.isTheSamePage") is True
+    # What the browser and htmx say of a server that is gone.
+    onlooker.complaints = [each for each in onlooker.complaints if "ERR_" not in each and "htmx:sse:error" not in each]

@@ -1,0 +1,40 @@
+"""The picture of a job as a file: whole, by itself, and with text as text."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+from web_ledger import JOB, NOW, a_reader
+
+from autopilot.web.picture import draw_job
+
+
+async def draw(name: str = "research") -> str:
+    reader = await a_reader(name=name, detail=name)
+    async with reader.view() as view:
+        body = await view.read_job(JOB)
+        prices = [await view.prices("RTX 4090", NOW.replace(hour=0), NOW, 60)]
+    return draw_job(body, prices, NOW)
+
+
+def tags(drawn: str) -> list[str]:
+    return [each.tag.rpartition("}")[2] for each in ElementTree.fromstring(drawn).iter()]
+
+
+async def test_it_is_whole_and_leads_nowhere() -> None:
+    drawn = await draw()
+    found = tags(drawn)
+    assert found[0] == "svg"
+    assert not {"a", "script", "image", "foreignObject", "use"} & set(found)
+    assert "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
+    text = " ".join(ElementTree.fromstring(drawn).itertext())
+    assert "research: running" in text
+    assert "$2.50 of $8.00 spent" in text
+    for said in ("vast.ai", "RunPod", "decisions", "progress", "our bid"):
+        assert said in text
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", '"><svg onload=alert(1)>', "]]></style>", "&lt;&#60;"])
+async def test_markup_in_names_is_text(name: str) -> None:
+    assert tags(await draw(name)) == tags(await draw())
