@@ -1,6 +1,7 @@
 """Write anew what the code can write of the documentation: ``python -m tools.references``.
 
 - the tables of arguments in docs/reference/cli.md, of the commands' own docstrings;
+- docs/reference/openapi.json, of the models of the API, unless that would break what it promises;
 - the claims of docs/providers, of ``autopilot.certify.claims``;
 - the tables of docs/research/simulator-catalogue.md, but for the planted bugs, which take hours (``--planted all``).
 
@@ -10,15 +11,18 @@ The other pages of docs/reference are written by hand. Their tests say what is m
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
 
 from cyclopts import App
 
+from autopilot.api.openapi import openapi
 from autopilot.certify.claims import CLAIMS, table
 from autopilot.cli.main import COMMANDS, app
 from tests.simulation.drivers import document
+from tools import api_document
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs/reference/cli.md"
@@ -69,6 +73,17 @@ def main() -> int:
         path.write_text(with_claims(path.read_text(), market))
     CLI.write_text(with_arguments(CLI.read_text(), app(), [command.name for command in COMMANDS]))
     document.write(CATALOGUE)
+    return _write_api_document()
+
+
+def _write_api_document() -> int:
+    """Leaves it as it is, and says so, where a client of it would break."""
+    made = openapi()
+    breaks = api_document.find_breaks(json.loads(api_document.PAGE.read_text()), made)
+    if breaks:
+        print("\n".join(("the API breaks what docs/reference/openapi.json promises:", *breaks)), file=sys.stderr)
+        return 1
+    api_document.PAGE.write_text(api_document.as_text(made))
     return 0
 
 

@@ -50,6 +50,7 @@ READ, OPERATE, SUBMIT, ADMIN = Scope
 
 RULES = {
     "GET /metrics": Rule(READ, Others.ALL),
+    "GET /v1/openapi.json": Rule(READ),
     "GET /v1/status": Rule(READ),
     "POST /v1/jobs": Rule(SUBMIT),
     "GET /v1/jobs": Rule(READ, Others.SEEN),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from functools import partial
-from typing import Any
 
 import structlog
 from aiohttp import web
@@ -19,21 +19,27 @@ from autopilot.api.budget import budget
 from autopilot.api.callers import caller_of, check_access, is_from_elsewhere, job_ref, origin_of
 from autopilot.api.certify import CertifyService, certificate
 from autopilot.api.certify_routes import CertifyRoutes
-from autopilot.api.code import read_sent_code
+from autopilot.api.code import SentCode
 from autopilot.api.drift import drift
 from autopilot.api.event_feed import EventFeed
 from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobService
 from autopilot.api.lives import LifeRoutes
+from autopilot.api.log_feed import LogFeed
 from autopilot.api.metrics import CONTENT_TYPE, Metrics
+from autopilot.api.models.account import DriftQuery
+from autopilot.api.models.jobs import ChangeBody, ExecBody, ListQuery, ResumeBody, SubmitBody, WhyQuery
+from autopilot.api.models.money import MonthQuery, PricesQuery, SpendQuery
+from autopilot.api.models.plans import OffersBody
 from autopilot.api.once import OnceOnly
+from autopilot.api.openapi import openapi
 from autopilot.api.page_routes import PageRoutes
 from autopilot.api.page_sessions import PageSessions
 from autopilot.api.plan import ranked_offers
 from autopilot.api.prices import prices
 from autopilot.api.problem_documents import Handler
 from autopilot.api.problems import answer_errors
-from autopilot.api.requests import MAX_BODY_BYTES, flag, read_body, share, text, whole
+from autopilot.api.requests import MAX_BODY_BYTES, read_body, read_body_if_any, read_query, whole
 from autopilot.api.spend import spend
 from autopilot.api.token_routes import TokenRoutes
 from autopilot.api.tokens import TokenService
@@ -45,7 +51,6 @@ from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
-from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 log = structlog.get_logger(__name__)
 
@@ -74,18 +79,19 @@ class Api:
         self._store = store
         self._clock = clock
         self._sessions = sessions
-        self._metrics, self._feed = metrics, EventFeed(store)
+        self._metrics, self._feed, self._log_feed = metrics, EventFeed(store, clock), LogFeed(jobs)
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
         lives, page = LifeRoutes(jobs, engine, store, clock), PageRoutes(sessions, engine, clock, find_page)
         self._end_calls = routes.end_calls
         self._routes = [
             web.get("/metrics", self._render_metrics),
+            web.get("/v1/openapi.json", routes.openapi),
             web.get("/v1/status", routes.status),
             web.post("/v1/jobs", routes.submit),
             web.get("/v1/jobs", routes.list_jobs),
             web.get("/v1/jobs/{ref}", routes.show),
-            web.get("/v1/jobs/{ref}/logs", routes.logs),
+            web.get("/v1/jobs/{ref}/logs", self._log_feed.answer),
             web.get("/v1/jobs/{ref}/outputs", routes.outputs),
             web.get("/v1/jobs/{ref}/code", routes.code_of_job),
             web.get("/v1/jobs/{ref}/why", routes.why),
@@ -130,6 +136,7 @@ class Api:
         app.add_routes(self._routes)
         app.on_shutdown.append(self._end_calls)
         app.on_shutdown.append(self._feed.close)
+        app.on_shutdown.append(self._log_feed.close)
         return app
 
     async def _render_metrics(self, _: web.Request) -> web.Response:
@@ -147,6 +154,9 @@ class _Routes:
         self._store = store
         self._clock = clock
         self._once = OnceOnly(store, clock)
+
+    async def openapi(self, _: web.Request) -> web.Response:
+        return web.json_response(await asyncio.to_thread(openapi))
 
     async def status(self, request: web.Request) -> web.Response:
         caller = caller_of(request)
@@ -169,36 +179,29 @@ class _Routes:
         )
 
     async def submit(self, request: web.Request) -> web.Response:
-        body = await read_body(request)
-        dry_run = flag(body, "dry_run")
+        body = await read_body(request, SubmitBody)
         submit = partial(
             self._jobs.submit,
-            text(body, "toml"),
-            text(body, "source"),
-            dry_run=dry_run,
-            least_probability=share(body, "min_probability", LEAST_PROBABILITY),
+            body.toml,
+            body.source,
+            dry_run=body.dry_run,
+            least_probability=body.min_probability,
             owner=caller_of(request).owner,
             token=caller_of(request).token,
-            code=read_sent_code(body.get("code")),
-            again=flag(body, "again"),
+            code=SentCode.of(body.code) if body.code else None,
+            again=body.again,
         )
-        if dry_run:
+        if body.dry_run:
             return web.json_response(await submit())
         return await self._once.answer(request, caller_of(request).owner, 201, lambda once: submit(once=once))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
-        include_finished = request.query.get("all") == "1"
         caller = caller_of(request)
         owner = None if caller.sees_all else caller.owner
-        return web.json_response({"jobs": await self._jobs.overview(include_finished=include_finished, owner=owner)})
+        return web.json_response(await self._jobs.overview(read_query(request, ListQuery), owner))
 
     async def show(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.show(job_ref(request)))
-
-    async def logs(self, request: web.Request) -> web.Response:
-        tail = request.query.get("tail") == "1"
-        answer = await self._jobs.logs(job_ref(request), request.query.get("after", ""), tail=tail)
-        return web.json_response(answer)
 
     async def outputs(self, request: web.Request) -> web.Response:
         answer = await self._jobs.outputs(job_ref(request))
@@ -230,14 +233,13 @@ class _Routes:
         return web.json_response({})
 
     async def why(self, request: web.Request) -> web.Response:
-        limit = whole(request.query.get("limit", "20"), "limit")
+        limit = read_query(request, WhyQuery).limit
         return web.json_response(await self._jobs.why(job_ref(request), limit=limit))
 
     async def change(self, request: web.Request) -> web.Response:
-        body = await read_body(request)
-        least = share(body, "min_probability", LEAST_PROBABILITY)
-        wish = {name: text(body, name) for name in body if name != "min_probability"}
-        change = partial(self._jobs.change, job_ref(request), wish, least_probability=least)
+        body = await read_body(request, ChangeBody)
+        wish = body.model_dump(exclude={"min_probability"}, exclude_none=True)
+        change = partial(self._jobs.change, job_ref(request), wish, least_probability=body.min_probability)
         return await self._once.answer(request, caller_of(request).owner, 200, lambda once: change(once=once))
 
     async def stop(self, request: web.Request) -> web.Response:
@@ -250,14 +252,13 @@ class _Routes:
         return web.json_response({"job": job, "unrecorded": unrecorded}, status=202)
 
     async def resume(self, request: web.Request) -> web.Response:
-        chosen = str((await read_body(request)).get("from_checkpoint") or "") if request.can_read_body else ""
-        resume = partial(self._jobs.resume, job_ref(request), chosen)
+        chosen = await read_body_if_any(request, ResumeBody)
+        resume = partial(self._jobs.resume, job_ref(request), chosen.from_checkpoint)
         return await self._once.answer(request, caller_of(request).owner, 200, lambda once: resume(once=once))
 
     async def exec(self, request: web.Request) -> web.Response:
-        body = await read_body(request)
-        timeout_s = whole(str(body.get("timeout_s", 60)), "timeout_s")
-        where = job_ref(request), text(body, "command"), timeout_s, caller_of(request).owner
+        body = await read_body(request, ExecBody)
+        where = job_ref(request), body.command, body.timeout_s, caller_of(request).owner
         return web.json_response(await self._jobs.execs.call(*where))
 
     async def release(self, request: web.Request) -> web.Response:
@@ -271,7 +272,7 @@ class _Routes:
         self._engine.execs.close()
 
     async def offers(self, request: web.Request) -> web.Response:
-        body = await read_body(request)
+        body = await read_body(request, OffersBody)
         spec = await check_gpus(self._spec_of(body, caller_of(request).token), self._engine)
         job = Job("", spec, JobStatus.PENDING, Reason.SUBMITTED, self._clock.now())
         found = await self._engine.offers(spec.query)
@@ -282,14 +283,16 @@ class _Routes:
         )
 
     async def spend(self, request: web.Request) -> web.Response:
-        return web.json_response(await spend(self._store, request.query, self._clock.now(), self._engine.config.params))
+        asked = read_query(request, SpendQuery).model_dump(exclude_none=True)
+        return web.json_response(await spend(self._store, asked, self._clock.now(), self._engine.config.params))
 
     async def budget(self, request: web.Request) -> web.Response:
         return web.json_response(await budget(self._engine, self._store, self._clock.now()))
 
     async def reconcile(self, request: web.Request) -> web.Response:
+        asked = read_query(request, MonthQuery).model_dump(exclude_none=True)
         return web.json_response(
-            await reconciliation(self._store, request.query, self._clock.now(), self._engine.config.params)
+            await reconciliation(self._store, asked, self._clock.now(), self._engine.config.params)
         )
 
     async def instance(self, request: web.Request) -> web.Response:
@@ -299,16 +302,17 @@ class _Routes:
 
     async def prices(self, request: web.Request) -> web.Response:
         listed = await self._engine.gpu_names()
-        return web.json_response(await prices(self._store, request.query, self._clock.now(), listed))
+        asked = read_query(request, PricesQuery)
+        return web.json_response(await prices(self._store, asked, self._clock.now(), listed))
 
     async def drift(self, request: web.Request) -> web.Response:
-        return web.json_response(await drift(self._store, request.query))
+        return web.json_response(await drift(self._store, read_query(request, DriftQuery)))
 
-    def _spec_of(self, body: dict[str, Any], token: Token | None) -> JobSpec:
-        if "toml" in body:
-            return self._jobs.parse(text(body, "toml"), text(body, "source"), token)
-        name, _, count = text(body, "gpu").partition(":")
-        disk_gb = Decimal(whole(str(body.get("disk_gb", 20)), "disk_gb"))
+    def _spec_of(self, body: OffersBody, token: Token | None) -> JobSpec:
+        if body.toml is not None:
+            return self._jobs.parse(body.toml, body.source, token)
+        name, _, count = body.gpu.partition(":")
+        disk_gb = Decimal(body.disk_gb)
         gpus = (GpuChoice(name.strip(), whole(count or "1", "gpu")),)
         return JobSpec(name="offers", image="", run="", gpus=gpus, disk_gb=disk_gb)
 

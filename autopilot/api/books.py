@@ -7,8 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from autopilot.api import render
+from autopilot.api.finding import JobNotFound
 from autopilot.api.job_life import list_spans
-from autopilot.api.jobs import JobNotFound
 from autopilot.api.outstanding import Outstanding, money, read_outstanding
 from autopilot.domain.lease import BillWait, Lease, time_running
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -18,7 +22,7 @@ from autopilot.api.access import (
     token_unknown,
 )
 from autopilot.api.bearer import hash_of_bearer
-from autopilot.api.jobs import no_such_job
+from autopilot.api.finding import no_such_job
 from autopilot.api.page_sessions import PageSessions
 from autopilot.api.uploads import FROM_LISTENER, PEER
 from autopilot.domain.errors import UserError
@@ -27,8 +31,12 @@ from autopilot.ports.store import Store
 
 log = structlog.get_logger(__name__)
 
+CHECK_EVERY_S = 15.0
+Recognise = Callable[[], Awaitable[ApiCaller]]
+
 _CALLER = web.RequestKey("caller", ApiCaller)
 _JOB = web.RequestKey("job", str)
+_AGAIN: web.RequestKey[Recognise] = web.RequestKey("again")
 _JOB_ROUTES = "/v1/jobs/{ref}"
 OF_LINKS = "/v1/page/enter"
 """All that the link to the page is good for."""
@@ -43,6 +51,21 @@ def job_ref(request: web.Request) -> str:
     return request[_JOB]
 
 
+class StillAllowed:
+    """For an answer that goes on and on: whether the caller's token is still in force."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._recognise = request[_AGAIN]
+        self._loop = asyncio.get_running_loop()
+        self._checked_at = self._loop.time()
+
+    async def check(self) -> None:
+        """To be called often; it looks now and then. Raises ``Unauthorised``."""
+        if self._loop.time() - self._checked_at >= CHECK_EVERY_S:
+            await self._recognise()
+            self._checked_at = self._loop.time()
+
+
 def check_access(store: Store, clock: Clock, sessions: PageSessions, *, is_listeners: bool = False) -> Middleware:
     """A middleware that lets nobody past who may not do what they ask for.
 
@@ -53,7 +76,9 @@ def check_access(store: Store, clock: Clock, sessions: PageSessions, *, is_liste
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            caller = request[_CALLER] = await _recognise(request, store, clock, sessions, is_listeners)
+            again: Recognise = partial(_recognise, request, store, clock, sessions, is_listeners)
+            request[_AGAIN] = again
+            caller = request[_CALLER] = await again()
         except Unauthorised:
             log.warning("api.login_failed", method=request.method, **origin_of(request))
             raise

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from autopilot.api import render
+from autopilot.api.models import jobs as models
 from autopilot.api.uploads import Upload
 from autopilot.domain.code import MOST_BYTES, CodeCopy, JobCode
 from autopilot.domain.errors import UserError
@@ -23,7 +24,6 @@ from autopilot.ports.store import Store, UnitOfWork
 from autopilot.ports.unpacking import CodeContents, Unpacker, Unrestorable
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_COMMIT = re.compile(r"[0-9a-f]{40,64}|", re.ASCII)
 _CONTENTS_KNOWN = 8
 """Copies on their way at once, whose index is not read again for each part."""
 
@@ -42,6 +42,10 @@ class SentCode:
     commit: str
     is_dirty: bool
 
+    @classmethod
+    def of(cls, said: models.SentCode) -> SentCode:
+        return cls(said.sha256, said.files, said.size_bytes, said.commit, said.is_dirty)
+
     def as_planned(self) -> JobCode:
         """For a plan, before anything is sent."""
         return JobCode("", self.sha256, self.files, self.size_bytes, commit=self.commit, is_dirty=self.is_dirty)
@@ -49,24 +53,6 @@ class SentCode:
     def as_taken(self, copy: CodeCopy) -> JobCode:
         of_copy = (copy.id, copy.sha256, copy.files, copy.size_bytes, copy.part_count, copy.index_bytes)
         return JobCode(*of_copy, commit=self.commit, is_dirty=self.is_dirty)
-
-
-def read_sent_code(raw: object) -> SentCode | None:
-    """``code`` of a submit's body. Raises ``UserError``."""
-    match raw:
-        case None:
-            return None
-        case {
-            "sha256": str(sha256),
-            "files": int(files),
-            "size_bytes": int(size),
-            "commit": str(commit),
-            "is_dirty": bool(is_dirty),
-        }:
-            is_named = _SHA256.fullmatch(sha256) and _COMMIT.fullmatch(commit)
-            if is_named and files > 0 and 0 <= size <= MOST_BYTES:
-                return SentCode(sha256, files, size, commit, is_dirty)
-    raise UserError("code must be an object with sha256, files, size_bytes, commit and is_dirty")
 
 
 class CodeService:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 
+from autopilot.api.models.account import DriftQuery
 from autopilot.api.render import Json, plain
 from autopilot.ports.store import Store
 
 
-async def drift(store: Store, query: Mapping[str, str]) -> Json:
+async def drift(store: Store, query: DriftQuery) -> Json:
     """``provider``: one market only."""
     async with store.snapshot() as uow:
-        drifts = await uow.drifts.list(provider=query.get("provider"))
+        drifts = await uow.drifts.list(provider=query.provider)
     return {"drifts": [{name: plain(value) for name, value in asdict(each).items()} for each in drifts]}

@@ -7,25 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from aiohttp import web
 
 from autopilot.api import render
-from autopilot.api.access import ApiCaller
-from autopilot.api.callers import caller_of
-from autopilot.api.requests import whole
+from autopilot.api.access import ApiCaller, Unauthorised
+from autopilot.api.callers import StillAllowed, caller_of
+from autopilot.api.models.jobs import Event, EventsQuery
+from autopilot.api.pages import select_fields
+from autopilot.api.periods import instant
+from autopilot.api.requests import read_query, whole
+from autopilot.api.streams import KEEP_ALIVE, KEEP_ALIVE_S, begin_stream, frame, wants_stream
 from autopilot.domain.errors import UserError
+from autopilot.ports.clock import Clock
 from autopilot.ports.store import EventRecord, Store, StoreUnavailable
 
-STREAM = "text/event-stream"
 LOOK_EVERY_S = 1.0
-KEEP_ALIVE_S = 15.0
-"""A stream that has nothing to say says so this often: whoever has gone is found out by it."""
 LONGEST_WAIT_S = 60
 FOLLOWERS = 256
 """At once."""
@@ -50,9 +52,20 @@ class _Follower:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+class _Asked(NamedTuple):
+    caller: ApiCaller
+    since: datetime | None
+    fields: str
+
+    def render(self, records: Sequence[EventRecord]) -> list[render.Json]:
+        """Raises ``UserError``."""
+        return select_fields(map(render.event, records), self.fields, Event)
+
+
 class EventFeed:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self._owners: OrderedDict[str, int | None] = OrderedDict()
         self._followers: set[_Follower] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -60,15 +73,18 @@ class EventFeed:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """``after`` or ``Last-Event-ID``: the last that is known. ``wait_s``: how long to wait for a first one."""
-        known = request.headers.get("Last-Event-ID") or request.query.get("after", "0")
-        after, caller = whole(known, "after"), caller_of(request)
-        if STREAM in request.headers.get("Accept", ""):
-            return await self._stream(request, caller, after)
-        wait_s = min(whole(request.query.get("wait_s", "0"), "wait_s"), LONGEST_WAIT_S)
-        page = await self._read(caller, after)
+        query, caller = read_query(request, EventsQuery), caller_of(request)
+        last = request.headers.get("Last-Event-ID")
+        after = whole(last, "Last-Event-ID") if last else query.after
+        since = instant(query.since, "since", self._clock.now(), None)
+        asked = _Asked(caller, since, query.fields)
+        if wants_stream(request):
+            return await self._stream(request, asked, after)
+        wait_s = min(query.wait_s, LONGEST_WAIT_S)
+        page = await self._read(asked, after)
         if wait_s and not page.records:
-            page = await self._wait(caller, page.after, wait_s)
-        return web.json_response({"events": [render.event(record) for record in page.records], "after": page.after})
+            page = await self._wait(asked, page.after, wait_s)
+        return web.json_response({"events": asked.render(page.records), "after": page.after})
 
     async def close(self, _: web.Application) -> None:
         """Nobody who follows keeps the daemon from ending."""
@@ -78,53 +94,54 @@ class EventFeed:
         for follower in self._followers:
             follower.news.set()
 
-    async def _read(self, caller: ApiCaller, after: int) -> Page:
+    async def _read(self, asked: _Asked, after: int) -> Page:
         """The next that the caller may see."""
         for _ in range(MOST_PAGES):
             async with self._store.snapshot() as uow:
-                records = await uow.events.list_after(after)
+                records = await uow.events.list_after(after, since=asked.since)
             if not records:
                 break
             after = records[-1].seq
-            seen = [record for record in records if caller.sees_all or await self._owner_of(record) == caller.owner]
+            seen = [record for record in records if await self._may_see(asked.caller, record)]
             if seen:
                 return Page(seen, after)
         return Page((), after)
 
-    async def _wait(self, caller: ApiCaller, after: int, wait_s: float) -> Page:
+    async def _wait(self, asked: _Asked, after: int, wait_s: float) -> Page:
         with self._following(after) as follower, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 while not self._is_closed:
                     await follower.news.wait()
-                    page = await self._read(caller, follower.after)
+                    page = await self._read(asked, follower.after)
                     follower.after = page.after
                     follower.news.clear()
                     if page.records:
                         return page
         return Page((), follower.after)
 
-    async def _stream(self, request: web.Request, caller: ApiCaller, after: int) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, asked: _Asked, after: int) -> web.StreamResponse:
         with self._following(after) as follower:
-            answer = web.StreamResponse(headers={"Content-Type": STREAM, "Cache-Control": "no-store"})
-            await answer.prepare(request)
-            with contextlib.suppress(ConnectionError):  # whoever followed has gone
-                await self._send(answer, caller, follower)
+            answer = await begin_stream(request)
+            with contextlib.suppress(ConnectionError, Unauthorised):  # whoever followed has gone, or may not any more
+                await self._send(answer, request, asked, follower)
             return answer
 
-    async def _send(self, answer: web.StreamResponse, caller: ApiCaller, follower: _Follower) -> None:
-        await answer.write(b": follow with Last-Event-ID\n\n")
+    async def _send(self, answer: web.StreamResponse, request: web.Request, asked: _Asked, follower: _Follower) -> None:
+        allowed = StillAllowed(request)
         while not self._is_closed:
-            page = await self._read(caller, follower.after)
+            await allowed.check()
+            page = await self._read(asked, follower.after)
             follower.after = page.after
             if page.records:
-                await answer.write(b"".join(map(_frame, page.records)))
+                rows = zip(page.records, asked.render(page.records), strict=True)
+                await answer.write(b"".join(frame(record.name, row, record.seq) for record, row in rows))
                 continue
             follower.news.clear()
             try:
                 async with asyncio.timeout(KEEP_ALIVE_S):
                     await follower.news.wait()
             except TimeoutError:
-                await answer.write(b":\n\n")
+                await answer.write(KEEP_ALIVE)
 
     @contextlib.contextmanager
     def _following(self, after: int) -> Iterator[_Follower]:
@@ -156,6 +173,9 @@ class EventFeed:
                     for follower in waiting:
                         follower.news.set()
 
+    async def _may_see(self, caller: ApiCaller, record: EventRecord) -> bool:
+        return caller.sees_all or await self._owner_of(record) == caller.owner
+
     async def _owner_of(self, record: EventRecord) -> int | None:
         """None: it concerns no job."""
         if record.job_id is None:
@@ -167,8 +187,3 @@ class EventFeed:
             while len(self._owners) > _OWNERS_KNOWN:
                 self._owners.popitem(last=False)
         return self._owners[record.job_id]
-
-
-def _frame(record: EventRecord) -> bytes:
-    data = json.dumps(render.event(record))
-    return f"id: {record.seq}\nevent: {record.name}\ndata: {data}\n\n".encode()

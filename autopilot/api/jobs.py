@@ -18,11 +18,17 @@ from autopilot.api.certify import certificate_notes
 from autopilot.api.changes import ChangeSpec, check_paid, is_tighter
 from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.exec import ExecService
+from autopilot.api.finding import find_job
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.job_life import read_decisions, read_life
 from autopilot.api.key_hint import replace_keys
+from autopilot.api.logs import LogReader
+from autopilot.api.models import jobs as models
+from autopilot.api.models.jobs import ListQuery
 from autopilot.api.once import Once
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
+from autopilot.api.pages import select_fields
+from autopilot.api.periods import instant
 from autopilot.api.plan import plan
 from autopilot.api.prospects import INFEASIBLE, Unlikely
 from autopilot.api.same_job import hash_file, refuse_same
@@ -32,21 +38,19 @@ from autopilot.domain import events as e
 from autopilot.domain.code import CodeCopy, JobCode
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
-from autopilot.domain.lease import Lease
+from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token, is_of_token
 from autopilot.engine.checkpoint_retention import set_aside_newer
 from autopilot.engine.engine import Engine
 from autopilot.engine.event_log import EventLog
 from autopilot.mailbox.checkpoints import kept_outputs
-from autopilot.mailbox.keys import code_key, log_key, log_prefix, parse_log_key
-from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, read_log_note
+from autopilot.mailbox.keys import code_key
 from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, StoreUnavailable, UnitOfWork
-from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 
 log = structlog.get_logger(__name__)
 
@@ -56,21 +60,11 @@ ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
 MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatus.RECOVERING)
 """No machine works on what the newest checkpoint holds."""
 
-LEAST_PREFIX = 6
-"""Characters of an id that stand for it."""
-LOG_CHUNKS_PER_ANSWER = 200
-LOG_BYTES_PER_ANSWER = 1 << 20
 DECISIONS_PER_ANSWER = 1000
-BOOTS_SHOWN = 1000
-"""Restarts of one machine whose output is looked for: their number is the machine's own claim."""
 
 
 _SCRIPT = re.compile(r"""\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)"']+\.(?:py|sh))\b""")
 """A program by a path from the work directory, as commands name it."""
-
-
-class JobNotFound(UserError):
-    """No such job."""
 
 
 class JobService:
@@ -87,8 +81,9 @@ class JobService:
         code: CodeService,
     ) -> None:
         self.code = code
-        self.execs = ExecService(engine, store, clock, ids, self._find)
-        self.ssh = SshService(engine, store, self._find)
+        self.logs = LogReader(store, blobs)
+        self.execs = ExecService(engine, store, clock, ids, find_job)
+        self.ssh = SshService(engine, store, find_job)
         self._engine = engine
         self._store = store
         self._blobs = blobs
@@ -179,98 +174,44 @@ class JobService:
         ]
         return planned
 
-    async def overview(self, *, include_finished: bool, owner: int | None = None) -> list[render.Json]:
-        """Of all, or of that owner's jobs."""
+    async def overview(self, asked: ListQuery, owner: int | None = None) -> render.Json:
+        """A page of all jobs, or of that owner's. Raises ``UserError``."""
+        now = self._clock.now()
+        since = instant(asked.since, "since", now, None)
         async with self._store.snapshot() as uow:
-            newest = await uow.jobs.list_newest(limit=500, owner=owner) if include_finished else ()
-            jobs = newest if include_finished else await uow.jobs.list_open()
-            jobs = tuple(job for job in jobs if owner in (None, job.owner))
+            last = await _find_last(uow, asked.after, owner)
+            if asked.all:
+                jobs = await uow.jobs.list_newest(limit=asked.limit + 1, owner=owner, before=last, since=since)
+            else:
+                jobs = tuple(job for job in await uow.jobs.list_open() if _is_on_page(job, owner, last, since))
             outstanding = await self._outstanding(uow)
-            shown = (job for job in jobs if include_finished or job.on_hold or not job.status.is_final)
-            return [self._render(job, outstanding) for job in shown]
+            page = jobs[: asked.limit]
+            return {
+                "jobs": select_fields((self._render(job, outstanding) for job in page), asked.fields, models.Job),
+                "next": page[-1].id if len(jobs) > len(page) else None,
+            }
 
     async def show(self, reference: str) -> render.Json:
         now = self._clock.now()
         async with self._store.snapshot() as uow:
-            job = await self._find(uow, reference)
+            job = await find_job(uow, reference)
             outstanding = await self._outstanding(uow)
             return {"job": self._render(job, outstanding)} | await read_life(uow, job, outstanding, now)
 
     async def why(self, reference: str, *, limit: int) -> render.Json:
         """Where the job stands, and its newest decisions, each with what the market answered."""
         async with self._store.snapshot() as uow:
-            job = await self._find(uow, reference)
+            job = await find_job(uow, reference)
             decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
             stands = self._render(job, await self._outstanding(uow))
         if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
             stands["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
         return {"job": stands, "decisions": decisions}
 
-    async def logs(self, reference: str, after: str, *, tail: bool = False) -> render.Json:
-        """Log chunks in the order of leases, boots and numbers, after the chunk with the key ``after``.
-
-        At most ``LOG_BYTES_PER_ANSWER`` of output. ``tail``: the newest of it; ``earlier``: there is more before.
-        """
-        async with self._store.snapshot() as uow:
-            job = await self._find(uow, reference)
-            leases = await uow.leases.list_by_job(job.id)
-        if tail and not after:
-            chunks, earlier = await self._newest_chunks(job.id, leases)
-        else:
-            chunks, earlier = await self._chunks_after(job.id, leases, after), False
-        return {"chunks": chunks, "earlier": earlier, "finished": job.status.is_final}
-
-    async def _chunks_after(self, job_id: str, leases: Sequence[Lease], after: str) -> list[render.Json]:
-        chunks: list[render.Json] = []
-        room = LOG_BYTES_PER_ANSWER
-        read = parse_log_key(job_id, after)
-        is_new = not after
-        for lease in leases:
-            note, at = LogNote(), LogPosition()
-            if is_new:
-                note = await read_log_note(self._blobs, job_id, lease.id)
-                at = note.first
-            elif read is None or read[0] != lease.id:
-                continue
-            else:
-                is_new, at = True, LogPosition(read[1], read[2] + 1)
-            while at.boot <= min(lease.agent.boot, BOOTS_SHOWN):
-                if room <= 0 or len(chunks) == LOG_CHUNKS_PER_ANSWER:
-                    return chunks
-                data = await self._blobs.get(log_key(job_id, lease.id, *at), LOG_CHUNK_BYTES)
-                if data is None and at.boot == lease.agent.boot and at.number < lease.agent.log_count:
-                    note = await read_log_note(self._blobs, job_id, lease.id)  # cut since the last answer
-                    at = max(note.first, LogPosition(at.boot, at.number + 1))
-                elif data is None:
-                    at = LogPosition(at.boot + 1, 0)
-                else:
-                    cut_line = note.cut_line if at == note.first else ""
-                    chunks.append(_log_chunk(job_id, lease, at, cut_line, data))
-                    room -= len(data)
-                    at = LogPosition(at.boot, at.number + 1)
-        return chunks
-
-    async def _newest_chunks(self, job_id: str, leases: Sequence[Lease]) -> tuple[list[render.Json], bool]:
-        """The newest ``LOG_BYTES_PER_ANSWER`` of output; and whether there is any before."""
-        chunks: list[render.Json] = []
-        room = LOG_BYTES_PER_ANSWER
-        for lease in reversed(leases):
-            found = (parse_log_key(job_id, key) for key in await self._blobs.sizes(log_prefix(job_id, lease.id)))
-            places = sorted(LogPosition(each[1], each[2]) for each in found if each is not None)
-            for at in reversed(places):
-                if room <= 0 or len(chunks) == LOG_CHUNKS_PER_ANSWER:
-                    return chunks[::-1], True
-                data = await self._blobs.get(log_key(job_id, lease.id, *at), LOG_CHUNK_BYTES) or b""
-                is_first = at == places[0]
-                cut_line = (await read_log_note(self._blobs, job_id, lease.id)).cut_line if is_first else ""
-                chunks.append(_log_chunk(job_id, lease, at, cut_line, data))
-                room -= len(data)
-        return chunks[::-1], False
-
     async def outputs(self, reference: str) -> render.Json:
         """The parts of what the job has left, in order, each with an address from which it can be read for an hour."""
         async with self._store.snapshot() as uow:
-            job = await self._find(uow, reference)
+            job = await find_job(uow, reference)
         manifest = await kept_outputs(self._blobs, job.id) if job.status is JobStatus.SUCCEEDED else None
         if manifest is None:
             reason = "has no outputs" if job.status is JobStatus.SUCCEEDED else f"is {job.status}"
@@ -304,7 +245,7 @@ class JobService:
         """
         now = self._clock.now()
         async with self._store.snapshot() as uow:
-            job = await self._find(uow, reference)
+            job = await find_job(uow, reference)
             outstanding = await self._outstanding(uow)
         _refuse_if_over(job)
         changed = replace(job, spec=self._change_spec(job.spec, wish, now))
@@ -316,7 +257,7 @@ class JobService:
             if planned["refusal"] is not None:
                 raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
         async with self._store.transaction() as uow:
-            job = await self._find(uow, job.id)
+            job = await find_job(uow, job.id)
             _refuse_if_over(job)
             event_log = EventLog(job)
             event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
@@ -338,7 +279,7 @@ class JobService:
         Raises ``UserError`` unless ``uid`` is that of the job's owner, of this daemon or of root.
         """
         async with self._store.snapshot() as uow:
-            job = await self._find(uow, reference)
+            job = await find_job(uow, reference)
         if not job.code.sha256:
             raise UserError(f"job {job.spec.name} has no code of its own", hint="[code] in the job file sends it along")
         if uid not in (job.owner, os.getuid(), 0):
@@ -356,13 +297,13 @@ class JobService:
         """
         try:
             async with self._store.snapshot() as uow:
-                is_held = (await self._find(uow, reference)).on_hold is not None
+                is_held = (await find_job(uow, reference)).on_hold is not None
             if is_held:
                 return await self.release(reference), ""
             return await self._move(reference, JobStatus.CANCELLING, Reason.USER_CANCELLED), ""
         except StoreUnavailable as problem:
             async with self._store.snapshot() as uow:
-                job = await self._find(uow, reference)
+                job = await find_job(uow, reference)
                 answer = self._render(job, await self._outstanding(uow))
             self._engine.unrecorded_cancels.add(job.id)
             self._wake()
@@ -373,7 +314,7 @@ class JobService:
         """Let a parked job go on. ``from_checkpoint``: ``12``, or ``LEASE.12`` where two machines wrote one; newer
         ones are set aside. ``once`` as for a submit. Raises ``UserError``."""
         async with self._store.transaction() as uow:
-            job = await self._find(uow, reference)
+            job = await find_job(uow, reference)
             if from_checkpoint:
                 job = await self._go_back(uow, job, from_checkpoint)
             if from_checkpoint and job.status is not JobStatus.PARKED:
@@ -391,12 +332,12 @@ class JobService:
             raise UserError(f"job {job.spec.name} is {job.status} and cannot go back", hint=hint)
         known = await uow.checkpoints.list_by_job(job.id)
         await set_aside_newer(uow, known, _chosen(known, chosen), "user", self._clock.now())
-        return await self._find(uow, job.id)
+        return await find_job(uow, job.id)
 
     async def release(self, reference: str) -> render.Json:
         """Give back the machine that is held of a job that has failed. Raises ``UserError``."""
         async with self._store.transaction() as uow:
-            job = await self._find(uow, reference)
+            job = await find_job(uow, reference)
             held = job.on_hold
             if held is None:
                 hint = "[debug] hold in the job file keeps the machine of the last failed attempt"
@@ -407,7 +348,7 @@ class JobService:
 
     async def _move(self, reference: str, status: JobStatus, reason: Reason) -> render.Json:
         async with self._store.transaction() as uow:
-            answer = await self._set_status(uow, await self._find(uow, reference), status, reason)
+            answer = await self._set_status(uow, await find_job(uow, reference), status, reason)
         self._wake()
         return answer
 
@@ -427,9 +368,6 @@ class JobService:
         await uow.jobs.save(event_log.job)
         await uow.events.add(event_log.records)
         return self._render(event_log.job, await self._outstanding(uow))
-
-    async def _find(self, uow: UnitOfWork, reference: str) -> Job:
-        return await find_job(uow, reference)
 
     async def _outstanding(self, uow: UnitOfWork) -> dict[str, Outstanding]:
         return await read_outstanding(uow, self._clock.now(), self._engine.config.params)
@@ -453,20 +391,21 @@ class JobService:
             raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
 
 
-async def find_job(uow: UnitOfWork, reference: str) -> Job:
-    """By id, by the unique beginning of one, or the newest of that name. Raises ``UserError``."""
-    job = await uow.jobs.find(reference)
-    if job is not None:
-        return job
-    begin_so = await uow.jobs.list_by_prefix(reference) if len(reference) >= LEAST_PREFIX else ()
-    if len(begin_so) > 1:
-        names = ", ".join(f"{each.id} ({each.spec.name})" for each in begin_so)
-        raise UserError(f"{reference!r} begins the ids of several jobs", hint=f"say more of it: {names}")
-    raise no_such_job(reference)
+async def _find_last(uow: UnitOfWork, job_id: str, owner: int | None) -> tuple[datetime, str] | None:
+    """What the page before ended with. Raises ``UserError``."""
+    if not job_id:
+        return None
+    last = await uow.jobs.find(job_id, owner=owner)
+    if last is None or last.id != job_id:
+        raise UserError("after: no page ends with that", hint="give what the page before named as next")
+    return last.submitted_at, last.id
 
 
-def no_such_job(reference: str) -> JobNotFound:
-    return JobNotFound(f"no job {reference!r}", hint="autopilot ps -a lists all jobs")
+def _is_on_page(job: Job, owner: int | None, last: tuple[datetime, str] | None, since: datetime | None) -> bool:
+    """Of those that are open, oldest first. A job that only gives back its machines is none of them."""
+    is_shown = owner in (None, job.owner) and (job.on_hold or not job.status.is_final)
+    is_after = last is None or (job.submitted_at, job.id) > last
+    return bool(is_shown and is_after and (since is None or job.submitted_at >= since))
 
 
 def _refuse_if_over(job: Job) -> None:
@@ -499,16 +438,6 @@ def _script_notes(spec: JobSpec) -> list[str]:
         '[code] path = "." sends your directory along'
         for script in dict.fromkeys(scripts)
     ]
-
-
-def _log_chunk(job_id: str, lease: Lease, at: LogPosition, cut_line: str, data: bytes) -> render.Json:
-    return {
-        "key": log_key(job_id, lease.id, *at),
-        "lease_id": lease.id,
-        "boot": at.boot,
-        "where": f"{lease.provider} machine {lease.machine_id}, {lease.num_gpus} × {lease.gpu}",
-        "text": cut_line + data.decode(errors="replace"),
-    }
 
 
 def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:

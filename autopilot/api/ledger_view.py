@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from autopilot.api import render
 from autopilot.api.books import instance, reconciliation
 from autopilot.api.budget import budget_of
+from autopilot.api.finding import find_job
 from autopilot.api.job_life import read_drawn, read_life, read_newest_decisions, read_spans
-from autopilot.api.jobs import find_job
+from autopilot.api.models.money import PricesQuery
 from autopilot.api.outstanding import Outstanding, money, read_outstanding, select_of_job
 from autopilot.api.prices import prices
 from autopilot.api.spend import spend, spend_by_market
@@ -119,7 +120,7 @@ class LedgerView:
         return await reconciliation(self.store, {"month": month}, self.now, self.params)
 
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> render.Json:
-        query = {"gpu": gpu, "since": since.isoformat(), "until": until.isoformat(), "steps": str(steps)}
+        query = PricesQuery(gpu=gpu, since=since.isoformat(), until=until.isoformat(), steps=steps)
         return await prices(self.store, query, self.now, [gpu])
 
     def _job(self, job: Job, outstanding: Mapping[str, Outstanding]) -> render.Json:

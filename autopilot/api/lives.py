@@ -5,8 +5,9 @@ from __future__ import annotations
 from aiohttp import web
 
 from autopilot.api.callers import caller_of, job_ref
+from autopilot.api.finding import find_job
 from autopilot.api.job_life import read_drawn, read_newest_decisions, read_spans
-from autopilot.api.jobs import JobService, find_job
+from autopilot.api.jobs import JobService
 from autopilot.api.ledger_view import DECISIONS_SHOWN
 from autopilot.api.spend import spend_by_market
 from autopilot.domain.errors import UserError

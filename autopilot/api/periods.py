@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from autopilot.domain.errors import UserError
-from autopilot.domain.time import known_year, month_bounds
+from autopilot.domain.time import known_year, month_bounds, parse_duration
+
+LONGEST_AGO = timedelta(days=3660)
+
+Default = TypeVar("Default", datetime, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,24 @@ def period_of(query: Mapping[str, str]) -> Period:
     if since is not None or until is not None:
         raise UserError("a month and a first or last day exclude each other")
     return Period(zone, name, *month_bounds(month))
+
+
+def instant(text: str | None, key: str, now: datetime, default: Default) -> datetime | Default:
+    """An instant in ISO 8601 with its zone, or how long ago; None: ``default``. Raises ``UserError``."""
+    if text is None:
+        return default
+    try:
+        at = known_year(datetime.fromisoformat(text))
+    except ValueError:
+        ago = parse_duration(text)
+        if ago > LONGEST_AGO:
+            raise UserError(f"{key}: longer ago than any ledger is old: {text}") from None
+        return now - ago
+    if at.tzinfo is None:
+        raise UserError(
+            f"{key}: an instant without its zone: {text}", hint='write it as "2026-11-01T00:00:00Z", or "7d"'
+        )
+    return at
 
 
 def _day(query: Mapping[str, str], key: str) -> date | None:

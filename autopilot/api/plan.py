@@ -14,11 +14,11 @@ from autopilot.domain.job import Job
 from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.params import Params
 from autopilot.domain.time import show_duration
 from autopilot.policy.budget import start_reserve
 from autopilot.policy.eligibility import eligible
-from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 from autopilot.pricing.pressure import Verdict, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best, price_candidates
 

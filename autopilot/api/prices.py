@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.gpu_check import unknown_gpu
+from autopilot.api.models.money import PricesQuery
+from autopilot.api.periods import instant
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import floor_nano
 from autopilot.domain.prices import PriceObservation
-from autopilot.domain.time import known_year, parse_duration
 from autopilot.ports.store import Store
-
-STEPS = 60
-MOST_STEPS = 1000
-LONGEST = timedelta(days=3660)
 
 
 @dataclass(slots=True)
@@ -53,20 +50,20 @@ class _Step:
         }
 
 
-async def prices(store: Store, query: Mapping[str, str], now: datetime, listed: Sequence[str]) -> render.Json:
+async def prices(store: Store, query: PricesQuery, now: datetime, listed: Sequence[str]) -> render.Json:
     """``listed``: the GPUs that the markets list. Raises ``UserError``, also for a GPU that is in no list or record."""
-    gpu = query.get("gpu", "").strip()
+    gpu, steps = query.gpu.strip(), query.steps
     if not gpu:
         raise UserError("prices of what?", hint="name a GPU, like 4090")
-    since, until = _instant(query, "since", now - timedelta(days=7), now), _instant(query, "until", now, now)
+    since = instant(query.since, "since", now, now - timedelta(days=7))
+    until = instant(query.until, "until", now, now)
     if since >= until:
         raise UserError("the period ends before it begins")
-    steps = _steps(query.get("steps"))
     async with store.snapshot() as uow:
         seen = [
             each
             for name in gpu_names.recorded_as(gpu)
-            for each in await uow.prices.list_by_gpu(name, since, until, provider=query.get("provider"))
+            for each in await uow.prices.list_by_gpu(name, since, until, provider=query.provider)
         ]
     if not seen and not any(gpu_names.is_called(name, gpu) for name in listed):
         raise unknown_gpu(gpu, listed)
@@ -115,30 +112,3 @@ def _in_steps(seen: Sequence[PriceObservation], since: datetime, until: datetime
 
 def _money(amount: Decimal | None) -> str | None:
     return None if amount is None else str(render.plain(floor_nano(amount)))
-
-
-def _instant(query: Mapping[str, str], key: str, default: datetime, now: datetime) -> datetime:
-    """An instant in ISO 8601 with its zone, or how long ago."""
-    text = query.get(key)
-    if text is None:
-        return default
-    try:
-        at = known_year(datetime.fromisoformat(text))
-    except ValueError:
-        ago = parse_duration(text)
-        if ago > LONGEST:
-            raise UserError(f"{key}: longer ago than any ledger is old: {text}") from None
-        return now - ago
-    if at.tzinfo is None:
-        raise UserError(
-            f"{key}: an instant without its zone: {text}", hint='write it as "2026-11-01T00:00:00Z", or "7d"'
-        )
-    return at
-
-
-def _steps(text: str | None) -> int:
-    if text is None:
-        return STEPS
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= MOST_STEPS:
-        raise UserError(f"steps must be a whole number from 1 to {MOST_STEPS}")
-    return int(text)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import difflib
 import socket
 import struct
-from typing import Any
+from typing import TypeVar
 
 from aiohttp import web
+from pydantic import BaseModel, ValidationError
 
+from autopilot.api.models.base import Asked, Query
 from autopilot.domain.errors import UserError
 
 MAX_BODY_BYTES = 256 * 1024
 """Of every body that is read whole."""
+
+_WORDS = {
+    "missing": "is missing",
+    "string_type": "must be a string",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number that is not so large",
+    "float_type": "must be a number",
+    "list_type": "must be a list",
+}
+"""By the kind of error; for all others pydantic's own."""
+
+Body = TypeVar("Body", bound=Asked)
+Parameters = TypeVar("Parameters", bound=Query)
 
 
 def peer_uid(request: web.Request) -> int | None:
@@ -25,35 +43,41 @@ def peer_uid(request: web.Request) -> int | None:
     return uid
 
 
-async def read_body(request: web.Request) -> dict[str, Any]:
+async def read_body(request: web.Request, model: type[Body]) -> Body:
+    """Raises ``UserError``."""
     try:
-        body = json.loads(await request.read())
-    except (ValueError, RecursionError):
-        raise UserError("the request's body is not JSON") from None
-    if not isinstance(body, dict):
-        raise UserError("the request's body is not a JSON object")
-    return body
+        return model.model_validate_json(await request.read())
+    except ValidationError as error:
+        raise _refusal(error, model) from None
 
 
-def text(body: dict[str, Any], key: str) -> str:
-    value = body.get(key, "")
-    if not isinstance(value, str):
-        raise UserError(f"{key} must be a string")
-    return value
+async def read_body_if_any(request: web.Request, model: type[Body]) -> Body:
+    """What may be left out altogether. Raises ``UserError``."""
+    return await read_body(request, model) if request.can_read_body else model()
 
 
-def flag(body: dict[str, Any], key: str) -> bool:
-    value = body.get(key, False)
-    if not isinstance(value, bool):
-        raise UserError(f"{key} must be true or false")
-    return value
+def read_query(request: web.Request, model: type[Parameters]) -> Parameters:
+    """Raises ``UserError``."""
+    try:
+        return model.model_validate(dict(request.query))
+    except ValidationError as error:
+        raise _refusal(error, model) from None
 
 
-def share(body: dict[str, Any], key: str, default: float) -> float:
-    value = body.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise UserError(f"{key} must be a number from 0 to 1")
-    return float(value)
+def _refusal(error: ValidationError, model: type[BaseModel]) -> UserError:
+    """The first thing that is wrong, in one line that does not repeat what was sent."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    kind, where = first["type"], ".".join(map(str, first["loc"]))
+    if kind == "json_invalid":
+        return UserError("the request's body is not JSON")
+    if not where:
+        return UserError("the request's body is not a JSON object")
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(str(first["loc"][-1]), model.model_fields, n=1)
+        hint = f"do you mean {near[0]}?" if near else f"known are: {', '.join(model.model_fields)}"
+        return UserError(f"{where[:60]!r} is not known here", hint=hint)
+    words = _WORDS.get(kind) or first["msg"][:1].lower() + first["msg"][1:]
+    return UserError(f"{where} {words}" if kind in _WORDS else f"{where}: {words}")
 
 
 def whole(text: str, key: str) -> int:

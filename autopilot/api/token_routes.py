@@ -5,7 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from autopilot.api.callers import caller_of
-from autopilot.api.requests import flag, read_body
+from autopilot.api.models.account import RevokeBody, TokenBody
+from autopilot.api.requests import read_body, read_body_if_any
 from autopilot.api.tokens import TokenService
 
 
@@ -14,13 +15,13 @@ class TokenRoutes:
         self._tokens = tokens
 
     async def create(self, request: web.Request) -> web.Response:
-        made = await self._tokens.create(await read_body(request), caller_of(request).owner)
+        made = await self._tokens.create(await read_body(request, TokenBody), caller_of(request).owner)
         return web.json_response(made, status=201, headers={"Cache-Control": "no-store"})
 
     async def list_all(self, request: web.Request) -> web.Response:
         return web.json_response(await self._tokens.list_all())
 
     async def revoke(self, request: web.Request) -> web.Response:
-        parks_all = flag(await read_body(request), "park") if request.can_read_body else False
+        parks_all = (await read_body_if_any(request, RevokeBody)).park
         name, by = request.match_info["name"], caller_of(request).owner
         return web.json_response(await self._tokens.revoke(name, parks_all=parks_all, by=by))

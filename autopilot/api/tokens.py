@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 import structlog
 
 from autopilot.api import render
 from autopilot.api.bearer import hash_token
-from autopilot.api.requests import flag, text
+from autopilot.api.models.account import TokenBody
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.money import usd
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import parse_duration
-from autopilot.domain.token import Scope, Token
+from autopilot.domain.token import Token
 from autopilot.engine.event_log import EventLog
 from autopilot.ids import new_secret
 from autopilot.ports.clock import Clock
@@ -55,14 +54,10 @@ class TokenService:
                 known = await uow.tokens.list_all()
             await self._announce([token.sha256 for token in known if token.revoked_at is None])
 
-    async def create(self, body: dict[str, Any], by: int) -> render.Json:
-        """A new token; its secret is in this answer and nowhere else. ``by``: the owner who asks. Raises ``UserError``.
-
-        Body: name, scope, sees_all, secrets; and as they are typed: expires (``30d``; empty: never), and allow
-        (``$20/month``, or ``$20`` for its whole life; empty: no allowance).
-        """
+    async def create(self, body: TokenBody, by: int) -> render.Json:
+        """A new token; its secret is in this answer and nowhere else. ``by``: who asks. Raises ``UserError``."""
         now = self._clock.now()
-        name, scope, secrets = text(body, "name"), _scope(text(body, "scope")), _secrets(body.get("secrets", []))
+        name, scope, secrets = body.name, body.scope, _secrets(body.secrets)
         if not _NAME.fullmatch(name):
             raise UserError("a token's name has 1 to 60 letters, digits, dots, dashes or _")
         secret = PREFIX + new_secret()
@@ -71,9 +66,9 @@ class TokenService:
             if any(token.name == name and token.revoked_at is None for token in known):
                 raise UserError(f"there is a token {name!r}", hint=f"revoke it first: autopilot token revoke {name}")
             number = max((token.number for token in known), default=0) + 1
-            expires_at, sees_all = _expiry(text(body, "expires"), now), flag(body, "sees_all")
-            allowance, is_monthly = _allowance(text(body, "allow"))
-            token = Token(number, name, hash_token(secret), scope, sees_all, secrets, now, expires_at)
+            expires_at = _expiry(body.expires, now)
+            allowance, is_monthly = _allowance(body.allow)
+            token = Token(number, name, hash_token(secret), scope, body.sees_all, secrets, now, expires_at)
             token = replace(token, allowance=allowance, is_monthly=is_monthly)
             await uow.tokens.save(token)
         await self.announce()
@@ -120,16 +115,10 @@ async def _stop(uow: UnitOfWork, job: Job | None, now: datetime) -> None:
     await uow.events.add(event_log.records)
 
 
-def _scope(name: str) -> Scope:
-    if name not in list(Scope):
-        raise UserError(f"{name!r} is no scope", hint=f"one of: {', '.join(Scope)}")
-    return Scope(name)
-
-
-def _secrets(raw: object) -> tuple[str, ...]:
-    if not isinstance(raw, list) or len(raw) > MOST_SECRETS:
+def _secrets(raw: Sequence[str]) -> tuple[str, ...]:
+    if len(raw) > MOST_SECRETS:
         raise UserError(f"secrets must be a list of at most {MOST_SECRETS} names")
-    if not all(isinstance(name, str) and _SECRET_NAME.fullmatch(name) for name in raw):
+    if not all(_SECRET_NAME.fullmatch(name) for name in raw):
         raise UserError("secrets must be names as autopilot secret list shows them")
     return tuple(sorted(set(raw)))
 

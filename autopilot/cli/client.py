@@ -13,17 +13,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.cli.transport import (
-    TOKEN_VARIABLE,
-    Address,
-    AnswerLost,
-    NotRunning,
-    TcpAddress,
-    UnixAddress,
-    find_daemon,
-    read_token,
-)
+from autopilot.cli.transport import Address, AnswerLost, NotRunning, TcpAddress, UnixAddress, find_daemon
 from autopilot.clock import SystemClock
+from autopilot.config.daemon_address import TOKEN_VARIABLE, read_token
 from autopilot.ids import UlidIds
 
 Json = dict[str, Any]

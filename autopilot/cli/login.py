@@ -12,7 +12,8 @@ from cyclopts import Parameter
 
 from autopilot.cli.client import Client
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.cli.transport import SOCKET_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, TcpAddress, read_token
+from autopilot.cli.transport import TcpAddress
+from autopilot.config.daemon_address import SOCKET_VARIABLE, TOKEN_VARIABLE, URL_VARIABLE, read_token
 from autopilot.config.keys import read_private
 from autopilot.config.login import DaemonLogin, check_daemon_url, forget_login, login_path, read_login, store_login
 from autopilot.domain.errors import UserError

@@ -13,7 +13,7 @@ from autopilot.cli import text
 from autopilot.cli.client import Client
 from autopilot.cli.exits import Exit
 from autopilot.cli.output import FOR_PEOPLE, Output, console, table
-from autopilot.cli.transport import TOKEN_VARIABLE
+from autopilot.config.daemon_address import TOKEN_VARIABLE
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")

@@ -12,18 +12,10 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.config.login import check_daemon_url, read_login
-from autopilot.config.paths import client_socket
+from autopilot.config.daemon_address import CA_VARIABLE, find_daemon_address
 
 if TYPE_CHECKING:
     import ssl
-
-URL_VARIABLE = "AUTOPILOT_URL"
-"""The address of a daemon elsewhere; it goes before a login."""
-CA_VARIABLE = "AUTOPILOT_CA_FILE"
-TOKEN_VARIABLE = "AUTOPILOT_TOKEN"  # noqa: S105 - its name
-"""Whoever sets it asks as that token, not as the user at the socket, nor as the token of the login."""
-SOCKET_VARIABLE = "AUTOPILOT_API__SOCKET"
 
 
 class AnswerLost(CommandError):
@@ -117,24 +109,11 @@ class TcpAddress:
 
 
 def find_daemon(environ: Mapping[str, str] = os.environ) -> tuple[Address, str]:
-    """(where it is, the token to ask with; empty: as the user at the socket).
-
-    A variable goes before the login, and the login before a socket that nobody has named. Raises ``UserError``.
-    """
-    token = read_token(environ.get(TOKEN_VARIABLE, ""))
-    if url := environ.get(URL_VARIABLE, ""):
-        return TcpAddress(check_daemon_url(url), environ.get(CA_VARIABLE, "")), token
-    if not environ.get(SOCKET_VARIABLE) and (login := read_login(environ)) is not None:
-        return TcpAddress(login.url, login.ca_file), token or login.token
-    return UnixAddress(client_socket(environ)), token
-
-
-def read_token(raw: str) -> str:
-    """A token as a header can hold it. Raises ``CommandError``, which does not repeat it."""
-    token = raw.strip()
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise CommandError(Exit.USAGE, f"{TOKEN_VARIABLE} holds no token", hint="autopilot token create prints one")
-    return token
+    """(where it is, the token to ask with; empty: as the user at the socket). Raises ``UserError``."""
+    found = find_daemon_address(environ)
+    if found.socket is None:
+        return TcpAddress(found.url, found.ca_file), found.token
+    return UnixAddress(found.socket), found.token
 
 
 def _broke_off(name: str, problem: Exception) -> AnswerLost:

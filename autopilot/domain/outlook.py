@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from autopilot.domain.floors import AuctionShape
 
+LEAST_PROBABILITY = 0.8
+"""A job that is less likely to be done by its deadline, money aside, is refused unless the user asks for less."""
 AGE_EDGES_H = (0.5, 2.0, 8.0, 24.0)
 """Ages at which the hazard of a running spot machine may change: bins 0-½ h, ½-2 h, 2-8 h, 8-24 h, above."""
 

@@ -101,8 +101,10 @@ class _AnnouncedEvents:
         await self._uow.events.add(added)
         self.announced |= await self._announcer.announce(self._uow, added)
 
-    async def list_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
-        return await self._uow.events.list_after(seq, limit=limit)
+    async def list_after(
+        self, seq: int = 0, *, limit: int = 1000, since: datetime | None = None
+    ) -> tuple[EventRecord, ...]:
+        return await self._uow.events.list_after(seq, limit=limit, since=since)
 
     async def find_newest(self) -> EventRecord | None:
         return await self._uow.events.find_newest()

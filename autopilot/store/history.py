@@ -70,8 +70,11 @@ class SqlEvents(SqlRepository):
         if rows:
             await self._sql.run(insert(events), rows)
 
-    async def list_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
-        return await self._select(select(events).where(events.c.seq > seq).order_by(events.c.seq).limit(limit))
+    async def list_after(
+        self, seq: int = 0, *, limit: int = 1000, since: datetime | None = None
+    ) -> tuple[EventRecord, ...]:
+        chosen = select(events).where(events.c.seq > seq).order_by(events.c.seq).limit(limit)
+        return await self._select(chosen if since is None else chosen.where(events.c.at >= since))
 
     async def find_newest(self) -> EventRecord | None:
         return next(iter(await self._select(select(events).order_by(events.c.seq.desc()).limit(1))), None)

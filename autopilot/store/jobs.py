@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -86,8 +87,21 @@ class SqlJobs(SqlRepository):
         chosen = select(jobs).where(or_(jobs.c.status.in_(_OPEN), jobs.c.id.in_(holding)))
         return await self._select(chosen.order_by(jobs.c.submitted_at, jobs.c.id))
 
-    async def list_newest(self, *, limit: int, owner: int | None = None) -> tuple[Job, ...]:
+    async def list_newest(
+        self,
+        *,
+        limit: int,
+        owner: int | None = None,
+        before: tuple[datetime, str] | None = None,
+        since: datetime | None = None,
+    ) -> tuple[Job, ...]:
         newest = _of_owner(owner).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc())
+        if before is not None:
+            at, job_id = before
+            is_then = (jobs.c.submitted_at == at) & (jobs.c.id < job_id)
+            newest = newest.where(or_(jobs.c.submitted_at < at, is_then))
+        if since is not None:
+            newest = newest.where(jobs.c.submitted_at >= since)
         return await self._select(newest.limit(limit))
 
     async def _select(self, chosen: Any) -> tuple[Job, ...]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
-from autopilot.api.jobs import JobNotFound
+from autopilot.api.finding import JobNotFound
 from autopilot.api.uploads import PEER
 from autopilot.blobs.place import MailboxPlace
 from autopilot.domain.errors import UserError

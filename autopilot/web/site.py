@@ -12,7 +12,7 @@ from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from autopilot import __version__
-from autopilot.api.jobs import JobNotFound
+from autopilot.api.finding import JobNotFound
 from autopilot.domain.errors import UserError
 from autopilot.web import actions, decisions_page, job_page, machine_page, market_page, money_page, now_page, words
 from autopilot.web.machines import STATES, THIN

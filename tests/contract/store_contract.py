@@ -220,6 +220,10 @@ class WhatAStoreAnswers:
             assert [job.id for job in jobs] == ["late", "parked", "open"]
             assert jobs[0].leases == (late_release,)
             assert [job.id for job in await work.jobs.list_newest(limit=3)] == ["open", "parked", "over"]
+            rest = await work.jobs.list_newest(limit=9, before=(START + HOUR, "parked"))
+            assert [job.id for job in rest] == ["over", "late"]
+            assert [job.id for job in await work.jobs.list_newest(limit=9, before=(START, "over"))] == ["late"]
+            assert [job.id for job in await work.jobs.list_newest(limit=9, since=START + HOUR)] == ["open", "parked"]
             finished = await work.jobs.find("over")
             assert finished is not None
             assert finished.leases == ()
@@ -333,13 +337,16 @@ class WhatAStoreAnswers:
         async with store.transaction() as work:
             assert await work.events.find_newest() is None
             await work.events.add(EventRecord(START, name, "job-000001", None) for name in names)
-            await work.events.add([EventRecord(START, "orphan.found", None, "l9", (("rate", Decimal("0.1")),))])
+            found = EventRecord(START + HOUR, "orphan.found", None, "l9", (("rate", Decimal("0.1")),))
+            await work.events.add([found])
             await work.events.add([])
         async with store.snapshot() as work:
             everything = await work.events.list_after()
             assert [event.name for event in everything] == [*names, "orphan.found"]
             assert [event.seq for event in everything] == [1, 2, 3, 4]
             assert await work.events.list_after(1, limit=2) == everything[1:3]
+            assert await work.events.list_after(0, since=START + HOUR) == everything[3:]
+            assert await work.events.list_after(0, limit=1, since=START) == everything[:1]
             assert await work.events.list_after(3) == (everything[3],)
             assert await work.events.find_newest() == everything[3]
 

@@ -11,14 +11,14 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import Capabilities, CapacityType
-from autopilot.domain.outlook import Belief, Outlook, PhaseModel, Shape
+from autopilot.domain.outlook import LEAST_PROBABILITY, Belief, Outlook, PhaseModel, Shape
 from autopilot.domain.params import Moves
 from autopilot.lab.backtest.availability import AvailabilityChooser, AvailabilityView
 from autopilot.lab.backtest.choices import Choice
 from autopilot.lab.backtest.session import MARKET, ORIGIN, Session, offer, physics, price_of, with_given
 from autopilot.lab.backtest.suite import AvailabilityConfig, AvailabilityJob
 from autopilot.lab.backtest.suite import Params as Given
-from autopilot.pricing.availability.forecast import LEAST_PROBABILITY, Forecast, forecast, refusal
+from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
 from autopilot.pricing.availability.phases import first_belief, next_belief
 
 ABLE = Capabilities(

@@ -44,8 +44,10 @@ class Events(Protocol):
 
     async def add(self, records: Iterable[EventRecord]) -> None: ...
 
-    async def list_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
-        """The next of all events, for whoever reads on."""
+    async def list_after(
+        self, seq: int = 0, *, limit: int = 1000, since: datetime | None = None
+    ) -> tuple[EventRecord, ...]:
+        """The next of all events, for whoever reads on; ``since``: of those that happened then or later."""
         ...
 
     async def find_newest(self) -> EventRecord | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Protocol
 
 from autopilot.domain.job import Checkpoint, Job
@@ -36,8 +37,18 @@ class Jobs(Protocol):
         """Jobs that are not final or still have a lease that is not over, oldest first."""
         ...
 
-    async def list_newest(self, *, limit: int, owner: int | None = None) -> tuple[Job, ...]:
-        """Of all, or of that owner's: newest first, finished ones included."""
+    async def list_newest(
+        self,
+        *,
+        limit: int,
+        owner: int | None = None,
+        before: tuple[datetime, str] | None = None,
+        since: datetime | None = None,
+    ) -> tuple[Job, ...]:
+        """Of all, or of that owner's: newest first, finished ones included.
+
+        ``before``: those that come after the job submitted then, of that id; ``since``: submitted then or later.
+        """
         ...
 
 

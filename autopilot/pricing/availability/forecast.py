@@ -16,8 +16,6 @@ from autopilot.pricing.availability.played_markets import PlayedMarkets, Rule
 from autopilot.pricing.availability.value import ON_DEMAND, cost_to_go
 
 RUNS = 500
-LEAST_PROBABILITY = 0.8
-"""A job that is less likely to be done by its deadline, money aside, is refused unless the user asks for less."""
 EVEN_ODDS = 0.5
 """A budget that suffices in fewer markets is expected to be too small."""
 

@@ -73,10 +73,13 @@ class MemoryEvents(MemoryRepository):
             for record in records:
                 tables.add_event(record)
 
-    async def list_after(self, seq: int = 0, *, limit: int = 1000) -> tuple[EventRecord, ...]:
+    async def list_after(
+        self, seq: int = 0, *, limit: int = 1000, since: datetime | None = None
+    ) -> tuple[EventRecord, ...]:
         tables = self._access.read()
         seqs = range(max(seq, 0) + 1, (tables.last_seq.get("events") or 0) + 1)
-        return tuple(islice(filter(None, map(tables.events.get, seqs)), limit))
+        found = filter(None, map(tables.events.get, seqs))
+        return tuple(islice((each for each in found if since is None or each.at >= since), limit))
 
     async def find_newest(self) -> EventRecord | None:
         tables = self._access.read()

@@ -56,10 +56,19 @@ class MemoryJobs(MemoryRepository):
         jobs = [job for job in map(tables.jobs.get, chosen) if job is not None]
         return tuple(_assemble(tables, job) for job in sorted(jobs, key=_age_order))
 
-    async def list_newest(self, *, limit: int, owner: int | None = None) -> tuple[Job, ...]:
+    async def list_newest(
+        self,
+        *,
+        limit: int,
+        owner: int | None = None,
+        before: tuple[datetime, str] | None = None,
+        since: datetime | None = None,
+    ) -> tuple[Job, ...]:
         tables = self._access.read()
-        newest = sorted(_of_owner(tables, owner), key=_age_order, reverse=True)[:limit]
-        return tuple(_assemble(tables, job) for job in newest)
+        newest = sorted(_of_owner(tables, owner), key=_age_order, reverse=True)
+        newest = [job for job in newest if before is None or _age_order(job) < before]
+        newest = [job for job in newest if since is None or job.submitted_at >= since]
+        return tuple(_assemble(tables, job) for job in newest[:limit])
 
 
 class MemoryCheckpoints(MemoryRepository):

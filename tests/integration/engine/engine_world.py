@@ -29,6 +29,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
+from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.params import Params
 from autopilot.domain.spend import report
 from autopilot.engine.certification import CertifyRules
@@ -40,7 +41,6 @@ from autopilot.policy.guard import Limits
 from autopilot.ports.provider import CreateRequest, Done, Provider
 from autopilot.ports.recording import Recorder
 from autopilot.ports.store import Store
-from autopilot.pricing.availability.forecast import LEAST_PROBABILITY
 from autopilot.providers.vastai import plugin
 from autopilot.service.wiring import AgentBootstrap
 from autopilot.store.database import open_store

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 from engine_world import JOB, D, World
 
+from autopilot.api.models.jobs import ListQuery
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
@@ -78,14 +79,14 @@ async def test_a_command_runs_on_a_machine_that_is_held(world: World) -> None:
 async def test_its_owner_gives_it_back(world: World, command: str) -> None:
     await on_hold(world)
     await world.tick(4)
-    assert [job["held_until"] for job in await world.jobs.overview(include_finished=False)] != [None]
+    assert [job["held_until"] for job in (await world.jobs.overview(ListQuery()))["jobs"]] != [None]
     await getattr(world.jobs, command)(world.job_id)
     await world.tick(2)
     assert world.ours() == []
     await world.until_settled()
     assert (await ended(world)).reason is Reason.USER_RELEASED
     assert (await world.job()).status is JobStatus.FAILED
-    assert await world.jobs.overview(include_finished=False) == []
+    assert (await world.jobs.overview(ListQuery()))["jobs"] == []
     with pytest.raises(UserError, match="no machine of job train is held"):
         await world.jobs.release(world.job_id)
 

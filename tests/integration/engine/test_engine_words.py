@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from engine_world import JOB, D, World
 
+from autopilot.api.models.jobs import ListQuery
 from autopilot.cli import reasons
 from autopilot.policy.wait import REMOVED
 
@@ -43,7 +44,7 @@ async def test_a_job_whose_max_price_is_below_all_floors_says_both_prices(world:
     body = await why(world)
     assert "cheapest floor $0.10" in reasons.tell_wait(body["job"])[1], "the newest numbers"
     assert len(body["decisions"]) == 1
-    assert (await world.jobs.overview(include_finished=False))[0]["waiting"] == body["job"]["waiting"]
+    assert (await world.jobs.overview(ListQuery()))["jobs"][0]["waiting"] == body["job"]["waiting"]
 
     set_floors(world, "0.040")
     await world.until_running()

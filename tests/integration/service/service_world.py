@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 
 from autopilot.service.wiring import Daemon
+from tests.api_answers import check_answer
 
 
 @dataclass
@@ -20,6 +21,7 @@ class Served:
     async def call(self, method: str, path: str, body: Any = None, raw: bytes | None = None) -> tuple[int, Any]:
         data = raw if raw is not None else (None if body is None else json.dumps(body).encode())
         async with self.http.request(method, f"http://localhost{path}", data=data) as answer:
+            check_answer(method, path, answer.status, await answer.read(), answer.content_type)
             return answer.status, await answer.json(content_type=None)
 
 

@@ -114,9 +114,9 @@ async def test_a_plan_needs_no_copy_and_counts_its_traffic(served: Served, packe
         (JOB, None, "no code came with it"),
         (job_text(300), True, "has no [code]"),
         (JOB + 'max = "0.001MB"\n', True, "code.max is 1,000"),
-        (JOB, {"sha256": "../../etc"}, "must be an object with"),
-        (JOB, {"sha256": "0" * 64, "files": "3", "size_bytes": 1}, "must be an object with"),
-        (JOB, {"sha256": "0" * 64, "files": 3, "size_bytes": 1, "commit": "\x1b[31m"}, "must be an object with"),
+        (JOB, {"sha256": "../../etc"}, "code.sha256"),
+        (JOB, {"sha256": "0" * 64, "files": "3", "size_bytes": 1}, "code.files must be a whole number"),
+        (JOB, {"sha256": "0" * 64, "files": 3, "size_bytes": 1, "commit": "\x1b[31m"}, "code.commit"),
     ],
 )
 async def test_code_and_job_file_fit_each_other(

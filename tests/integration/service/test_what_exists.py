@@ -15,6 +15,7 @@ import pytest
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
+from autopilot.api.models.jobs import ListQuery
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
@@ -145,7 +146,7 @@ async def test_a_gpu_that_no_market_lists_is_refused_with_the_nearest(shop: Shop
     with pytest.raises(UserError, match=r"no market lists a GPU called 'A100 160GB'") as refused:
         await shop.submit(gpu="A100 160GB")
     assert "40 or 80 GB" in refused.value.hint
-    assert await shop.jobs.overview(include_finished=True) == []
+    assert (await shop.jobs.overview(ListQuery(all=True)))["jobs"] == []
 
 
 async def test_the_market_s_own_list_decides(shop: Shop) -> None:

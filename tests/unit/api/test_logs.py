@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from autopilot.api.jobs import LOG_BYTES_PER_ANSWER, LOG_CHUNKS_PER_ANSWER, JobService
+from autopilot.api.logs import LOG_BYTES_PER_ANSWER, LOG_CHUNKS_PER_ANSWER, LogReader
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.lease import LeaseState
 from autopilot.mailbox.keys import log_key, parse_log_key
@@ -35,9 +34,9 @@ def blobs(tmp_path: Path) -> Counting:
 
 
 @pytest.fixture
-async def jobs(blobs: Counting) -> JobService:
+async def logs(blobs: Counting) -> LogReader:
     """Two machines: two boots of one, with 260 chunks and one, and 5 of another."""
-    store, nothing = MemoryStore(), cast(Any, None)
+    store = MemoryStore()
     first, second = (
         a_lease("lease-1", agent_boot=2, state=LeaseState.GONE),
         a_lease("lease-2", label="y", instance_id="2", agent_boot=1),
@@ -47,12 +46,12 @@ async def jobs(blobs: Counting) -> JobService:
     for lease, boot, count in (("lease-1", 1, 260), ("lease-1", 2, 1), ("lease-2", 1, 5)):
         for n in range(count):
             await blobs.put(log_key(a_job().id, lease, boot, n), f"{lease}/{boot}/{n}\n".encode())
-    return JobService(nothing, store, blobs, nothing, nothing, nothing, nothing, lambda: None, nothing)
+    return LogReader(store, blobs)
 
 
-async def test_all_of_it_comes_once_in_order(jobs: JobService) -> None:
+async def test_all_of_it_comes_once_in_order(logs: LogReader) -> None:
     shown, after = list[str](), ""
-    while chunks := (await jobs.logs(a_job().id, after))["chunks"]:
+    while chunks := (await logs.read(a_job().id, after))["chunks"]:
         assert len(chunks) <= LOG_CHUNKS_PER_ANSWER
         shown += [chunk["text"].strip() for chunk in chunks]
         after = chunks[-1]["key"]
@@ -60,50 +59,50 @@ async def test_all_of_it_comes_once_in_order(jobs: JobService) -> None:
     assert shown == expected
 
 
-async def test_an_answer_is_bounded_in_bytes(jobs: JobService, blobs: Counting) -> None:
+async def test_an_answer_is_bounded_in_bytes(logs: LogReader, blobs: Counting) -> None:
     """All chunks of one machine together filled gigabytes of memory."""
     for n in range(260):
         await blobs.put(log_key(a_job().id, "lease-1", 1, n), b"\xff" * LOG_CHUNK_BYTES * (5 if n == 7 else 1))
     sizes, after = [], ""
-    while chunks := (await jobs.logs(a_job().id, after))["chunks"]:
+    while chunks := (await logs.read(a_job().id, after))["chunks"]:
         sizes.append(sum(len(chunk["text"]) for chunk in chunks))
         after = chunks[-1]["key"]
     assert max(sizes) <= LOG_BYTES_PER_ANSWER + LOG_CHUNK_BYTES
     assert sum(sizes) >= 260 * LOG_CHUNK_BYTES
 
 
-async def test_the_tail_is_the_newest_output(jobs: JobService, blobs: Counting) -> None:
+async def test_the_tail_is_the_newest_output(logs: LogReader, blobs: Counting) -> None:
     for n in range(5):
         await blobs.put(log_key(a_job().id, "lease-2", 1, n), bytes([65 + n]) * LOG_CHUNK_BYTES)
-    answer = await jobs.logs(a_job().id, "", tail=True)
+    answer = await logs.read(a_job().id, "", tail=True)
     assert ["".join(sorted(set(chunk["text"]))) for chunk in answer["chunks"]] == ["B", "C", "D", "E"]
     assert answer["earlier"]
-    rest = await jobs.logs(a_job().id, answer["chunks"][-1]["key"], tail=True)
+    rest = await logs.read(a_job().id, answer["chunks"][-1]["key"], tail=True)
     assert (rest["chunks"], rest["earlier"]) == ([], False)
 
 
-async def test_a_short_output_is_its_own_tail(jobs: JobService) -> None:
-    answer = await jobs.logs(a_job().id, "", tail=True)
+async def test_a_short_output_is_its_own_tail(logs: LogReader) -> None:
+    answer = await logs.read(a_job().id, "", tail=True)
     assert [chunk["text"] for chunk in answer["chunks"][-2:]] == ["lease-2/1/3\n", "lease-2/1/4\n"]
     assert len(answer["chunks"]) == LOG_CHUNKS_PER_ANSWER
 
 
-async def test_what_was_cut_is_said_where_it_was(jobs: JobService, blobs: Counting) -> None:
+async def test_what_was_cut_is_said_where_it_was(logs: LogReader, blobs: Counting) -> None:
     job = a_job().id
     note = LogNote(LogPosition(1, 2), LogPosition(1, 5), 3, 36, cut_bytes=12_000_000)
     await write_log_note(blobs, job, "lease-2", note)
     await blobs.delete([log_key(job, "lease-2", 1, 0), log_key(job, "lease-2", 1, 1)])
     line = "autopilot: 12 MB of output before this line were cut; of each machine the newest 32 MB are kept\n"
-    whole = await jobs.logs(job, log_key(job, "lease-1", 2, 0))
+    whole = await logs.read(job, log_key(job, "lease-1", 2, 0))
     assert whole["chunks"][0]["text"] == line + "lease-2/1/2\n"
-    tail = await jobs.logs(job, "", tail=True)
+    tail = await logs.read(job, "", tail=True)
     assert [chunk["text"] for chunk in tail["chunks"] if "cut" in chunk["text"]] == [line + "lease-2/1/2\n"]
 
 
-async def test_what_was_read_is_not_asked_for_again(jobs: JobService, blobs: Counting) -> None:
+async def test_what_was_read_is_not_asked_for_again(logs: LogReader, blobs: Counting) -> None:
     """A bucket takes money and time for each question, and a long job has thousands of chunks."""
     blobs.asked = 0
-    answer = await jobs.logs(a_job().id, log_key(a_job().id, "lease-2", 1, 4))
+    answer = await logs.read(a_job().id, log_key(a_job().id, "lease-2", 1, 4))
     assert (answer["chunks"], blobs.asked) == ([], 1)
 
 

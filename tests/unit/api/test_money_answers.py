@@ -11,6 +11,7 @@ import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.budget import budget, burning, lasts
+from autopilot.api.models.money import PricesQuery
 from autopilot.api.prices import prices
 from autopilot.api.spend import spend, spend_by_market
 from autopilot.blobs.local import LocalBlobStore
@@ -100,7 +101,7 @@ async def test_prices_are_per_gpu_in_steps() -> None:
                 ),
             ]
         )
-    body = await prices(store, {"gpu": "RTX 4090", "since": "4h", "steps": "4"}, NOW, NAMES)
+    body = await prices(store, PricesQuery(gpu="RTX 4090", since="4h", steps=4), NOW, NAMES)
     (market,) = body["markets"]
     first, second, third, fourth = market["steps"]
     assert (first["low"], first["mean"], first["high"], first["machines"]) == ("0.2", "0.25", "0.3", 2)
@@ -108,12 +109,12 @@ async def test_prices_are_per_gpu_in_steps() -> None:
     assert (third["low"], third["mean"], third["high"]) == ("0.05", "0.2", "0.45")
     assert (fourth["low"], fourth["on_demand"]) == (None, "0.5")
     assert (market["observations"], market["last_low"], market["low"]) == (12, None, "0.05")
-    assert (await prices(store, {"gpu": "RTX 4090", "provider": "runpod"}, NOW, NAMES))["markets"] == []
+    assert (await prices(store, PricesQuery(gpu="RTX 4090", provider="runpod"), NOW, NAMES))["markets"] == []
     for spelling in ("4090", "rtx_4090", "NVIDIA GeForce RTX 4090"):
-        same = await prices(store, {"gpu": spelling, "since": "4h", "steps": "4"}, NOW, NAMES)
+        same = await prices(store, PricesQuery(gpu=spelling, since="4h", steps=4), NOW, NAMES)
         assert same | {"gpu": body["gpu"]} == body
     with pytest.raises(UserError, match="no market lists a GPU called 'RTX 4900'"):
-        await prices(store, {"gpu": "RTX 4900"}, NOW, NAMES)
+        await prices(store, PricesQuery(gpu="RTX 4900"), NOW, NAMES)
 
 
 async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, object]:
@@ -180,7 +181,7 @@ async def test_days_near_them_are_not(store: MemoryStore) -> None:
 )
 async def test_prices_at_the_calendar_s_ends_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(UserError, match="not a duration"):
-        await prices(MemoryStore(), {"gpu": "RTX 4090"} | query, NOW, NAMES)
+        await prices(MemoryStore(), PricesQuery.model_validate({"gpu": "RTX 4090"} | query), NOW, NAMES)
 
 
 def test_how_long_money_lasts() -> None:

@@ -1,0 +1,126 @@
+"""Tokens, certifications, and what the markets answered otherwise than expected."""
+
+from __future__ import annotations
+
+from autopilot.api.models.base import Answer, Asked, Instant, Money, Query, Scalar
+from autopilot.api.models.plans import Certificate
+from autopilot.domain.token import Scope
+
+
+class TokenBody(Asked):
+    name: str
+    scope: Scope
+    sees_all: bool = False
+    secrets: tuple[str, ...] = ()
+    """Names of secrets that its job files may name."""
+    expires: str = ""
+    """How long it is good for, ``30d``; empty: until it is revoked."""
+    allow: str = ""
+    """``$20/month``, or ``$20`` for its whole life; empty: no allowance."""
+
+
+class RevokeBody(Asked):
+    park: bool = False
+    """All of its jobs; else those that have not begun."""
+
+
+class Token(Answer):
+    number: int
+    name: str
+    scope: Scope
+    sees_all: bool
+    secrets: list[str]
+    created_at: Instant
+    expires_at: Instant | None
+    revoked_at: Instant | None
+    in_force: bool
+    allowance: Money | None
+    is_monthly: bool
+
+
+class MadeToken(Answer):
+    token: Token
+    secret: str
+    """It is in this answer and nowhere else."""
+
+
+class Tokens(Answer):
+    tokens: list[Token]
+
+
+class RevokedToken(Answer):
+    token: Token
+    parked: list[str]
+    """Ids of the jobs that are being saved and parked."""
+
+
+class CertifyBody(Asked):
+    budget: str
+    gpus: tuple[str, ...] = ()
+    """Names, 8 at most."""
+
+
+class AcceptBody(Asked):
+    claim: str
+
+
+class CertificationJob(Answer):
+    id: str
+    status: str
+    reason: str
+
+
+class CertificationStep(Answer):
+    step: str
+    over: bool
+
+
+class Claim(Answer):
+    id: str
+    sentence: str
+    verdict: str
+    """``held``, ``broken``, ``not_seen``, ``waiting`` or ``open``."""
+    matters: bool
+    settled_by: str
+    changes: str
+    at: Instant | None
+    accepted_at: Instant | None
+    seen: dict[str, Scalar]
+
+
+class Certification(Answer):
+    market: str
+    certificate: Certificate
+    certification: CertificationJob | None
+    steps: list[CertificationStep]
+    claims: list[Claim]
+    budget: Money | None
+    ledger: Money | None
+    billed: Money | None
+
+
+class Accepted(Answer):
+    market: str
+    claim: str
+    accepted_at: Instant
+
+
+class DriftQuery(Query):
+    provider: str | None = None
+
+
+class Drift(Answer):
+    provider: str
+    answer: str
+    field: str
+    kind: str
+    is_read: bool
+    is_money: bool
+    count: int
+    first_seen_at: Instant
+    last_seen_at: Instant
+    sample: str
+
+
+class Drifts(Answer):
+    drifts: list[Drift]

@@ -1,0 +1,385 @@
+"""Jobs: their machines, their money, and what was decided for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, RootModel
+
+from autopilot.api.models.base import Answer, Asked, Instant, Money, Number, Query, Scalar, Seconds, Share
+from autopilot.api.models.plans import Plan
+from autopilot.domain.code import MOST_BYTES
+from autopilot.domain.job import JobStatus
+from autopilot.domain.outlook import LEAST_PROBABILITY
+
+MOST_EVENTS = 10**12
+
+
+class SentCode(Asked):
+    """What a submit says of the code that was sent before."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    files: int = Field(ge=1, le=MOST_BYTES)
+    size_bytes: int = Field(ge=0, le=MOST_BYTES)
+    commit: str = Field(pattern=r"^([0-9a-f]{40,64})?$")
+    """Empty where it is not known."""
+    is_dirty: bool
+
+
+class SubmitBody(Asked):
+    toml: str
+    """The job file."""
+    source: str = ""
+    """Its name, for messages."""
+    dry_run: bool = False
+    min_probability: Share = LEAST_PROBABILITY
+    """A job that is less likely to be done in time and within its budget is refused; 0 accepts any."""
+    again: bool = False
+    """A second job of the same is meant."""
+    code: SentCode | None = None
+
+
+class ChangeBody(Asked):
+    """Values as they are typed in a job file; ``none`` takes a limit away."""
+
+    budget: str | None = None
+    max_price: str | None = None
+    max_hourly: str | None = None
+    max_rate: str | None = None
+    deadline: str | None = None
+    """An instant, a span from now on (``6h``), or ``+6h``: so much later than it is."""
+    min_probability: Share = LEAST_PROBABILITY
+
+
+class ResumeBody(Asked):
+    from_checkpoint: str = ""
+    """A number, or ``LEASE.NUMBER`` where two machines wrote one."""
+
+
+class ExecBody(Asked):
+    command: str
+    timeout_s: int = 60
+    """Real seconds, 600 at most."""
+
+
+class NoBody(Asked):
+    """Nothing is to be said."""
+
+
+class ListQuery(Query):
+    """Open jobs come oldest first, all jobs newest first."""
+
+    all: bool = False
+    """Finished jobs too."""
+    limit: int = Field(default=500, ge=1, le=1000)
+    after: str = ""
+    """What the page before named as ``next``."""
+    since: str | None = None
+    """Submitted then or later: an instant, or how long ago."""
+    fields: str = ""
+    """Names of fields, with commas between: the answer has no others."""
+
+
+class LogsQuery(Query):
+    after: str = ""
+    """The key of the last chunk that was seen."""
+    tail: bool = False
+    """The newest output alone."""
+
+
+class WhyQuery(Query):
+    limit: int = Field(default=20, ge=0)
+    """Decisions, 1000 at most."""
+
+
+class Gpu(Answer):
+    busy: float | None
+    memory_used: int | None
+    memory_total: int | None
+
+
+class NewestReadings(Answer):
+    """What the machine says of itself. Fractions and loads are numbers, sizes bytes."""
+
+    at: Instant | None
+    gpus: list[Gpu] | None
+    disk_free: int | None
+    load: float | None
+    still_s: float | None
+
+
+class Lease(Answer):
+    """One machine: asked for, held, or given back."""
+
+    id: str
+    slot: str
+    state: str
+    status: str
+    provider: str
+    instance_id: str | None
+    machine_id: str
+    gpu: str
+    num_gpus: int
+    capacity_type: str
+    bid: Money
+    storage_rate: Money
+    floor: Money | None
+    on_demand_price: Money | None
+    reason: str
+    pause_cause: str | None
+    intended_at: Instant
+    running_since: Instant | None
+    gone_at: Instant | None
+    settled_at: Instant | None
+    agent_state: str
+    stalled_since: Instant | None
+    readings: NewestReadings | None
+    role: str
+    label: str
+
+
+class PaidLease(Lease):
+    posted: Money
+    accrued: Money
+    held: Money
+
+
+class TakenCode(Answer):
+    """The copy of the user's code that a job runs."""
+
+    sha256: str
+    files: int
+    size_bytes: int
+    commit: str | None
+    is_dirty: bool
+
+
+class NewestCheckpoint(Answer):
+    number: int
+    step: int
+    lease_id: str
+    part_count: int
+    verified_at: Instant
+
+
+class Note(Answer):
+    topic: str
+    numbers: dict[str, Scalar]
+
+
+class Waiting(Answer):
+    """Why nothing runs for a job, as of the last tick."""
+
+    at: Instant
+    vetoes: list[Note]
+    notes: list[Note]
+
+
+class Job(Answer):
+    id: str
+    name: str
+    status: JobStatus
+    reason: str
+    submitted_at: Instant
+    owner: int
+    """The uid of whoever submitted it; below zero a token, by its number."""
+    code: TakenCode | None
+    finished_at: Instant | None
+    deadline: Instant | None
+    slack_s: Seconds | None
+    verdict: str | None
+    progress: Number | None
+    """0 to 1, as the job says."""
+    step: int
+    work_done_s: Seconds
+    estimate_s: Seconds | None
+    posted: Money
+    """In the ledger."""
+    accrued: Money
+    """Since the last posting, by our own clock."""
+    held: Money
+    """What limits count beside the two."""
+    budget: Money | None
+    run_epoch: int
+    failures: int
+    exit_code: int | None
+    checkpoint: NewestCheckpoint | None
+    main: Lease | None
+    next: Lease | None
+    held_until: Instant | None
+    waiting: Waiting | None
+
+
+class Chosen(RootModel[dict[str, Any]]):
+    """With ``fields``: those alone."""
+
+
+class JobAnswer(Answer):
+    job: Job
+
+
+class Submitted(Answer):
+    """``job`` is null for a dry run."""
+
+    job: Job | None
+    plan: Plan
+
+
+class Changed(Answer):
+    job: Job
+    plan: Plan | None
+    """Where it leaves less than before."""
+
+
+class Cancelled(Answer):
+    job: Job
+    unrecorded: str | None = None
+    """Why the ledger could not take it. It holds all the same."""
+
+
+class Jobs(Answer):
+    jobs: list[Job] | list[Chosen] = Field(union_mode="left_to_right")
+    next: str | None
+    """Where the next page begins; null: this is the last one."""
+
+
+class Checkpoint(Answer):
+    number: int
+    step: int
+    lease_id: str
+    size_bytes: int
+    verified_at: Instant
+
+
+class Bid(Answer):
+    lease_id: str
+    at: Instant
+    bid: Money
+    outcome: str
+    decision_id: str | None
+
+
+class Event(Answer):
+    seq: int
+    at: Instant
+    name: str
+    job_id: str | None
+    lease_id: str | None
+    fields: dict[str, Scalar]
+
+
+class JobSpend(Answer):
+    posted: Money
+    compute: Money
+    storage: Money
+    bandwidth: Money
+    fees: Money
+    on_demand_equivalent: Money | None
+
+
+class JobLife(Answer):
+    job: Job
+    leases: list[PaidLease]
+    checkpoints: list[Checkpoint]
+    bids: list[Bid]
+    events: list[Event]
+    """The newest 1000, in their order."""
+    spend: JobSpend
+
+
+class Decision(Answer):
+    id: str
+    at: Instant
+    actions: list[Note]
+    vetoes: list[Note]
+    notes: list[Note]
+    answers: list[Event]
+    """Of the machine that was asked for."""
+    bids: list[Bid]
+
+
+class Why(Answer):
+    job: Job
+    decisions: list[Decision]
+    """Newest first."""
+
+
+class LogChunk(Answer):
+    key: str
+    lease_id: str
+    boot: int
+    where: str
+    text: str
+
+
+class Logs(Answer):
+    chunks: list[LogChunk]
+    """At most 1 MB of output."""
+    earlier: bool
+    """There is output before them."""
+    finished: bool
+
+
+class OutputPart(Answer):
+    key: str
+    size: int
+    sha256: str
+    url: str
+
+
+class Outputs(Answer):
+    name: str
+    parts: list[OutputPart]
+
+
+class CodeOfJob(Answer):
+    name: str
+    code: TakenCode
+    urls: list[str]
+    """Of the index and of each part."""
+
+
+class ExecAnswer(Answer):
+    exit_code: int
+    output: str
+    is_cut: bool
+    ended: str
+    """``exited``, ``timed_out`` (124) or ``stopped`` (137)."""
+
+
+class SshAnswer(Answer):
+    host: str
+    port: int
+    user: str
+    lease: str
+
+
+class CodeThere(Answer):
+    there: bool
+    missing: list[int] | None
+    """Numbers of parts that are yet to come; null: its index is yet to come."""
+
+
+class CodeBegun(Answer):
+    missing: list[int]
+
+
+class EventsQuery(Query):
+    after: int = Field(default=0, ge=0, le=MOST_EVENTS)
+    """The last sequence number that is known."""
+    wait_s: int = Field(default=0, ge=0, le=MOST_EVENTS)
+    """How long to wait for a first event, 60 at most."""
+    since: str | None = None
+    """Those that happened then or later: an instant, or how long ago."""
+    fields: str = ""
+    """Names of fields, with commas between: the answer has no others."""
+
+
+class Events(Answer):
+    events: list[Event] | list[Chosen] = Field(union_mode="left_to_right")
+    after: int
+    """For the next call."""
+
+
+class Nothing(Answer):
+    """An empty object."""

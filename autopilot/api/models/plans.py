@@ -1,0 +1,117 @@
+"""Offers, and what a job would cost."""
+
+from __future__ import annotations
+
+from autopilot.api.models.base import Answer, Asked, Instant, Money, Number, Seconds
+
+
+class Offer(Answer):
+    provider: str
+    machine_id: str
+    gpu: str
+    num_gpus: int
+    floor: Money | None
+    """$/h: the lowest bid that wins now."""
+    on_demand_price: Money | None
+    storage_rate: Money
+    reliability: Number
+    location: str
+    eligible: bool
+    why_not: str | None
+    capacity_type: str | None
+    bid: Money | None
+
+
+class RankedOffer(Offer):
+    setup_s: Seconds | None
+    cost_per_work_h: Money | None
+    """What an hour of useful work costs there, with set-up, disk, traffic and expected interruptions."""
+
+
+class PlannedOffer(Offer):
+    cost: Money
+
+
+class Forecast(Answer):
+    """Over the markets that were played through."""
+
+    mean: Money
+    p10: Money
+    p50: Money
+    p90: Money
+    on_time: float | None
+    finished: float
+    parked: float
+    preemptions: float
+
+
+class Plan(Answer):
+    offers: list[PlannedOffer]
+    expected_cost: Money | None
+    on_demand_cost: Money | None
+    list_price_cost: Money | None
+    list_price: str | None
+    budget: Money | None
+    deadline: Instant | None
+    forecast: Forecast | None
+    verdict: str | None
+    min_probability: float
+    refusal: str | None
+    ways_out: list[str]
+    notes: list[str]
+
+
+class OffersBody(Asked):
+    """A job file, or a GPU and a disk."""
+
+    toml: str | None = None
+    source: str = ""
+    gpu: str = ""
+    """``RTX 4090:1``."""
+    disk_gb: int = 20
+
+
+class Certificate(Answer):
+    lack: str | None
+    """Why nothing new is rented there."""
+    status: str | None
+    """What the certificate lacks."""
+    issued_at: Instant | None
+    ends_at: Instant | None
+    ended_because: str
+    version: str | None
+    account: str | None
+    broken: list[str]
+
+
+class Market(Answer):
+    name: str
+    known: bool
+    """The last tick could read it."""
+    credit: Money | None
+    read_at: Instant | None
+    """When it was last read in full."""
+    reason: str
+    spot: bool
+    on_demand: bool
+    spot_note: str
+    certificate: Certificate
+
+
+class Status(Answer):
+    version: str
+    pid: int
+    now: Instant
+    speed: float
+    install_id: str
+    last_tick_at: Instant | None
+    jobs_open: int
+    unsettled_leases: int
+    unbilled_leases: int
+    providers: list[Market]
+
+
+class Offers(Answer):
+    offers: list[RankedOffer]
+    markets: list[Market]
+    notes: list[str]

@@ -1,0 +1,104 @@
+"""What each call of the API takes and answers: the OpenAPI document is made of this table.
+
+Who may call is said by ``access.RULES``, which has the same keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autopilot.api.models import account, jobs, money, plans
+from autopilot.api.models.base import Answer, Asked, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    summary: str
+    answers: Mapping[int, type[Answer]]
+    """By status; empty: the answer is not an object of ours."""
+    body: type[Asked] | None = None
+    query: type[Query] | None = None
+    may_be_bare: bool = False
+    """It may come without a body."""
+    acts_once: bool = False
+    """It takes an ``Idempotency-Key``."""
+    is_upload: bool = False
+    """Its body is bytes."""
+    streams: bool = False
+    """It answers with server-sent events to whoever accepts them."""
+    media_type: str = "application/json"
+
+
+def _one(answer: type[Answer], status: int = 200) -> dict[int, type[Answer]]:
+    return {status: answer}
+
+
+OPERATIONS: dict[str, Operation] = {
+    "GET /metrics": Operation("Figures for Prometheus", {}, media_type="text/plain"),
+    "GET /v1/openapi.json": Operation("This document", {}),
+    "GET /v1/status": Operation("The daemon and its markets", _one(plans.Status)),
+    "POST /v1/jobs": Operation(
+        "Submit a job file, or say what would happen",
+        {200: jobs.Submitted, 201: jobs.Submitted},
+        body=jobs.SubmitBody,
+        acts_once=True,
+    ),
+    "GET /v1/jobs": Operation("List jobs", _one(jobs.Jobs), query=jobs.ListQuery),
+    "GET /v1/jobs/{ref}": Operation("A job with its machines, bids and events", _one(jobs.JobLife)),
+    "GET /v1/jobs/{ref}/logs": Operation("A job's output", _one(jobs.Logs), query=jobs.LogsQuery, streams=True),
+    "GET /v1/jobs/{ref}/outputs": Operation("What a job has left", _one(jobs.Outputs)),
+    "GET /v1/jobs/{ref}/code": Operation("The code that a job runs", _one(jobs.CodeOfJob)),
+    "GET /v1/jobs/{ref}/why": Operation("Why a job stands where it stands", _one(jobs.Why), query=jobs.WhyQuery),
+    "PATCH /v1/jobs/{ref}": Operation(
+        "Give a job other limits", _one(jobs.Changed), body=jobs.ChangeBody, acts_once=True
+    ),
+    "POST /v1/jobs/{ref}/stop": Operation("Save a job and park it", _one(jobs.JobAnswer)),
+    "POST /v1/jobs/{ref}/cancel": Operation("End a job", {200: jobs.Cancelled, 202: jobs.Cancelled}),
+    "POST /v1/jobs/{ref}/resume": Operation(
+        "Let a parked job go on", _one(jobs.JobAnswer), body=jobs.ResumeBody, may_be_bare=True, acts_once=True
+    ),
+    "POST /v1/jobs/{ref}/release": Operation("Give back the machine that is held", _one(jobs.JobAnswer)),
+    "POST /v1/jobs/{ref}/exec": Operation("Run a command beside the job", _one(jobs.ExecAnswer), body=jobs.ExecBody),
+    "GET /v1/jobs/{ref}/ssh": Operation("Where a job's machine can be entered", _one(jobs.SshAnswer)),
+    "GET /v1/code/{sha256}": Operation("Whether a copy of code is there", _one(jobs.CodeThere)),
+    "PUT /v1/code/{sha256}": Operation("Send the index of a copy of code", _one(jobs.CodeBegun), is_upload=True),
+    "PUT /v1/code/{sha256}/parts/{number}": Operation("Send a part of it", _one(jobs.Nothing), is_upload=True),
+    "GET /v1/events": Operation("Events, as they come", _one(jobs.Events), query=jobs.EventsQuery, streams=True),
+    "POST /v1/offers": Operation("What can be rented now", _one(plans.Offers), body=plans.OffersBody),
+    "GET /v1/spend": Operation("What was spent", _one(money.Spend), query=money.SpendQuery),
+    "GET /v1/budget": Operation("Limits, and what counts against them", _one(money.Budget)),
+    "GET /v1/reconcile": Operation(
+        "The ledger beside the markets' bills", _one(money.Reconciliation), query=money.MonthQuery
+    ),
+    "GET /v1/instances/{ref}": Operation("The life of one machine", _one(money.Instances)),
+    "GET /v1/prices": Operation("What a GPU has cost", _one(money.Prices), query=money.PricesQuery),
+    "GET /v1/drift": Operation(
+        "Answers of markets that are not what they were", _one(account.Drifts), query=account.DriftQuery
+    ),
+    "GET /v1/markets/{market}/certification": Operation("How far a certification is", _one(account.Certification)),
+    "POST /v1/markets/{market}/certification": Operation(
+        "Certify a market", _one(jobs.JobAnswer, 201), body=account.CertifyBody
+    ),
+    "POST /v1/markets/{market}/accept": Operation(
+        "Accept a claim that does not hold", _one(account.Accepted), body=account.AcceptBody
+    ),
+    "GET /v1/tokens": Operation("List tokens", _one(account.Tokens)),
+    "POST /v1/tokens": Operation("Make a token", _one(account.MadeToken, 201), body=account.TokenBody),
+    "POST /v1/tokens/{name}/revoke": Operation(
+        "End a token", _one(account.RevokedToken), body=account.RevokeBody, may_be_bare=True
+    ),
+}
+"""Every call of the API but those of the page."""
+
+OF_PAGE = (
+    "GET /v1/decisions",
+    "GET /v1/jobs/{ref}/life",
+    "GET /v1/spans",
+    "GET /v1/spend/markets",
+    "GET /v1/page",
+    "POST /v1/page/link",
+    "POST /v1/page/enter",
+    "POST /v1/page/end",
+)
+"""Calls that the page makes, which comes with the daemon: they are described nowhere, and change with it."""

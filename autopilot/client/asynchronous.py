@@ -1,0 +1,261 @@
+"""The client for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from autopilot.api.models import jobs as m
+from autopilot.api.models import money, plans
+from autopilot.client.errors import JobEnded, Unreachable
+from autopilot.client.http import Http
+from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
+from autopilot.config.login import check_daemon_url
+from autopilot.domain.job import JobStatus
+from autopilot.domain.spend import SpendKey
+
+_STAYS = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.PARKED)
+"""Nothing happens to a job by itself any more."""
+_WAIT_S = 30
+PAGE = 500
+_FOLLOW_AGAIN_S = 2.0
+
+
+class AsyncClient:
+    """One daemon. Methods raise ``ApiError`` for what it refuses, and ``Unreachable``.
+
+    What may spend money carries a key of its own: a request whose answer was lost is sent again and acts once.
+    """
+
+    def __init__(self, url: str = "", token: str = "", *, ca_file: str = "", socket: str | Path = "") -> None:
+        """``url`` and ``token``, or ``socket``; without either the daemon that the command line would find.
+
+        Raises ``UserError``.
+        """
+        if url:
+            address = DaemonAddress(None, check_daemon_url(url), ca_file, token)
+        elif socket:
+            address = DaemonAddress(Path(socket), token=token)
+        else:
+            address = find_daemon_address()
+        self._http = Http(address)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def status(self) -> plans.Status:
+        return await self._http.ask("GET /v1/status", plans.Status)
+
+    async def submit(
+        self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False
+    ) -> AsyncJob:
+        """``job_file``: a path, or the text of one. A job file with ``[code]`` takes the command line.
+
+        Raises ``ApiError``: ``over_budget``, ``unlikely``, ``same_job_open`` unless ``again``, ``bad_input`` …
+        """
+        answer = await self._submit(job_file, min_probability, again=again, dry_run=False)
+        assert answer.job is not None, "a job was made"
+        return AsyncJob(self, answer.job, answer.plan)
+
+    async def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
+        """What a submit would cost, without one."""
+        return (await self._submit(job_file, min_probability, again=True, dry_run=True)).plan
+
+    async def _submit(
+        self, job_file: str | Path, min_probability: float | None, *, again: bool, dry_run: bool
+    ) -> m.Submitted:
+        toml, source = _read(job_file)
+        body = m.SubmitBody(toml=toml, source=source, dry_run=dry_run, again=again)
+        if min_probability is not None:
+            body = body.model_copy(update={"min_probability": min_probability})
+        return await self._http.ask("POST /v1/jobs", m.Submitted, body=body, acts_once=True)
+
+    async def job(self, ref: str) -> AsyncJob:
+        """By its id, the beginning of one, or its name."""
+        return AsyncJob(self, (await self.read_job(ref)).job)
+
+    async def read_job(self, ref: str) -> m.JobLife:
+        """With its machines, checkpoints, bids and events."""
+        return await self._http.ask("GET /v1/jobs/{ref}", m.JobLife, ref)
+
+    async def jobs(self, *, all: bool = False, since: datetime | None = None) -> AsyncIterator[m.Job]:
+        """Open jobs, oldest first; with ``all`` finished ones too, newest first."""
+        after = ""
+        while True:
+            query = m.ListQuery(all=all, limit=PAGE, after=after, since=None if since is None else since.isoformat())
+            page = await self._http.ask("GET /v1/jobs", m.Jobs, query=query)
+            for each in page.jobs:
+                if isinstance(each, m.Job):
+                    yield each
+            if page.next is None:
+                return
+            after = page.next
+
+    async def events(self, after: int = 0, *, follow: bool = False) -> AsyncIterator[m.Event]:
+        """Those after that sequence number, oldest first. ``follow``: on and on; a lost line is taken up again."""
+        while True:
+            query = m.EventsQuery(after=after, wait_s=_WAIT_S if follow else 0)
+            try:
+                page = await self._http.ask("GET /v1/events", m.Events, query=query)
+            except Unreachable:
+                if not follow:
+                    raise
+                await asyncio.sleep(_FOLLOW_AGAIN_S)
+                continue
+            for each in page.events:
+                if isinstance(each, m.Event):
+                    yield each
+            if not page.events and not follow:
+                return
+            after = page.after
+
+    async def logs(self, ref: str, *, tail: bool = False, follow: bool = False) -> AsyncIterator[m.LogChunk]:
+        """A job's output. ``tail``: the newest 1 MB of it; ``follow``: to the job's end."""
+        after = ""
+        if follow:
+            async for chunk in self._follow(ref, tail):
+                yield chunk
+            return
+        while True:
+            query = m.LogsQuery(after=after, tail=tail and not after)
+            page = await self._http.ask("GET /v1/jobs/{ref}/logs", m.Logs, ref, query=query)
+            for chunk in page.chunks:
+                yield chunk
+            if not page.chunks or tail:
+                return
+            after = page.chunks[-1].key
+
+    async def _follow(self, ref: str, tail: bool) -> AsyncIterator[m.LogChunk]:
+        last = ""
+        while True:
+            query = m.LogsQuery(tail=tail and not last)
+            try:
+                async for _, name, data in self._http.stream("GET /v1/jobs/{ref}/logs", query, last, ref):
+                    if name == "end":
+                        return
+                    chunk = m.LogChunk.model_validate_json(data)
+                    last = chunk.key
+                    yield chunk
+            except Unreachable:
+                pass
+            await asyncio.sleep(_FOLLOW_AGAIN_S)
+
+    async def wait(self, ref: str, *, timeout_s: float | None = None) -> m.Job:
+        """Until the job has succeeded. A daemon that does not answer for a while is waited for.
+
+        Raises ``JobEnded`` where it failed, was cancelled or is parked, and ``TimeoutError``.
+        """
+        async with asyncio.timeout(timeout_s):
+            after = await self._newest_event()
+            while True:
+                try:
+                    job = (await self.read_job(ref)).job
+                    if job.status in _STAYS:
+                        break
+                    query = m.EventsQuery(after=after, wait_s=_WAIT_S)
+                    after = (await self._http.ask("GET /v1/events", m.Events, query=query)).after
+                except Unreachable:
+                    await asyncio.sleep(_FOLLOW_AGAIN_S)
+        if job.status is not JobStatus.SUCCEEDED:
+            raise JobEnded(job)
+        return job
+
+    async def why(self, ref: str, *, limit: int = 20) -> m.Why:
+        """Where a job stands, and its newest decisions."""
+        return await self._http.ask("GET /v1/jobs/{ref}/why", m.Why, ref, query=m.WhyQuery(limit=limit))
+
+    async def change(self, ref: str, **values: str) -> m.Job:
+        """``budget``, ``deadline``, ``max_price``, ``max_hourly``, ``max_rate``, as they are typed in a job file."""
+        body = m.ChangeBody.model_validate(values)
+        answer = await self._http.ask("PATCH /v1/jobs/{ref}", m.Changed, ref, body=body, acts_once=True)
+        return answer.job
+
+    async def stop(self, ref: str) -> m.Job:
+        """Save and park it."""
+        return (await self._http.ask("POST /v1/jobs/{ref}/stop", m.JobAnswer, ref)).job
+
+    async def resume(self, ref: str) -> m.Job:
+        answer = await self._http.ask(
+            "POST /v1/jobs/{ref}/resume", m.JobAnswer, ref, body=m.ResumeBody(), acts_once=True
+        )
+        return answer.job
+
+    async def cancel(self, ref: str) -> m.Job:
+        return (await self._http.ask("POST /v1/jobs/{ref}/cancel", m.Cancelled, ref)).job
+
+    async def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> m.ExecAnswer:
+        """Run a command beside the job, on its machine."""
+        body = m.ExecBody(command=command, timeout_s=timeout_s)
+        return await self._http.ask("POST /v1/jobs/{ref}/exec", m.ExecAnswer, ref, body=body)
+
+    async def outputs(self, ref: str) -> m.Outputs:
+        """What a job has left, part by part; ``autopilot pull`` fetches it."""
+        return await self._http.ask("GET /v1/jobs/{ref}/outputs", m.Outputs, ref)
+
+    async def budget(self) -> money.Budget:
+        return await self._http.ask("GET /v1/budget", money.Budget)
+
+    async def spend(
+        self, by: SpendKey = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
+    ) -> money.Spend:
+        query = money.SpendQuery(by=by, month=month, since=since, until=until)
+        return await self._http.ask("GET /v1/spend", money.Spend, query=query)
+
+    async def _newest_event(self) -> int:
+        """Events from now on: a page of none that is later than all."""
+        now = (await self.status()).now
+        query = m.EventsQuery(since=now.isoformat(), fields="seq")
+        return (await self._http.ask("GET /v1/events", m.Events, query=query)).after
+
+
+class AsyncJob:
+    """A job that was submitted or found. ``data`` is how it stood then; ``refresh`` reads it anew."""
+
+    def __init__(self, client: AsyncClient, data: m.Job, plan: plans.Plan | None = None) -> None:
+        self._client = client
+        self.data = data
+        self.plan = plan
+
+    @property
+    def id(self) -> str:
+        return self.data.id
+
+    async def refresh(self) -> m.Job:
+        self.data = (await self._client.read_job(self.id)).job
+        return self.data
+
+    async def wait(self, *, timeout_s: float | None = None) -> m.Job:
+        """As ``AsyncClient.wait``."""
+        self.data = await self._client.wait(self.id, timeout_s=timeout_s)
+        return self.data
+
+    def logs(self, *, tail: bool = False, follow: bool = False) -> AsyncIterator[m.LogChunk]:
+        return self._client.logs(self.id, tail=tail, follow=follow)
+
+    async def stop(self) -> m.Job:
+        return await self._client.stop(self.id)
+
+    async def resume(self) -> m.Job:
+        return await self._client.resume(self.id)
+
+    async def cancel(self) -> m.Job:
+        return await self._client.cancel(self.id)
+
+    async def change(self, **values: str) -> m.Job:
+        return await self._client.change(self.id, **values)
+
+
+def _read(job_file: str | Path) -> tuple[str, str]:
+    """(text, its name). A text has lines; a path has none."""
+    if isinstance(job_file, str) and ("\n" in job_file or "=" in job_file):
+        return job_file, ""
+    return Path(job_file).read_text(), str(job_file)

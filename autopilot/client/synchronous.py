@@ -1,0 +1,157 @@
+"""The same client without asyncio: it runs the other one in a thread of its own, so it works in notebooks too."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from autopilot.api.models import jobs as m
+from autopilot.api.models import money, plans
+from autopilot.client.asynchronous import AsyncClient, AsyncJob
+from autopilot.domain.spend import SpendKey
+
+T = TypeVar("T")
+
+
+class Client:
+    """One daemon. What each method does, takes and raises is said at ``AsyncClient``."""
+
+    def __init__(self, url: str = "", token: str = "", *, ca_file: str = "", socket: str | Path = "") -> None:
+        self._inner = AsyncClient(url, token, ca_file=ca_file, socket=socket)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="autopilot client", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        self._run(self._inner.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def status(self) -> plans.Status:
+        return self._run(self._inner.status())
+
+    def submit(
+        self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False
+    ) -> SubmittedJob:
+        return SubmittedJob(self, self._run(self._inner.submit(job_file, min_probability=min_probability, again=again)))
+
+    def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
+        return self._run(self._inner.plan(job_file, min_probability=min_probability))
+
+    def job(self, ref: str) -> SubmittedJob:
+        return SubmittedJob(self, self._run(self._inner.job(ref)))
+
+    def read_job(self, ref: str) -> m.JobLife:
+        return self._run(self._inner.read_job(ref))
+
+    def jobs(self, *, all: bool = False, since: datetime | None = None) -> Iterator[m.Job]:
+        return self._iterate(self._inner.jobs(all=all, since=since))
+
+    def events(self, after: int = 0, *, follow: bool = False) -> Iterator[m.Event]:
+        return self._iterate(self._inner.events(after, follow=follow))
+
+    def logs(self, ref: str, *, tail: bool = False, follow: bool = False) -> Iterator[m.LogChunk]:
+        return self._iterate(self._inner.logs(ref, tail=tail, follow=follow))
+
+    def wait(self, ref: str, *, timeout_s: float | None = None) -> m.Job:
+        return self._run(self._inner.wait(ref, timeout_s=timeout_s))
+
+    def why(self, ref: str, *, limit: int = 20) -> m.Why:
+        return self._run(self._inner.why(ref, limit=limit))
+
+    def change(self, ref: str, **values: str) -> m.Job:
+        return self._run(self._inner.change(ref, **values))
+
+    def stop(self, ref: str) -> m.Job:
+        return self._run(self._inner.stop(ref))
+
+    def resume(self, ref: str) -> m.Job:
+        return self._run(self._inner.resume(ref))
+
+    def cancel(self, ref: str) -> m.Job:
+        return self._run(self._inner.cancel(ref))
+
+    def exec(self, ref: str, command: str, *, timeout_s: int = 60) -> m.ExecAnswer:
+        return self._run(self._inner.exec(ref, command, timeout_s=timeout_s))
+
+    def outputs(self, ref: str) -> m.Outputs:
+        return self._run(self._inner.outputs(ref))
+
+    def budget(self) -> money.Budget:
+        return self._run(self._inner.budget())
+
+    def spend(
+        self, by: SpendKey = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
+    ) -> money.Spend:
+        return self._run(self._inner.spend(by, month=month, since=since, until=until))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Ctrl-C ends the wait, and the request with it."""
+        future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def _iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        while True:
+            try:
+                item = self._run(_next(items))
+            except StopAsyncIteration:
+                return
+            yield item
+
+
+class SubmittedJob:
+    """A job that was submitted or found. ``data`` is how it stood then; ``refresh`` reads it anew."""
+
+    def __init__(self, client: Client, inner: AsyncJob) -> None:
+        self._client = client
+        self.data = inner.data
+        self.plan = inner.plan
+
+    @property
+    def id(self) -> str:
+        return self.data.id
+
+    def refresh(self) -> m.Job:
+        self.data = self._client.read_job(self.id).job
+        return self.data
+
+    def wait(self, *, timeout_s: float | None = None) -> m.Job:
+        self.data = self._client.wait(self.id, timeout_s=timeout_s)
+        return self.data
+
+    def logs(self, *, tail: bool = False, follow: bool = False) -> Iterator[m.LogChunk]:
+        return self._client.logs(self.id, tail=tail, follow=follow)
+
+    def stop(self) -> m.Job:
+        return self._client.stop(self.id)
+
+    def resume(self) -> m.Job:
+        return self._client.resume(self.id)
+
+    def cancel(self) -> m.Job:
+        return self._client.cancel(self.id)
+
+    def change(self, **values: str) -> m.Job:
+        return self._client.change(self.id, **values)
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)

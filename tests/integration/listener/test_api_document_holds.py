@@ -1,0 +1,185 @@
+"""The OpenAPI document against the real daemon: calls that schemathesis makes of it are answered as it says.
+
+Over the users' socket, over TCP with a token, and without one. No call is a fault of the daemon's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from listener_world import a_remote
+from requests.adapters import HTTPAdapter
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+
+from autopilot.api.openapi import openapi
+from tests.acceptance.stage import job_text
+
+CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
+TOO_SLOW = ("POST /v1/markets/{market}/certification",)
+"""It would be asked to rent machines for each claim of a market."""
+GOOD = job_text(300, total='total = "$2"')
+SECONDS = 30
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        import socket
+
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(SECONDS)
+        self.sock.connect(self._path)
+
+
+class _UnixPool(HTTPConnectionPool):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=SECONDS)
+        self._path = path
+
+    def _new_conn(self) -> Any:
+        return _UnixConnection(self._path)
+
+
+class _UnixAdapter(HTTPAdapter):
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._pool = _UnixPool(path)
+
+    def get_connection_with_tls_context(self, *_: Any, **__: Any) -> Any:
+        return self._pool
+
+
+@dataclass
+class Served:
+    socket: str
+    port: int
+    token: str
+    reader: str
+    jobs: list[str]
+
+    def at_socket(self) -> tuple[requests.Session, str]:
+        session = requests.Session()
+        session.mount("http://socket", _UnixAdapter(self.socket))
+        return session, "http://socket"
+
+    def over_tcp(self, token: str) -> tuple[requests.Session, str]:
+        session = requests.Session()
+        if token:
+            session.headers["Authorization"] = f"Bearer {token}"
+        return session, f"http://127.0.0.1:{self.port}"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    """A daemon and its listener, with a market, in a thread of their own; after the first tick and without any more."""
+    made: list[Served] = []
+    ready, stop = threading.Event(), threading.Event()
+    with tempfile.TemporaryDirectory(prefix="ap-") as name:
+        thread = threading.Thread(target=lambda: asyncio.run(_serve(Path(name), made, ready, stop)))
+        thread.start()
+        assert ready.wait(60)
+        yield made[0]
+        stop.set()
+        thread.join(60)
+
+
+async def _serve(root: Path, made: list[Served], ready: threading.Event, stop: threading.Event) -> None:
+    async with a_remote(root) as remote:
+        token = await remote.token(scope="admin")
+        jobs = []
+        for number in range(3):
+            toml = GOOD.replace('name = "', f'name = "j{number}-')
+            async with remote.here.post("http://localhost/v1/jobs", json={"toml": toml, "again": True}) as answer:
+                assert answer.status == 201, await answer.text()
+                jobs.append((await answer.json())["job"]["id"])
+        await remote.daemon.engine.tick()
+        port = remote.place.port("api")
+        assert port is not None
+        reader = await remote.token("reader", "read")
+        socket = str(remote.daemon.settings.socket_path)
+        made.append(Served(socket, port, token, reader, jobs))
+        ready.set()
+        await asyncio.to_thread(stop.wait)
+
+
+def drive(served: Served, way: tuple[requests.Session, str], count: int, *, refused: int | None = None) -> int:
+    """Make about ``count`` calls, as many of each operation. How many were sent. ``refused``: all, with this status."""
+    document = schemathesis.openapi.from_dict(openapi())
+    operations = [each.ok() for each in document.get_all_operations()]
+    operations = [each for each in operations if f"{each.method.upper()} {each.path}" not in TOO_SLOW]
+    session, base_url = way
+    sent = itertools.count()
+    for operation in operations:
+        cases = st.one_of(*(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
+
+        @settings(
+            max_examples=max(count // len(operations), 1),
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink],
+        )
+        @given(case=cases, known=st.sampled_from([None, *served.jobs]), is_good=st.integers(0, 9).map(lambda n: n == 0))
+        def call(case: Case, known: str | None, is_good: bool) -> None:
+            _aim(case, known, is_good)
+            next(sent)
+            answer = case.call(base_url=base_url, session=session, timeout=SECONDS, allow_redirects=False)
+            assert answer.status_code < 500, (case.as_curl_command(), answer.text)
+            if refused is not None:
+                assert answer.status_code == refused, (case.as_curl_command(), answer.text)
+            case.validate_response(answer, checks=CHECKS)
+
+        call()
+    return next(sent)
+
+
+def _aim(case: Case, known: str | None, is_good: bool) -> None:
+    """At a job that there is; at a job file that can be read. Nobody waits for events that do not come."""
+    if known is not None and "ref" in (case.path_parameters or {}):
+        case.path_parameters["ref"] = known
+    if case.query and str(case.query.get("wait_s", "")).isdecimal():
+        case.query["wait_s"] = 0
+    if is_good and isinstance(case.body, dict) and "toml" in case.body:
+        case.body["toml"] = GOOD
+        case.body["dry_run"] = True
+
+
+def test_the_document_holds_at_the_socket(served: Served) -> None:
+    assert drive(served, served.at_socket(), 200) > 100
+
+
+def test_the_document_holds_over_tcp(served: Served) -> None:
+    assert drive(served, served.over_tcp(served.token), 100) > 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_document_holds_in_very_many_calls(served: Served) -> None:
+    sent = drive(served, served.at_socket(), 12_000)
+    sent += drive(served, served.over_tcp(served.token), 9_000)
+    sent += drive(served, served.over_tcp(served.reader), 2_000)
+    sent += drive(served, served.over_tcp(""), 60, refused=401)
+    assert sent >= 20_000
