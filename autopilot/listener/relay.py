@@ -94,8 +94,10 @@ class Relay:
 
     @contextlib.contextmanager
     def _count(self, sha256: str) -> Iterator[None]:
-        if self._uploads[sha256] >= UPLOADS_OF_A_TOKEN or self._uploads.total() >= UPLOADS_AT_ONCE:
-            raise TooMany
+        if self._uploads[sha256] >= UPLOADS_OF_A_TOKEN:
+            raise TooMany(f"{UPLOADS_OF_A_TOKEN} uploads of this token")
+        if self._uploads.total() >= UPLOADS_AT_ONCE:
+            raise TooMany(f"{UPLOADS_AT_ONCE} uploads")
         self._uploads[sha256] += 1
         try:
             yield

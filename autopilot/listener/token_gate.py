@@ -25,7 +25,10 @@ CALLS_OF_A_TOKEN = 32
 
 
 class TooMany(Exception):
-    """To be answered with 429."""
+    """To be answered with 429. ``what`` is under way already."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} are under way")
 
 
 class TokenGate:
@@ -49,9 +52,8 @@ class TokenGate:
                     answer = await handler(request)
             except Unauthorised as refusal:
                 return await self._refuse(request, refusal)
-            except TooMany:
-                detail = f"{CALLS_OF_A_TOKEN} calls of this token are under way"
-                return too_many(detail, "wait for one of them to end")
+            except TooMany as problem:
+                return too_many(str(problem), "wait for one of them to end")
             return answer
 
         return check
@@ -59,7 +61,7 @@ class TokenGate:
     @contextlib.contextmanager
     def _count(self, sha256: str) -> Iterator[None]:
         if self._calls[sha256] >= CALLS_OF_A_TOKEN:
-            raise TooMany
+            raise TooMany(f"{CALLS_OF_A_TOKEN} calls of this token")
         self._calls[sha256] += 1
         try:
             yield

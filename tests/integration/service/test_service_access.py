@@ -114,12 +114,12 @@ async def test_others_jobs_are_found_by_no_name_and_listed_nowhere(served: Serve
         status, body = await token.call("POST", f"/v1/jobs/{ref}/cancel")
         assert (status, body["reason"]) == (404, "not_found")
         assert body == (await token.call("POST", f"/v1/jobs/{ref}/cancel"))[1]
-    assert (await token.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": []}
+    assert (await token.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": [], "next": None}
     own = await submit(token)
     assert own["owner"] == -1
     assert own["name"] == theirs["name"]
     assert [job["id"] for job in (await token.call("GET", "/v1/jobs"))[1]["jobs"]] == [own["id"]]
-    assert (await other.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": []}
+    assert (await other.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": [], "next": None}
     assert (await token.call("GET", "/v1/status"))[1]["jobs_open"] == 1
     assert {each["credit"] for each in (await token.call("GET", "/v1/status"))[1]["providers"]} == {None}
     # The newest of that name is the token's, and a user's call still means the user's.
@@ -220,7 +220,7 @@ async def test_a_revoked_token_is_answered_nothing_and_its_jobs_are_parked(serve
     assert statuses[begun["id"]] == (JobStatus.STOPPING if park else JobStatus.PENDING)
     assert (await served.call("POST", "/v1/tokens/ci/revoke"))[0] == 422
     again = await make(served)  # the name is free, and the number is another
-    assert (await again.call("GET", "/v1/jobs"))[1] == {"jobs": []}
+    assert (await again.call("GET", "/v1/jobs"))[1] == {"jobs": [], "next": None}
     assert [each["number"] for each in (await served.call("GET", "/v1/tokens"))[1]["tokens"]] == [1, 2]
 
 

@@ -146,7 +146,7 @@ async def test_money_and_states_that_forbid_something(served: Served) -> None:
     assert (status, "one hour" in answer["detail"]) == (402, True)
     status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml", "dry_run": True})
     assert (status, answer["job"]) == (200, None)
-    assert (await served.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": []}
+    assert (await served.call("GET", "/v1/jobs?all=1"))[1] == {"jobs": [], "next": None}
     status, answer = await served.call("POST", "/v1/jobs", {"toml": GOOD, "source": "job.toml"})
     assert status == 201
     path = f"/v1/jobs/{answer['job']['id']}"

@@ -75,7 +75,7 @@ async def a_world(*, has_daemon: bool = True) -> AsyncIterator[World]:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         place, inner = MailboxPlace(Path(name)), Inner()
         inner.may_answer.set()
-        write_known_tokens(place, [hash_token(TOKEN)])
+        write_known_tokens(place.tokens_path, [hash_token(TOKEN)], place.root)
         app = web.Application()
         app.router.add_route("*", "/{any:.*}", inner.answer)
         daemon = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
@@ -140,7 +140,7 @@ async def test_an_answer_that_is_cut_off_is_cut_off_here_too() -> None:
 async def test_a_token_has_so_many_calls_at_once_and_another_token_its_own() -> None:
     async with a_world() as world:
         other = "aptk_" + "o" * 43
-        write_known_tokens(world.place, [hash_token(TOKEN), hash_token(other)])
+        write_known_tokens(world.place.tokens_path, [hash_token(TOKEN), hash_token(other)], world.place.root)
         world.inner.may_answer.clear()
         calls = [asyncio.create_task(world.ask("GET", "/v1/status")) for _ in range(token_gate.CALLS_OF_A_TOKEN)]
         await until(lambda: world.inner.at_once == token_gate.CALLS_OF_A_TOKEN)
@@ -205,6 +205,7 @@ async def test_a_token_sends_a_few_uploads_at_once_and_a_full_disk_is_said(monke
         await until(lambda: world.inner.at_once == relay.UPLOADS_OF_A_TOKEN)
         status, body = await world.ask("PUT", at, data=b"x")
         assert (status, body["reason"]) == (429, "too_many_requests")
+        assert body["detail"] == f"{relay.UPLOADS_OF_A_TOKEN} uploads of this token are under way"
         world.inner.may_answer.set()
         await asyncio.gather(*calls)
         monkeypatch.setattr(relay, "KEPT_FREE_BYTES", 1 << 60)
@@ -216,9 +217,9 @@ def test_what_is_told_of_tokens_counts_at_once_and_a_broken_file_lets_nobody_in(
     place = MailboxPlace(tmp_path)
     known = token_gate.KnownTokens(place.tokens_path)
     assert not known.has("a")
-    write_known_tokens(place, ["a", "b"])
+    write_known_tokens(place.tokens_path, ["a", "b"], place.root)
     assert known.has("a")
-    write_known_tokens(place, ["b"])
+    write_known_tokens(place.tokens_path, ["b"], place.root)
     assert not known.has("a")
     assert known.has("b")
     for broken in ("", "{}", "[1, null]", '"b"'):
