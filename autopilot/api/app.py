@@ -196,9 +196,7 @@ class _Routes:
         return await self._once.answer(request, caller_of(request).owner, 201, lambda once: submit(once=once))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
-        caller = caller_of(request)
-        owner = None if caller.sees_all else caller.owner
-        return web.json_response(await self._jobs.overview(read_query(request, ListQuery), owner))
+        return web.json_response(await self._jobs.overview(read_query(request, ListQuery), _own_alone(request)))
 
     async def show(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.show(job_ref(request)))
@@ -284,10 +282,11 @@ class _Routes:
 
     async def spend(self, request: web.Request) -> web.Response:
         asked = read_query(request, SpendQuery).model_dump(exclude_none=True)
-        return web.json_response(await spend(self._store, asked, self._clock.now(), self._engine.config.params))
+        params, owner = self._engine.config.params, _own_alone(request)
+        return web.json_response(await spend(self._store, asked, self._clock.now(), params, owner))
 
     async def budget(self, request: web.Request) -> web.Response:
-        return web.json_response(await budget(self._engine, self._store, self._clock.now()))
+        return web.json_response(await budget(self._engine, self._store, self._clock.now(), _own_alone(request)))
 
     async def reconcile(self, request: web.Request) -> web.Response:
         asked = read_query(request, MonthQuery).model_dump(exclude_none=True)
@@ -332,6 +331,12 @@ class _Routes:
             }
             for name, watch in self._engine.watches.items()
         ]
+
+
+def _own_alone(request: web.Request) -> int | None:
+    """Whose jobs an answer is about, for a caller who may not see others'; None: all."""
+    caller = caller_of(request)
+    return None if caller.sees_all else caller.owner
 
 
 @web.middleware

@@ -23,26 +23,35 @@ from autopilot.ports.store import Store, Totals
 LONGEST = timedelta(days=3650)
 
 
-async def budget(engine: Engine, store: Store, now: datetime) -> render.Json:
+async def budget(engine: Engine, store: Store, now: datetime, owner: int | None = None) -> render.Json:
     credits = {name: watch.last.credit for name, watch in engine.watches.items()}
-    return await budget_of(store, now, engine.config.params, engine.config.limits, credits)
+    return await budget_of(store, now, engine.config.params, engine.config.limits, credits, owner)
 
 
 async def budget_of(
-    store: Store, now: datetime, params: Params, limits: Limits, credits: Mapping[str, Decimal | None]
+    store: Store,
+    now: datetime,
+    params: Params,
+    limits: Limits,
+    credits: Mapping[str, Decimal | None],
+    owner: int | None = None,
 ) -> render.Json:
-    """``credits``: of each market that is to be shown; None: it is not known."""
+    """``credits``: of each market that is to be shown; None: it is not known.
+
+    ``owner``: whose jobs it is about, without the account; None: all.
+    """
     jobs, outstanding, totals, launches = await _read(store, now, params)
-    tokens = await _read_tokens(store, outstanding, now)
+    tokens = await _read_tokens(store, outstanding, now, owner)
+    whole = _account(list(outstanding.values()), totals, limits, credits, now)
     return {
         "now": render.plain(now),
         "currency": "USD",
-        "account": _account(list(outstanding.values()), totals, limits, credits, now)
-        | {"launches": _launches(launches.hour, limits)},
+        "account": whole | {"launches": _launches(launches.hour, limits)} if owner is None else None,
         "jobs": [
             _job(job, select_of_job(job.id, outstanding))
             | {"launches": _job_launches(launches.by_job.get(job.id, NO_LAUNCHES), limits)}
             for job in jobs
+            if owner in (None, job.owner)
         ],
         "tokens": tokens,
     }
@@ -58,12 +67,16 @@ async def account(store: Store, limits: Limits, now: datetime, params: Params) -
     return AccountState(limits, allowance(exposure, limits, params), launches.hour)
 
 
-async def _read_tokens(store: Store, outstanding: Mapping[str, Outstanding], now: datetime) -> list[render.Json]:
+async def _read_tokens(
+    store: Store, outstanding: Mapping[str, Outstanding], now: datetime, owner: int | None
+) -> list[render.Json]:
     """Each allowance of a token that is in force or has open jobs, and what counts against it."""
     async with store.snapshot() as uow:
         owners = {job.id: job.owner for job in await uow.jobs.list_open()}
         rows = []
         for token in await uow.tokens.list_all():
+            if owner not in (None, token.owner):
+                continue
             if token.allowance is None or not (token.is_in_force(now) or token.owner in owners.values()):
                 continue
             sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))

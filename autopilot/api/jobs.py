@@ -27,6 +27,7 @@ from autopilot.api.models import jobs as models
 from autopilot.api.models.jobs import ListQuery
 from autopilot.api.once import Once
 from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
+from autopilot.api.owners import find_owner
 from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
 from autopilot.api.plan import plan
@@ -179,6 +180,11 @@ class JobService:
         now = self._clock.now()
         since = instant(asked.since, "since", now, None)
         async with self._store.snapshot() as uow:
+            if asked.owner:
+                wanted = await find_owner(uow, asked.owner)
+                if owner not in (None, wanted):
+                    return {"jobs": [], "next": None}
+                owner = wanted
             last = await _find_last(uow, asked.after, owner)
             if asked.all:
                 jobs = await uow.jobs.list_newest(limit=asked.limit + 1, owner=owner, before=last, since=since)

@@ -11,23 +11,36 @@ from typing import get_args
 from autopilot.api import render
 from autopilot.api.list_prices import ListPrice, cloud_price, hyperscaler_price
 from autopilot.api.outstanding import Outstanding, read_outstanding
+from autopilot.api.owners import name_owners
 from autopilot.api.periods import Period, period_of
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import InstanceStatus
+from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.params import Params
-from autopilot.domain.spend import Cell, LeaseFacts, SpendKey, SpendPart, SpendRow, SpendSource, report, total_row
+from autopilot.domain.spend import TAG, Cell, LeaseFacts, SpendKey, SpendPart, SpendRow, SpendSource, report, total_row
 from autopilot.domain.zones import window
 from autopilot.ports.store import Store, UnitOfWork
 
 SPEND_KEYS: tuple[SpendKey, ...] = get_args(SpendKey)
 
 
-async def spend(store: Store, query: Mapping[str, str], now: datetime, params: Params) -> render.Json:
-    """Raises ``UserError`` for a key, month, day or zone that makes no sense."""
+async def spend(
+    store: Store, query: Mapping[str, str], now: datetime, params: Params, owner: int | None = None
+) -> render.Json:
+    """Of all, or of that owner's jobs. Raises ``UserError`` for a key, month, day or zone that makes no sense."""
     by, period = _key_of(query), period_of(query)
-    return _answer(await _read_source(store, by, period, now, params), by, period, now)
+    source = await _read_source(store, by, period, now, params)
+    if owner is not None:
+        source = _select(source, lambda lease: lease.owner == owner)
+    answer = _answer(source, by, period, now)
+    if by == "owner":
+        async with store.snapshot() as uow:
+            names = await name_owners(uow, (int(row["key"]) for row in answer["rows"] if row["key"]))
+        for row in answer["rows"]:
+            row["name"] = names[int(row["key"])] if row["key"] else None
+    return answer
 
 
 async def spend_by_market(
@@ -41,7 +54,11 @@ async def spend_by_market(
 
 
 def _select_market(source: SpendSource, market: str) -> SpendSource:
-    here = {id_: lease for id_, lease in source.leases.items() if lease.provider == market}
+    return _select(source, lambda lease: lease.provider == market)
+
+
+def _select(source: SpendSource, is_meant: Callable[[LeaseFacts], bool]) -> SpendSource:
+    here = {id_: lease for id_, lease in source.leases.items() if is_meant(lease)}
     return replace(
         source,
         leases=here,
@@ -52,16 +69,16 @@ def _select_market(source: SpendSource, market: str) -> SpendSource:
     )
 
 
-async def _read_source(store: Store, by: SpendKey, period: Period, now: datetime, params: Params) -> SpendSource:
+async def _read_source(store: Store, by: str, period: Period, now: datetime, params: Params) -> SpendSource:
     async with store.snapshot() as uow:
         posted = await spend_source(uow, by, period)
         outstanding = await read_outstanding(uow, now, params)
         jobs = {each.lease.job_id for each in outstanding.values()} - {None}
         found = [await uow.jobs.find(job_id) for job_id in sorted(filter(None, jobs))]
-    return _with_outstanding(posted, outstanding, {job.id: job.spec.name for job in found if job}, now, period)
+    return _with_outstanding(posted, outstanding, {job.id: job for job in found if job}, now, period)
 
 
-def _answer(source: SpendSource, by: SpendKey, period: Period, now: datetime) -> render.Json:
+def _answer(source: SpendSource, by: str, period: Period, now: datetime) -> render.Json:
     rows = report(source, by, now=now, zone=period.zone, first=period.first, after=period.after)
     total = total_row(rows)
     # Kinds have no hours of their own; the same spend by GPU has.
@@ -78,23 +95,23 @@ def _answer(source: SpendSource, by: SpendKey, period: Period, now: datetime) ->
     }
 
 
-async def spend_source(uow: UnitOfWork, by: SpendKey, period: Period) -> SpendSource:
+async def spend_source(uow: UnitOfWork, by: str, period: Period) -> SpendSource:
     in_zone = period.zone is not UTC
     since, before = window(period.zone, period.first, period.after)
     per: SpendPart | None = "day" if in_zone or by == "day" else "month" if by == "month" else None
-    return await uow.reports.sum_spend(since, before, per=per, with_spans=in_zone)
+    return await uow.reports.sum_spend(since, before, per=per, with_spans=in_zone, with_tags=by.startswith(TAG))
 
 
 def _with_outstanding(
     source: SpendSource,
     outstanding: Mapping[str, Outstanding],
-    job_names: Mapping[str, str],
+    jobs: Mapping[str, Job],
     now: datetime,
     period: Period,
 ) -> SpendSource:
     """With what is not posted yet, and what is held back today. A report of other days shows neither."""
     leases = {id_: each.lease for id_, each in outstanding.items()}
-    facts = {id_: _facts(lease, job_names.get(lease.job_id or "")) for id_, lease in leases.items()}
+    facts = {id_: _facts(lease, jobs.get(lease.job_id or "")) for id_, lease in leases.items()}
     ran = {
         id_: [(span.started_at, span.ended_at) for span in lease.spans if span.status is InstanceStatus.RUNNING]
         for id_, lease in leases.items()
@@ -116,10 +133,10 @@ def _with_outstanding(
     )
 
 
-def _facts(lease: Lease, job_name: str | None) -> LeaseFacts:
-    price = lease.on_demand_price
-    named = (lease.id, lease.job_id, job_name, lease.provider, lease.instance_id)
-    return LeaseFacts(*named, lease.gpu, lease.num_gpus, price)
+def _facts(lease: Lease, job: Job | None) -> LeaseFacts:
+    named = (lease.id, lease.job_id, None if job is None else job.spec.name, lease.provider, lease.instance_id)
+    facts = LeaseFacts(*named, lease.gpu, lease.num_gpus, lease.on_demand_price)
+    return facts if job is None else replace(facts, owner=job.owner, tags=job.spec.tags)
 
 
 def spend_row(row: SpendRow) -> render.Json:
@@ -140,12 +157,11 @@ def spend_row(row: SpendRow) -> render.Json:
     }
 
 
-def _key_of(query: Mapping[str, str]) -> SpendKey:
+def _key_of(query: Mapping[str, str]) -> str:
     asked = query.get("by", "month")
-    by = next((key for key in SPEND_KEYS if key == asked), None)
-    if by is None:
-        raise UserError(f"cannot group spend by {asked!r}", hint=f"one of: {', '.join(SPEND_KEYS)}")
-    return by
+    if asked not in SPEND_KEYS and not (asked.startswith(TAG) and asked != TAG):
+        raise UserError(f"cannot group spend by {asked!r}", hint=f"one of: {', '.join(SPEND_KEYS)}, or {TAG}KEY")
+    return asked
 
 
 def _by_gpu(source: SpendSource, period: Period, now: datetime) -> tuple[SpendRow, ...]:

@@ -68,6 +68,7 @@ def ps(
     all: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
     watch: Annotated[bool, Parameter(name=["--watch", "-w"], negative="")] = False,
+    owner: str | None = None,
     output: Output = FOR_PEOPLE,
 ) -> int:
     """List jobs: those that are not over.
@@ -80,20 +81,25 @@ def ps(
         Print their ids alone, one a line.
     watch
         Keep the list on the screen and up to date, until Ctrl-C; below it what happens, in sentences.
+    owner
+        Those of one owner: a user's name, token:NAME, or the number that a job shows as its owner.
     """
+    if watch and owner is not None:
+        raise UserError("--watch and --owner exclude each other")
     if sum((not output.is_for_people, watch, quiet)) > 1:
         raise UserError("--json or -o, --quiet and --watch exclude each other")
     client = Client()
     query = 1 if all else None
     if quiet:
-        for job in client.get("/v1/jobs", all=query)["jobs"]:
+        for job in client.get("/v1/jobs", all=query, owner=owner)["jobs"]:
             print(text.plain(job["id"]))
     elif not output.is_for_people:
-        output.print(client.get("/v1/jobs", all=query), "jobs")
+        output.print(client.get("/v1/jobs", all=query, owner=owner), "jobs")
     elif watch:
         watching.watch(client, query)
     else:
-        console().print(views.job_list(client.get("/v1/jobs", all=query)["jobs"], client.market_now(), all=all))
+        jobs = client.get("/v1/jobs", all=query, owner=owner)["jobs"]
+        console().print(views.job_list(jobs, client.market_now(), all=all))
     return Exit.OK
 
 

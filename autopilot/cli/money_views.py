@@ -99,7 +99,8 @@ def _sources(compared: list[Row]) -> list[RenderableType]:
 def budget(body: Row) -> list[RenderableType]:
     account = body["account"]
     columns = ("LIMIT OF", "LIMIT", *text.MONEY, "LEFT", "REACHED IN")
-    limits = [(name, account[period]) for name, period in (("day (UTC)", "day"), ("month (UTC)", "month"))]
+    periods = (("day (UTC)", "day"), ("month (UTC)", "month")) if account else ()
+    limits = [(name, account[period]) for name, period in periods]
     limits += [(f"job {job['name']}", job) for job in body["jobs"]]
     limits += [(f"token {token['name']}, {_period(token)}", token) for token in body["tokens"]]
     rows = [
@@ -110,17 +111,20 @@ def budget(body: Row) -> list[RenderableType]:
         )
         for name, limit in limits
     ]
+    launched = [
+        (f"rented in 10 min, job {text.plain(job['name'])}", _count_launches(job["launches"]))
+        for job in body["jobs"]
+        if job["launches"]["rented"] or job["launches"]["refused"]
+    ]
+    if account is None:  # a token that sees its own jobs alone
+        return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *launched])]
     reaches = " (held there by the limit)" if account["forecast_reaches_limit"] else ""
     lines = [
         ("burning now", f"{text.per_hour(account['burn'])}, at most {text.per_hour(account['burn_at_most'])}"),
         ("hourly limit", text.per_hour(account["max_hourly"]) if account["max_hourly"] is not None else "none"),
         ("machines", f"{account['instances']} of {account['max_instances']}"),
         ("rented in an hour", _count_launches(account["launches"])),
-        *(
-            (f"rented in 10 min, job {text.plain(job['name'])}", _count_launches(job["launches"]))
-            for job in body["jobs"]
-            if job["launches"]["rented"] or job["launches"]["refused"]
-        ),
+        *launched,
         ("the month's end", f"about {text.money(account['forecast_month'])} at this burn{reaches}"),
         *(
             (
@@ -160,11 +164,8 @@ def _against(limit: Row) -> tuple[str, ...]:
 def _held_lines(body: Row) -> list[tuple[str, str]]:
     """What is held back and what for: for each job, and for the account where it is for no job."""
     holders = [(f"held back, job {text.plain(job['name'])}", job["held_for"]) for job in body["jobs"]]
-    return [
-        (name, held_for(parts))
-        for name, parts in (*holders, ("held back in all", body["account"]["held_for"]))
-        if parts
-    ]
+    whole = [] if body["account"] is None else [("held back in all", body["account"]["held_for"])]
+    return [(name, held_for(parts)) for name, parts in (*holders, *whole) if parts]
 
 
 def held_for(parts: Row) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -19,7 +19,8 @@ from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError, install_hint
 
 Flag = Parameter(negative="")
-By = Literal["job", "label", "provider", "gpu", "kind", "day", "month", "instance"]
+KEYS = ("job", "label", "owner", "provider", "gpu", "kind", "day", "month", "instance")
+TAG = "tag:"
 
 MONEY = ("compute", "storage", "bandwidth", "fees", "posted", "accrued", "held", "on_demand", "saved")
 COLUMNS = ("key", "name", *MONEY[:7], "instances", "running_s", *MONEY[7:])
@@ -32,7 +33,7 @@ def spend(
     month: str | None = None,
     since: str | None = None,
     until: str | None = None,
-    by: By = "job",
+    by: str = "job",
     zone: str = "UTC",
     output: Output = FOR_PEOPLE,
     csv: Annotated[bool, Flag] = False,
@@ -51,7 +52,7 @@ def spend(
     until
         The last day, which is included.
     by
-        What each line stands for; a label is a job's name.
+        What each line stands for, like owner or instance; a label is a job's name, tag:KEY a tag of the job files.
     zone
         Time zone of days and months, like Europe/Berlin; sums per UTC day are shared out by each machine's hours.
     csv
@@ -63,6 +64,8 @@ def spend(
         raise UserError("--json or -o, --csv and --parquet exclude each other")
     if month is not None and (since is not None or until is not None):
         raise UserError("--month and --since or --until exclude each other")
+    if by not in KEYS and not by.startswith(TAG):
+        raise UserError(f"cannot group spend by {by!r}", hint=f"one of: {', '.join(KEYS)}, or {TAG}KEY")
     write_parquet = None if parquet is None else _parquet_writer()
     client = Client()
     body = client.get(

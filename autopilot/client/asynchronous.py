@@ -15,7 +15,6 @@ from autopilot.client.http import Http
 from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import check_daemon_url
 from autopilot.domain.job import JobStatus
-from autopilot.domain.spend import SpendKey
 
 _STAYS = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.PARKED)
 """Nothing happens to a job by itself any more."""
@@ -205,9 +204,10 @@ class AsyncClient:
         return await self._http.ask("GET /v1/budget", money.Budget)
 
     async def spend(
-        self, by: SpendKey = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
+        self, by: str = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
     ) -> money.Spend:
-        query = money.SpendQuery(by=by, month=month, since=since, until=until)
+        """``by``: ``job``, ``day``, ``owner`` and the like, or ``tag:project``."""
+        query = money.SpendQuery.model_validate({"by": by, "month": month, "since": since, "until": until})
         return await self._http.ask("GET /v1/spend", money.Spend, query=query)
 
     async def _newest_event(self) -> int:

@@ -13,7 +13,6 @@ from typing import Any, Self, TypeVar
 from autopilot.api.models import jobs as m
 from autopilot.api.models import money, plans
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
-from autopilot.domain.spend import SpendKey
 
 T = TypeVar("T")
 
@@ -95,7 +94,7 @@ class Client:
         return self._run(self._inner.budget())
 
     def spend(
-        self, by: SpendKey = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
+        self, by: str = "month", *, month: str | None = None, since: str | None = None, until: str | None = None
     ) -> money.Spend:
         return self._run(self._inner.spend(by, month=month, since=since, until=until))
 

@@ -70,6 +70,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
         "run_as": Key("job or root", values.one_of(RunAs)),
         "notify": Key("names", values.sinks, "notify"),
+        "tags": Key("words by key", values.tags, "tags"),
     },
     "resources": {
         "gpu": Key("GPUs", values.gpus, "gpus", required=True),

@@ -24,6 +24,10 @@ LONGEST_HOLD = timedelta(hours=24)
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
+MOST_TAGS = 20
+LONGEST_TAG = 100
+_TAG_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
+
 
 def _show(raw: object) -> str:
     """As it stands in the file: an unquoted decimal is kept as a ``Decimal`` in here."""
@@ -224,3 +228,15 @@ def sinks(raw: object) -> tuple[str, ...]:
     if not isinstance(raw, list) or not all(isinstance(name, str) and name.strip() for name in raw):
         raise ValueError('must be a list of sinks\' names like ["team"]; [] asks for no notice')
     return tuple(dict.fromkeys(raw))
+
+
+def tags(raw: object) -> tuple[tuple[str, str], ...]:
+    """What a job belongs to, in the user's own words."""
+    if not isinstance(raw, dict) or not raw or len(raw) > MOST_TAGS:
+        raise ValueError(f'must be 1 to {MOST_TAGS} words by key like {{ project = "x" }}')
+    for key, value in raw.items():
+        if not _TAG_KEY.fullmatch(key):
+            raise ValueError("keys have 1 to 40 letters, digits, dashes or _")
+        if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_TAG or not value.isprintable():
+            raise ValueError(f"{key} must be a text of 1 to {LONGEST_TAG} characters on one line")
+    return tuple(sorted(raw.items()))

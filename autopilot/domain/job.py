@@ -127,6 +127,8 @@ class JobSpec:
     """Public key that may log in to its machines; empty: nobody may."""
     hold: timedelta | None = None
     """For so long the machine stays on which the last attempt failed."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """(key, value): the user's own words for what it belongs to, by which spend can be grouped."""
     notify: tuple[str, ...] | None = None
     """Sinks that its notices go to; None: those that the settings name for all."""
     max_attempts: int = 3

@@ -21,7 +21,9 @@ from autopilot.domain.time import MICROSECOND, start_of_day
 from autopilot.domain.zones import DAY, local_days, local_months, midnight, share_out
 
 SpendPart = Literal["day", "month"]
-SpendKey = Literal["month", "day", "job", "label", "provider", "gpu", "kind", "instance"]
+SpendKey = Literal["month", "day", "job", "label", "owner", "provider", "gpu", "kind", "instance"]
+TAG = "tag:"
+"""Before the key of a tag: spend can be grouped by each that job files give."""
 
 
 COLUMNS = ("compute", "storage", "bandwidth", "fees")
@@ -51,6 +53,10 @@ class LeaseFacts:
     num_gpus: int
     on_demand_price: Decimal | None
     """$/h on demand: of the same machine when it was rented, else the lowest that its market showed meanwhile."""
+    owner: int | None = None
+    """The job's; None: nobody's job."""
+    tags: tuple[tuple[str, str], ...] = ()
+    """The job's, where they were asked for."""
 
 
 class Cell(NamedTuple):
@@ -127,7 +133,7 @@ def total_row(rows: Iterable[SpendRow]) -> SpendRow:
 
 def report(
     source: SpendSource,
-    by: SpendKey,
+    by: str,
     *,
     now: datetime,
     zone: tzinfo = UTC,
@@ -136,6 +142,7 @@ def report(
 ) -> tuple[SpendRow, ...]:
     """Lines ordered by key, over the zone's days from ``first`` up to but without ``after``.
 
+    ``by``: a ``SpendKey``, or ``tag:`` and the key of a tag.
     What lies outside the period in another zone than UTC is left out: ``zones.window`` says which cells it takes.
     """
     sums: dict[str, _Sum] = defaultdict(_Sum)
@@ -229,7 +236,7 @@ class _Sum:
             before = self.gpu_hours.get(gpu, (timedelta(0), ZERO))
             self.gpu_hours[gpu] = before[0] + hours, before[1] + spent
 
-    def row(self, key: str, by: SpendKey | None) -> SpendRow:
+    def row(self, key: str, by: str | None) -> SpendRow:
         return SpendRow(
             key=key,
             **self.columns,
@@ -247,7 +254,7 @@ class _Sum:
 def _add_hours(
     sums: Mapping[str, _Sum],
     source: SpendSource,
-    by: SpendKey,
+    by: str,
     now: datetime,
     zone: tzinfo,
     first: date | None,
@@ -305,7 +312,7 @@ def _weight(spans: Sequence[Span], kind: CostKind | None, since: datetime, until
     return weight
 
 
-def _key(by: SpendKey, lease: LeaseFacts, kind: CostKind, day: date | None) -> str:
+def _key(by: str, lease: LeaseFacts, kind: CostKind, day: date | None) -> str:
     match by:
         case "month":
             return "" if day is None else day.isoformat()[:7]
@@ -315,6 +322,8 @@ def _key(by: SpendKey, lease: LeaseFacts, kind: CostKind, day: date | None) -> s
             return lease.job_id or ""
         case "label":
             return lease.label or ""
+        case "owner":
+            return "" if lease.owner is None else str(lease.owner)
         case "provider":
             return lease.provider
         case "gpu":
@@ -323,3 +332,5 @@ def _key(by: SpendKey, lease: LeaseFacts, kind: CostKind, day: date | None) -> s
             return kind.value
         case "instance":
             return lease.instance_id or lease.id
+        case _:
+            return dict(lease.tags).get(by.removeprefix(TAG), "")

@@ -46,6 +46,7 @@ class SqlReports(SqlRepository):
         job_id: str | None = None,
         per: SpendPart | None = None,
         with_spans: bool = False,
+        with_tags: bool = False,
     ) -> SpendSource:
         chosen = _within(since, before)
         if job_id is not None:
@@ -53,6 +54,8 @@ class SqlReports(SqlRepository):
         cells = await self._cells(chosen, per)
         concerned = select(_sum.lease_id).where(*chosen).distinct()
         facts = await self._facts(concerned)
+        if with_tags:
+            facts = await self._add_tags(facts, concerned)
         return SpendSource(facts, cells, await self._ran(concerned), await self._spans(concerned) if with_spans else {})
 
     async def reconcile(self, month: str) -> tuple[ReconciliationRow, ...]:
@@ -90,7 +93,7 @@ class SqlReports(SqlRepository):
     async def _facts(self, concerned: Any) -> dict[str, LeaseFacts]:
         lease = leases.c
         columns = (lease.id, lease.job_id, jobs.c.name, lease.provider, lease.instance_id, lease.gpu, lease.num_gpus)
-        joined = select(*columns, lease.on_demand_price).outerjoin(jobs, jobs.c.id == lease.job_id)
+        joined = select(*columns, lease.on_demand_price, jobs.c.owner).outerjoin(jobs, jobs.c.id == lease.job_id)
         rows = await self._sql.fetch_all(joined.where(lease.id.in_(concerned)))
         facts = {row[0]: LeaseFacts(*row) for row in rows}
         unknown = [lease_id for lease_id, fact in facts.items() if fact.on_demand_price is None]
@@ -102,6 +105,12 @@ class SqlReports(SqlRepository):
             for lease_id in unknown
             if lease_id in lowest
         }
+
+    async def _add_tags(self, facts: dict[str, LeaseFacts], concerned: Any) -> dict[str, LeaseFacts]:
+        of_these = select(leases.c.job_id).where(leases.c.id.in_(concerned)).distinct()
+        rows = await self._sql.fetch_all(select(jobs.c.id, jobs.c.spec).where(jobs.c.id.in_(of_these)))
+        tags = {job_id: spec.tags for job_id, spec in rows}
+        return {lease_id: replace(each, tags=tags.get(each.job_id, ())) for lease_id, each in facts.items()}
 
     async def _lowest_on_demand(self, concerned: Any) -> dict[str, Any]:
         """By lease: the least that its market asked on demand for as many of its GPUs while it was rented."""

@@ -106,6 +106,21 @@ class WhatReportsRead:
         assert [r.key for r in report(source, "instance", now=NOW)] == ["7001", "7002", "7004", "lease-3"]
         assert total_row(by_job).instances == 4
 
+    async def test_spend_by_owner_and_tag(self, posted: Store) -> None:
+        async with posted.transaction() as work:
+            job = await work.jobs.find("job-000002")
+            assert job is not None
+            tagged = replace(job, spec=replace(job.spec, tags=(("project", "x"),)))
+            await work.jobs.save(replace(tagged, owner=-3))
+        async with posted.snapshot() as work:
+            source, with_tags = await work.reports.sum_spend(), await work.reports.sum_spend(with_tags=True)
+        rest, none = (Decimal("7.249999999"), Decimal(16))
+        by_owner = {row.key: row.posted for row in report(source, "owner", now=NOW)}
+        assert by_owner == {"": none, "-3": Decimal("8.5"), "0": rest}
+        by_tag = {row.key: row.posted for row in report(with_tags, "tag:project", now=NOW)}
+        assert by_tag == {"": none + rest, "x": Decimal("8.5")}
+        assert {each.tags for each in source.leases.values()} == {()}
+
     async def test_spend_of_some_days_and_of_one_job(self, posted: Store) -> None:
         async with posted.snapshot() as work:
             november = await work.reports.sum_spend(NOV_1, DEC_1)

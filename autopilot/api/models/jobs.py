@@ -76,6 +76,8 @@ class ListQuery(Query):
     """What the page before named as ``next``."""
     since: str | None = None
     """Submitted then or later: an instant, or how long ago."""
+    owner: str = ""
+    """Of that owner alone: a user's name, ``token:NAME``, or a number."""
     fields: str = ""
     """Names of fields, with commas between: the answer has no others."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,7 +18,8 @@ class MonthQuery(Query):
 
 
 class SpendQuery(Query):
-    by: SpendKey = "month"
+    by: SpendKey | Annotated[str, Field(pattern=r"^tag:[A-Za-z0-9_-]{1,40}$")] = "month"
+    """A key, or ``tag:project``: a tag of the job files."""
     month: str | None = None
     since: str | None = None
     """The first day, ``2026-11-30``."""
@@ -29,7 +31,7 @@ class SpendQuery(Query):
 class SpendRow(Answer):
     key: str
     name: str | None
-    """The job's, where lines are jobs."""
+    """The job's or the owner's, where lines are such."""
     compute: Money
     storage: Money
     bandwidth: Money
@@ -135,7 +137,8 @@ class TokenMoney(Against):
 class Budget(Answer):
     now: Instant
     currency: str
-    account: AccountMoney
+    account: AccountMoney | None
+    """Null for a token that may not see it."""
     jobs: list[JobMoney]
     tokens: list[TokenMoney]
     """Those with an allowance."""

@@ -81,11 +81,12 @@ class Reports(Protocol):
         job_id: str | None = None,
         per: SpendPart | None = None,
         with_spans: bool = False,
+        with_tags: bool = False,
     ) -> SpendSource:
         """What was spent on the UTC days from ``since`` up to but without ``before``, summed per lease and kind.
 
         ``per``: per UTC day or month as well; a month's sum has its first day. ``with_spans``: with all that the leases
-        were, for another zone's days.
+        were, for another zone's days. ``with_tags``: with those of their jobs.
         """
         ...
 

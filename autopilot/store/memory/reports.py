@@ -27,6 +27,7 @@ class MemoryReports(MemoryRepository):
         job_id: str | None = None,
         per: SpendPart | None = None,
         with_spans: bool = False,
+        with_tags: bool = False,
     ) -> SpendSource:
         tables = self._access.read()
         cells: list[Cell] = []
@@ -46,7 +47,7 @@ class MemoryReports(MemoryRepository):
             for lease in held
         }
         return SpendSource(
-            {lease.id: self._facts(lease) for lease in held},
+            {lease.id: self._facts(lease, with_tags=with_tags) for lease in held},
             cells,
             {lease_id: stretches for lease_id, stretches in ran.items() if stretches},
             {lease.id: lease.spans for lease in held if lease.spans} if with_spans else {},
@@ -71,7 +72,7 @@ class MemoryReports(MemoryRepository):
             lines,
         )
 
-    def _facts(self, lease: Lease) -> LeaseFacts:
+    def _facts(self, lease: Lease, *, with_tags: bool) -> LeaseFacts:
         job = None if lease.job_id is None else self._access.read().jobs.get(lease.job_id)
         facts = LeaseFacts(
             lease.id,
@@ -82,6 +83,8 @@ class MemoryReports(MemoryRepository):
             lease.gpu,
             lease.num_gpus,
             lease.on_demand_price,
+            None if job is None else job.owner,
+            job.spec.tags if job is not None and with_tags else (),
         )
         if lease.on_demand_price is not None:
             return facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -264,7 +265,15 @@ async def test_an_allowance_that_cannot_be_is_refused(served: Served, allow: str
     assert (status, body["reason"]) == (422, "bad_input")
 
 
-async def test_the_allowance_is_shown_with_what_counts_against_it(served: Served) -> None:
+def stop_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing accrues between two calls."""
+    now = served.daemon.clock.now()
+    monkeypatch.setattr(type(served.daemon.clock), "now", lambda self: now)
+
+
+async def test_the_allowance_is_shown_with_what_counts_against_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = await make(served, allow="$20/month")
     await make(served, "life", allow="$5.50")
     await make(served, "free")
@@ -272,6 +281,7 @@ async def test_the_allowance_is_shown_with_what_counts_against_it(served: Served
     assert [(each["allowance"], each["is_monthly"]) for each in listed] == [("20", True), ("5.5", False), (None, False)]
     job = await submit(token)
     await served.daemon.engine.tick()
+    stop_clock(served, monkeypatch)
     budget = (await served.call("GET", "/v1/budget"))[1]
     month, life = budget["tokens"]
     assert (month["name"], month["limit"], life["left"]) == ("ci", "20", "5.5")
@@ -280,10 +290,49 @@ async def test_the_allowance_is_shown_with_what_counts_against_it(served: Served
     assert Decimal(month["left"]) == 20 - sum(Decimal(month[part]) for part in parts)
     assert month["held"] != "0"
     assert [month[part] for part in parts] == [of_job[part] for part in parts]
-    assert (await token.call("GET", "/v1/budget"))[0] == DENIED
+    (own,) = (seen := (await token.call("GET", "/v1/budget"))[1])["jobs"]
+    assert (seen["account"], own, seen["tokens"]) == (None, of_job, [month])
+    other = await make(served, "other", allow="$1")
+    seen = (await other.call("GET", "/v1/budget"))[1]
+    assert (seen["account"], seen["jobs"], [each["name"] for each in seen["tokens"]]) == (None, [], ["other"])
 
 
 async def test_a_name_is_in_force_once(served: Served) -> None:
     await make(served)
     status, body = await served.call("POST", "/v1/tokens", {"name": "ci", "scope": "read"})
     assert (status, "revoke it first" in body["hint"]) == (422, True)
+
+
+async def test_spend_is_shown_by_owner_and_tag_and_to_a_token_its_own(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = await make(served)
+    theirs, own = await submit(served), await submit(token, 'tags = { project = "x" }\n' + GOOD)
+    await served.daemon.engine.tick()
+    stop_clock(served, monkeypatch)
+    rows = (await served.call("GET", "/v1/spend?by=owner"))[1]["rows"]
+    user = pwd.getpwuid(os.getuid()).pw_name
+    assert {(row["key"], row["name"]) for row in rows} == {("-1", "token:ci"), (str(os.getuid()), user)}
+    assert all(Decimal(row["held"]) > 0 for row in rows)
+    by_tag = {row["key"]: row["held"] for row in (await served.call("GET", "/v1/spend?by=tag:project"))[1]["rows"]}
+    by_owner = {row["key"]: row["held"] for row in rows}
+    assert by_tag == {"": by_owner[str(os.getuid())], "x": by_owner["-1"]}
+    seen = (await token.call("GET", "/v1/spend?by=job"))[1]
+    assert [row["key"] for row in seen["rows"]] == [own["id"]]
+    assert seen["total_row"]["held"] == by_owner["-1"]
+    assert (await served.call("GET", "/v1/spend?by=tag:"))[0] == 422
+    assert (await token.call("GET", "/v1/spend/markets"))[0] == DENIED
+    assert theirs["id"] != own["id"]
+
+
+async def test_jobs_are_listed_by_their_owner(served: Served) -> None:
+    token = await make(served)
+    theirs, own = await submit(served), await submit(token)
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for owner, expected in (("token:ci", own), ("-1", own), (user, theirs), (str(os.getuid()), theirs)):
+        for query in ("all=0", "all=1"):
+            status, body = await served.call("GET", f"/v1/jobs?{query}&owner={owner}")
+            assert (status, [job["id"] for job in body["jobs"]]) == (200, [expected["id"]])
+    assert (await token.call("GET", f"/v1/jobs?owner={os.getuid()}"))[1]["jobs"] == []
+    status, body = await served.call("GET", "/v1/jobs?owner=nobody-of-that-name")
+    assert (status, "no owner" in body["detail"]) == (422, True)

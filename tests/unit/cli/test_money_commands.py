@@ -60,7 +60,7 @@ def test_spend_between_days(daemon: Daemon, capsys: Capture) -> None:
     ("argv", "message"),
     [
         (["--month", "2026-13"], "not a month"),
-        (["--by", "moon"], "Choose from"),
+        (["--by", "moon"], "cannot group spend by 'moon'"),
         (["--since", "yesterday"], "not a day"),
         (["--since", "99999999d"], "longer ago"),
         (["--since", "7d", "--zone", "Europe/Atlantis"], "no such time zone"),

@@ -39,6 +39,7 @@ workdir = "/workspace/bert"
 trust = "secure"
 run_as = "root"
 notify = ["team", "ops"]
+tags = { team = "vision", project = "bert qa" }
 [env]
 WANDB_MODE = "offline"
 EMPTY = ""
@@ -151,6 +152,7 @@ def test_every_key_is_read() -> None:
         max_attempts=10,
         may_exec=False,
         notify=("team", "ops"),
+        tags=(("project", "bert qa"), ("team", "vision")),
         ssh_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBdTvTnGDZKJkcFNbe1LPJ7fnTkzFf0NJGQFvY4H3EwQ me@laptop",
         hold=timedelta(minutes=90),
     )
@@ -211,6 +213,10 @@ def with_line(section: str, line: str) -> str:
         (with_line("resources", 'trust = "any"'), '"trust" stands at the top, before the first [section]'),
         ("[[resources]]\n" + SMALLEST, "not valid TOML"),
         ('env = "x"\n' + SMALLEST, "job.toml:1: env must be a section"),
+        ('tags = "x"\n' + SMALLEST, "job.toml:1: tags: must be 1 to 20 words by key"),
+        ("tags = { project = 3 }\n" + SMALLEST, "tags: project must be a text"),
+        ('tags = { "a b" = "x" }\n' + SMALLEST, "tags: keys have 1 to 40 letters"),
+        ('tags = { a = "x\\ny" }\n' + SMALLEST, "tags: a must be a text of 1 to 100 characters on one line"),
         # not yet supported
         (with_line("retry", 'on = ["error"]'), "retry.on is not supported yet"),
         (with_line("retry", 'window = "1h"'), "retry.window is not supported yet"),

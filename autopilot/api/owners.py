@@ -1,0 +1,51 @@
+"""Whose a job is, in words: a user of this machine, or a token by its name. And the other way round."""
+
+from __future__ import annotations
+
+import asyncio
+import pwd
+from collections.abc import Iterable, Mapping
+
+from autopilot.domain.errors import UserError
+from autopilot.domain.token import is_of_token
+from autopilot.ports.store import UnitOfWork
+
+OF_TOKEN = "token:"  # noqa: S105 - a prefix
+"""Before a token's name, which may be that of a user, too."""
+
+
+async def name_owners(uow: UnitOfWork, owners: Iterable[int]) -> Mapping[int, str]:
+    """A number where nobody has a name for it."""
+    tokens = {token.owner: token.name for token in await uow.tokens.list_all()}
+    return await asyncio.to_thread(lambda: {owner: _name(owner, tokens) for owner in set(owners)})
+
+
+async def find_owner(uow: UnitOfWork, name: str) -> int:
+    """By the name of a user, by ``token:NAME`` (the newest of that name), or by number. Raises ``UserError``."""
+    if name.removeprefix("-").isdecimal() and len(name) < 12:
+        return int(name)
+    if name.startswith(OF_TOKEN):
+        known = [token.owner for token in await uow.tokens.list_all() if f"{OF_TOKEN}{token.name}" == name]
+        found = known[-1] if known else None
+    else:
+        found = await asyncio.to_thread(_uid_of, name)
+    if found is None:
+        hint = f"a user of the daemon's machine, {OF_TOKEN}NAME, or the number that a job shows as its owner"
+        raise UserError(f"there is no owner {name[:60]!r}", hint=hint)
+    return found
+
+
+def _name(owner: int, tokens: Mapping[int, str]) -> str:
+    if is_of_token(owner):
+        return f"{OF_TOKEN}{tokens[owner]}" if owner in tokens else str(owner)
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except (KeyError, OverflowError):
+        return str(owner)
+
+
+def _uid_of(name: str) -> int | None:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except (KeyError, ValueError):
+        return None
