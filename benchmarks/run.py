@@ -20,6 +20,7 @@ import commands
 import deciding
 import ledger
 import packing
+import pages
 import rebid
 import structlog
 import ticks
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "ledger": lambda root: asyncio.run(ledger.measure(root)),
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
     "pack": packing.measure,
+    "pages": lambda root: asyncio.run(pages.measure(root)),
     "agent": lambda root: asyncio.run(agent.measure(root)),
 }
 

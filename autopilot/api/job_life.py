@@ -17,6 +17,8 @@ from autopilot.ports.store import UnitOfWork
 LEASES_DRAWN = 200
 """Of one job, the newest."""
 DECISIONS_A_PAGE = 100
+_REPORTS_READ = 5000
+"""Of all jobs of one answer, the newest."""
 _DECISIONS_READ = 1000
 """For one answer, where those of one kind are few among many."""
 ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unknown", "lease.abandoned")
@@ -91,16 +93,19 @@ async def read_drawn(uow: UnitOfWork, job: Job, decisions: int) -> render.Json:
 
 async def read_spans(uow: UnitOfWork, job_ids: Sequence[str]) -> dict[str, render.Json]:
     """By job: its newest machines, the spans of each by lease, and the events that say when its command ran."""
-    return {job_id: await _read_spans(uow, job_id) for job_id in job_ids}
-
-
-async def _read_spans(uow: UnitOfWork, job_id: str) -> render.Json:
-    drawn = (await uow.leases.list_by_job(job_id))[-LEASES_DRAWN:]
-    events = [each for each in await uow.events.list_by_job(job_id) if each.name == "agent.reported"]
+    leases: dict[str, list[Lease]] = {job_id: [] for job_id in job_ids}
+    for lease in await uow.leases.list_by_jobs(job_ids):
+        leases[lease.job_id or ""].append(lease)
+    events: dict[str, list[render.Json]] = {job_id: [] for job_id in job_ids}
+    for record in await uow.events.list_named("agent.reported", job_ids, limit=_REPORTS_READ):
+        events[record.job_id or ""].append(render.event(record))
     return {
-        "leases": [render.lease(lease) for lease in drawn],
-        "spans": {lease.id: list_spans(lease) for lease in drawn},
-        "events": [render.event(record) for record in events],
+        job_id: {
+            "leases": [render.lease(lease) for lease in of_job[-LEASES_DRAWN:]],
+            "spans": {lease.id: list_spans(lease) for lease in of_job[-LEASES_DRAWN:]},
+            "events": events[job_id],
+        }
+        for job_id, of_job in leases.items()
     }
 
 
@@ -111,18 +116,16 @@ async def read_newest_decisions(uow: UnitOfWork, owner: int | None, before: str,
     null: it is the last.
     """
     found: list[render.Json] = []
-    names: dict[str, str] = {}
     for _ in range(_DECISIONS_READ // DECISIONS_A_PAGE):
         records = await uow.decisions.list_newest(limit=DECISIONS_A_PAGE, before=before, owner=owner)
+        titles = await uow.jobs.list_titles({record.job_id for record in records})
         for record in records:
             before = record.id
             topics = {action.topic for action in record.actions} | ({"veto"} if record.vetoes else set())
             if kind and kind not in topics:
                 continue
-            if record.job_id not in names:
-                job = await uow.jobs.find(record.job_id)
-                names[record.job_id] = "" if job is None else job.spec.name
-            found.append(render.decision(record) | {"job_id": record.job_id, "job": names[record.job_id]})
+            title = titles.get(record.job_id)
+            found.append(render.decision(record) | {"job_id": record.job_id, "job": title.name if title else ""})
             if len(found) == DECISIONS_A_PAGE:
                 return {"decisions": found, "before": before}
         if len(records) < DECISIONS_A_PAGE:

@@ -39,8 +39,8 @@ class LifeRoutes:
             raise UserError(f"that is more than {MOST_JOBS} jobs", hint="ask for the others by themselves")
         caller = caller_of(request)
         async with self._store.snapshot() as uow:
-            found = [await uow.jobs.find(job_id) for job_id in ids]
-            seen = [job.id for job in found if job is not None and (caller.sees_all or job.owner == caller.owner)]
+            titles = await uow.jobs.list_titles(ids)
+            seen = [id_ for id_, title in titles.items() if caller.sees_all or title.owner == caller.owner]
             return web.json_response({"jobs": await read_spans(uow, seen)})
 
     async def decisions(self, request: web.Request) -> web.Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -111,6 +111,9 @@ class _AnnouncedEvents:
 
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         return await self._uow.events.list_by_job(job_id, limit=limit)
+
+    async def list_named(self, name: str, job_ids: Collection[str], *, limit: int) -> tuple[EventRecord, ...]:
+        return await self._uow.events.list_named(name, job_ids, limit=limit)
 
     async def list_by_lease(self, lease_id: str) -> tuple[EventRecord, ...]:
         return await self._uow.events.list_by_lease(lease_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -82,6 +82,12 @@ class SqlEvents(SqlRepository):
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         newest = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc()).limit(limit)
         return (await self._select(newest))[::-1]
+
+    async def list_named(self, name: str, job_ids: Collection[str], *, limit: int) -> tuple[EventRecord, ...]:
+        if not job_ids:
+            return ()
+        chosen = select(events).where(events.c.job_id.in_(job_ids), events.c.name == name)
+        return (await self._select(chosen.order_by(events.c.seq.desc()).limit(limit)))[::-1]
 
     async def list_by_lease(self, lease_id: str) -> tuple[EventRecord, ...]:
         return await self._select(select(events).where(events.c.lease_id == lease_id).order_by(events.c.seq))

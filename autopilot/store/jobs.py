@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import SPEND_TYPES
 from autopilot.domain.money import ZERO
+from autopilot.ports.store.jobs import JobTitle
 from autopilot.store.leases import LIVE, SqlLeases
 from autopilot.store.ledger import SqlLedger
 from autopilot.store.rows import record_of, values_of
@@ -103,6 +104,10 @@ class SqlJobs(SqlRepository):
         if since is not None:
             newest = newest.where(jobs.c.submitted_at >= since)
         return await self._select(newest.limit(limit))
+
+    async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
+        chosen = select(jobs.c.id, jobs.c.name, jobs.c.owner).where(jobs.c.id.in_(job_ids))
+        return {job_id: JobTitle(name, owner) for job_id, name, owner in await self._sql.fetch_all(chosen)}
 
     async def _select(self, chosen: Any) -> tuple[Job, ...]:
         """Six queries, however many jobs."""

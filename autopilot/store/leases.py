@@ -49,6 +49,9 @@ class SqlLeases(SqlRepository):
     async def list_by_job(self, job_id: str) -> tuple[Lease, ...]:
         return await self.select(leases.c.job_id == job_id)
 
+    async def list_by_jobs(self, job_ids: Collection[str]) -> tuple[Lease, ...]:
+        return await self.select(leases.c.job_id.in_(job_ids)) if job_ids else ()
+
     async def list_by_label(self, labels: Collection[str]) -> tuple[Lease, ...]:
         return await self.select(leases.c.label.in_(labels)) if labels else ()
 

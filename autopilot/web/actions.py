@@ -99,6 +99,8 @@ class DraftPage:
     line: int | None
     """Of the job file, where the problem is."""
     once: str
+    told: str = ""
+    """What the problem is, without its place."""
     job_id: str = ""
     """Of the job that was submitted."""
     status: int = 200
@@ -286,7 +288,7 @@ async def plan_or_submit(link: DaemonLink, secret: str, now: datetime, form: Map
     asked = {"toml": toml, "source": "job.toml", "dry_run": not is_submit, "again": form.get("again") == "1"}
     if len(toml.encode()) > JOB_FILE_BYTES:
         problem = UserError("the job file is too large", hint=f"at most {JOB_FILE_BYTES:,} bytes")
-        return DraftPage(toml[:JOB_FILE_BYTES], None, problem, None, once, status=413)
+        return DraftPage(toml[:JOB_FILE_BYTES], None, problem, None, once, problem.message, status=413)
     try:
         answer = await link.ask(secret, "POST", "/v1/jobs", body=asked, once=once if is_submit else "", peer=peer)
     except CallRefused as refusal:
@@ -294,7 +296,8 @@ async def plan_or_submit(link: DaemonLink, secret: str, now: datetime, form: Map
             raise
         is_double = refusal.reason == "same_job_open"
         line = _find_line(refusal.message)
-        return DraftPage(toml, None, refusal, line, new_name(), status=refusal.status, is_double=is_double)
+        told = refusal.message if line is None else refusal.message.removeprefix(f"job.toml:{line}: ")
+        return DraftPage(toml, None, refusal, line, new_name(), told, status=refusal.status, is_double=is_double)
     if is_submit:
         return DraftPage(toml, None, None, None, once, job_id=str(answer["job"]["id"]))
     return DraftPage(toml, view_plan(answer["plan"], now), None, None, new_name())

@@ -21,6 +21,8 @@ from autopilot.web.source import Json
 
 CALLS_AT_ONCE = 16
 ANSWER_BYTES = 32 << 20
+OPEN_READ, NEWEST_READ = 1000, 100
+"""Jobs: those that are open, and the newest of all, for those that are over."""
 _WITHIN = aiohttp.ClientTimeout(total=30, sock_connect=3)
 _PULSE_WITHIN = aiohttp.ClientTimeout(total=3)
 
@@ -135,8 +137,10 @@ class DaemonSource:
         return await self._link.ask(self._secret, "GET", path, query)
 
     async def list_jobs(self) -> list[Json]:
-        newest = {job["id"]: job for job in (await self.get("/v1/jobs", {"all": "1"}))["jobs"]}
-        still = {job["id"]: job for job in (await self.get("/v1/jobs"))["jobs"]}
+        still = {job["id"]: job for job in (await self.get("/v1/jobs", {"limit": str(OPEN_READ)}))["jobs"]}
+        newest = {
+            job["id"]: job for job in (await self.get("/v1/jobs", {"all": "1", "limit": str(NEWEST_READ)}))["jobs"]
+        }
         return list((newest | still).values())
 
     async def read_job(self, reference: str) -> Json:

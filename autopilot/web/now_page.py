@@ -32,7 +32,7 @@ from autopilot.web.svg import Axis
 
 STRIPS = 60
 """Jobs whose last hours are drawn: those that come first."""
-FINISHED_SHOWN = 200
+FINISHED_SHOWN = 100
 FAILED_LATELY = timedelta(hours=12)
 NAMED_IN_BANNER = 6
 SHORTEST, LONGEST = timedelta(hours=3), timedelta(hours=24)

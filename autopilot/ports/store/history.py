@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Protocol
 
@@ -56,6 +56,10 @@ class Events(Protocol):
 
     async def list_by_job(self, job_id: str, *, limit: int = 1000) -> tuple[EventRecord, ...]:
         """The newest of one job."""
+        ...
+
+    async def list_named(self, name: str, job_ids: Collection[str], *, limit: int) -> tuple[EventRecord, ...]:
+        """The newest so many of that name, of these jobs together."""
         ...
 
     async def list_by_lease(self, lease_id: str) -> tuple[EventRecord, ...]: ...

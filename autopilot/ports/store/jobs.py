@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from autopilot.domain.job import Checkpoint, Job
+
+
+class JobTitle(NamedTuple):
+    name: str
+    owner: int
 
 
 class Jobs(Protocol):
@@ -49,6 +54,10 @@ class Jobs(Protocol):
 
         ``before``: those that come after the job submitted then, of that id; ``since``: submitted then or later.
         """
+        ...
+
+    async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
+        """By id; what is no job's id is left out."""
         ...
 
 

@@ -27,6 +27,10 @@ class Leases(Protocol):
         """All leases that the job ever had."""
         ...
 
+    async def list_by_jobs(self, job_ids: Collection[str]) -> tuple[Lease, ...]:
+        """All that these jobs ever had."""
+        ...
+
     async def list_by_label(self, labels: Collection[str]) -> tuple[Lease, ...]:
         """In any state."""
         ...

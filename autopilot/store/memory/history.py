@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from itertools import islice
 
@@ -89,6 +89,11 @@ class MemoryEvents(MemoryRepository):
         tables = self._access.read()
         backwards = filter(None, map(tables.events.get, range(tables.last_seq.get("events") or 0, 0, -1)))
         return tuple(islice((event for event in backwards if event.job_id == job_id), limit))[::-1]
+
+    async def list_named(self, name: str, job_ids: Collection[str], *, limit: int) -> tuple[EventRecord, ...]:
+        wanted = set(job_ids)
+        found = [each for each in self._access.read().events.values() if each.name == name and each.job_id in wanted]
+        return tuple(sorted(found, key=lambda event: event.seq))[-limit:]
 
     async def list_by_lease(self, lease_id: str) -> tuple[EventRecord, ...]:
         found = [event for event in self._access.read().events.values() if event.lease_id == lease_id]

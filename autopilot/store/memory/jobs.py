@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.money import ZERO
+from autopilot.ports.store.jobs import JobTitle
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.leases import gather_leases, require
 from autopilot.store.memory.ledger import sum_held
@@ -69,6 +70,10 @@ class MemoryJobs(MemoryRepository):
         newest = [job for job in newest if before is None or _age_order(job) < before]
         newest = [job for job in newest if since is None or job.submitted_at >= since]
         return tuple(_assemble(tables, job) for job in newest[:limit])
+
+    async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
+        found = filter(None, map(self._access.read().jobs.get, job_ids))
+        return {job.id: JobTitle(job.spec.name, job.owner) for job in found}
 
 
 class MemoryCheckpoints(MemoryRepository):

@@ -37,6 +37,10 @@ class MemoryLeases(MemoryRepository):
         tables = self._access.read()
         return gather_leases(tables, tables.leases_by_job.get(job_id) or ())
 
+    async def list_by_jobs(self, job_ids: Collection[str]) -> tuple[Lease, ...]:
+        tables = self._access.read()
+        return gather_leases(tables, (id for job in set(job_ids) for id in tables.leases_by_job.get(job) or ()))
+
     async def list_by_label(self, labels: Collection[str]) -> tuple[Lease, ...]:
         tables = self._access.read()
         return gather_leases(tables, (id for label in set(labels) for id in tables.leases_by_label.get(label) or ()))

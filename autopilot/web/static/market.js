@@ -24,7 +24,7 @@ if (data && window.uPlot && data.at.length) {
   const plot = new uPlot({
     width: box.clientWidth, height: 278, padding: [6, 0, 0, 0], legend: { show: false },
     tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
-    axes: [{ ...axis, values: (shown, marks) => label(marks) }, { ...axis, size: 0, values: () => [] }],
+    axes: [{ ...axis, values: (shown, marks) => label(marks) }, { ...axis, size: 52, values: (shown, marks) => marks.map(mark => "$" + mark.toFixed(2)) }],
     scales: { x: { time: true }, y: { range: (_, low, high) => [0, (high || 0.1) * 1.12] } },
     cursor: { y: false, drag: { x: true, y: false }, points: { show: false } },
     series: [{},
@@ -34,6 +34,7 @@ if (data && window.uPlot && data.at.length) {
     hooks: { setCursor: [shown => { if (shown.cursor.idx != null && shown.cursor.left >= 0) say(shown.cursor.idx); }] },
   }, rows, box);
   box.classList.add("plotted");
+  box.parentElement.classList.add("zooms");
   document.getElementById("plot-ruler").hidden = true;
   plot.root.setAttribute("aria-hidden", "true");
   new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 278 })).observe(box);
