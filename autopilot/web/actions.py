@@ -99,7 +99,7 @@ class DraftPage:
     line: int | None
     """Of the job file, where the problem is."""
     once: str
-    told: str = ""
+    message: str = ""
     """What the problem is, without its place."""
     job_id: str = ""
     """Of the job that was submitted."""
@@ -296,8 +296,8 @@ async def plan_or_submit(link: DaemonLink, secret: str, now: datetime, form: Map
             raise
         is_double = refusal.reason == "same_job_open"
         line = _find_line(refusal.message)
-        told = refusal.message if line is None else refusal.message.removeprefix(f"job.toml:{line}: ")
-        return DraftPage(toml, None, refusal, line, new_name(), told, status=refusal.status, is_double=is_double)
+        message = refusal.message if line is None else refusal.message.removeprefix(f"job.toml:{line}: ")
+        return DraftPage(toml, None, refusal, line, new_name(), message, status=refusal.status, is_double=is_double)
     if is_submit:
         return DraftPage(toml, None, None, None, once, job_id=str(answer["job"]["id"]))
     return DraftPage(toml, view_plan(answer["plan"], now), None, None, new_name())
