@@ -37,7 +37,7 @@ class PostgresServer:
 
     def __init__(self, **settings: str) -> None:
         # A short name: a unix socket's path holds 107 bytes.
-        self.root = Path(tempfile.mkdtemp(prefix="ap-pg-", dir="/tmp"))
+        self.root = Path(tempfile.mkdtemp(prefix="ap-pg-"))
         self.root.chmod(0o755)
         self._identity: dict[str, Any] = (
             {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}

@@ -57,7 +57,7 @@ class Wire:
 @asynccontextmanager
 async def wire(server_dir: Path) -> AsyncIterator[Wire]:
     """To the server that listens in ``server_dir``."""
-    with tempfile.TemporaryDirectory(prefix="ap-", dir="/tmp") as name:
+    with tempfile.TemporaryDirectory(prefix="ap-") as name:
         made = Wire(server_dir, Path(name))
         listener = await asyncio.start_unix_server(made.carry, str(Path(name) / ".s.PGSQL.5432"))
         try:
