@@ -16,10 +16,10 @@ demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a lo
 	$(BIN)/autopilot demo $(ARGS)
 
 test: lint    ## lint, type-check and run the tests (a few minutes)
-	$(BIN)/pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 check: lint    ## the long gates as well: coverage, random kills of the daemon, every supported Python
-	$(BIN)/pytest -n auto -m "not slow" --cov --cov-report=term
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --cov --cov-report=term
 	$(BIN)/pytest -m slow -x --timeout=1800
 	tools/pythons.sh
 

@@ -91,6 +91,7 @@ async def test_a_daemon_that_dies_in_a_step_leaves_nothing_that_runs(world: Cert
     assert world.billed() <= 1
 
 
+@pytest.mark.slow
 async def test_no_more_is_spent_than_was_allowed(world: CertifyWorld) -> None:
     world.break_claims(["own-key-destroys"])
     await world.certified("0.25")
@@ -123,6 +124,15 @@ async def ticks_without_a_machine(world: CertifyWorld, times: int = 8) -> None:
     assert shown == {"not_certified"}
 
 
+async def given_a_certificate(world: CertifyWorld, days: int = 30) -> Certificate:
+    """That stands on no finding, in the name of the newest job."""
+    now, account = world.clock.now(), world.engine.watches["vastai"].account_digest
+    certificate = Certificate(world.job_id, "vastai", account, VERSION, now, now + timedelta(days=days))
+    async with world.store.transaction() as uow:
+        await uow.certificates.save(certificate)
+    return certificate
+
+
 async def test_a_job_waits_for_a_certificate_and_begins_with_it(world: CertifyWorld) -> None:
     await world.tick()
     await world.submit(JOB, accept_any=True)
@@ -140,12 +150,9 @@ async def test_a_job_waits_for_a_certificate_and_begins_with_it(world: CertifyWo
 
 async def test_one_that_ends_within_a_week_is_said_in_every_decision(world: CertifyWorld) -> None:
     await world.tick()
-    now, account = world.clock.now(), world.engine.watches["vastai"].account_digest
     for days, is_said in ((8, False), (6, True)):
         await world.submit(JOB.replace("train", f"of-{days}-days", 1), accept_any=True)
-        certificate = Certificate(world.job_id, "vastai", account, VERSION, now, now + timedelta(days=days))
-        async with world.store.transaction() as uow:
-            await uow.certificates.save(certificate)
+        await given_a_certificate(world, days)
         await world.until_running()
         why = await world.jobs.why(world.job_id, limit=5)
         topics = {note["topic"] for decision in why["decisions"] for note in decision["notes"]}
@@ -153,9 +160,10 @@ async def test_one_that_ends_within_a_week_is_said_in_every_decision(world: Cert
 
 
 async def test_when_it_is_over_machines_go_on_and_new_ones_are_refused(world: CertifyWorld) -> None:
-    await world.certified()
-    lease = await world.running(JOB, accept_any=True)
-    (certificate,) = await world.certificates()
+    await world.tick()
+    await world.submit(JOB, accept_any=True)
+    certificate = await given_a_certificate(world)
+    lease = await world.until_running()
     async with world.store.transaction() as uow:
         await uow.certificates.save(replace(certificate, ends_at=world.clock.now()))
     permit = lease.permit.seq
@@ -167,10 +175,11 @@ async def test_when_it_is_over_machines_go_on_and_new_ones_are_refused(world: Ce
 
 
 async def test_a_field_of_money_that_has_changed_ends_it(world: CertifyWorld) -> None:
-    await world.certified()
+    await world.tick()
+    await world.submit(JOB, accept_any=True)
+    await given_a_certificate(world)
     async with world.store.transaction() as uow:
         await end_certificate(uow, "vastai", "dph_base is text now", world.clock.now())
-    await world.submit(JOB, accept_any=True)
     await ticks_without_a_machine(world)
     assert (await world.certify.report("vastai"))["certificate"]["ended_because"] == "dph_base is text now"
     assert "certificate.ended" in await world.events()
