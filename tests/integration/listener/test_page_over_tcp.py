@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -117,6 +119,19 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
         assert await browser.post(f"/jobs/{job_id}/do/cancel") == (303, f"/jobs/{job_id}?done=cancel")
         status, page = await browser.get(f"/jobs/{job_id}?done=cancel")
         assert "It is being cancelled." in page
+
+
+async def test_the_command_prints_the_link_alone_on_its_output(remote: Remote) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AUTOPILOT_")}
+    environment["AUTOPILOT_API__SOCKET"] = str(remote.daemon.settings.socket_path)
+    words = (sys.executable, "-m", "autopilot.cli.main", "web")
+    process = await asyncio.create_subprocess_exec(
+        *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    printed, said = await process.communicate()
+    assert (process.returncode, said) == (0, b"it is good once, and for five minutes\n")
+    async with a_browser(remote, printed.decode().strip()) as browser:
+        assert (await browser.get("/"))[0] == 200
 
 
 async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote: Remote) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from page_reader import PageReader
 from web_ledger import JOB, NOW, a_reader
 
-from autopilot.api.ledger_view import LedgerReader
+from autopilot.api.ledger_view import LedgerReader, LedgerView
 from autopilot.store.memory.store import MemoryStore
 from autopilot.web import job_page, money_page, now_page
 from autopilot.web.site import PageSite
@@ -80,6 +81,50 @@ async def test_banners_name_the_way_out(reader: LedgerReader) -> None:
     }
     assert [row.job["name"] for row in page.open] == ["research-2", "research"]
     assert [row.job["name"] for row in page.finished] == ["research-3"]
+
+
+class _WithMarkets:
+    """A ledger beside which somebody reads markets."""
+
+    def __init__(self, view: LedgerView, *, sees_all: bool = True) -> None:
+        self._view = view
+        self.sees_all = sees_all
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._view, name)
+
+    async def list_markets(self) -> list[dict[str, Any]]:
+        known = {"name": "vastai", "known": True, "reason": "", "read_at": (NOW - timedelta(seconds=12)).isoformat()}
+        dark = {
+            "name": "runpod",
+            "known": False,
+            "reason": "no answer",
+            "read_at": (NOW - timedelta(hours=3)).isoformat(),
+        }
+        never = dark | {"name": "third", "read_at": None}
+        return [each | {"credit": "12.5", "certificate": {"lack": None}} for each in (known, dark, never)]
+
+
+async def test_a_market_that_cannot_be_read_is_said_with_its_age(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        page = await now_page.build(_WithMarkets(view))
+    dark = [need.what.replace("\u00a0", " ") for need in page.needs if not need.jobs]
+    assert dark == [
+        f"RunPod cannot be read since {NOW - timedelta(hours=3):%d %b %H:%M:%S} UTC (3 h): no answer.",
+        "third cannot be read, and was not since the daemon began: no answer.",
+    ]
+    assert [(row.market, row.is_known, row.read.replace("\u00a0", " ")) for row in page.markets] == [
+        ("vast.ai", True, "12 s ago"),
+        ("RunPod", False, "3 h ago"),
+        ("third", False, "never"),
+    ]
+
+
+async def test_who_sees_their_own_jobs_alone_gets_figures_of_these(reader: LedgerReader) -> None:
+    async with reader.view() as view:
+        page = await now_page.build(_WithMarkets(view, sees_all=False))
+    assert [(figure.title, figure.number) for figure in page.figures[:2]] == [("Open jobs", "2"), ("Bids", "$0.590")]
+    assert page.figures[2].number == "$2.50"
 
 
 async def test_a_failure_of_yesterday_is_no_news() -> None:
