@@ -88,6 +88,8 @@ RULES = {
     "POST /v1/page/link": Rule(READ),
     "POST /v1/page/enter": Rule(READ),
     "POST /v1/page/end": Rule(READ),
+    "GET /v1/plans": Rule(ADMIN),
+    "POST /v1/plans/{plan}/confirm": Rule(ADMIN),
     "GET /v1/tokens": Rule(ADMIN),
     "POST /v1/tokens": Rule(ADMIN),
     "POST /v1/tokens/{name}/revoke": Rule(ADMIN),

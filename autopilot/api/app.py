@@ -81,7 +81,7 @@ class Api:
         self._sessions = sessions
         self._metrics, self._feed, self._log_feed = metrics, EventFeed(store, clock), LogFeed(jobs)
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
-        certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens)
+        certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens, jobs)
         lives, page = LifeRoutes(jobs, engine, store, clock), PageRoutes(sessions, engine, clock, find_page)
         self._end_calls = routes.end_calls
         self._routes = [
@@ -124,6 +124,8 @@ class Api:
             web.post("/v1/page/link", page.invite),
             web.post("/v1/page/enter", page.enter),
             web.post("/v1/page/end", page.end),
+            web.get("/v1/plans", token_routes.list_plans),
+            web.post("/v1/plans/{plan}/confirm", token_routes.confirm),
             web.get("/v1/tokens", token_routes.list_all),
             web.post("/v1/tokens", token_routes.create),
             web.post("/v1/tokens/{name}/revoke", token_routes.revoke),
@@ -190,6 +192,7 @@ class _Routes:
             token=caller_of(request).token,
             code=SentCode.of(body.code) if body.code else None,
             again=body.again,
+            plan_id=body.plan,
         )
         if body.dry_run:
             return web.json_response(await submit())
@@ -236,8 +239,15 @@ class _Routes:
 
     async def change(self, request: web.Request) -> web.Response:
         body = await read_body(request, ChangeBody)
-        wish = body.model_dump(exclude={"min_probability"}, exclude_none=True)
-        change = partial(self._jobs.change, job_ref(request), wish, least_probability=body.min_probability)
+        wish = body.model_dump(exclude={"min_probability", "plan"}, exclude_none=True)
+        change = partial(
+            self._jobs.change,
+            job_ref(request),
+            wish,
+            least_probability=body.min_probability,
+            token=caller_of(request).token,
+            plan_id=body.plan,
+        )
         return await self._once.answer(request, caller_of(request).owner, 200, lambda once: change(once=once))
 
     async def stop(self, request: web.Request) -> web.Response:

@@ -17,14 +17,23 @@ ChangeSpec = Callable[[JobSpec, Mapping[str, str], datetime], JobSpec]
 
 def is_tighter(old: JobSpec, new: JobSpec) -> bool:
     """Whether any of the limits leaves less than before: less money, or less time. Only that may be refused."""
-    limits: tuple[tuple[Any, Any], ...] = (
+    return any(after is not None and (before is None or after < before) for before, after in _limits(old, new))
+
+
+def is_looser(old: JobSpec, new: JobSpec) -> bool:
+    """Whether any of them leaves more. A deadline that is nearer may cost more, too."""
+    more = any(before is not None and (after is None or after > before) for before, after in _limits(old, new))
+    return more or old.deadline != new.deadline
+
+
+def _limits(old: JobSpec, new: JobSpec) -> tuple[tuple[Any, Any], ...]:
+    return (
         (old.budget, new.budget),
         (old.max_bid, new.max_bid),
         (old.max_hourly, new.max_hourly),
         (old.max_rate, new.max_rate),
         (old.deadline, new.deadline),
     )
-    return any(after is not None and (before is None or after < before) for before, after in limits)
 
 
 def check_paid(job: Job, money: Money) -> None:

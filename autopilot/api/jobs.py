@@ -15,8 +15,9 @@ from autopilot.api import render
 from autopilot.api.access import check_total
 from autopilot.api.budget import account
 from autopilot.api.certify import certificate_notes
-from autopilot.api.changes import ChangeSpec, check_paid, is_tighter
+from autopilot.api.changes import ChangeSpec, check_paid, is_looser, is_tighter
 from autopilot.api.code import CodeService, SentCode, take
+from autopilot.api.confirmations import PlanBook
 from autopilot.api.exec import ExecService
 from autopilot.api.finding import find_job
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
@@ -83,6 +84,7 @@ class JobService:
     ) -> None:
         self.code = code
         self.logs = LogReader(store, blobs)
+        self.plans = PlanBook(clock, ids)
         self.execs = ExecService(engine, store, clock, ids, find_job)
         self.ssh = SshService(engine, store, find_job)
         self._engine = engine
@@ -109,17 +111,19 @@ class JobService:
         token: Token | None = None,
         code: SentCode | None = None,
         again: bool = False,
+        plan_id: str = "",
         once: Once | None = None,
     ) -> render.Json:
         """Accept a job file; with ``dry_run`` only say what would happen.
 
         ``owner``: of whoever asks; ``token``: theirs, where they have one; ``code``: what they have sent, or with
-        ``dry_run`` would send; ``again``: whether a second job of the same is meant; ``once``: the request that is not
-        to act twice.
+        ``dry_run`` would send; ``again``: whether a second job of the same is meant; ``plan_id``: what a person has
+        confirmed; ``once``: the request that is not to act twice.
 
-        Raises ``UserError``; ``SameJobOpen``; ``SendAgain`` when the code is not there; ``Unlikely`` where a job with a
-        deadline would be done in time and within its budget with less than that probability, where the budget of one
-        without suffices in no market, or where nothing that was ever seen has what it asks for; 0 accepts any.
+        Raises ``UserError``; ``SameJobOpen``; ``ConfirmFirst``; ``SendAgain`` when the code is not there; ``Unlikely``
+        where a job with a deadline would be done in time and within its budget with less than that probability, where
+        the budget of one without suffices in no market, or where nothing that was ever seen has what it asks for; 0
+        accepts any.
         """
         now = self._clock.now()
         self._check_markets()
@@ -144,15 +148,17 @@ class JobService:
         if planned["refusal"] is not None:
             raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
         answer = {"job": render.job(job, now, self._engine.config.params, Money()), "plan": planned}
-        async with self._store.transaction() as uow:
-            if not again:
-                await refuse_same(uow, job)
-            if copy is not None:
-                await take(uow, copy)
-            await uow.jobs.save(job)
-            await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
-            if once is not None:
-                await once.keep(uow, 201, answer)
+        asked = [said, render.plain(spec.budget), render.plain(spec.max_rate)]
+        with self.plans.asking(token, "submit", spec, asked, plan_id):
+            async with self._store.transaction() as uow:
+                if not again:
+                    await refuse_same(uow, job)
+                if copy is not None:
+                    await take(uow, copy)
+                await uow.jobs.save(job)
+                await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
+                if once is not None:
+                    await once.keep(uow, 201, answer)
         self._wake()
         return answer
 
@@ -243,11 +249,14 @@ class JobService:
         wish: Mapping[str, str],
         *,
         least_probability: float = LEAST_PROBABILITY,
+        token: Token | None = None,
+        plan_id: str = "",
         once: Once | None = None,
     ) -> render.Json:
         """Give a job that lives other limits. Those that leave it less are checked as a submit is.
 
-        Raises ``UserError``, ``OverBudget`` and ``Unlikely``; nothing is changed then.
+        ``token`` and ``plan_id`` as for a submit; only what leaves the job more is asked about.
+        Raises ``UserError``, ``OverBudget``, ``Unlikely`` and ``ConfirmFirst``; nothing is changed then.
         """
         now = self._clock.now()
         async with self._store.snapshot() as uow:
@@ -262,16 +271,19 @@ class JobService:
             planned = await self._plan(changed, now, least_probability)
             if planned["refusal"] is not None:
                 raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
-        async with self._store.transaction() as uow:
-            job = await find_job(uow, job.id)
-            _refuse_if_over(job)
-            event_log = EventLog(job)
-            event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
-            await uow.jobs.save(event_log.job)
-            await uow.events.add(event_log.records)
-            answer = {"job": self._render(event_log.job, await self._outstanding(uow)), "plan": planned}
-            if once is not None:
-                await once.keep(uow, 200, answer)
+        what = f"change {', '.join(f'{key}={value}' for key, value in sorted(wish.items()))}"
+        asks = token if is_looser(job.spec, changed.spec) else None
+        with self.plans.asking(asks, what, changed.spec, [job.id, dict(wish)], plan_id):
+            async with self._store.transaction() as uow:
+                job = await find_job(uow, job.id)
+                _refuse_if_over(job)
+                event_log = EventLog(job)
+                event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
+                await uow.jobs.save(event_log.job)
+                await uow.events.add(event_log.records)
+                answer = {"job": self._render(event_log.job, await self._outstanding(uow)), "plan": planned}
+                if once is not None:
+                    await once.keep(uow, 200, answer)
         self._wake()
         return answer
 

@@ -25,6 +25,7 @@ _IN_PATH = {
     "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "number": {"type": "integer", "minimum": 1, "maximum": 999_999},
     "market": {"type": "string"},
+    "plan": {"type": "string"},
     "name": {"type": "string"},
 }
 _KEY = {

@@ -83,6 +83,8 @@ OPERATIONS: dict[str, Operation] = {
     "POST /v1/markets/{market}/accept": Operation(
         "Accept a claim that does not hold", _one(account.Accepted), body=account.AcceptBody
     ),
+    "GET /v1/plans": Operation("Plans that wait for a person", _one(account.WaitingPlans)),
+    "POST /v1/plans/{plan}/confirm": Operation("Confirm a plan", _one(account.ConfirmedPlan)),
     "GET /v1/tokens": Operation("List tokens", _one(account.Tokens)),
     "POST /v1/tokens": Operation("Make a token", _one(account.MadeToken, 201), body=account.TokenBody),
     "POST /v1/tokens/{name}/revoke": Operation(

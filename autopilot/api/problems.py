@@ -9,6 +9,7 @@ from aiohttp import web
 
 from autopilot.api.access import NotAllowed, Unauthorised
 from autopilot.api.code import SendAgain
+from autopilot.api.confirmations import ConfirmFirst
 from autopilot.api.event_feed import TooManyFollow
 from autopilot.api.finding import JobNotFound
 from autopilot.api.once import CallerGone, KeyReused
@@ -46,6 +47,7 @@ KINDS = (
     ProblemKind(OverBudget, 402, "over_budget"),
     ProblemKind(Unlikely, 402, "unlikely"),
     ProblemKind(SameJobOpen, 409, "same_job_open"),
+    ProblemKind(ConfirmFirst, 409, "confirm_first"),
     ProblemKind(SendAgain, 409, "code_gone"),
     ProblemKind(ExecBusy, 409, "exec_busy"),
     ProblemKind(KeyReused, 409, "key_reused"),
@@ -78,7 +80,11 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def _of_kind(kind: ProblemKind, error: Exception) -> web.Response:
-    more = {"job": error.job_id} if isinstance(error, SameJobOpen) else {}
+    more = {}
+    if isinstance(error, SameJobOpen):
+        more = {"job": error.job_id}
+    elif isinstance(error, ConfirmFirst):
+        more = {"plan": error.plan_id}
     if isinstance(error, UserError):
         return problem(kind.status, kind.reason, error.message, error.hint, **more)
     return problem(kind.status, kind.reason, str(error), kind.hint)

@@ -69,7 +69,8 @@ class TokenService:
             expires_at = _expiry(body.expires, now)
             allowance, is_monthly = _allowance(body.allow)
             token = Token(number, name, hash_token(secret), scope, body.sees_all, secrets, now, expires_at)
-            token = replace(token, allowance=allowance, is_monthly=is_monthly)
+            ask_above = _amount(body.ask_above, "ask_above") if body.ask_above else None
+            token = replace(token, allowance=allowance, is_monthly=is_monthly, ask_above=ask_above)
             await uow.tokens.save(token)
         await self.announce()
         log.info("token.created", name=name, number=number, scope=scope, by=by)
@@ -130,10 +131,14 @@ def _allowance(raw: str) -> tuple[Decimal | None, bool]:
     amount, slash, period = raw.partition("/")
     if slash and period.strip() != "month":
         raise UserError(f"allow cannot be {raw!r}", hint="$20/month, or $20 for the token's whole life")
-    allowance = usd(amount.strip())
-    if allowance <= 0:
-        raise UserError("allow must be more than nothing")
-    return allowance, bool(slash)
+    return _amount(amount.strip(), "allow"), bool(slash)
+
+
+def _amount(text: str, key: str) -> Decimal:
+    amount = usd(text)
+    if amount <= 0:
+        raise UserError(f"{key} must be more than nothing")
+    return amount
 
 
 def _expiry(raw: str, now: datetime) -> datetime | None:
@@ -158,4 +163,5 @@ def _render(token: Token, now: datetime) -> render.Json:
         "in_force": token.is_in_force(now),
         "allowance": render.plain(token.allowance),
         "is_monthly": token.is_monthly,
+        "ask_above": render.plain(token.ask_above),
     }

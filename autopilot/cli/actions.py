@@ -97,7 +97,13 @@ def release(job: str, /) -> int:
     return Exit.OK
 
 
-def change(job: str, /, *changes: str, min_probability: float = 0.8) -> int:
+def change(
+    job: str,
+    /,
+    *changes: str,
+    min_probability: float = 0.8,
+    plan_id: Annotated[str, Parameter(name="--plan")] = "",
+) -> int:
     """Change what a job may cost or when it is due, while it runs.
 
     What leaves it less money or less time is checked as a submit is.
@@ -111,10 +117,13 @@ def change(job: str, /, *changes: str, min_probability: float = 0.8) -> int:
         budget=30 max_price=0.9 max_hourly=1 max_rate=2 deadline=12h deadline=+6h deadline=2026-12-24T18:00Z; =none.
     min_probability
         What leaves it less is refused when the job is less likely than this to be done in time.
+    plan_id
+        The plan that a person has confirmed, where the token asks for it.
     """
     wish = dict(map(_read_change, changes))
     client = Client()
-    body = client.act_once("PATCH", job_path(job), wish | {"min_probability": min_probability})
+    asked = {"min_probability": min_probability} | ({"plan": plan_id} if plan_id else {})
+    body = client.act_once("PATCH", job_path(job), wish | asked)
     if body["plan"] is not None:
         plan.show(client, body)
     changed = body["job"]

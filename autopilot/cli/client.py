@@ -169,10 +169,10 @@ def _answer(status: int, raw: bytes) -> Json:
     if body.get("reason") == "daemon_unavailable":
         raise AnswerLost(Exit.UNREACHABLE, str(body.get("detail")), hint=str(body.get("hint") or ""))
     if status >= 400:
-        is_same = body.get("reason") == "same_job_open"
+        is_same, asks = (body.get("reason") == reason for reason in ("same_job_open", "confirm_first"))
         kind = JobIsDouble if is_same else NotFound if status == 404 else CommandError
         raise kind(
-            Exit.USAGE if is_same else _EXIT_OF_STATUS.get(status, Exit.FAILED),
+            Exit.USAGE if is_same else Exit.REFUSED if asks else _EXIT_OF_STATUS.get(status, Exit.FAILED),
             str(body.get("detail") or f"the daemon answered HTTP {status}"),
             hint=str(body.get("hint") or ""),
         )

@@ -28,6 +28,7 @@ def submit(
     dry_run: Annotated[bool, Flag] = False,
     min_probability: float = 0.8,
     again: Annotated[bool, Flag] = False,
+    plan_id: Annotated[str, Parameter(name="--plan")] = "",
     wait: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
@@ -43,13 +44,15 @@ def submit(
         A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
     again
         Submit it although a job of yours that says the same is not over.
+    plan_id
+        The plan that a person has confirmed, where the token asks for it.
     wait
         Wait until the job is over or parked; the exit code is its outcome, as of autopilot wait.
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
     client = Client()
-    body = plan.ask(client, file, min_probability, dry_run=dry_run, again=again)
+    body = plan.ask(client, file, min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
     job = body.get("job")
     if not output.is_for_people:
         output.print(body)

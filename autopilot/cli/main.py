@@ -54,6 +54,7 @@ COMMANDS = (
     Command("backtest", "autopilot.lab.backtest.command:backtest", "Score policies on a recorded market"),
     Command("secret", "autopilot.cli.secrets:secret", "Keep secrets for jobs, by name"),
     Command("token", "autopilot.cli.tokens:token", "Make tokens that let programs use the daemon, within bounds"),
+    Command("confirm", "autopilot.cli.confirm:confirm", "Confirm what a token asks a person about"),
     Command("login", "autopilot.cli.login:login", "Let the commands here speak to a daemon elsewhere"),
     Command("certify", "autopilot.cli.certify:certify", "Prove what is assumed of a market, for a dollar"),
     Command("notify", "autopilot.cli.notify:notify", "Try the sinks that notices go to"),

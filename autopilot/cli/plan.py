@@ -40,11 +40,13 @@ def plan(file: JobFile, /, *, min_probability: float = 0.8, output: Output = FOR
     return exit_of(body)
 
 
-def ask(client: Client, file: Path, min_probability: float, *, dry_run: bool, again: bool = False) -> Json:
+def ask(
+    client: Client, file: Path, min_probability: float, *, dry_run: bool, again: bool = False, plan_id: str = ""
+) -> Json:
     """The daemon's answer to a job file: its plan, and the job unless ``dry_run``."""
     toml, source = read_job_file(file)
     beside = Path.cwd() if str(file) == "-" else file.absolute().parent
-    return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run, again=again)
+    return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
 
 
 def ask_of(
@@ -56,8 +58,10 @@ def ask_of(
     *,
     dry_run: bool,
     again: bool = False,
+    plan_id: str = "",
 ) -> Json:
-    """``beside``: the directory that paths of ``[code]`` are relative to; ``again``: a second job of the same is meant.
+    """``beside``: the directory that paths of ``[code]`` are relative to; ``again``: a second job of the same is meant;
+    ``plan_id``: what a person has confirmed.
 
     On a terminal it asks whether that is so. Raises ``UserError``, ``CommandError``.
     """
@@ -65,6 +69,7 @@ def ask_of(
         raise UserError(f"--min-probability must be from 0 to 1, not {min_probability:g}")
     toml = with_key(toml, source, beside, read_client_file().ssh_key)
     asked: Json = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
+    asked |= {"plan": plan_id} if plan_id else {}
     sent = code.send(client, beside, toml, source, dry_run=dry_run)
     if sent is not None:
         asked["code"] = sent[0]

@@ -28,6 +28,7 @@ def token(
     scope: Literal["read", "operate", "submit", "admin"] = "read",
     see_all: Annotated[bool, Parameter(name="--all", negative="")] = False,
     allow: str | None = None,
+    ask_above: str | None = None,
     expires: str | None = None,
     secret: Annotated[list[str] | None, Parameter(negative="")] = None,
     park: Annotated[bool, Flag] = False,
@@ -47,6 +48,8 @@ def token(
         It may also read what concerns other owners and the whole account.
     allow
         Dollars that its jobs may cost together: $20/month for each UTC month, $20 for its whole life.
+    ask_above
+        Dollars above which a person has to confirm each job and each raise of its limits: autopilot confirm.
     expires
         How long it is good for, like 30d; without this, until it is revoked.
     secret
@@ -62,7 +65,7 @@ def token(
     if action == "revoke":
         return _revoke(client, name, park, output)
     wish: Row = {"name": name, "scope": scope, "sees_all": see_all, "allow": allow or ""}
-    wish |= {"expires": expires or "", "secrets": secret or []}
+    wish |= {"expires": expires or "", "secrets": secret or [], "ask_above": ask_above or ""}
     body = client.post("/v1/tokens", wish)
     if not output.is_for_people:
         output.print(body)

@@ -55,13 +55,14 @@ class AsyncClient:
         return await self._http.ask("GET /v1/status", plans.Status)
 
     async def submit(
-        self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False
+        self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False, plan: str = ""
     ) -> AsyncJob:
         """``job_file``: a path, or the text of one. A job file with ``[code]`` takes the command line.
 
-        Raises ``ApiError``: ``over_budget``, ``unlikely``, ``same_job_open`` unless ``again``, ``bad_input`` …
+        ``plan``: what a person has confirmed. Raises ``ApiError``: ``over_budget``, ``unlikely``, ``same_job_open``
+        unless ``again``, ``confirm_first``, ``bad_input`` …
         """
-        answer = await self._submit(job_file, min_probability, again=again, dry_run=False)
+        answer = await self._submit(job_file, min_probability, again=again, dry_run=False, plan=plan)
         assert answer.job is not None, "a job was made"
         return AsyncJob(self, answer.job, answer.plan)
 
@@ -70,10 +71,10 @@ class AsyncClient:
         return (await self._submit(job_file, min_probability, again=True, dry_run=True)).plan
 
     async def _submit(
-        self, job_file: str | Path, min_probability: float | None, *, again: bool, dry_run: bool
+        self, job_file: str | Path, min_probability: float | None, *, again: bool, dry_run: bool, plan: str = ""
     ) -> m.Submitted:
         toml, source = _read(job_file)
-        body = m.SubmitBody(toml=toml, source=source, dry_run=dry_run, again=again)
+        body = m.SubmitBody(toml=toml, source=source, dry_run=dry_run, again=again, plan=plan)
         if min_probability is not None:
             body = body.model_copy(update={"min_probability": min_probability})
         return await self._http.ask("POST /v1/jobs", m.Submitted, body=body, acts_once=True)

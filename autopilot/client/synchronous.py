@@ -44,9 +44,10 @@ class Client:
         return self._run(self._inner.status())
 
     def submit(
-        self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False
+        self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False, plan: str = ""
     ) -> SubmittedJob:
-        return SubmittedJob(self, self._run(self._inner.submit(job_file, min_probability=min_probability, again=again)))
+        made = self._inner.submit(job_file, min_probability=min_probability, again=again, plan=plan)
+        return SubmittedJob(self, self._run(made))
 
     def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
         return self._run(self._inner.plan(job_file, min_probability=min_probability))

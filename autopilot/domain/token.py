@@ -43,6 +43,8 @@ class Token:
     """Dollars that all jobs of it may cost together; None: no more is asked of them than of others."""
     is_monthly: bool = False
     """The allowance is one for each UTC month, in which the spend falls; else it is one for the token's whole life."""
+    ask_above: Decimal | None = None
+    """Dollars: a person has to confirm what may cost more, job by job; None: nobody is asked."""
 
     @property
     def owner(self) -> int:

@@ -35,7 +35,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0019"
+REVISION = "0020"
 
 metadata = MetaData(
     naming_convention={

@@ -17,6 +17,8 @@ class TokenBody(Asked):
     """How long it is good for, ``30d``; empty: until it is revoked."""
     allow: str = ""
     """``$20/month``, or ``$20`` for its whole life; empty: no allowance."""
+    ask_above: str = ""
+    """``$5``: a person confirms each job that may cost more; empty: nobody is asked."""
 
 
 class RevokeBody(Asked):
@@ -36,6 +38,7 @@ class Token(Answer):
     in_force: bool
     allowance: Money | None
     is_monthly: bool
+    ask_above: Money | None
 
 
 class MadeToken(Answer):
@@ -52,6 +55,35 @@ class RevokedToken(Answer):
     token: Token
     parked: list[str]
     """Ids of the jobs that are being saved and parked."""
+
+
+class WaitingPlan(Answer):
+    """What a token asks for, and a person is to confirm."""
+
+    id: str
+    owner: int
+    what: str
+    """``submit``, or ``change`` and what of the job."""
+    name: str
+    image: str
+    run: str
+    """The beginning of its command."""
+    budget: Money | None
+    max_rate: Money | None
+    max_hourly: Money | None
+    sha256: str
+    """Of all that was asked for: the job file, the code, the values."""
+    made_at: Instant
+    is_confirmed: bool
+
+
+class WaitingPlans(Answer):
+    plans: list[WaitingPlan]
+    """Oldest first."""
+
+
+class ConfirmedPlan(Answer):
+    plan: WaitingPlan
 
 
 class CertifyBody(Asked):

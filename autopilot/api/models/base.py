@@ -49,3 +49,5 @@ class Problem(Answer):
     """What to do about it; may be empty."""
     job: str | None = None
     """With ``same_job_open``: the id of that job."""
+    plan: str | None = None
+    """With ``confirm_first``: the id of the plan that a person is to confirm."""

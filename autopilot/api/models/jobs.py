@@ -36,6 +36,8 @@ class SubmitBody(Asked):
     """A job that is less likely to be done in time and within its budget is refused; 0 accepts any."""
     again: bool = False
     """A second job of the same is meant."""
+    plan: str = ""
+    """The id of the plan that a person has confirmed, where the token asks for it."""
     code: SentCode | None = None
 
 
@@ -48,6 +50,8 @@ class ChangeBody(Asked):
     max_rate: str | None = None
     deadline: str | None = None
     """An instant, a span from now on (``6h``), or ``+6h``: so much later than it is."""
+    plan: str = ""
+    """As of a submit."""
     min_probability: Share = LEAST_PROBABILITY
 
 

@@ -99,7 +99,7 @@ def served() -> Iterator[Served]:
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         thread = threading.Thread(target=lambda: asyncio.run(_serve(Path(name), made, ready, stop)))
         thread.start()
-        assert ready.wait(60)
+        assert ready.wait(110)
         yield made[0]
         stop.set()
         thread.join(60)

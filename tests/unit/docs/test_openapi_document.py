@@ -37,7 +37,7 @@ def test_every_call_is_described_and_names_what_it_takes() -> None:
 
 
 def test_what_can_be_changed_of_a_job_is_what_the_job_file_s_keys_say() -> None:
-    assert set(openapi()["components"]["schemas"]["ChangeBody"]["properties"]) == {*KEYS, "min_probability"}
+    assert set(openapi()["components"]["schemas"]["ChangeBody"]["properties"]) == {*KEYS, "min_probability", "plan"}
 
 
 def schemas(document: Json) -> Json:

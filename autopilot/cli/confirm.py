@@ -1,0 +1,91 @@
+"""``autopilot confirm``: a person's word for what a token may not do by itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from cyclopts import Parameter
+
+from autopilot.cli import text
+from autopilot.cli.client import Client
+from autopilot.cli.exits import CommandError, Exit
+from autopilot.cli.output import FOR_PEOPLE, Output, console, facts, table
+
+Row = dict[str, Any]
+
+
+def confirm(
+    plan: str | None = None,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
+    output: Output = FOR_PEOPLE,
+) -> int:
+    """Confirm a plan of a token that asks above an amount, or list the plans that wait. A plan waits for 10 minutes.
+
+    Parameters
+    ----------
+    plan
+        The plan's id; without it, all that wait are listed.
+    yes
+        Do not ask.
+    """
+    client = Client()
+    body = client.get("/v1/plans")
+    if plan is None:
+        if not output.is_for_people:
+            output.print(body, "plans")
+        else:
+            console().print(_list(body["plans"]) if body["plans"] else "no plan waits")
+        return Exit.OK
+    found = next((each for each in body["plans"] if each["id"] == plan), None)
+    if found is not None and not yes:
+        _ask(found)
+    answer = client.post(f"/v1/plans/{quote(plan, safe='')}/confirm")
+    if not output.is_for_people:
+        output.print(answer)
+    else:
+        print(f"confirmed {text.plain(plan)}: it can be used once, within 10 minutes of its making")
+    return Exit.OK
+
+
+def _ask(found: Row) -> None:
+    """Raises ``CommandError`` where nobody says yes."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise CommandError(Exit.USAGE, "nobody is here to be asked", hint="--yes confirms it without a question")
+    console().print(facts(_lines(found)))
+    if input("Confirm it? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise CommandError(Exit.USAGE, "nothing was confirmed")
+
+
+def _lines(found: Row) -> list[tuple[str, str]]:
+    return [
+        ("token", str(-found["owner"])),
+        ("asks to", text.plain(found["what"])),
+        ("job", text.plain(found["name"])),
+        ("image", text.plain(found["image"])),
+        ("run", text.plain(found["run"])),
+        ("budget", _money(found["budget"])),
+        ("at most an hour", _money(found["max_rate"])),
+    ]
+
+
+def _list(plans: list[Row]) -> Any:
+    rows = [
+        (
+            text.plain(each["id"]),
+            str(-each["owner"]),
+            text.plain(each["what"]),
+            text.plain(each["name"]),
+            _money(each["budget"]),
+            "confirmed" if each["is_confirmed"] else "waits",
+        )
+        for each in plans
+    ]
+    return table(("PLAN", "TOKEN", "ASKS TO", "JOB", "BUDGET", "STATUS"), rows, right=("TOKEN", "BUDGET"))
+
+
+def _money(amount: str | None) -> str:
+    return "no limit" if amount is None else text.money(amount)
