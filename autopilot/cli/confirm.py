@@ -51,24 +51,24 @@ def confirm(
     return Exit.OK
 
 
-def _ask(found: Row) -> None:
+def _ask(waiting: Row) -> None:
     """Raises ``CommandError`` where nobody says yes."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError(Exit.USAGE, "nobody is here to be asked", hint="--yes confirms it without a question")
-    console().print(facts(_lines(found)))
+    console().print(facts(_lines(waiting)))
     if input("Confirm it? [y/N] ").strip().lower() not in ("y", "yes"):
         raise CommandError(Exit.USAGE, "nothing was confirmed")
 
 
-def _lines(found: Row) -> list[tuple[str, str]]:
+def _lines(waiting: Row) -> list[tuple[str, str]]:
     return [
-        ("token", str(-found["owner"])),
-        ("asks to", text.plain(found["what"])),
-        ("job", text.plain(found["name"])),
-        ("image", text.plain(found["image"])),
-        ("run", text.plain(found["run"])),
-        ("budget", _money(found["budget"])),
-        ("at most an hour", _money(found["max_rate"])),
+        ("token", str(-waiting["owner"])),
+        ("asks to", text.plain(waiting["what"])),
+        ("job", text.plain(waiting["name"])),
+        ("image", text.plain(waiting["image"])),
+        ("run", text.plain(waiting["run"])),
+        ("budget", _money(waiting["budget"])),
+        ("at most an hour", _money(waiting["max_rate"])),
     ]
 
 
