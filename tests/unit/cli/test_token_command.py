@@ -53,6 +53,7 @@ def test_the_value_alone_is_on_stdout(daemon: Daemon, capsys: pytest.CaptureFixt
         "scope": "submit",
         "sees_all": True,
         "expires": "30d",
+        "ask_above": "",
         "secrets": ["hf"],
         "allow": "$20/month",
     }
