@@ -67,7 +67,9 @@ def read_query(request: web.Request, model: type[Parameters]) -> Parameters:
 def _refusal(error: ValidationError, model: type[BaseModel]) -> UserError:
     """The first thing that is wrong, in one line that does not repeat what was sent."""
     first = error.errors(include_url=False, include_input=False)[0]
-    kind, where = first["type"], ".".join(map(str, first["loc"]))
+    # Where a value may be of several kinds, the place ends with the name of one of them: literal['month', 'day'].
+    place = [part for number, part in enumerate(first["loc"]) if number == 0 or "[" not in str(part)]
+    kind, where = first["type"], ".".join(map(str, place))
     if kind == "json_invalid":
         return UserError("the request's body is not JSON")
     if not where:
