@@ -125,13 +125,17 @@ async def test_a_job_that_the_ledger_has_under_another_spelling_goes_on(shop: Sh
     spec = a_spec(gpus=(GpuChoice(gpu),), work_estimate=None)
     async with shop.store.transaction() as uow:
         await uow.jobs.save(Job("old", spec, JobStatus.PENDING, Reason.SUBMITTED, START))
-    await shop.engine.tick()
-    await shop.engine.calls.settle_for(10)
-    async with shop.store.snapshot() as uow:
-        job = await uow.jobs.find("old")
-    assert job is not None
-    assert job.main is not None, "it rents"
-    assert gpu_names.is_called(job.main.gpu, gpu)
+    rented = None
+    for _ in range(3):  # a list that a busy machine answers late makes the market unknown for a tick
+        await shop.engine.tick()
+        await shop.engine.calls.settle_for(10)
+        async with shop.store.snapshot() as uow:
+            job = await uow.jobs.find("old")
+        if job is not None and job.main is not None:
+            rented = job.main.gpu
+            break
+    assert rented is not None, "it rents"
+    assert gpu_names.is_called(rented, gpu)
 
 
 async def test_a_name_for_several_models_is_said_to_be_one(shop: Shop) -> None:
