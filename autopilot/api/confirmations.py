@@ -16,6 +16,7 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.access import ApiCaller, NotAllowed
+from autopilot.api.once import CallerGone
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.money import show
@@ -61,7 +62,8 @@ class PlanBook:
 
     @contextmanager
     def asking(self, token: Token | None, what: str, spec: JobSpec, asked: object, plan_id: str) -> Iterator[None]:
-        """For the time in which it is done: the plan is used up by it, unless it fails.
+        """For the time in which it is done: the plan is used up by it, unless it is refused. Where nobody knows
+        whether it was committed, it is used up: a plan must never pay twice.
 
         ``asked``: all that the plan is to bind, as JSON. Raises ``ConfirmFirst`` for what nobody has confirmed, and
         ``NotAllowed`` for a plan that is another.
@@ -76,7 +78,7 @@ class PlanBook:
         plan = self._take(plan_id, token.owner, sha256)
         try:
             yield
-        except BaseException:
+        except (UserError, CallerGone):
             self._plans[plan_id] = plan
             raise
 
