@@ -25,6 +25,7 @@ from autopilot.service.wiring import Daemon, daemon
 SPEED = 120.0
 """A tick of 15 market seconds is an eighth of a second."""
 LIMIT_REAL_S = 60.0
+# The work takes 10 real seconds: a slow machine that restarts the daemon must not find the job done before the outbid.
 JOB = """
 name = "train"
 image = "some/image:1"
@@ -33,7 +34,7 @@ run = "python train.py"
 gpu = "RTX 4090:1"
 disk = "20GB"
 [work]
-estimate = "4m"
+estimate = "20m"
 [budget]
 total = "$9"
 [checkpoint]
