@@ -15,6 +15,7 @@ from pathlib import Path
 
 from figures import Figure
 
+from autopilot.api.outstanding import read_moment
 from autopilot.api.spend import spend
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
@@ -60,7 +61,8 @@ async def _measure(name: str, url: str) -> list[Figure]:
             samples = []
             for _ in range(REPEATS + 1):
                 began = time.perf_counter()
-                body = await spend(store, {"by": by, "month": MONTH}, NOW, Params())
+                async with store.snapshot() as uow:
+                    body = await spend(uow, await read_moment(uow, NOW, Params()), {"by": by, "month": MONTH})
                 samples.append((time.perf_counter() - began) * 1000)
             assert body["rows"]
             what = f"a month's spend by {by} over {ENTRIES:,} entries on {name}, savings included"

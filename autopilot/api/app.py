@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
 
@@ -15,9 +16,9 @@ from autopilot import __version__
 from autopilot.api import render
 from autopilot.api.access import ApiCaller
 from autopilot.api.books import instance, reconciliation
-from autopilot.api.budget import budget
+from autopilot.api.budget import budget, credits_of
 from autopilot.api.callers import caller_of, check_access, is_from_elsewhere, job_ref, origin_of
-from autopilot.api.certify import CertifyService, certificate
+from autopilot.api.certify import CertifyService
 from autopilot.api.certify_routes import CertifyRoutes
 from autopilot.api.code import SentCode
 from autopilot.api.drift import drift
@@ -26,6 +27,7 @@ from autopilot.api.gpu_check import check_gpus, meanings
 from autopilot.api.jobs import JobService
 from autopilot.api.lives import LifeRoutes
 from autopilot.api.log_feed import LogFeed
+from autopilot.api.markets import render_markets
 from autopilot.api.metrics import CONTENT_TYPE, Metrics
 from autopilot.api.models.account import DriftQuery
 from autopilot.api.models.jobs import ChangeBody, ExecBody, ListQuery, ResumeBody, SubmitBody, WhyQuery
@@ -33,6 +35,7 @@ from autopilot.api.models.money import MonthQuery, PricesQuery, SpendQuery
 from autopilot.api.models.plans import OffersBody
 from autopilot.api.once import OnceOnly
 from autopilot.api.openapi import openapi
+from autopilot.api.outstanding import Moment, read_moment
 from autopilot.api.page_routes import PageRoutes
 from autopilot.api.page_sessions import PageSessions
 from autopilot.api.plan import ranked_offers
@@ -50,7 +53,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.ports.clock import Clock
-from autopilot.ports.store import Store
+from autopilot.ports.store import Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
 
@@ -119,8 +122,9 @@ class Api:
             web.get("/v1/decisions", lives.decisions),
             web.get("/v1/jobs/{ref}/life", lives.life),
             web.get("/v1/spans", lives.spans),
-            web.get("/v1/spend/markets", lives.spend_by_market),
             web.get("/v1/page", page.whoami),
+            web.get("/v1/page/now", lives.now),
+            web.get("/v1/page/money", lives.money),
             web.post("/v1/page/link", page.invite),
             web.post("/v1/page/enter", page.enter),
             web.post("/v1/page/end", page.end),
@@ -292,27 +296,29 @@ class _Routes:
 
     async def spend(self, request: web.Request) -> web.Response:
         asked = read_query(request, SpendQuery).model_dump(exclude_none=True)
-        params, owner = self._engine.config.params, _own_alone(request)
-        return web.json_response(await spend(self._store, asked, self._clock.now(), params, owner))
+        async with self._moment() as (uow, moment):
+            return web.json_response(await spend(uow, moment, asked, _own_alone(request)))
 
     async def budget(self, request: web.Request) -> web.Response:
-        return web.json_response(await budget(self._engine, self._store, self._clock.now(), _own_alone(request)))
+        limits, credits = self._engine.config.limits, credits_of(self._engine)
+        async with self._moment() as (uow, moment):
+            return web.json_response(await budget(uow, moment, limits, credits, _own_alone(request)))
 
     async def reconcile(self, request: web.Request) -> web.Response:
-        asked = read_query(request, MonthQuery).model_dump(exclude_none=True)
-        return web.json_response(
-            await reconciliation(self._store, asked, self._clock.now(), self._engine.config.params)
-        )
+        month = read_query(request, MonthQuery).month
+        async with self._moment() as (uow, moment):
+            return web.json_response(await reconciliation(uow, moment, month))
 
     async def instance(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            await instance(self._store, request.match_info["ref"], self._clock.now(), self._engine.config.params)
-        )
+        async with self._store.snapshot() as uow:
+            found = await instance(uow, request.match_info["ref"], self._clock.now(), self._engine.config.params)
+        return web.json_response(found)
 
     async def prices(self, request: web.Request) -> web.Response:
         listed = await self._engine.gpu_names()
         asked = read_query(request, PricesQuery)
-        return web.json_response(await prices(self._store, asked, self._clock.now(), listed))
+        async with self._store.snapshot() as uow:
+            return web.json_response(await prices(uow, asked, self._clock.now(), listed))
 
     async def drift(self, request: web.Request) -> web.Response:
         return web.json_response(await drift(self._store, read_query(request, DriftQuery)))
@@ -326,21 +332,12 @@ class _Routes:
         return JobSpec(name="offers", image="", run="", gpus=gpus, disk_gb=disk_gb)
 
     def _markets(self, caller: ApiCaller) -> list[render.Json]:
-        """The credit is the account's: told to whoever may see all of it."""
-        return [
-            {
-                "name": name,
-                "known": watch.last.known,
-                "credit": render.plain(watch.last.credit) if caller.sees_all else None,
-                "read_at": render.plain(watch.known_at),
-                "reason": watch.last.reason,
-                "spot": watch.provider.capabilities.spot,
-                "on_demand": watch.provider.capabilities.on_demand,
-                "spot_note": watch.provider.capabilities.spot_note,
-                "certificate": certificate(self._engine, name, self._clock.now()),
-            }
-            for name, watch in self._engine.watches.items()
-        ]
+        return render_markets(self._engine, self._clock.now(), sees_all=caller.sees_all)
+
+    @asynccontextmanager
+    async def _moment(self) -> AsyncIterator[tuple[UnitOfWork, Moment]]:
+        async with self._store.snapshot() as uow:
+            yield uow, await read_moment(uow, self._clock.now(), self._engine.config.params)
 
 
 def _own_alone(request: web.Request) -> int | None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.api.finding import JobNotFound
 from autopilot.api.job_life import list_spans
-from autopilot.api.outstanding import Outstanding, money, read_outstanding
+from autopilot.api.outstanding import Moment, Outstanding, money, read_moment
 from autopilot.domain.lease import BillWait, Lease, time_running
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.money import ZERO
@@ -17,20 +17,19 @@ from autopilot.domain.params import Params
 from autopilot.domain.reconciliation import ReconciliationRow
 from autopilot.domain.time import utc_day
 from autopilot.engine.invoices import LOOKS_APART
-from autopilot.ports.store import Store, UnitOfWork
+from autopilot.ports.store import UnitOfWork
 
 READINGS_PER_ANSWER = 288
 """Of one machine, the newest: a day of them."""
 COMPARED = ("estimate", "corrected", "posted", "invoiced", "not_billed", "accrued", "held")
 
 
-async def reconciliation(store: Store, query: Mapping[str, str], now: datetime, params: Params) -> render.Json:
-    """Our figures beside the market's, instance by instance, in a UTC month. Raises ``UserError``."""
-    month = query.get("month") or f"{utc_day(now):%Y-%m}"
-    async with store.snapshot() as uow:
-        rows = await uow.reports.reconcile(month)
-        outstanding = await read_outstanding(uow, now, params)
-    is_now = month == f"{utc_day(now):%Y-%m}"
+async def reconciliation(uow: UnitOfWork, moment: Moment, month: str | None = None) -> render.Json:
+    """Our figures beside the market's, instance by instance, in a UTC month; None: this one. Raises ``UserError``."""
+    this_month = f"{utc_day(moment.now):%Y-%m}"
+    month = month or this_month
+    rows = await uow.reports.reconcile(month)
+    outstanding, is_now = moment.outstanding, month == this_month
     made = [_compare(row, outstanding.get(row.lease_id), month, is_now=is_now) for row in rows]
     return {
         "month": month,
@@ -92,16 +91,13 @@ def _waits_for(lease: Lease) -> str:
     return lease.billing.waits_for or "first_look"
 
 
-async def instance(store: Store, reference: str, now: datetime, params: Params) -> render.Json:
+async def instance(uow: UnitOfWork, reference: str, now: datetime, params: Params) -> render.Json:
     """Every lease of that id, instance id or label, newest first, each with its whole life. Raises ``JobNotFound``."""
-    async with store.snapshot() as uow:
-        found = await uow.leases.search(reference)
-        if not found:
-            raise JobNotFound(
-                f"no instance {reference!r}", hint="autopilot spend --by instance lists all that were paid"
-            )
-        outstanding = await read_outstanding(uow, now, params)
-        return {"instances": [await _life(uow, lease, outstanding.get(lease.id), now) for lease in found]}
+    found = await uow.leases.search(reference)
+    if not found:
+        raise JobNotFound(f"no instance {reference!r}", hint="autopilot spend --by instance lists all that were paid")
+    outstanding = (await read_moment(uow, now, params)).outstanding
+    return {"instances": [await _life(uow, lease, outstanding.get(lease.id), now) for lease in found]}
 
 
 async def _life(uow: UnitOfWork, lease: Lease, outstanding: Outstanding | None, now: datetime) -> render.Json:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from typing import NamedTuple
 
 from autopilot.api import render
 from autopilot.api.account_limits import AccountState
-from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
+from autopilot.api.outstanding import Moment, Money, Outstanding, money, read_moment
 from autopilot.domain.job import Job
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
 from autopilot.domain.lease import Lease
@@ -18,97 +17,86 @@ from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
 from autopilot.engine.engine import Engine
 from autopilot.policy.guard import Exposure, Limits, allowance
-from autopilot.ports.store import Store, Totals
+from autopilot.ports.store import Totals, UnitOfWork
 
 LONGEST = timedelta(days=3650)
 
 
-async def budget(engine: Engine, store: Store, now: datetime, owner: int | None = None) -> render.Json:
-    credits = {name: watch.last.credit for name, watch in engine.watches.items()}
-    return await budget_of(store, now, engine.config.params, engine.config.limits, credits, owner)
-
-
-async def budget_of(
-    store: Store,
-    now: datetime,
-    params: Params,
+async def budget(
+    uow: UnitOfWork,
+    moment: Moment,
     limits: Limits,
     credits: Mapping[str, Decimal | None],
     owner: int | None = None,
 ) -> render.Json:
-    """``credits``: of each market that is to be shown; None: it is not known.
-
-    ``owner``: whose jobs it is about, without the account; None: all.
-    """
-    jobs, outstanding, totals, launches = await _read(store, now, params)
-    tokens = await _read_tokens(store, outstanding, now, owner)
-    whole = _account(list(outstanding.values()), totals, limits, credits, now)
+    """``credits``: of each market; ``owner``: whose jobs it is about, without the account; None: all."""
+    whole = await read_account(uow, moment, limits, credits) if owner is None else None
+    launches = await uow.leases.count_launches(moment.now - timedelta(minutes=10))
     return {
-        "now": render.plain(now),
+        "now": render.plain(moment.now),
         "currency": "USD",
-        "account": whole | {"launches": _launches(launches.hour, limits)} if owner is None else None,
+        "account": whole,
         "jobs": [
-            _job(job, select_of_job(job.id, outstanding))
-            | {"launches": _job_launches(launches.by_job.get(job.id, NO_LAUNCHES), limits)}
-            for job in jobs
+            _job(job, moment) | {"launches": _job_launches(launches.get(job.id, NO_LAUNCHES), limits)}
+            for job in moment.jobs
             if owner in (None, job.owner)
         ],
-        "tokens": tokens,
+        "tokens": await _read_tokens(uow, moment, owner),
     }
 
 
-async def account(store: Store, limits: Limits, now: datetime, params: Params) -> AccountState:
+def credits_of(engine: Engine) -> dict[str, Decimal | None]:
+    """By market; None: it is not known."""
+    return {name: watch.last.credit for name, watch in engine.watches.items()}
+
+
+async def read_account(
+    uow: UnitOfWork, moment: Moment, limits: Limits, credits: Mapping[str, Decimal | None]
+) -> render.Json:
+    """``credits``: of each market that is to be shown."""
+    outstanding, now = list(moment.outstanding.values()), moment.now
+    whole = _account(outstanding, await _read_totals(uow, now), limits, credits, now)
+    return whole | {"launches": _launches(await _count_hour(uow, now), limits)}
+
+
+async def account(uow: UnitOfWork, limits: Limits, now: datetime, params: Params) -> AccountState:
     """The account's limits, and what they still leave."""
-    _, outstanding, totals, launches = await _read(store, now, params)
-    live = tuple(each.lease for each in outstanding.values() if not each.lease.is_over)
-    more = sum((each.accrued_total + each.unobserved for each in outstanding.values()), ZERO)
-    held = sum((each.held_total - each.unobserved for each in outstanding.values() if each.lease.is_over), ZERO)
+    outstanding = (await read_moment(uow, now, params)).outstanding.values()
+    totals = await _read_totals(uow, now)
+    live = tuple(each.lease for each in outstanding if not each.lease.is_over)
+    more = sum((each.accrued_total + each.unobserved for each in outstanding), ZERO)
+    held = sum((each.held_total - each.unobserved for each in outstanding if each.lease.is_over), ZERO)
     exposure = Exposure(live, totals.day + more, totals.month + more, held=held)
-    return AccountState(limits, allowance(exposure, limits, params), launches.hour)
+    return AccountState(limits, allowance(exposure, limits, params), await _count_hour(uow, now))
 
 
-async def _read_tokens(
-    store: Store, outstanding: Mapping[str, Outstanding], now: datetime, owner: int | None
-) -> list[render.Json]:
+async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None) -> list[render.Json]:
     """Each allowance of a token that is in force or has open jobs, and what counts against it."""
-    async with store.snapshot() as uow:
-        owners = {job.id: job.owner for job in await uow.jobs.list_open()}
-        rows = []
-        for token in await uow.tokens.list_all():
-            if owner not in (None, token.owner):
-                continue
-            if token.allowance is None or not (token.is_in_force(now) or token.owner in owners.values()):
-                continue
-            sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
-            live = [each for each in outstanding.values() if owners.get(each.lease.job_id or "") == token.owner]
-            # Those of machines that are gone are in the sums.
-            held = sum((each.held_total for each in live if not each.lease.is_over), sums.held)
-            total = Money(sums.posted, sum((each.accrued_total for each in live), ZERO), held)
-            leases = [each.lease for each in live]
-            row = {"name": token.name, "number": token.number, "is_monthly": token.is_monthly}
-            rows.append(row | _against(token.allowance, total, burning(leases), None))
-        return rows
+    owners, now = {job.id: job.owner for job in moment.jobs}, moment.now
+    rows = []
+    for token in await uow.tokens.list_all():
+        if owner not in (None, token.owner):
+            continue
+        if token.allowance is None or not (token.is_in_force(now) or token.owner in owners.values()):
+            continue
+        sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
+        live = [each for each in moment.outstanding.values() if owners.get(each.lease.job_id or "") == token.owner]
+        # Those of machines that are gone are in the sums.
+        held = sum((each.held_total for each in live if not each.lease.is_over), sums.held)
+        total = Money(sums.posted, sum((each.accrued_total for each in live), ZERO), held)
+        leases = [each.lease for each in live]
+        row = {"name": token.name, "number": token.number, "is_monthly": token.is_monthly}
+        rows.append(row | _against(token.allowance, total, burning(leases), None))
+    return rows
 
 
-class _Launches(NamedTuple):
-    hour: LaunchCount
+async def _read_totals(uow: UnitOfWork, now: datetime) -> Totals:
+    return await uow.ledger.sum_totals(now.astimezone(UTC).date())
+
+
+async def _count_hour(uow: UnitOfWork, now: datetime) -> LaunchCount:
     """Of all jobs."""
-    by_job: Mapping[str | None, LaunchCount]
-    """In ten minutes."""
-
-
-async def _read(
-    store: Store, now: datetime, params: Params
-) -> tuple[tuple[Job, ...], dict[str, Outstanding], Totals, _Launches]:
-    """Open jobs; what each machine costs beyond what is posted; what is posted; what was rented lately."""
-    async with store.snapshot() as uow:
-        jobs = await uow.jobs.list_open()
-        totals = await uow.ledger.sum_totals(now.astimezone(UTC).date())
-        hour = await uow.leases.count_launches(now - timedelta(hours=1))
-        launches = _Launches(
-            sum(hour.values(), NO_LAUNCHES), await uow.leases.count_launches(now - timedelta(minutes=10))
-        )
-        return jobs, await read_outstanding(uow, now, params), totals, launches
+    return sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), NO_LAUNCHES)
 
 
 def _launches(count: LaunchCount, limits: Limits) -> render.Json:
@@ -189,8 +177,8 @@ def _account(
     }
 
 
-def _job(job: Job, outstanding: Sequence[Outstanding]) -> render.Json:
-    total = money(job.spent, outstanding)
+def _job(job: Job, moment: Moment) -> render.Json:
+    total = moment.money_of(job)
     burn = burning(job.leases)
     remaining = job.remaining_work
     forecast = None if remaining is None or not burn else total.posted + total.accrued + accrue(burn, remaining)
@@ -199,7 +187,7 @@ def _job(job: Job, outstanding: Sequence[Outstanding]) -> render.Json:
         "name": job.spec.name,
         "status": job.status,
         **_against(job.spec.budget, total, burn, None),
-        "held_for": _purposes(outstanding),
+        "held_for": _purposes(moment.of_job(job.id)),
         "max_rate": render.plain(job.spec.max_rate),
         "burn": render.plain(burn),
         "forecast": render.plain(forecast),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from autopilot.api import render
-from autopilot.api.outstanding import Outstanding, money
+from autopilot.api.outstanding import Moment, Outstanding, money
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
@@ -25,7 +24,8 @@ ANSWERS = ("lease.acquired", "lease.adopted", "lease.refused", "lease.create_unk
 """Events that tell what became of a create."""
 
 
-async def read_life(uow: UnitOfWork, job: Job, outstanding: Mapping[str, Outstanding], now: datetime) -> render.Json:
+async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
+    now, outstanding = moment.now, moment.outstanding
     leases = await uow.leases.list_by_job(job.id)
     rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
     spend = rows[0] if rows else None

@@ -27,7 +27,7 @@ from autopilot.api.logs import LogReader
 from autopilot.api.models import jobs as models
 from autopilot.api.models.jobs import ListQuery
 from autopilot.api.once import Once
-from autopilot.api.outstanding import Money, Outstanding, money, read_outstanding, select_of_job
+from autopilot.api.outstanding import Moment, Money, read_moment
 from autopilot.api.owners import find_owner
 from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
@@ -167,7 +167,8 @@ class JobService:
         offers = await self._engine.offers(job.spec.query)
         market = self._engine.market_view(offers, None, self._clock.now())
         config = self._engine.config
-        limits = await account(self._store, config.limits, now, config.params)
+        async with self._store.snapshot() as uow:
+            limits = await account(uow, config.limits, now, config.params)
         planned = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits)
         if not planned["offers"] and least_probability:
             lacking = await unfillable(job.spec, self._engine, self._store, now)
@@ -192,30 +193,29 @@ class JobService:
                     return {"jobs": [], "next": None}
                 owner = wanted
             last = await _find_last(uow, asked.after, owner)
+            moment = await self._read_moment(uow)
             if asked.all:
                 jobs = await uow.jobs.list_newest(limit=asked.limit + 1, owner=owner, before=last, since=since)
             else:
-                jobs = tuple(job for job in await uow.jobs.list_open() if _is_on_page(job, owner, last, since))
-            outstanding = await self._outstanding(uow)
+                jobs = tuple(job for job in moment.jobs if _is_on_page(job, owner, last, since))
             page = jobs[: asked.limit]
             return {
-                "jobs": select_fields((self._render(job, outstanding) for job in page), asked.fields, models.Job),
+                "jobs": select_fields((self.render(job, moment) for job in page), asked.fields, models.Job),
                 "next": page[-1].id if len(jobs) > len(page) else None,
             }
 
     async def show(self, reference: str) -> render.Json:
-        now = self._clock.now()
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
-            outstanding = await self._outstanding(uow)
-            return {"job": self._render(job, outstanding)} | await read_life(uow, job, outstanding, now)
+            moment = await self._read_moment(uow)
+            return {"job": self.render(job, moment)} | await read_life(uow, job, moment)
 
     async def why(self, reference: str, *, limit: int) -> render.Json:
         """Where the job stands, and its newest decisions, each with what the market answered."""
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
             decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
-            stands = self._render(job, await self._outstanding(uow))
+            stands = self.render(job, await self._read_moment(uow))
         if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
             stands["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
         return {"job": stands, "decisions": decisions}
@@ -261,13 +261,13 @@ class JobService:
         now = self._clock.now()
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
-            outstanding = await self._outstanding(uow)
+            moment = await self._read_moment(uow)
         _refuse_if_over(job)
         changed = replace(job, spec=self._change_spec(job.spec, wish, now))
         check_total(changed.spec, is_of_token(job.owner))
         planned = None
         if is_tighter(job.spec, changed.spec):
-            check_paid(changed, money(job.spent, select_of_job(job.id, outstanding)))
+            check_paid(changed, moment.money_of(job))
             planned = await self._plan(changed, now, least_probability)
             if planned["refusal"] is not None:
                 raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
@@ -281,7 +281,7 @@ class JobService:
                 event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
                 await uow.jobs.save(event_log.job)
                 await uow.events.add(event_log.records)
-                answer = {"job": self._render(event_log.job, await self._outstanding(uow)), "plan": planned}
+                answer = {"job": self.render(event_log.job, await self._read_moment(uow)), "plan": planned}
                 if once is not None:
                     await once.keep(uow, 200, answer)
         self._wake()
@@ -322,7 +322,7 @@ class JobService:
         except StoreUnavailable as problem:
             async with self._store.snapshot() as uow:
                 job = await find_job(uow, reference)
-                answer = self._render(job, await self._outstanding(uow))
+                answer = self.render(job, await self._read_moment(uow))
             self._engine.unrecorded_cancels.add(job.id)
             self._wake()
             log.warning("cancel.unrecorded", job=job.id, reason=str(problem))
@@ -336,7 +336,7 @@ class JobService:
             if from_checkpoint:
                 job = await self._go_back(uow, job, from_checkpoint)
             if from_checkpoint and job.status is not JobStatus.PARKED:
-                answer = self._render(job, await self._outstanding(uow))
+                answer = self.render(job, await self._read_moment(uow))
             else:
                 answer = await self._set_status(uow, job, JobStatus.PENDING, Reason.SUBMITTED)
             if once is not None:
@@ -385,13 +385,13 @@ class JobService:
         event_log.apply(event)
         await uow.jobs.save(event_log.job)
         await uow.events.add(event_log.records)
-        return self._render(event_log.job, await self._outstanding(uow))
+        return self.render(event_log.job, await self._read_moment(uow))
 
-    async def _outstanding(self, uow: UnitOfWork) -> dict[str, Outstanding]:
-        return await read_outstanding(uow, self._clock.now(), self._engine.config.params)
+    async def _read_moment(self, uow: UnitOfWork) -> Moment:
+        return await read_moment(uow, self._clock.now(), self._engine.config.params)
 
-    def _render(self, job: Job, outstanding: Mapping[str, Outstanding]) -> render.Json:
-        total = money(job.spent, select_of_job(job.id, outstanding))
+    def render(self, job: Job, moment: Moment) -> render.Json:
+        total = moment.money_of(job)
         wait = self._engine.waits.of(job)
         answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait)
         if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):

@@ -5,45 +5,28 @@ Credits of markets and what a job waits for are the daemon's own knowledge. They
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from autopilot.api import render
-from autopilot.api.books import instance, reconciliation
-from autopilot.api.budget import budget_of
+from autopilot.api.books import instance
 from autopilot.api.finding import find_job
 from autopilot.api.job_life import read_drawn, read_life, read_newest_decisions, read_spans
 from autopilot.api.models.money import PricesQuery
-from autopilot.api.outstanding import Outstanding, money, read_outstanding, select_of_job
+from autopilot.api.outstanding import Moment, read_moment
+from autopilot.api.page_views import read_money, read_now
 from autopilot.api.prices import prices
-from autopilot.api.spend import spend, spend_by_market
 from autopilot.domain.job import Job
 from autopilot.domain.params import Params
 from autopilot.policy.guard import Limits
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store, UnitOfWork
 
-JOBS_SHOWN = 500
+MACHINES_OF = 100
+"""Jobs, the newest, whose machines are drawn where no job is named."""
 DECISIONS_SHOWN = 200
-
-
-class _OneView:
-    """A store whose every snapshot is the same one."""
-
-    def __init__(self, uow: UnitOfWork) -> None:
-        self._uow = uow
-
-    @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[UnitOfWork]:
-        yield self._uow
-
-    def transaction(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        raise NotImplementedError("a view is read only")
-
-    async def close(self) -> None:
-        """Whoever opened the snapshot closes it."""
 
 
 @dataclass(frozen=True)
@@ -61,24 +44,21 @@ class LedgerView:
     def sees_all(self) -> bool:
         return True
 
-    @property
-    def store(self) -> Store:
-        return _OneView(self.uow)
+    async def read_now(self) -> render.Json:
+        """As ``GET /v1/page/now`` answers. What a market answers, and when, is the daemon's knowledge."""
+        body = await read_now(self.uow, await self._read_moment(), self._job, self.limits, {})
+        return body | {"markets": []}
 
-    async def list_jobs(self) -> list[render.Json]:
-        """The newest, finished ones included, and all that are open."""
-        outstanding = await read_outstanding(self.uow, self.now, self.params)
-        newest = {job.id: job for job in await self.uow.jobs.list_newest(limit=JOBS_SHOWN)}
-        jobs = newest | {job.id: job for job in await self.uow.jobs.list_open()}
-        return [self._job(job, outstanding) for job in jobs.values()]
+    async def read_money(self, by: str, month: str) -> render.Json:
+        """As ``GET /v1/page/money`` answers. Raises ``UserError``."""
+        return await read_money(self.uow, await self._read_moment(), self.limits, by, month)
 
     async def read_job(self, reference: str) -> render.Json:
         """As ``GET /v1/jobs/{ref}/life`` answers. Raises ``UserError``."""
-        job = await find_job(self.uow, reference)
-        outstanding = await read_outstanding(self.uow, self.now, self.params)
+        job, moment = await find_job(self.uow, reference), await self._read_moment()
         return {
-            "job": self._job(job, outstanding),
-            **await read_life(self.uow, job, outstanding, self.now),
+            "job": self._job(job, moment),
+            **await read_life(self.uow, job, moment),
             **await read_drawn(self.uow, job, DECISIONS_SHOWN),
         }
 
@@ -86,45 +66,36 @@ class LedgerView:
         """By job: what a strip of its last hours is drawn of."""
         return await read_spans(self.uow, job_ids)
 
-    async def list_markets(self) -> list[render.Json]:
-        """What a market answers, and when, is the daemon's knowledge."""
-        return []
+    async def read_newest_machines(self) -> dict[str, render.Json]:
+        """The same of the newest jobs."""
+        newest = await self.uow.jobs.list_newest(limit=MACHINES_OF)
+        return await read_spans(self.uow, [job.id for job in newest])
 
     async def list_offers(self, gpu: str) -> list[render.Json]:
-        """The same."""
+        """What a market answers is the daemon's knowledge."""
         return []
 
     async def read_log(self, reference: str) -> render.Json:
         """Output lies beside the ledger."""
         return {"chunks": [], "earlier": False, "finished": True}
 
-    async def budget(self) -> render.Json:
-        return await budget_of(self.store, self.now, self.params, self.limits, {})
-
-    async def spend(self, query: Mapping[str, str]) -> render.Json:
-        return await spend(self.store, query, self.now, self.params)
-
-    async def spend_by_market(self, query: Mapping[str, str]) -> dict[str, render.Json]:
-        """The answers of ``spend``, each of one market alone."""
-        return await spend_by_market(self.store, query, self.now, self.params)
-
     async def instance(self, reference: str) -> render.Json:
         """Raises ``JobNotFound``."""
-        return await instance(self.store, reference, self.now, self.params)
+        return await instance(self.uow, reference, self.now, self.params)
 
     async def list_decisions(self, before: str, kind: str) -> render.Json:
         """Of all jobs, as ``GET /v1/decisions`` answers."""
         return await read_newest_decisions(self.uow, None, before, kind)
 
-    async def reconcile(self, month: str) -> render.Json:
-        return await reconciliation(self.store, {"month": month}, self.now, self.params)
-
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> render.Json:
         query = PricesQuery(gpu=gpu, since=since.isoformat(), until=until.isoformat(), steps=steps)
-        return await prices(self.store, query, self.now, [gpu])
+        return await prices(self.uow, query, self.now, [gpu])
 
-    def _job(self, job: Job, outstanding: Mapping[str, Outstanding]) -> render.Json:
-        return render.job(job, self.now, self.params, money(job.spent, select_of_job(job.id, outstanding)))
+    async def _read_moment(self) -> Moment:
+        return await read_moment(self.uow, self.now, self.params)
+
+    def _job(self, job: Job, moment: Moment) -> render.Json:
+        return render.job(job, self.now, self.params, moment.money_of(job))
 
 
 class LedgerReader:

@@ -1,22 +1,24 @@
-"""What pictures are drawn of: the lives of jobs and machines, decisions, and spend by market."""
+"""What pages show and pictures are drawn of: the lives of jobs and machines, decisions, where the money went."""
 
 from __future__ import annotations
 
 from aiohttp import web
 
+from autopilot.api.access import ApiCaller
+from autopilot.api.budget import credits_of
 from autopilot.api.callers import caller_of, job_ref
 from autopilot.api.finding import find_job
 from autopilot.api.job_life import read_drawn, read_newest_decisions, read_spans
 from autopilot.api.jobs import JobService
-from autopilot.api.ledger_view import DECISIONS_SHOWN
-from autopilot.api.spend import spend_by_market
+from autopilot.api.ledger_view import DECISIONS_SHOWN, MACHINES_OF
+from autopilot.api.markets import render_markets
+from autopilot.api.outstanding import read_moment
+from autopilot.api.page_views import read_money, read_now
 from autopilot.domain.errors import UserError
+from autopilot.domain.time import utc_day
 from autopilot.engine.engine import Engine
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
-
-MOST_JOBS = 100
-"""Whose spans one call may ask for."""
 
 
 class LifeRoutes:
@@ -33,25 +35,43 @@ class LifeRoutes:
         return web.json_response(shown | drawn)
 
     async def spans(self, request: web.Request) -> web.Response:
-        """Others' jobs are left out, as jobs that there are not."""
+        """Of the jobs that are named, or of the newest. Others' jobs are left out, as jobs that there are not."""
         ids = list(dict.fromkeys(filter(None, request.query.get("jobs", "").split(","))))
-        if len(ids) > MOST_JOBS:
-            raise UserError(f"that is more than {MOST_JOBS} jobs", hint="ask for the others by themselves")
+        if len(ids) > MACHINES_OF:
+            raise UserError(f"that is more than {MACHINES_OF} jobs", hint="ask for the others by themselves")
         caller = caller_of(request)
         async with self._store.snapshot() as uow:
-            titles = await uow.jobs.list_titles(ids)
-            seen = [id_ for id_, title in titles.items() if caller.sees_all or title.owner == caller.owner]
+            if ids:
+                titles = await uow.jobs.list_titles(ids)
+                seen = [id_ for id_, title in titles.items() if caller.sees_all or title.owner == caller.owner]
+            else:
+                newest = await uow.jobs.list_newest(limit=MACHINES_OF, owner=_owner_of(caller))
+                seen = [job.id for job in newest]
             return web.json_response({"jobs": await read_spans(uow, seen)})
 
     async def decisions(self, request: web.Request) -> web.Response:
-        caller = caller_of(request)
-        owner = None if caller.sees_all else caller.owner
         async with self._store.snapshot() as uow:
             before, kind = request.query.get("before", ""), request.query.get("kind", "")
-            return web.json_response(await read_newest_decisions(uow, owner, before, kind))
+            return web.json_response(await read_newest_decisions(uow, _owner_of(caller_of(request)), before, kind))
 
-    async def spend_by_market(self, request: web.Request) -> web.Response:
-        params = self._engine.config.params
-        return web.json_response(
-            {"markets": await spend_by_market(self._store, request.query, self._clock.now(), params)}
-        )
+    async def now(self, request: web.Request) -> web.Response:
+        """With ``markets`` as ``GET /v1/status`` has them."""
+        caller, now, config = caller_of(request), self._clock.now(), self._engine.config
+        async with self._store.snapshot() as uow:
+            moment = await read_moment(uow, now, config.params)
+            credits = credits_of(self._engine)
+            body = await read_now(uow, moment, self._jobs.render, config.limits, credits, _owner_of(caller))
+        markets = render_markets(self._engine, now, sees_all=caller.sees_all)
+        return web.json_response(body | {"markets": markets})
+
+    async def money(self, request: web.Request) -> web.Response:
+        now, config = self._clock.now(), self._engine.config
+        by, month = request.query.get("by", "job"), request.query.get("month", f"{utc_day(now):%Y-%m}")
+        async with self._store.snapshot() as uow:
+            moment = await read_moment(uow, now, config.params)
+            return web.json_response(await read_money(uow, moment, config.limits, by, month))
+
+
+def _owner_of(caller: ApiCaller) -> int | None:
+    """Whose jobs alone they see; None: all."""
+    return None if caller.sees_all else caller.owner

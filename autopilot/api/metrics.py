@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 
 from autopilot import __version__
-from autopilot.api.budget import budget, burning
+from autopilot.api.budget import budget, burning, credits_of
+from autopilot.api.outstanding import read_moment
 from autopilot.api.render import Json
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import OVER, Lease, LeaseState
@@ -64,13 +65,14 @@ class Metrics:
     async def _read(self) -> _Snapshot:
         now = self._clock.now()
         today = now.astimezone(UTC).date()
-        money = await budget(self._engine, self._store, now)
         async with self._store.snapshot() as uow:
+            config = self._engine.config
+            moment = await read_moment(uow, now, config.params)
             return _Snapshot(
                 now,
-                await uow.jobs.list_open(),
+                moment.jobs,
                 await uow.leases.list_orphans(),
-                money,
+                await budget(uow, moment, config.limits, credits_of(self._engine)),
                 await uow.reports.sum_spend(today.replace(day=1)),
                 await uow.reports.reconcile(f"{today:%Y-%m}"),
             )

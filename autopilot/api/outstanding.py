@@ -4,13 +4,15 @@ machine, for each that is not over or whose bill is not yet believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
 from autopilot.domain.instance import CostKind
+from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import KindAndDay
 from autopilot.domain.money import ZERO
@@ -49,9 +51,37 @@ class Outstanding:
         return sum((held.amount for held in self.held), ZERO)
 
 
-async def read_outstanding(uow: UnitOfWork, now: datetime, params: Params) -> dict[str, Outstanding]:
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What several answers about one moment are made of, read once."""
+
+    now: datetime
+    jobs: tuple[Job, ...]
+    """Those that are open, oldest first."""
+    outstanding: Mapping[str, Outstanding]
     """By lease id."""
-    live = [lease for job in await uow.jobs.list_open() for lease in job.leases]
+    _by_job: Mapping[str | None, Sequence[Outstanding]]
+
+    def of_job(self, job_id: str) -> Sequence[Outstanding]:
+        return self._by_job.get(job_id, ())
+
+    def money_of(self, job: Job) -> Money:
+        return money(job.spent, self.of_job(job.id))
+
+
+async def read_moment(uow: UnitOfWork, now: datetime, params: Params) -> Moment:
+    jobs = await uow.jobs.list_open()
+    outstanding = await _read_outstanding(uow, jobs, now, params)
+    by_job: dict[str | None, list[Outstanding]] = defaultdict(list)
+    for each in outstanding.values():
+        by_job[each.lease.job_id].append(each)
+    return Moment(now, jobs, outstanding, by_job)
+
+
+async def _read_outstanding(
+    uow: UnitOfWork, jobs: Iterable[Job], now: datetime, params: Params
+) -> dict[str, Outstanding]:
+    live = [lease for job in jobs for lease in job.leases]
     live += await uow.leases.list_orphans()
     unsettled = await uow.leases.list_unsettled()
     books = await uow.ledger.sum_books([lease.id for lease in (*live, *unsettled)])
@@ -65,10 +95,6 @@ async def read_outstanding(uow: UnitOfWork, now: datetime, params: Params) -> di
         held = (Holding("bill", CostKind.COMPUTE, reserved),) if reserved else ()
         found[lease.id] = Outstanding(lease, sum_unposted(lease, books[lease.id].accrued, now), held)
     return found
-
-
-def select_of_job(job_id: str | None, outstanding: Mapping[str, Outstanding]) -> list[Outstanding]:
-    return [each for each in outstanding.values() if each.lease.job_id == job_id]
 
 
 def money(posted: Decimal, outstanding: Iterable[Outstanding]) -> Money:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from decimal import Decimal
+from fractions import Fraction
 
 from autopilot.api import render
 from autopilot.api.gpu_check import unknown_gpu
@@ -14,101 +13,96 @@ from autopilot.api.models.money import PricesQuery
 from autopilot.api.periods import instant
 from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
-from autopilot.domain.money import floor_nano
-from autopilot.domain.prices import PriceObservation
-from autopilot.ports.store import Store
+from autopilot.domain.money import from_nano, to_nano
+from autopilot.domain.prices import PriceSum, step_width
+from autopilot.domain.time import MICROSECOND
+from autopilot.ports.store import UnitOfWork
 
 
-@dataclass(slots=True)
-class _Step:
-    floors: list[tuple[Decimal, int]] = field(default_factory=list)
-    lows: list[Decimal] = field(default_factory=list)
-    highs: list[Decimal] = field(default_factory=list)
-    on_demand: list[Decimal] = field(default_factory=list)
-    machines: set[tuple[str, int]] = field(default_factory=set)
-
-    def add(self, seen: PriceObservation) -> None:
-        """All per GPU, so that machines of several sizes compare."""
-        self.machines.add((seen.machine_id, seen.num_gpus))
-        if seen.floor is not None:
-            self.floors.append((seen.floor / seen.num_gpus, seen.samples))
-            self.lows.append((seen.floor if seen.floor_low is None else seen.floor_low) / seen.num_gpus)
-            self.highs.append((seen.floor if seen.floor_high is None else seen.floor_high) / seen.num_gpus)
-        if seen.on_demand_price is not None:
-            self.on_demand.append(seen.on_demand_price / seen.num_gpus)
-
-    def as_json(self, at: datetime) -> render.Json:
-        samples = sum(weight for _, weight in self.floors)
-        mean = sum((price * weight for price, weight in self.floors), Decimal(0)) / samples if samples else None
-        return {
-            "at": render.plain(at),
-            "low": _money(min(self.lows, default=None)),
-            "mean": _money(mean),
-            "high": _money(max(self.highs, default=None)),
-            "on_demand": _money(min(self.on_demand, default=None)),
-            "machines": len(self.machines),
-        }
-
-
-async def prices(store: Store, query: PricesQuery, now: datetime, listed: Sequence[str]) -> render.Json:
+async def prices(uow: UnitOfWork, query: PricesQuery, now: datetime, listed: Sequence[str]) -> render.Json:
     """``listed``: the GPUs that the markets list. Raises ``UserError``, also for a GPU that is in no list or record."""
-    gpu, steps = query.gpu.strip(), query.steps
+    gpu = query.gpu.strip()
     if not gpu:
         raise UserError("prices of what?", hint="name a GPU, like 4090")
     since = instant(query.since, "since", now, now - timedelta(days=7))
     until = instant(query.until, "until", now, now)
     if since >= until:
         raise UserError("the period ends before it begins")
-    async with store.snapshot() as uow:
-        seen = [
-            each
-            for name in gpu_names.recorded_as(gpu)
-            for each in await uow.prices.list_by_gpu(name, since, until, provider=query.provider)
-        ]
-    if not seen and not any(gpu_names.is_called(name, gpu) for name in listed):
+    names: dict[str, list[str]] = defaultdict(list)
+    for name in gpu_names.recorded_as(gpu):
+        names[gpu_names.standard(name)].append(name)
+    markets = [
+        each
+        for model, called in names.items()
+        for each in await _read_markets(uow, model, called, (since, until), query)
+    ]
+    if not markets and not any(gpu_names.is_called(name, gpu) for name in listed):
         raise unknown_gpu(gpu, listed)
-    by_market: dict[tuple[str, str], list[PriceObservation]] = defaultdict(list)
-    for each in sorted(seen, key=lambda each: each.observed_at):
-        by_market[each.provider, gpu_names.standard(each.gpu)].append(each)
     return {
         "gpu": gpu,
         "since": render.plain(since),
         "until": render.plain(until),
-        "step_s": render.plain((until - since) / steps),
+        "step_s": render.plain((until - since) / query.steps),
         "unit": "USD per GPU-hour",
-        "markets": [
-            {"provider": name, "gpu": model, **_summary(found), "steps": _in_steps(found, since, until, steps)}
-            for (name, model), found in sorted(by_market.items())
-        ],
+        "markets": sorted(markets, key=lambda each: (each["provider"], each["gpu"])),
     }
 
 
-def _summary(seen: Sequence[PriceObservation]) -> render.Json:
-    whole = _Step()
-    for each in seen:
-        whole.add(each)
-    body = whole.as_json(seen[-1].observed_at)
-    latest = [each for each in seen if each.observed_at == seen[-1].observed_at]
-    now = min((each.floor / each.num_gpus for each in latest if each.floor is not None), default=None)
+async def _read_markets(
+    uow: UnitOfWork, model: str, names: Sequence[str], period: tuple[datetime, datetime], query: PricesQuery
+) -> list[render.Json]:
+    """``names``: all that the model was recorded as."""
+    by_market: dict[str, list[PriceSum]] = defaultdict(list)
+    for each in await uow.prices.sum_by_step(names, *period, steps=query.steps, provider=query.provider):
+        by_market[each.provider].append(each)
+    machines = await uow.prices.count_machines(names, *period, provider=query.provider) if by_market else {}
+    return [
+        {
+            "provider": market,
+            "gpu": model,
+            "observations": sum(each.samples for each in sums),
+            **_put_together(sums),
+            "machines": machines[market],
+            **await _read_last(uow, names, market, max(each.last_at for each in sums)),
+            "steps": _in_steps(sums, *period, query.steps),
+        }
+        for market, sums in by_market.items()
+    ]
+
+
+async def _read_last(uow: UnitOfWork, names: Sequence[str], market: str, at: datetime) -> render.Json:
+    seen = [
+        each for name in names for each in await uow.prices.list_by_gpu(name, at, at + MICROSECOND, provider=market)
+    ]
+    floors = (Fraction(to_nano(each.floor), each.num_gpus) for each in seen if each.floor is not None)
+    return {"last_low": _money(min(floors, default=None)), "last_seen_at": render.plain(at)}
+
+
+def _in_steps(sums: Iterable[PriceSum], since: datetime, until: datetime, count: int) -> list[render.Json]:
+    made: list[list[PriceSum]] = [[] for _ in range(count)]
+    for each in sums:
+        made[each.step].append(each)
+    width = step_width(since, until, count)
+    return [{"at": render.plain(since + width * number), **_put_together(step)} for number, step in enumerate(made)]
+
+
+def _put_together(sums: Sequence[PriceSum]) -> render.Json:
+    """All per GPU, so that machines of several sizes compare."""
+    samples = sum(each.floors for each in sums)
+    whole = sum((Fraction(to_nano(each.total), each.num_gpus) for each in sums), Fraction(0))
+    lows = (Fraction(to_nano(each.low), each.num_gpus) for each in sums if each.low is not None)
+    highs = (Fraction(to_nano(each.high), each.num_gpus) for each in sums if each.high is not None)
+    asked = (
+        Fraction(to_nano(each.on_demand_price), each.num_gpus) for each in sums if each.on_demand_price is not None
+    )
     return {
-        "observations": sum(each.samples for each in seen),
-        "machines": body["machines"],
-        "low": body["low"],
-        "mean": body["mean"],
-        "high": body["high"],
-        "on_demand": body["on_demand"],
-        "last_low": _money(now),
-        "last_seen_at": body["at"],
+        "low": _money(min(lows, default=None)),
+        "mean": _money(whole / samples if samples else None),
+        "high": _money(max(highs, default=None)),
+        "on_demand": _money(min(asked, default=None)),
+        "machines": sum(each.machines for each in sums),
     }
 
 
-def _in_steps(seen: Sequence[PriceObservation], since: datetime, until: datetime, count: int) -> list[render.Json]:
-    made = [_Step() for _ in range(count)]
-    width = (until - since) / count
-    for each in seen:
-        made[min(int((each.observed_at - since) / width), count - 1)].add(each)
-    return [step.as_json(since + width * number) for number, step in enumerate(made)]
-
-
-def _money(amount: Decimal | None) -> str | None:
-    return None if amount is None else str(render.plain(floor_nano(amount)))
+def _money(nano: Fraction | None) -> str | None:
+    return None if nano is None else str(render.plain(from_nano(nano.numerator // nano.denominator)))

@@ -10,7 +10,7 @@ from typing import get_args
 
 from autopilot.api import render
 from autopilot.api.list_prices import ListPrice, cloud_price, hyperscaler_price
-from autopilot.api.outstanding import Outstanding, read_outstanding
+from autopilot.api.outstanding import Moment, Outstanding
 from autopilot.api.owners import name_owners
 from autopilot.api.periods import Period, period_of
 from autopilot.domain.errors import UserError
@@ -18,43 +18,54 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO, accrue
-from autopilot.domain.params import Params
-from autopilot.domain.spend import TAG, Cell, LeaseFacts, SpendKey, SpendPart, SpendRow, SpendSource, report, total_row
+from autopilot.domain.spend import (
+    TAG,
+    Cell,
+    LeaseFacts,
+    SpendKey,
+    SpendPart,
+    SpendRow,
+    SpendSource,
+    report,
+    sum_days_by_market,
+    total_row,
+)
 from autopilot.domain.zones import window
-from autopilot.ports.store import Store, UnitOfWork
+from autopilot.ports.store import UnitOfWork
 
 SPEND_KEYS: tuple[SpendKey, ...] = get_args(SpendKey)
 
 
-async def spend(
-    store: Store, query: Mapping[str, str], now: datetime, params: Params, owner: int | None = None
-) -> render.Json:
+async def spend(uow: UnitOfWork, moment: Moment, query: Mapping[str, str], owner: int | None = None) -> render.Json:
     """Of all, or of that owner's jobs. Raises ``UserError`` for a key, month, day or zone that makes no sense."""
     by, period = _key_of(query), period_of(query)
-    source = await _read_source(store, by, period, now, params)
+    source = await _read_source(uow, moment, by, period)
     if owner is not None:
         source = _select(source, lambda lease: lease.owner == owner)
-    answer = _answer(source, by, period, now)
+    answer = _answer(source, by, period, moment.now)
     if by == "owner":
-        async with store.snapshot() as uow:
-            names = await name_owners(uow, (int(row["key"]) for row in answer["rows"] if row["key"]))
+        names = await name_owners(uow, (int(row["key"]) for row in answer["rows"] if row["key"]))
         for row in answer["rows"]:
             row["name"] = names[int(row["key"])] if row["key"] else None
     return answer
 
 
-async def spend_by_market(
-    store: Store, query: Mapping[str, str], now: datetime, params: Params
-) -> dict[str, render.Json]:
-    """What ``spend`` answers, of each market alone; they add up to it. Raises ``UserError`` as it does."""
+async def spend_of_month(
+    uow: UnitOfWork, moment: Moment, by: str, month: str
+) -> tuple[render.Json, dict[str, dict[str, str]]]:
+    """The answer of ``spend`` for a UTC month; and by market and day what was posted or has accrued.
+
+    Raises ``UserError`` as ``spend`` does.
+    """
+    query = {"by": by, "month": month}
     by, period = _key_of(query), period_of(query)
-    source = await _read_source(store, by, period, now, params)
-    markets = sorted({source.leases[cell.lease_id].provider for cell in (*source.cells, *source.accrued)})
-    return {market: _answer(_select_market(source, market), by, period, now) for market in markets}
-
-
-def _select_market(source: SpendSource, market: str) -> SpendSource:
-    return _select(source, lambda lease: lease.provider == market)
+    source = await _read_source(uow, moment, by, period, per="day")
+    days = sum_days_by_market(source, period.first, period.after)
+    rendered = {
+        market: {day.isoformat(): str(render.plain(amount)) for day, amount in sorted(spent.items())}
+        for market, spent in sorted(days.items())
+    }
+    return _answer(source, by, period, moment.now), rendered
 
 
 def _select(source: SpendSource, is_meant: Callable[[LeaseFacts], bool]) -> SpendSource:
@@ -69,13 +80,18 @@ def _select(source: SpendSource, is_meant: Callable[[LeaseFacts], bool]) -> Spen
     )
 
 
-async def _read_source(store: Store, by: str, period: Period, now: datetime, params: Params) -> SpendSource:
-    async with store.snapshot() as uow:
-        posted = await spend_source(uow, by, period)
-        outstanding = await read_outstanding(uow, now, params)
-        jobs = {each.lease.job_id for each in outstanding.values()} - {None}
-        found = [await uow.jobs.find(job_id) for job_id in sorted(filter(None, jobs))]
-    return _with_outstanding(posted, outstanding, {job.id: job for job in found if job}, now, period)
+async def _read_source(
+    uow: UnitOfWork, moment: Moment, by: str, period: Period, per: SpendPart | None = None
+) -> SpendSource:
+    """``per``: the time by which it is to be told apart, where that is shorter than the answer takes."""
+    posted = await spend_source(uow, by, period, per)
+    jobs = {job.id: job for job in moment.jobs}
+    # Of machines whose bill is awaited and whose job is over, all but the newest have posted something.
+    unknown = {each.lease.job_id for id_, each in moment.outstanding.items() if id_ not in posted.leases}
+    for job_id in sorted(filter(None, unknown - jobs.keys())):
+        if (job := await uow.jobs.find(job_id)) is not None:
+            jobs[job_id] = job
+    return _with_outstanding(posted, moment.outstanding, jobs, moment.now, period)
 
 
 def _answer(source: SpendSource, by: str, period: Period, now: datetime) -> render.Json:
@@ -95,10 +111,10 @@ def _answer(source: SpendSource, by: str, period: Period, now: datetime) -> rend
     }
 
 
-async def spend_source(uow: UnitOfWork, by: str, period: Period) -> SpendSource:
+async def spend_source(uow: UnitOfWork, by: str, period: Period, per: SpendPart | None = None) -> SpendSource:
     in_zone = period.zone is not UTC
     since, before = window(period.zone, period.first, period.after)
-    per: SpendPart | None = "day" if in_zone or by == "day" else "month" if by == "month" else None
+    per = per or ("day" if in_zone or by == "day" else "month" if by == "month" else None)
     return await uow.reports.sum_spend(since, before, per=per, with_spans=in_zone, with_tags=by.startswith(TAG))
 
 

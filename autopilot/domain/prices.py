@@ -41,3 +41,29 @@ class PriceObservation:
     floor_low: Decimal | None = None
     floor_high: Decimal | None = None
     samples: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PriceSum:
+    """Observations of one market's machines of one size in one step of a period. Prices are as in an observation."""
+
+    provider: str
+    num_gpus: int
+    step: int
+    """From 0."""
+    low: Decimal | None
+    high: Decimal | None
+    on_demand_price: Decimal | None
+    """The least."""
+    total: Decimal
+    """Of all floors, each as often as it was sampled."""
+    floors: int
+    """How many that were."""
+    samples: int
+    machines: int
+    last_at: datetime
+
+
+def step_width(since: datetime, until: datetime, steps: int) -> timedelta:
+    """Of equal steps, in whole microseconds; the last may be shorter."""
+    return -((since - until) // steps)

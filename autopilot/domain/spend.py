@@ -166,6 +166,15 @@ def report(
     return tuple(sums[key].row(key, by) for key in sorted(sums))
 
 
+def sum_days_by_market(source: SpendSource, first: date | None, after: date | None) -> dict[str, dict[date, Decimal]]:
+    """By market and UTC day: dollars posted, and accrued since. Of a source that is told apart by the day."""
+    sums: dict[str, dict[date, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    for cell in (*source.cells, *source.accrued):
+        if cell.day is not None and _is_within(cell.day, first, after):
+            sums[source.leases[cell.lease_id].provider][cell.day] += cell.amount
+    return sums
+
+
 def _in_period(
     cell: Cell, source: SpendSource, now: datetime, zone: tzinfo, first: date | None, after: date | None
 ) -> Iterator[tuple[date | None, Decimal]]:

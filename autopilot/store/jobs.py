@@ -95,6 +95,7 @@ class SqlJobs(SqlRepository):
         owner: int | None = None,
         before: tuple[datetime, str] | None = None,
         since: datetime | None = None,
+        is_over: bool = False,
     ) -> tuple[Job, ...]:
         newest = _of_owner(owner).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc())
         if before is not None:
@@ -103,6 +104,8 @@ class SqlJobs(SqlRepository):
             newest = newest.where(or_(jobs.c.submitted_at < at, is_then))
         if since is not None:
             newest = newest.where(jobs.c.submitted_at >= since)
+        if is_over:
+            newest = newest.where(jobs.c.status.not_in(_OPEN))
         return await self._select(newest.limit(limit))
 
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:

@@ -21,8 +21,6 @@ from autopilot.web.source import Json
 
 CALLS_AT_ONCE = 16
 ANSWER_BYTES = 32 << 20
-OPEN_READ, NEWEST_READ = 1000, 100
-"""Jobs: those that are open, and the newest of all, for those that are over."""
 _WITHIN = aiohttp.ClientTimeout(total=30, sock_connect=3)
 _PULSE_WITHIN = aiohttp.ClientTimeout(total=3)
 
@@ -136,12 +134,11 @@ class DaemonSource:
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
         return await self._link.ask(self._secret, "GET", path, query)
 
-    async def list_jobs(self) -> list[Json]:
-        still = {job["id"]: job for job in (await self.get("/v1/jobs", {"limit": str(OPEN_READ)}))["jobs"]}
-        newest = {
-            job["id"]: job for job in (await self.get("/v1/jobs", {"all": "1", "limit": str(NEWEST_READ)}))["jobs"]
-        }
-        return list((newest | still).values())
+    async def read_now(self) -> Json:
+        return await self.get("/v1/page/now")
+
+    async def read_money(self, by: str, month: str) -> Json:
+        return await self.get("/v1/page/money", {"by": by, "month": month})
 
     async def read_job(self, reference: str) -> Json:
         return await self.get(f"/v1/jobs/{quote(reference, safe='')}/life")
@@ -149,20 +146,8 @@ class DaemonSource:
     async def read_machines(self, job_ids: Sequence[str]) -> dict[str, Json]:
         return dict((await self.get("/v1/spans", {"jobs": ",".join(job_ids)}))["jobs"]) if job_ids else {}
 
-    async def list_markets(self) -> list[Json]:
-        return list((await self.get("/v1/status"))["providers"])
-
-    async def budget(self) -> Json:
-        return await self.get("/v1/budget")
-
-    async def spend(self, query: Mapping[str, str]) -> Json:
-        return await self.get("/v1/spend", query)
-
-    async def spend_by_market(self, query: Mapping[str, str]) -> dict[str, Json]:
-        return dict((await self.get("/v1/spend/markets", query))["markets"])
-
-    async def reconcile(self, month: str) -> Json:
-        return await self.get("/v1/reconcile", {"month": month})
+    async def read_newest_machines(self) -> dict[str, Json]:
+        return dict((await self.get("/v1/spans"))["jobs"])
 
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Json:
         query = {"gpu": gpu, "since": since.isoformat(), "until": until.isoformat(), "steps": str(steps)}

@@ -23,8 +23,6 @@ STEPS = 300
 HEIGHT = 260
 COLOURS = 4
 OFFERS_SHOWN = 12
-JOBS_READ = 100
-"""The newest, whose bids are drawn."""
 
 
 class OfferChoice(NamedTuple):
@@ -63,12 +61,8 @@ async def build(source: PageSource, query: Mapping[str, str]) -> MarketPage:
     now, period = source.now, query.get("period", "7d")
     if period not in PERIODS:
         raise UserError(f"no period {period!r}", hint=f"one of: {', '.join(PERIODS)}")
-    jobs = sorted(await source.list_jobs(), key=lambda job: str(job["submitted_at"]), reverse=True)[:JOBS_READ]
-    machines = [
-        each
-        for body in (await source.read_machines([job["id"] for job in jobs])).values()
-        for each in read_machines(body, now)
-    ]
+    newest = await source.read_newest_machines()
+    machines = [each for body in newest.values() for each in read_machines(body, now)]
     gpus = list(dict.fromkeys(str(each.lease["gpu"]) for each in reversed(machines)))
     gpu = query.get("gpu", "").strip()[:60] or (gpus[0] if gpus else "")
     if not gpu:

@@ -66,17 +66,18 @@ async def build(source: PageSource, query: Mapping[str, str]) -> MoneyPage:
     by = query.get("by", "job")
     if by not in GROUPS:
         raise UserError(f"cannot group spend by {by!r}", hint=f"one of: {', '.join(GROUPS)}")
-    spend = await source.spend({"by": by, "month": key})
     first, after = month_bounds(key)
-    by_market = await source.spend_by_market({"by": "day", "month": key})
-    spent = {market: _sum_days(answer["rows"]) for market, answer in by_market.items()}
+    body = await source.read_money(by, key)
+    spend, account, bills = body["spend"], body["account"], body["bills"]
+    spent = {
+        market: {date.fromisoformat(day): Decimal(amount) for day, amount in days.items()}
+        for market, days in body["days"].items()
+    }
     whole = {
         day: sum((each.get(day, ZERO) for each in spent.values()), ZERO) for days in spent.values() for day in days
     }
-    account = (await source.budget())["account"]
     is_now = key == f"{now:%Y-%m}"
     limit = account["month"]["limit"] if is_now else None
-    bills = await source.reconcile(key)
     return MoneyPage(
         now,
         source.newest_at,
@@ -89,7 +90,7 @@ async def build(source: PageSource, query: Mapping[str, str]) -> MoneyPage:
         curves.draw_day_numbers(first, after),
         curves.draw_day_numbers(first, after, every=5),
         curves.draw_month(whole, first, after, now, limit),
-        list(by_market),
+        list(spent),
         _tabulate_days(spent),
         by,
         GROUPS,
@@ -97,10 +98,6 @@ async def build(source: PageSource, query: Mapping[str, str]) -> MoneyPage:
         _tabulate_bills(bills),
         bills["not_invoiced"],
     )
-
-
-def _sum_days(rows: Sequence[Row]) -> dict[date, Decimal]:
-    return {date.fromisoformat(row["key"]): spent_of(row) for row in rows}
 
 
 def _list_figures(spend: Row, bills: Row, account: Row | None) -> list[Figure]:

@@ -107,24 +107,21 @@ class NowPage:
 
 async def build(source: PageSource) -> NowPage:
     """What a token may not see of the account is left out."""
-    jobs, now = await source.list_jobs(), source.now
+    body, now = await source.read_now(), source.now
+    jobs, markets = body["jobs"], body["markets"]
     still = sorted((job for job in jobs if job["finished_at"] is None), key=lambda job: _urgency(job))
     over = sorted((job for job in jobs if job["finished_at"]), key=lambda job: str(job["finished_at"]), reverse=True)
     begun = min((words.instant(job["submitted_at"]) for job in still), default=now)
     window = min(max(now - begun + timedelta(minutes=10), SHORTEST), LONGEST)
     axis = Axis(now - window, now)
-    figures, rates = _list_own_figures(still), {}
-    if source.sees_all:
-        body = await source.budget()
-        month = await source.spend({"by": "month", "month": f"{now:%Y-%m}"})
-        figures, rates = _list_figures(body["account"], month), {row["id"]: row["burn"] for row in body["jobs"]}
+    account = body["account"]
+    figures = _list_own_figures(still) if account is None else _list_figures(account, body["month"])
     drawn = await source.read_machines([job["id"] for job in still[:STRIPS]])
     rows, machines = [], []
     for job in still:
         found = read_machines(drawn[job["id"]], now) if job["id"] in drawn else []
-        rows.append(_job_row(job, rates.get(job["id"]), draw_strip(found, axis) if found else svg.NOTHING, now))
+        rows.append(_job_row(job, body["burns"].get(job["id"]), draw_strip(found, axis) if found else svg.NOTHING, now))
         machines += [_machine_row(each, job) for each in found if each.lease["gone_at"] is None]
-    markets = await source.list_markets()
     return NowPage(
         now,
         source.newest_at,

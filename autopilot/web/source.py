@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -27,26 +27,28 @@ class PageSource(Protocol):
 
     @property
     def sees_all(self) -> bool:
-        """Whether it tells of the whole account. Else ``budget``, ``spend`` and their like raise ``UserError``."""
+        """Whether it tells of the whole account."""
         ...
 
-    async def list_jobs(self) -> list[Json]: ...
+    async def read_now(self) -> Json:
+        """``jobs``: all that are open and the newest that are over; ``burns``, $/h by id; ``account`` and ``month`` as
+        in ``GET /v1/budget`` and ``GET /v1/spend``, null for whoever does not see all; ``markets`` as in
+        ``GET /v1/status``, none where nobody reads markets.
+        """
+        ...
+
+    async def read_money(self, by: str, month: str) -> Json:
+        """``spend`` of a month, grouped; ``days``: dollars by market and day; ``account``; ``bills`` as in
+        ``GET /v1/reconcile``. Raises ``UserError`` for whoever does not see all."""
+        ...
 
     async def read_job(self, reference: str) -> Json: ...
 
     async def read_machines(self, job_ids: Sequence[str]) -> dict[str, Json]: ...
 
-    async def list_markets(self) -> list[Json]:
-        """As ``GET /v1/status`` has them; empty where nobody reads markets."""
+    async def read_newest_machines(self) -> dict[str, Json]:
+        """Of the newest jobs."""
         ...
-
-    async def budget(self) -> Json: ...
-
-    async def spend(self, query: Mapping[str, str]) -> Json: ...
-
-    async def spend_by_market(self, query: Mapping[str, str]) -> dict[str, Json]: ...
-
-    async def reconcile(self, month: str) -> Json: ...
 
     async def prices(self, gpu: str, since: datetime, until: datetime, steps: int) -> Json: ...
 

@@ -224,6 +224,8 @@ class WhatAStoreAnswers:
             assert [job.id for job in rest] == ["over", "late"]
             assert [job.id for job in await work.jobs.list_newest(limit=9, before=(START, "over"))] == ["late"]
             assert [job.id for job in await work.jobs.list_newest(limit=9, since=START + HOUR)] == ["open", "parked"]
+            assert [job.id for job in await work.jobs.list_newest(limit=9, is_over=True)] == ["over", "late"]
+            assert [job.id for job in await work.jobs.list_newest(limit=1, is_over=True)] == ["over"]
             finished = await work.jobs.find("over")
             assert finished is not None
             assert finished.leases == ()

@@ -14,7 +14,7 @@ from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.money import ZERO, from_nano
-from autopilot.domain.prices import PriceObservation
+from autopilot.domain.prices import PriceObservation, PriceSum
 from autopilot.domain.spend import SpendRow, report, total_row
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, Store
 from tests.store_records import DAY, START, a_job, a_lease, an_entry, forgotten, records
@@ -218,6 +218,70 @@ class WhatAStoreKeepsOfPrices:
             assert await work.prices.list_by_gpu("RTX 4090", START, START + HOUR) == (elsewhere, first)
             assert await work.prices.list_by_gpu("RTX 4090", START, end, provider="vastai") == (first, later)
             assert await work.prices.list_by_gpu("RTX 3090", START, end) == ()
+
+    async def test_sums_by_step_and_market(self, store: Store) -> None:
+        minute = timedelta(minutes=1)
+        pair = replace(a_price(START + 70 * minute, "0.80"), num_gpus=2)
+        thinned = replace(
+            a_price(START, "0.31", machine="m2"), floor_low=Decimal("0.25"), floor_high=Decimal("0.40"), samples=12
+        )
+        last = START + 3 * HOUR - timedelta(microseconds=1)
+        async with store.transaction() as work:
+            await work.prices.add(
+                [
+                    a_price(START, "0.20", on_demand_price=Decimal("0.60")),
+                    a_price(START + 59 * minute, "0.300000001", on_demand_price=Decimal("0.50")),
+                    thinned,
+                    a_price(START + HOUR, None),
+                    pair,
+                    a_price(last, "0.90", provider="runpod"),
+                    a_price(START, "0.10", gpu="RTX_4090", provider="runpod"),
+                    a_price(START + 3 * HOUR, "0.01"),
+                    a_price(START, "0.01", gpu="H100", machine="m9"),
+                ]
+            )
+        period = START, START + 3 * HOUR
+        first = PriceSum(
+            *("vastai", 1, 0, Decimal("0.20"), Decimal("0.40"), Decimal("0.50")),
+            total=Decimal("0.20") + Decimal("0.300000001") + 12 * Decimal("0.31"),
+            floors=14,
+            samples=14,
+            machines=2,
+            last_at=START + 59 * minute,
+        )
+        unknown = PriceSum("vastai", 1, 1, None, None, None, Decimal(0), 0, 1, 1, START + HOUR)
+        of_pair = PriceSum(
+            *("vastai", 2, 1, Decimal("0.80"), Decimal("0.80"), None, Decimal("0.80")), 1, 1, 1, pair.observed_at
+        )
+        cheap = PriceSum(*("runpod", 1, 0, *(2 * [Decimal("0.10")]), None, Decimal("0.10")), 1, 1, 1, START)
+        dear = PriceSum(*("runpod", 1, 2, *(2 * [Decimal("0.90")]), None, Decimal("0.90")), 1, 1, 1, last)
+        async with store.snapshot() as work:
+            names = ["RTX 4090", "RTX_4090"]
+            found = await work.prices.sum_by_step(names, *period, steps=3)
+            assert found == (cheap, dear, first, unknown, of_pair)
+            assert await work.prices.count_machines(names, *period) == {"runpod": 1, "vastai": 3}
+            assert await work.prices.sum_by_step(["RTX 4090"], *period, steps=3, provider="runpod") == (dear,)
+            assert await work.prices.count_machines(["RTX 4090"], *period, provider="vastai") == {"vastai": 3}
+            assert await work.prices.sum_by_step([], *period, steps=3) == ()
+
+    async def test_sums_of_large_amounts_are_exact(self, store: Store) -> None:
+        """Nano-dollars of one price all but fill a BIGINT."""
+        most = Decimal("9000000000.000000001")
+        async with store.transaction() as work:
+            await work.prices.add([a_price(START, str(most), machine=f"m{number}") for number in range(30)])
+        async with store.snapshot() as work:
+            (found,) = await work.prices.sum_by_step(["RTX 4090"], START, START + HOUR, steps=1)
+        assert (found.total, found.floors, found.low) == (30 * most, 30, most)
+
+    async def test_steps_that_do_not_divide_the_time_hold_all_of_it(self, store: Store) -> None:
+        until = START + 10 * timedelta(microseconds=1)
+        async with store.transaction() as work:
+            await work.prices.add(
+                a_price(START + number * timedelta(microseconds=1), machine=f"m{number}") for number in range(10)
+            )
+        async with store.snapshot() as work:
+            found = await work.prices.sum_by_step(["RTX 4090"], START, until, steps=3)
+        assert [(each.step, each.machines) for each in found] == [(0, 4), (1, 4), (2, 2)]
 
     async def test_old_prices_are_put_together_by_the_hour_once(self, store: Store) -> None:
         nine = START.replace(minute=0)

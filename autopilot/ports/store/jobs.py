@@ -49,10 +49,12 @@ class Jobs(Protocol):
         owner: int | None = None,
         before: tuple[datetime, str] | None = None,
         since: datetime | None = None,
+        is_over: bool = False,
     ) -> tuple[Job, ...]:
         """Of all, or of that owner's: newest first, finished ones included.
 
-        ``before``: those that come after the job submitted then, of that id; ``since``: submitted then or later.
+        ``before``: those that come after the job submitted then, of that id; ``since``: submitted then or later;
+        ``is_over``: those whose status is final.
         """
         ...
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from autopilot.domain.prices import PriceObservation
+from autopilot.domain.prices import PriceObservation, PriceSum
 
 
 class Prices(Protocol):
@@ -18,6 +18,20 @@ class Prices(Protocol):
         self, gpu: str, since: datetime, until: datetime, *, provider: str | None = None
     ) -> tuple[PriceObservation, ...]:
         """Of one GPU by its name, from ``since`` up to but without ``until``, oldest first."""
+        ...
+
+    async def sum_by_step(
+        self, gpus: Collection[str], since: datetime, until: datetime, *, steps: int, provider: str | None = None
+    ) -> tuple[PriceSum, ...]:
+        """Of GPUs by any of these names, from ``since`` up to but without ``until``: what was observed of each market
+        and size in each of so many steps (``domain.prices.step_width``), in that order.
+        """
+        ...
+
+    async def count_machines(
+        self, gpus: Collection[str], since: datetime, until: datetime, *, provider: str | None = None
+    ) -> Mapping[str, int]:
+        """By market: of how many machines and sizes something was observed then."""
         ...
 
     async def thin(self, before: datetime, *, hours: int) -> int:

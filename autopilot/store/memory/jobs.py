@@ -64,11 +64,13 @@ class MemoryJobs(MemoryRepository):
         owner: int | None = None,
         before: tuple[datetime, str] | None = None,
         since: datetime | None = None,
+        is_over: bool = False,
     ) -> tuple[Job, ...]:
         tables = self._access.read()
         newest = sorted(_of_owner(tables, owner), key=_age_order, reverse=True)
         newest = [job for job in newest if before is None or _age_order(job) < before]
         newest = [job for job in newest if since is None or job.submitted_at >= since]
+        newest = [job for job in newest if job.status.is_final or not is_over]
         return tuple(_assemble(tables, job) for job in newest[:limit])
 
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:

@@ -321,7 +321,7 @@ async def test_spend_is_shown_by_owner_and_tag_and_to_a_token_its_own(
     assert [row["key"] for row in seen["rows"]] == [own["id"]]
     assert seen["total_row"]["held"] == by_owner["-1"]
     assert (await served.call("GET", "/v1/spend?by=tag:"))[0] == 422
-    assert (await token.call("GET", "/v1/spend/markets"))[0] == DENIED
+    assert (await token.call("GET", "/v1/page/money"))[0] == DENIED
     assert theirs["id"] != own["id"]
 
 

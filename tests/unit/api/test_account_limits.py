@@ -172,7 +172,8 @@ async def test_what_is_left_is_told_by_the_ledger() -> None:
         await work.jobs.save(store_records.a_job(leases=(lease,)))
         await work.ledger.post([entry])
     now = datetime.combine(entry.day, time(12), UTC)
-    found = await account(store, limits(day=D(50), month=D(500)), now, PARAMS)
+    async with store.snapshot() as uow:
+        found = await account(uow, limits(day=D(50), month=D(500)), now, PARAMS)
+        tomorrow = await account(uow, limits(day=D(50), month=None), now + DAY, PARAMS)
     assert (found.left.day, found.left.month) == (D(47), D(497))
-    tomorrow = await account(store, limits(day=D(50), month=None), now + DAY, PARAMS)
     assert (tomorrow.left.day, tomorrow.left.month) == (D(50), None)

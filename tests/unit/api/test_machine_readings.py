@@ -36,7 +36,8 @@ async def test_of_a_machine_s_history_the_newest_are_answered_oldest_first() -> 
     async with store.transaction() as uow:
         await uow.jobs.save(a_job(a_lease()))
         await uow.machine_readings.add(points)
-    (life,) = (await instance(store, "lease-1", START, Params()))["instances"]
+    async with store.snapshot() as uow:
+        (life,) = (await instance(uow, "lease-1", START, Params()))["instances"]
     shown = json.loads(json.dumps(life["readings"]))
     assert len(shown) == READINGS_PER_ANSWER < 300
     assert shown[-1] == {

@@ -6,14 +6,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
-from autopilot.api.budget import budget, burning, lasts
+from autopilot.api.budget import budget, burning, credits_of, lasts
 from autopilot.api.models.money import PricesQuery
+from autopilot.api.outstanding import read_moment
 from autopilot.api.prices import prices
-from autopilot.api.spend import spend, spend_by_market
+from autopilot.api.spend import spend, spend_of_month
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
 from autopilot.domain.errors import UserError
@@ -24,6 +26,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.ids import UlidIds
+from autopilot.ports.store import Store
 from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import limits
@@ -50,9 +53,19 @@ async def store() -> MemoryStore:
     return made
 
 
+async def spend_in(store: Store, query: dict[str, str], now: datetime = NOW) -> dict[str, Any]:
+    async with store.snapshot() as uow:
+        return await spend(uow, await read_moment(uow, now, Params()), query)
+
+
+async def prices_in(store: Store, query: PricesQuery) -> dict[str, Any]:
+    async with store.snapshot() as uow:
+        return await prices(uow, query, NOW, NAMES)
+
+
 @pytest.mark.parametrize("by", ["job", "kind", "day", "instance"])
 async def test_comparisons_say_what_they_compare(store: MemoryStore, by: str) -> None:
-    body = await spend(store, {"by": by}, NOW, Params())
+    body = await spend_in(store, {"by": by})
     assert body["total_row"]["posted"] == "4"
     found = {each["name"]: each for each in body["comparisons"]}
     assert (found["on_demand"]["cost"], found["on_demand"]["spent"], found["on_demand"]["saved"]) == ("16", "3", "13")
@@ -65,7 +78,7 @@ async def test_comparisons_say_what_they_compare(store: MemoryStore, by: str) ->
 
 
 async def test_nothing_spent_compares_with_nothing() -> None:
-    body = await spend(MemoryStore(), {}, NOW, Params())
+    body = await spend_in(MemoryStore(), {})
     assert (body["rows"], body["total_row"]["posted"], body["comparisons"]) == ([], "0", [])
 
 
@@ -76,8 +89,8 @@ async def test_months_of_another_zone(store: MemoryStore) -> None:
         lease = lease.bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), night).stop_billing(night + 2 * HOUR)
         await work.leases.save(lease)
         await work.ledger.post([an_entry("c", "2", day=night.date(), lease=lease)])
-    utc = await spend(store, {"month": "2026-12"}, NOW + timedelta(days=20), Params())
-    berlin = await spend(store, {"month": "2026-12", "zone": "Europe/Berlin"}, NOW + timedelta(days=20), Params())
+    utc = await spend_in(store, {"month": "2026-12"}, NOW + timedelta(days=20))
+    berlin = await spend_in(store, {"month": "2026-12", "zone": "Europe/Berlin"}, NOW + timedelta(days=20))
     assert (utc["total_row"]["posted"], berlin["total_row"]["posted"]) == ("0", "1")
     assert (berlin["since"], berlin["until"]) == ("2026-12-01", "2026-12-31")
     assert berlin["total_row"]["running_s"] == 3600
@@ -101,7 +114,7 @@ async def test_prices_are_per_gpu_in_steps() -> None:
                 ),
             ]
         )
-    body = await prices(store, PricesQuery(gpu="RTX 4090", since="4h", steps=4), NOW, NAMES)
+    body = await prices_in(store, PricesQuery(gpu="RTX 4090", since="4h", steps=4))
     (market,) = body["markets"]
     first, second, third, fourth = market["steps"]
     assert (first["low"], first["mean"], first["high"], first["machines"]) == ("0.2", "0.25", "0.3", 2)
@@ -109,12 +122,12 @@ async def test_prices_are_per_gpu_in_steps() -> None:
     assert (third["low"], third["mean"], third["high"]) == ("0.05", "0.2", "0.45")
     assert (fourth["low"], fourth["on_demand"]) == (None, "0.5")
     assert (market["observations"], market["last_low"], market["low"]) == (12, None, "0.05")
-    assert (await prices(store, PricesQuery(gpu="RTX 4090", provider="runpod"), NOW, NAMES))["markets"] == []
+    assert (await prices_in(store, PricesQuery(gpu="RTX 4090", provider="runpod")))["markets"] == []
     for spelling in ("4090", "rtx_4090", "NVIDIA GeForce RTX 4090"):
-        same = await prices(store, PricesQuery(gpu=spelling, since="4h", steps=4), NOW, NAMES)
+        same = await prices_in(store, PricesQuery(gpu=spelling, since="4h", steps=4))
         assert same | {"gpu": body["gpu"]} == body
     with pytest.raises(UserError, match="no market lists a GPU called 'RTX 4900'"):
-        await prices(store, PricesQuery(gpu="RTX 4900"), NOW, NAMES)
+        await prices_in(store, PricesQuery(gpu="RTX 4900"))
 
 
 async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, object]:
@@ -128,7 +141,9 @@ async def forecast_of(tmp_path: Path, spent: str, rate: str) -> tuple[object, ob
     blobs = LocalBlobStore(tmp_path, b"key", "http://127.0.0.1:1")
     config = EngineConfig("install1", limits(month=Decimal(500)), Params())
     engine = Engine(config, {}, store, blobs, PaperBootstrap(blobs), AgentUnpacker(), clock, UlidIds(clock))
-    found = (await budget(engine, store, NOW))["account"]
+    async with store.snapshot() as uow:
+        moment = await read_moment(uow, NOW, Params())
+        found = (await budget(uow, moment, engine.config.limits, credits_of(engine)))["account"]
     return found["forecast_month"], found["forecast_reaches_limit"]
 
 
@@ -161,12 +176,12 @@ async def test_a_forecast_ends_at_the_limit_and_is_never_below_what_is_spent(
 )
 async def test_days_at_the_calendar_s_ends_are_refused(store: MemoryStore, query: dict[str, str]) -> None:
     with pytest.raises(UserError, match=r"not a (day|month)"):
-        await spend(store, query, NOW, Params())
+        await spend_in(store, query)
 
 
 async def test_days_near_them_are_not(store: MemoryStore) -> None:
     for zone in ("Pacific/Kiritimati", "Pacific/Niue"):
-        body = await spend(store, {"since": "1970-01-01", "until": "8999-12-31", "zone": zone}, NOW, Params())
+        body = await spend_in(store, {"since": "1970-01-01", "until": "8999-12-31", "zone": zone})
         assert body["total_row"]["posted"] == "4"
 
 
@@ -181,7 +196,7 @@ async def test_days_near_them_are_not(store: MemoryStore) -> None:
 )
 async def test_prices_at_the_calendar_s_ends_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(UserError, match="not a duration"):
-        await prices(MemoryStore(), PricesQuery.model_validate({"gpu": "RTX 4090"} | query), NOW, NAMES)
+        await prices_in(MemoryStore(), PricesQuery.model_validate({"gpu": "RTX 4090"} | query))
 
 
 def test_how_long_money_lasts() -> None:
@@ -203,10 +218,18 @@ async def test_the_spend_of_each_market_adds_up_to_all(store: MemoryStore) -> No
         other = a_lease("lease-9", None, provider="runpod", label="z", instance_id="9", state=LeaseState.GONE)
         await work.leases.save(other)
         await work.ledger.post([an_entry("z", "0.000000001", lease=other, provider="runpod")])
-    whole = await spend(store, {"by": "day"}, NOW, Params())
-    parts = await spend_by_market(store, {"by": "day"}, NOW, Params())
-    assert list(parts) == ["runpod", "vastai"]
-    for column in ("posted", "accrued", "held", "running_s"):
-        summed = sum(Decimal(part["total_row"][column]) for part in parts.values())
-        assert summed == Decimal(whole["total_row"][column])
-    assert parts["runpod"]["total_row"]["posted"] == "0.000000001"
+    runs = a_lease("lease-8", provider="runpod", label="w", instance_id="8")
+    runs = runs.bill_as(InstanceStatus.RUNNING, Decimal(1), Decimal(0), NOW - HOUR)
+    async with store.transaction() as work:
+        await work.leases.save(runs)
+    query = {"by": "job", "month": f"{NOW:%Y-%m}"}
+    async with store.snapshot() as uow:
+        moment = await read_moment(uow, NOW, Params())
+        whole, days = await spend_of_month(uow, moment, query["by"], query["month"])
+        assert whole == await spend(uow, moment, query)
+        by_day = await spend(uow, moment, query | {"by": "day"})
+    assert list(days) == ["runpod", "vastai"]
+    assert days["runpod"][f"{NOW:%Y-%m-%d}"] == "1"
+    spent = {row["key"]: Decimal(row["posted"]) + Decimal(row["accrued"]) for row in by_day["rows"]}
+    assert {day: sum(Decimal(each.get(day, 0)) for each in days.values()) for day in spent} == spent
+    assert min(map(Decimal, days["runpod"].values())) == Decimal("0.000000001")

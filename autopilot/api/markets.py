@@ -1,0 +1,27 @@
+"""What the daemon knows of its markets."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from autopilot.api import render
+from autopilot.api.certify import certificate
+from autopilot.engine.engine import Engine
+
+
+def render_markets(engine: Engine, now: datetime, *, sees_all: bool) -> list[render.Json]:
+    """The credit is the account's: told to whoever may see all of it."""
+    return [
+        {
+            "name": name,
+            "known": watch.last.known,
+            "credit": render.plain(watch.last.credit) if sees_all else None,
+            "read_at": render.plain(watch.known_at),
+            "reason": watch.last.reason,
+            "spot": watch.provider.capabilities.spot,
+            "on_demand": watch.provider.capabilities.on_demand,
+            "spot_note": watch.provider.capabilities.spot_note,
+            "certificate": certificate(engine, name, now),
+        }
+        for name, watch in engine.watches.items()
+    ]

@@ -1,0 +1,56 @@
+"""What whole pages show, each of one snapshot: sums on one page agree, and what several of them need is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+
+from autopilot.api import render
+from autopilot.api.books import reconciliation
+from autopilot.api.budget import burning, read_account
+from autopilot.api.outstanding import Moment
+from autopilot.api.spend import spend, spend_of_month
+from autopilot.domain.job import Job
+from autopilot.domain.time import utc_day
+from autopilot.policy.guard import Limits
+from autopilot.ports.store import UnitOfWork
+
+OVER_SHOWN = 100
+"""Jobs that are over, the newest."""
+
+RenderJob = Callable[[Job, Moment], render.Json]
+
+
+async def read_now(
+    uow: UnitOfWork,
+    moment: Moment,
+    render_job: RenderJob,
+    limits: Limits,
+    credits: Mapping[str, Decimal | None],
+    owner: int | None = None,
+) -> render.Json:
+    """``jobs``: open ones and the newest that are over; ``burns`` of open jobs, $/h by id; ``account`` as in a budget
+    and ``month``, its spend: null for an ``owner``, whose jobs alone are told of.
+    """
+    still = [job for job in moment.jobs if owner in (None, job.owner)]
+    over = await uow.jobs.list_newest(limit=OVER_SHOWN, owner=owner, is_over=True)
+    month = {"by": "month", "month": f"{utc_day(moment.now):%Y-%m}"}
+    return {
+        "jobs": [render_job(job, moment) for job in {job.id: job for job in (*still, *over)}.values()],
+        "burns": {job.id: render.plain(burning(job.leases)) for job in still},
+        "account": await read_account(uow, moment, limits, credits) if owner is None else None,
+        "month": await spend(uow, moment, month) if owner is None else None,
+    }
+
+
+async def read_money(uow: UnitOfWork, moment: Moment, limits: Limits, by: str, month: str) -> render.Json:
+    """``spend`` of the UTC month, grouped; ``days``: dollars by market and day; ``account`` as in a budget; ``bills``
+    as in a reconciliation. Raises ``UserError``.
+    """
+    grouped, days = await spend_of_month(uow, moment, by, month)
+    return {
+        "spend": grouped,
+        "days": days,
+        "account": await read_account(uow, moment, limits, {}),
+        "bills": await reconciliation(uow, moment, month),
+    }
