@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -23,29 +23,56 @@ READINGS_PER_ANSWER = 288
 """Of one machine, the newest: a day of them."""
 COMPARED = ("estimate", "corrected", "posted", "invoiced", "not_billed", "accrued", "held")
 
+Amounts = Mapping[str, Decimal | None]
+"""Dollars by the names of ``COMPARED``."""
+_Line = tuple[ReconciliationRow, Amounts]
+
 
 async def reconciliation(uow: UnitOfWork, moment: Moment, month: str | None = None) -> render.Json:
     """Our figures beside the market's, instance by instance, in a UTC month; None: this one. Raises ``UserError``."""
-    this_month = f"{utc_day(moment.now):%Y-%m}"
-    month = month or this_month
-    rows = await uow.reports.reconcile(month)
-    outstanding, is_now = moment.outstanding, month == this_month
-    made = [_compare(row, outstanding.get(row.lease_id), month, is_now=is_now) for row in rows]
+    month = month or f"{utc_day(moment.now):%Y-%m}"
+    lines = await _read_lines(uow, moment, month)
+    return _summarise(lines, month) | {"rows": [_render(line, moment) for line in lines]}
+
+
+async def reconciliation_of_dearest(uow: UnitOfWork, moment: Moment, month: str, most: int) -> render.Json:
+    """The same with the ``most`` dearest rows, dearest first; ``others``, null where there are none, is the sum of the
+    ``others_count`` that are left. Raises ``UserError``.
+    """
+    lines = sorted(await _read_lines(uow, moment, month), key=lambda line: line[0].posted, reverse=True)
+    others = lines[most:]
+    return _summarise(lines, month) | {
+        "rows": [_render(line, moment) for line in lines[:most]],
+        "others": _plain(_sum(others)) if others else None,
+        "others_count": len(others),
+    }
+
+
+async def _read_lines(uow: UnitOfWork, moment: Moment, month: str) -> list[_Line]:
+    rows, is_now = await uow.reports.reconcile(month), month == f"{utc_day(moment.now):%Y-%m}"
+    return [(row, _compare(row, moment.outstanding.get(row.lease_id), month, is_now=is_now)) for row in rows]
+
+
+def _summarise(lines: Sequence[_Line], month: str) -> render.Json:
+    """All of an answer but its rows."""
     return {
         "month": month,
-        "rows": [
-            _facts(row, outstanding.get(row.lease_id)) | _plain(amounts)
-            for row, amounts in zip(rows, made, strict=True)
-        ],
-        "total": _plain({name: sum((amounts[name] or ZERO for amounts in made), ZERO) for name in COMPARED}),
-        "not_invoiced": sum(row.invoiced is None for row in rows),
+        "total": _plain(_sum(lines)),
+        "not_invoiced": sum(row.invoiced is None for row, _ in lines),
         "currency": "USD",
     }
 
 
-def _compare(
-    row: ReconciliationRow, outstanding: Outstanding | None, month: str, *, is_now: bool
-) -> dict[str, Decimal | None]:
+def _sum(lines: Sequence[_Line]) -> Amounts:
+    return {name: sum((amounts[name] or ZERO for _, amounts in lines), ZERO) for name in COMPARED}
+
+
+def _render(line: _Line, moment: Moment) -> render.Json:
+    row, amounts = line
+    return _facts(row, moment.outstanding.get(row.lease_id)) | _plain(amounts)
+
+
+def _compare(row: ReconciliationRow, outstanding: Outstanding | None, month: str, *, is_now: bool) -> Amounts:
     """Dollars: posted is estimate and corrections; what of it the market has not billed; and what is not yet posted."""
     accrued, held = ZERO, ZERO
     if outstanding is not None:
@@ -64,7 +91,7 @@ def _compare(
     return dict(zip(COMPARED, amounts, strict=True))
 
 
-def _plain(amounts: Mapping[str, Decimal | None]) -> render.Json:
+def _plain(amounts: Amounts) -> render.Json:
     return {name: render.plain(amount) for name, amount in amounts.items()}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from autopilot.api import render
-from autopilot.api.books import reconciliation
+from autopilot.api.books import reconciliation_of_dearest
 from autopilot.api.budget import burning, read_account
 from autopilot.api.outstanding import Moment
 from autopilot.api.spend import spend, spend_of_month
@@ -17,6 +17,8 @@ from autopilot.ports.store import UnitOfWork
 
 OVER_SHOWN = 100
 """Jobs that are over, the newest."""
+ROWS_SHOWN = 100
+"""Of one table of money."""
 
 RenderJob = Callable[[Job, Moment], render.Json]
 
@@ -45,12 +47,12 @@ async def read_now(
 
 async def read_money(uow: UnitOfWork, moment: Moment, limits: Limits, by: str, month: str) -> render.Json:
     """``spend`` of the UTC month, grouped; ``days``: dollars by market and day; ``account`` as in a budget; ``bills``
-    as in a reconciliation. Raises ``UserError``.
+    as in a reconciliation. The dearest rows of each, and the sum of the others. Raises ``UserError``.
     """
-    grouped, days = await spend_of_month(uow, moment, by, month)
+    grouped, days = await spend_of_month(uow, moment, by, month, ROWS_SHOWN)
     return {
         "spend": grouped,
         "days": days,
         "account": await read_account(uow, moment, limits, {}),
-        "bills": await reconciliation(uow, moment, month),
+        "bills": await reconciliation_of_dearest(uow, moment, month, ROWS_SHOWN),
     }

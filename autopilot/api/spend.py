@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -42,7 +42,8 @@ async def spend(uow: UnitOfWork, moment: Moment, query: Mapping[str, str], owner
     source = await _read_source(uow, moment, by, period)
     if owner is not None:
         source = _select(source, lambda lease: lease.owner == owner)
-    answer = _answer(source, by, period, moment.now)
+    rows = _report(source, by, period, moment.now)
+    answer = _summarise(source, by, period, moment.now, rows) | {"rows": [spend_row(row) for row in rows]}
     if by == "owner":
         names = await name_owners(uow, (int(row["key"]) for row in answer["rows"] if row["key"]))
         for row in answer["rows"]:
@@ -51,11 +52,12 @@ async def spend(uow: UnitOfWork, moment: Moment, query: Mapping[str, str], owner
 
 
 async def spend_of_month(
-    uow: UnitOfWork, moment: Moment, by: str, month: str
+    uow: UnitOfWork, moment: Moment, by: str, month: str, most: int
 ) -> tuple[render.Json, dict[str, dict[str, str]]]:
     """The answer of ``spend`` for a UTC month; and by market and day what was posted or has accrued.
 
-    Raises ``UserError`` as ``spend`` does.
+    Of the rows it has the ``most`` dearest, dearest first; ``others``, null where there are none, is the sum of the
+    ``others_count`` that are left. Raises ``UserError`` as ``spend`` does.
     """
     query = {"by": by, "month": month}
     by, period = _key_of(query), period_of(query)
@@ -65,7 +67,14 @@ async def spend_of_month(
         market: {day.isoformat(): str(render.plain(amount)) for day, amount in sorted(spent.items())}
         for market, spent in sorted(days.items())
     }
-    return _answer(source, by, period, moment.now), rendered
+    rows = sorted(_report(source, by, period, moment.now), key=lambda row: row.posted + row.accrued, reverse=True)
+    shown, others = rows[:most], rows[most:]
+    answer = _summarise(source, by, period, moment.now, rows) | {
+        "rows": [spend_row(row) for row in shown],
+        "others": spend_row(total_row(others)) if others else None,
+        "others_count": len(others),
+    }
+    return answer, rendered
 
 
 def _select(source: SpendSource, is_meant: Callable[[LeaseFacts], bool]) -> SpendSource:
@@ -94,17 +103,20 @@ async def _read_source(
     return _with_outstanding(posted, moment.outstanding, jobs, moment.now, period)
 
 
-def _answer(source: SpendSource, by: str, period: Period, now: datetime) -> render.Json:
-    rows = report(source, by, now=now, zone=period.zone, first=period.first, after=period.after)
+def _report(source: SpendSource, by: str, period: Period, now: datetime) -> tuple[SpendRow, ...]:
+    return report(source, by, now=now, zone=period.zone, first=period.first, after=period.after)
+
+
+def _summarise(source: SpendSource, by: str, period: Period, now: datetime, rows: Iterable[SpendRow]) -> render.Json:
+    """All of an answer but its rows."""
     total = total_row(rows)
     # Kinds have no hours of their own; the same spend by GPU has.
-    compared = total if by != "kind" else total_row(_by_gpu(source, period, now))
+    compared = total if by != "kind" else total_row(_report(source, "gpu", period, now))
     return {
         "by": by,
         "since": render.plain(period.first and period.first.isoformat()),
         "until": render.plain(period.last and period.last.isoformat()),
         "zone": period.zone_name,
-        "rows": [spend_row(row) for row in rows],
         "total_row": spend_row(compared if by == "kind" else total),
         "comparisons": _comparisons(compared),
         "currency": "USD",
@@ -178,10 +190,6 @@ def _key_of(query: Mapping[str, str]) -> str:
     if asked not in SPEND_KEYS and not (asked.startswith(TAG) and asked != TAG):
         raise UserError(f"cannot group spend by {asked!r}", hint=f"one of: {', '.join(SPEND_KEYS)}, or {TAG}KEY")
     return asked
-
-
-def _by_gpu(source: SpendSource, period: Period, now: datetime) -> tuple[SpendRow, ...]:
-    return report(source, "gpu", now=now, zone=period.zone, first=period.first, after=period.after)
 
 
 def _comparisons(total: SpendRow) -> list[render.Json]:

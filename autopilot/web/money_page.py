@@ -20,7 +20,6 @@ from autopilot.web.shapes import Figure, Row, budget_meter, saved_figure, spent_
 from autopilot.web.source import PageSource
 
 GROUPS = {"job": "Job", "gpu": "GPU", "label": "Label", "provider": "Market"}
-ROWS_SHOWN = 200
 
 
 class TableLine(NamedTuple):
@@ -33,7 +32,6 @@ class Table(NamedTuple):
     columns: list[str]
     lines: list[TableLine]
     total: tuple[str, ...]
-    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,11 +109,12 @@ def _list_figures(spend: Row, bills: Row, account: Row | None) -> list[Figure]:
         reached = ", held there by the limit" if account["forecast_reaches_limit"] else ""
         at_this = f"at the present {words.per_hour(account['burn'])}{reached}"
         figures.append(Figure("At the end", words.money(account["forecast_month"]), at_this))
-    billed = len(bills["rows"]) - bills["not_invoiced"]
+    machines = len(bills["rows"]) + bills["others_count"]
+    billed = machines - bills["not_invoiced"]
     return [
         *figures,
         saved_figure(spend),
-        Figure("Billed", f"{billed} of {len(bills['rows'])}", "machines have the market's bill in the ledger"),
+        Figure("Billed", f"{billed} of {machines}", "machines have the market's bill in the ledger"),
         Figure("Not billed yet", words.money(bills["total"]["not_billed"]), "posted, and on no bill yet"),
     ]
 
@@ -132,20 +131,24 @@ def _tabulate_days(spent: Mapping[str, Mapping[date, Decimal]]) -> Table:
 
 
 def _tabulate(spend: Row) -> Table:
-    """Dearest first."""
-    rows = sorted(spend["rows"], key=spent_of, reverse=True)
+    """Dearest first, and at the end the sum of those that are too many to be shown."""
+    rows, others = spend["rows"], spend["others"]
+    facts = rows if others is None else [*rows, others]
     parts = ("compute", "storage", "bandwidth", "fees", "accrued")
-    amounts = text.Amounts(rows, parts, least=2).sum_columns(parts)
+    amounts = text.Amounts(facts, parts, least=2).sum_columns(parts)
     columns = ["Compute", "Disk", "Traffic", "Fees", "Accrued", "Total"]
-    if not any(Decimal(row["fees"]) for row in rows):
+    if not any(Decimal(row["fees"]) for row in facts):
         del amounts[3], columns[3]
     is_job = spend["by"] == "job"
     names = [(_name(row, spend["by"]), row["key"] if is_job and row["key"] else None) for row in rows]
-    table = _in_lines(columns, names, amounts)
-    facts = [*rows, spend["total_row"]]
-    more = [(words.duration(row["running_s"]), words.money(row["saved"])) for row in facts]
+    table = _in_lines(columns, [*names, *_name_others(spend)], amounts)
+    more = [(words.duration(row["running_s"]), words.money(row["saved"])) for row in [*facts, spend["total_row"]]]
     lines = [line._replace(cells=(*line.cells, *extra)) for line, extra in zip(table.lines, more[:-1], strict=True)]
-    return Table([*columns, "Ran", "Saved"], lines[:ROWS_SHOWN], (*table.total, *more[-1]), len(lines[ROWS_SHOWN:]))
+    return Table([*columns, "Ran", "Saved"], lines, (*table.total, *more[-1]))
+
+
+def _name_others(body: Row) -> list[tuple[str, None]]:
+    return [] if body["others"] is None else [(f"{body['others_count']:,} others", None)]
 
 
 def _name(row: Row, by: str) -> str:
@@ -156,15 +159,14 @@ def _name(row: Row, by: str) -> str:
 
 def _tabulate_bills(bills: Row) -> Table:
     """What is posted of each machine, what the market has billed of it, and the rest; dearest first."""
-    rows = sorted(bills["rows"], key=lambda row: Decimal(row["posted"]), reverse=True)
-    amounts = text.Amounts(rows, ("invoiced", "not_billed"))
+    rows, others = bills["rows"], bills["others"]
+    amounts = text.Amounts(rows if others is None else [*rows, others], ("invoiced", "not_billed"))
     invoiced, rest, posted = amounts.sum_columns(["invoiced", "not_billed"])
     for number, row in enumerate(rows):
         if row["invoiced"] is None:
             invoiced[number] = "no bill yet"
     names = [(f"{words.market(row['provider'])} {words.plain(row['instance_id'])}", row["job_id"]) for row in rows]
-    table = _in_lines(["Posted", "Billed", "Not billed"], names, [posted, invoiced, rest])
-    return table._replace(lines=table.lines[:ROWS_SHOWN], left_out=len(table.lines[ROWS_SHOWN:]))
+    return _in_lines(["Posted", "Billed", "Not billed"], [*names, *_name_others(bills)], [posted, invoiced, rest])
 
 
 def _in_lines(columns: list[str], names: Sequence[tuple[str, str | None]], cells: Sequence[Sequence[str]]) -> Table:

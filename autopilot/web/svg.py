@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
 
 from markupsafe import Markup, escape
 
@@ -74,14 +75,15 @@ class Axis:
 
 def element(name: str, *inside: str | Markup, **attributes: object) -> Markup:
     """Text inside is escaped, and so is each attribute; ``class_`` is ``class``, an underscore a hyphen."""
-    shown = NOTHING.join(
-        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), value)
-        for key, value in attributes.items()
-        if value is not None
-    )
-    body = NOTHING.join(escape(part) for part in inside)
+    shown = "".join(f' {_spell(key)}="{escape(value)}"' for key, value in attributes.items() if value is not None)
+    body = "".join(escape(part) for part in inside)
     # Names of elements and attributes are this program's own.
     return Markup(f"<{name}{shown}>{body}</{name}>" if body else f"<{name}{shown}/>")  # noqa: S704
+
+
+@cache
+def _spell(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
 
 
 def picture(height: float, *parts: Markup, label: str = "", name: str = "", has_links: bool = False) -> Markup:
@@ -113,8 +115,9 @@ def _path(points: Iterable[Point]) -> str:
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
+@lru_cache(maxsize=64)
 def grid(axis: Axis, height: float, most: int = 8) -> Markup:
-    """A vertical line at each round instant."""
+    """A vertical line at each round instant. Kept: many pictures of a page have one axis."""
     places = [axis.percent(at) for at, _ in axis.ticks(most)]
     return NOTHING.join(element("line", class_="grid", x1=x, x2=x, y1=0, y2=f"{height:g}") for x in places)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.api.books import reconciliation, reconciliation_of_dearest
 from autopilot.api.budget import budget, burning, credits_of, lasts
 from autopilot.api.models.money import PricesQuery
 from autopilot.api.outstanding import read_moment
@@ -225,9 +226,21 @@ async def test_the_spend_of_each_market_adds_up_to_all(store: MemoryStore) -> No
     query = {"by": "job", "month": f"{NOW:%Y-%m}"}
     async with store.snapshot() as uow:
         moment = await read_moment(uow, NOW, Params())
-        whole, days = await spend_of_month(uow, moment, query["by"], query["month"])
-        assert whole == await spend(uow, moment, query)
+        whole, days = await spend_of_month(uow, moment, query["by"], query["month"], 9)
+        by_key = await spend(uow, moment, query)
+        dearest_first = sorted(by_key["rows"], key=lambda row: -Decimal(row["posted"]) - Decimal(row["accrued"]))
+        assert whole == by_key | {"rows": dearest_first, "others": None, "others_count": 0}
+        cut, _ = await spend_of_month(uow, moment, query["by"], query["month"], 1)
         by_day = await spend(uow, moment, query | {"by": "day"})
+        bills = await reconciliation(uow, moment, query["month"])
+        dearest = await reconciliation_of_dearest(uow, moment, query["month"], 1)
+    assert cut["rows"] == whole["rows"][:1]
+    assert (cut["others_count"], cut["total_row"]) == (len(whole["rows"]) - 1, whole["total_row"])
+    assert Decimal(cut["rows"][0]["posted"]) + Decimal(cut["others"]["posted"]) == Decimal(whole["total_row"]["posted"])
+    assert dearest["rows"] == [max(bills["rows"], key=lambda row: Decimal(row["posted"]))]
+    assert (dearest["others_count"], dearest["total"]) == (len(bills["rows"]) - 1, bills["total"])
+    first, others = Decimal(dearest["rows"][0]["posted"]), Decimal(dearest["others"]["posted"])
+    assert first + others == Decimal(bills["total"]["posted"])
     assert list(days) == ["runpod", "vastai"]
     assert days["runpod"][f"{NOW:%Y-%m-%d}"] == "1"
     spent = {row["key"]: Decimal(row["posted"]) + Decimal(row["accrued"]) for row in by_day["rows"]}
