@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sqlalchemy import URL, Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from autopilot.ports.store import StoreUnavailable
+from autopilot.store.sqlite_driver import connect
 
 # FULL: a committed intent survives a power cut; WAL with NORMAL may lose it.
 _PRAGMAS = ("busy_timeout = 5000", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON")
@@ -34,7 +36,9 @@ def reader(path: Path) -> AsyncEngine:
 
 
 def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...] = ()) -> AsyncEngine:
-    engine = create_async_engine(URL.create("sqlite+aiosqlite", database=str(path)))
+    engine = create_async_engine(
+        URL.create("sqlite+aiosqlite", database=str(path)), async_creator=partial(connect, path)
+    )
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: object) -> None:
