@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
-.PHONY: help demo test lint check pythons sim mutants bench docs pictures release previous lock clean
+.PHONY: help demo test lint check pythons sim mutants bench docs pictures page-pictures release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -56,6 +56,9 @@ docs: $(READY)    ## write the generated tables anew, test the rest, and measure
 
 pictures: $(READY)    ## play the demo; draw its end and its job into docs/images
 	$(BIN)/autopilot demo --plain --picture docs/images/demo.svg --job-picture docs/images/job.svg
+
+page-pictures: $(READY)    ## keep the pictures anew with which the pages are compared (needs chromium)
+	AUTOPILOT_KEEP_PICTURES=1 $(BIN)/pytest -q -m slow tests/browser/test_browser_pictures.py
 
 release: $(READY)    ## build wheel and sdist; install the wheel away from the sources and run its demo
 	tools/release.sh $(VENV)

@@ -34,6 +34,7 @@ ADDRESSES = {
     "GET /stream/jobs/{ref}": "stream_job",
     "GET /enter/{key}": "enter",
     "POST /leave": "leave",
+    "POST /zone": "choose_zone",
     "GET /static/{name}": "static",
 }
 """Each with the name of what answers it."""

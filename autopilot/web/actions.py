@@ -208,7 +208,7 @@ def _tell_change(job: Row, wish: Mapping[str, str]) -> list[str]:
     told = []
     for key, value in wish.items():
         if key == "deadline":
-            old = "none" if job["deadline"] is None else f"{words.moment(job['deadline'])} UTC"
+            old = "none" if job["deadline"] is None else words.moment_in_zone(job["deadline"])
             told.append(f"The deadline becomes {words.plain(value)}; it was {old}.")
             continue
         if value.strip() == "none":
@@ -234,7 +234,7 @@ def _tell_budget(job: Row, amount: Decimal) -> str:
 
 
 def _list_fields(job: Row, wish: Mapping[str, str], now: datetime) -> list[FormField]:
-    due = "none" if job["deadline"] is None else f"{words.moment(job['deadline'])} UTC"
+    due = "none" if job["deadline"] is None else words.moment_in_zone(job["deadline"])
     stands = {"budget": words.money(job["budget"]) if job["budget"] else "none", "deadline": due}
     examples = {"budget": "30", "deadline": "+6h, 12h or 2026-12-24T18:00Z"}
     return [

@@ -156,7 +156,7 @@ def _list_figures(markets: Sequence[Row], fit: Sequence[Row]) -> list[Figure]:
             words.market(row["provider"]),
             words.per_hour(row["last_low"]),
             f"cheapest floor now; {words.per_hour(row['low'])} to {words.per_hour(row['high'])} in this period, "
-            f"{row['machines']} machines",
+            f"{row['machines']} {'machine' if row['machines'] == 1 else 'machines'}",
         )
         for row in markets
     ][:4]

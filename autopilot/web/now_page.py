@@ -193,7 +193,7 @@ def _since(market: Row, now: datetime) -> str:
     if market["read_at"] is None:
         return ", and was not since the daemon began"
     at = words.instant(market["read_at"])
-    return f" since {words.moment(at)} UTC ({words.duration(max(now - at, timedelta(0)))})"
+    return f" since {words.moment_in_zone(at)} ({words.duration(max(now - at, timedelta(0)))})"
 
 
 def _market_row(market: Row, now: datetime) -> MarketRow:

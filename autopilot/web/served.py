@@ -16,7 +16,7 @@ from autopilot.api.bearer import LONGEST_TOKEN, hash_token
 from autopilot.blobs.place import MailboxPlace
 from autopilot.clock import SystemClock
 from autopilot.listener.known_tokens import KnownTokens
-from autopilot.web import actions, words
+from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
 from autopilot.web.live import Build, Fragment, LiveFragments, Reader, Render, Silence, TooManyStreams
 from autopilot.web.server import name_cookie
@@ -63,6 +63,7 @@ class DaemonPages:
             "stream_job": self._stream_job,
             "enter": self._enter,
             "leave": self._leave,
+            "choose_zone": self._choose_zone,
             "static": self._static,
         }
 
@@ -72,6 +73,7 @@ class DaemonPages:
 
     async def answer(self, name: str, request: web.Request) -> web.StreamResponse:
         """``name``: one of ``listener.pages.ADDRESSES``."""
+        zone.choose_of(request)
         try:
             answer = await self._answers[name](request)
         except NoSession:
@@ -147,6 +149,9 @@ class DaemonPages:
         answer.del_cookie(name_cookie(request), path="/")
         return answer
 
+    async def _choose_zone(self, request: web.Request) -> web.StreamResponse:
+        return zone.keep(request, await self._read_form(request, await self._open(request)))
+
     async def _static(self, request: web.Request) -> web.StreamResponse:
         return self._site.send_static(request)
 
@@ -194,7 +199,9 @@ class DaemonPages:
         async def ask() -> DaemonSource:
             return (await self._open(request, is_pulse=True)).source
 
-        return await self._send(request, (name, visitor.key, *shown), Reader(opened.secret, ask), build, render)
+        return await self._send(
+            request, (name, visitor.key, zone.name(), *shown), Reader(opened.secret, ask), build, render
+        )
 
     async def _send(
         self, request: web.Request, key: tuple[str, ...], reader: Reader, build: Build, render: Render
@@ -279,9 +286,9 @@ def _frame(fragment: Fragment) -> bytes:
 def _tell_silence(silence: Silence | None) -> str:
     if silence is None:
         return ""
-    since = words.moment(silence.since)
+    since = words.moment_in_zone(silence.since)
     return (
-        f"The daemon does not answer since {since} UTC: {silence.why}. Below is what it said last. "
+        f"The daemon does not answer since {since}: {silence.why}. Below is what it said last. "
         "Machines go on for as long as their permits last."
     )
 

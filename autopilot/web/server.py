@@ -15,6 +15,7 @@ from autopilot.ids import new_secret
 from autopilot.listener.hosts import check_hosts
 from autopilot.listener.pages import ADDRESSES, HOST
 from autopilot.ports.store import StoreUnavailable
+from autopilot.web import zone
 from autopilot.web.site import AT_ONCE, BUILDERS, HEADERS, MADE_WITHIN_S, Handler, PageSite, add_headers
 from autopilot.web.source import READER
 
@@ -43,6 +44,7 @@ class Server:
             method, _, path = call.partition(" ")
             if name in BUILDERS and method == "GET":
                 app.router.add_get(path, self._page(name))
+        app.router.add_post("/zone", self._choose_zone)
         app.router.add_get("/enter/{key}", self._enter)
         app.router.add_get("/static/{name}", self._send_static)
         return app
@@ -57,6 +59,7 @@ class Server:
     @web.middleware
     async def _check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         shown = request.cookies.get(name_cookie(request), "")
+        zone.choose_of(request)
         is_known = hmac.compare_digest(shown.encode(), self._cookie.encode())
         if is_known or request.path.startswith(OPEN_TO_ALL):
             return await handler(request)
@@ -79,6 +82,10 @@ class Server:
             raise
         except Exception as error:
             return self._site.tell_error(request, error)
+
+    async def _choose_zone(self, request: web.Request) -> web.StreamResponse:
+        form = await request.post()
+        return zone.keep(request, {name: value for name, value in form.items() if isinstance(value, str)})
 
     async def _send_static(self, request: web.Request) -> web.StreamResponse:
         return self._site.send_static(request)

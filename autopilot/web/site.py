@@ -14,7 +14,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from autopilot import __version__
 from autopilot.api.finding import JobNotFound
 from autopilot.domain.errors import UserError
-from autopilot.web import actions, decisions_page, job_page, machine_page, market_page, money_page, now_page, words
+from autopilot.web import (
+    actions,
+    decisions_page,
+    job_page,
+    machine_page,
+    market_page,
+    money_page,
+    now_page,
+    words,
+    zone,
+)
 from autopilot.web.machines import STATES, THIN
 from autopilot.web.source import READER, PageSource, Visitor
 
@@ -80,6 +90,7 @@ class PageSite:
         )
         self._templates.globals.update(
             words=words,
+            zone=zone,
             states=STATES,
             short_states=_SHORT_STATES,
             thin=THIN,
@@ -94,7 +105,7 @@ class PageSite:
         return self._templates.get_template(template).render(path=path, visitor=visitor, **values)
 
     def answer(self, request: web.Request, template: str, visitor: Visitor, **values: object) -> web.Response:
-        body = self.render(template, request.path, visitor, **values)
+        body = self.render(template, request.path, visitor, back=request.path_qs, **values)
         answer = web.Response(text=body, content_type="text/html")
         answer.enable_compression()
         return answer

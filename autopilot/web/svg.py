@@ -5,17 +5,20 @@ size. They need no script and no style attribute, so they hold under a strict Co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 
 from markupsafe import Markup, escape
+
+from autopilot.web import zone
 
 Point = tuple[float, float]
 """x in thousandths of the width, y in pixels."""
 
 NOTHING = Markup("")
 _HOUR_S = 3600
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of a wall clock
 _STEPS_S = (300, 900, 1800, *(hours * _HOUR_S for hours in (1, 2, 3, 6, 12, 24, 48, 168, 720, 8760)))
 _DOLLARS = (
     0.01,
@@ -49,6 +52,8 @@ class Axis:
 
     start: datetime
     end: datetime
+    zone: tzinfo = field(default_factory=zone.here)
+    """Of its labels."""
 
     def share(self, instant: datetime) -> float:
         """0 at the left edge, 1 at the right; what is outside stands at its edge."""
@@ -66,11 +71,14 @@ class Axis:
         """Round instants with their labels."""
         span_s = (self.end - self.start).total_seconds()
         step_s = next((step for step in _STEPS_S if span_s / step <= most), max(int(span_s), 1))
-        at = datetime.fromtimestamp((self.start.timestamp() // step_s + 1) * step_s, UTC)
-        while at < self.end:
-            is_day = step_s >= 24 * _HOUR_S or at.hour == at.minute == 0
-            yield at, f"{at:%d %b}" if is_day else f"{at:%H:%M}"
-            at += timedelta(seconds=step_s)
+        step = timedelta(seconds=step_s)
+        # By the wall clock: days begin at midnight there, whatever the offset is.
+        wall = self.start.astimezone(self.zone).replace(tzinfo=None)
+        wall += step - (wall - _EPOCH) % step
+        while (at := wall.replace(tzinfo=self.zone).astimezone(UTC)) < self.end:
+            is_day = step_s >= 24 * _HOUR_S or wall.hour == wall.minute == 0
+            yield at, f"{wall:%d %b}" if is_day else f"{wall:%H:%M}"
+            wall += step
 
 
 def element(name: str, *inside: str | Markup, **attributes: object) -> Markup:

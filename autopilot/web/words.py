@@ -9,6 +9,7 @@ from typing import Any
 from autopilot.cli import reasons, text
 from autopilot.domain.money import ZERO
 from autopilot.domain.time import show_duration
+from autopilot.web import zone
 
 NO_BREAK = "\u00a0"
 _MARKETS = {"vastai": "vast.ai", "runpod": "RunPod"}
@@ -41,11 +42,16 @@ def instant(value: str) -> datetime:
 
 
 def moment(value: str | datetime | None) -> str:
-    """``24 Nov 01:44:01``."""
+    """``24 Nov 01:44:01``, in the page's time zone."""
     if value is None:
         return text.NONE
-    at = value if isinstance(value, datetime) else instant(value)
+    at = zone.local(value if isinstance(value, datetime) else instant(value))
     return whole(f"{at:%d %b %H:%M:%S}")
+
+
+def moment_in_zone(value: str | datetime | None) -> str:
+    """``24 Nov 01:44:01 UTC``, for a sentence by itself."""
+    return text.NONE if value is None else f"{moment(value)} {zone.name()}"
 
 
 def percent(value: str | None) -> str:

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 from browser_world import Onlooker
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Request, expect
 
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import job_text, show, submit, until
@@ -15,6 +15,11 @@ pytestmark = pytest.mark.slow
 
 PAGES = ["/", "/jobs/{job}", "/machines/{machine}", "/money", "/decisions", "/market?gpu=RTX+4090&period=1d", "/new"]
 PAGES += ["/jobs/{job}/do/cancel", "/jobs/{job}/do/change", "/jobs/{job}/do/change?budget=9", "/jobs/none"]
+TELL_HIDDEN = """is => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => is });
+  Object.defineProperty(document, "visibilityState", { configurable: true, get: () => is ? "hidden" : "visible" });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +88,26 @@ def test_focus_survives_what_comes(onlooker: Onlooker, job: str) -> None:
     submit(onlooker.theatre, job_text(300, "newcomer"))
     onlooker.await_text("newcomer")
     assert onlooker.page.evaluate("document.activeElement.textContent") == "watched"
+
+
+def test_a_hidden_tab_asks_for_nothing_until_it_is_seen_again(onlooker: Onlooker) -> None:
+    """Playwright shows every tab, so the page is told that it is hidden, as the browser would tell it."""
+    page = onlooker.page
+
+    def is_stream(request: Request) -> bool:
+        return request.url.endswith("/stream/now")
+
+    with page.expect_request(is_stream):
+        onlooker.open("/")
+    page.get_by_role("heading", name="Jobs").wait_for()
+    with page.expect_event("requestfailed", is_stream):
+        page.evaluate(TELL_HIDDEN, True)
+    submit(onlooker.theatre, job_text(300, "while-hidden"))
+    until(lambda: "while-hidden" in str(onlooker.theatre.client.get("/v1/page/now")), "it is known to the daemon")
+    expect(page.get_by_text("while-hidden")).to_have_count(0)
+    with page.expect_request(is_stream):
+        page.evaluate(TELL_HIDDEN, False)
+    onlooker.await_text("while-hidden")
 
 
 def test_change_the_budget_then_cancel_and_read_the_month(onlooker: Onlooker) -> None:

@@ -4,12 +4,14 @@ const lost = document.getElementById("lost");
 const silent = document.getElementById("silent");
 const hasStream = document.getElementById("live") !== null;
 const DEAF_MS = 15000;
+const zone = document.documentElement.dataset.zone;
+const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium", timeZone: zone });
 let heardAt = Date.now();
 
 const hear = () => { heardAt = Date.now(); lost.hidden = true; };
 const miss = () => {
   if (!lost.hidden || document.hidden) return;
-  document.getElementById("lost-since").textContent = new Date().toISOString().slice(11, 19) + " UTC";
+  document.getElementById("lost-since").textContent = clock.format(new Date()) + " " + zone;
   lost.hidden = false;
 };
 

@@ -6,31 +6,32 @@ if (data && window.uPlot && data.at.length) {
   const readout = document.getElementById("readout");
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const floors = ["--spot", "--demand", "--move", "--floor"];
+  const zone = document.documentElement.dataset.zone;
+  const show = parts => { const made = new Intl.DateTimeFormat("en-GB", { ...parts, timeZone: zone }); return stamp => made.format(stamp * 1000); };
+  const day = show({ day: "numeric", month: "short" }), hour = show({ hour: "2-digit", minute: "2-digit" });
   const dollars = value => "$" + value.toFixed(3);
   const rows = [data.at, ...data.floors, ...data.on_demand, data.bid];
   const names = [...data.names, ...data.names.map(name => name + " on demand"), "we paid"];
   const say = index => {
     const parts = names.map((name, at) => [name, rows[at + 1][index]]).filter(part => part[1] != null);
-    const when = new Date(data.at[index] * 1000).toISOString().slice(0, 16).replace("T", " ");
-    readout.textContent = when + " UTC: " + (parts.map(part => part[0] + " " + dollars(part[1])).join(", ") || "no price");
+    readout.textContent = `${day(data.at[index])} ${hour(data.at[index])} ${zone}: ` + (parts.map(part => part[0] + " " + dollars(part[1])).join(", ") || "no price");
   };
   const line = (stroke, more) => ({ stroke, width: 1.75, points: { show: false }, spanGaps: true, ...more });
   const axis = { stroke: colour("--mute"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
   const label = marks => marks.map(mark => {
-    const when = new Date(mark * 1000), text = when.toISOString();
-    const isDay = text.slice(11, 16) === "00:00";
-    return isDay ? when.getUTCDate() + " " + when.toLocaleString("en", { month: "short", timeZone: "UTC" }) : text.slice(11, 16);
+    const text = hour(mark);
+    return text === "00:00" ? day(mark) : text;
   });
   const plot = new uPlot({
     width: box.clientWidth, height: 278, padding: [6, 0, 0, 0], legend: { show: false },
-    tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
+    tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), zone === "UTC" ? "Etc/UTC" : zone),
     axes: [{ ...axis, values: (shown, marks) => label(marks) }, { ...axis, size: 52, values: (shown, marks) => marks.map(mark => "$" + mark.toFixed(2)) }],
     scales: { x: { time: true }, y: { range: (_, low, high) => [0, (high || 0.1) * 1.12] } },
     cursor: { y: false, drag: { x: true, y: false }, points: { show: false } },
     series: [{},
       ...data.floors.map((_, at) => line(colour(floors[Math.min(at, 3)]))),
       ...data.on_demand.map(() => line(colour("--ask"), { width: 1.25, dash: [4, 4] })),
-      line(colour("--ink"), { width: 2.5, spanGaps: false })],
+      line(colour("--ink"), { width: 2.5, spanGaps: false, paths: uPlot.paths.stepped({ align: 1 }) })],
     hooks: { setCursor: [shown => { if (shown.cursor.idx != null && shown.cursor.left >= 0) say(shown.cursor.idx); }] },
   }, rows, box);
   box.classList.add("plotted");

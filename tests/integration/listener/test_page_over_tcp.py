@@ -113,6 +113,9 @@ async def test_a_link_lets_in_once_and_the_page_acts_in_its_users_name(remote: R
         for path in (f"/jobs/{job_id}", "/money", "/decisions", "/market?gpu=RTX+4090", "/new", f"/jobs/{job_id}/log"):
             status, text = await browser.get(path)
             assert status == 200, (path, text)
+        assert await browser.post("/zone", {"zone": "Asia/Tokyo", "back": "/money"}) == (303, "/money")
+        status, page = await browser.get(f"/jobs/{job_id}", Cookie=f"{browser.cookie}; autopilot-zone=Asia/Tokyo")
+        assert "Asia/Tokyo; $ per GPU" in page
         status, page = await browser.get(f"/jobs/{job_id}/do/cancel")
         assert "Cancel mine for good?" in page
         assert "It cannot be resumed." in page
@@ -142,6 +145,7 @@ async def test_a_form_without_its_token_or_from_another_site_does_nothing(remote
         assert browser.form_token != other.form_token
         for form_token in ("", "0" * 64, other.form_token):
             assert (await browser.post(f"/jobs/{job_id}/do/cancel", {"form_token": form_token}))[0] == 403
+            assert (await browser.post("/zone", {"form_token": form_token, "zone": "Asia/Tokyo"}))[0] == 403
         for headers in ({"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"}):
             assert (await browser.post(f"/jobs/{job_id}/do/cancel", **headers))[0] == 403
         assert (await browser.get("/", Host="evil.example"))[0] == 421

@@ -5,9 +5,10 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from web_ledger import JOB, NOW, a_reader
+from web_ledger import HOUR, JOB, NOW, a_reader
 
 from autopilot.web.picture import draw_job
+from tests.store_records import START
 
 
 async def draw(name: str = "research") -> str:
@@ -33,6 +34,16 @@ async def test_it_is_whole_and_leads_nowhere() -> None:
     assert "$2.50 of $8.00 spent" in text
     for said in ("vast.ai", "RunPod", "decisions", "progress", "our bid"):
         assert said in text
+
+
+@pytest.mark.parametrize(("over_after", "said"), [(None, "✓ in time"), (4, "deadline met"), (40, "deadline missed")])
+async def test_the_deadline_is_said_in_words(over_after: int | None, said: str) -> None:
+    reader = await a_reader()
+    async with reader.view() as view:
+        body = await view.read_job(JOB)
+    if over_after is not None:
+        body["job"] |= {"status": "succeeded", "finished_at": (START + over_after * HOUR).isoformat()}
+    assert f", {said}</text>" in draw_job(body, [], NOW)
 
 
 @pytest.mark.parametrize("name", ["<script>alert(1)</script>", '"><svg onload=alert(1)>', "]]></style>", "&lt;&#60;"])
