@@ -8,7 +8,7 @@ import smtplib
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from email.message import EmailMessage
@@ -16,11 +16,22 @@ from email.utils import format_datetime
 from enum import StrEnum
 from typing import Any
 
+import structlog
+
 from autopilot.notices.addresses import connect
 from autopilot.notices.message import Message, SinkFailed
 
+log = structlog.get_logger(__name__)
+
 WAIT_REAL_S = 30.0
+DRAWN_WITHIN_REAL_S = 15.0
+MOST_PICTURES = 3
+"""In one letter."""
+LARGEST_PICTURE = 1_000_000
 STEP_REAL_S = 15.0
+
+DrawJob = Callable[[str], Awaitable[str | None]]
+"""Of a job by its id: its picture as SVG; None for one that there is not."""
 
 
 class MailSecurity(StrEnum):
@@ -41,12 +52,19 @@ class MailServer:
 
 class MailSink:
     def __init__(
-        self, server: MailServer, sender: str, recipients: tuple[str, ...], wall_now: Callable[[], datetime]
+        self,
+        server: MailServer,
+        sender: str,
+        recipients: tuple[str, ...],
+        wall_now: Callable[[], datetime],
+        draw: DrawJob | None = None,
     ) -> None:
+        """``draw``: None: letters have no pictures."""
         self._server = server
         self._sender = sender
         self._recipients = recipients
         self._wall_now = wall_now
+        self._draw = draw
 
     @property
     def place(self) -> str:
@@ -54,10 +72,11 @@ class MailSink:
 
     async def send(self, message: Message) -> None:
         """In a thread, whose connection is cut when the time is over, whatever it waits for."""
-        line = _Line()
+        line, letter = _Line(), self._letter(message)
+        await self._add_pictures(letter, message)
         try:
             async with asyncio.timeout(WAIT_REAL_S):
-                await asyncio.to_thread(_deliver, self._server, self._letter(message), line)
+                await asyncio.to_thread(_deliver, self._server, letter, line)
         except TimeoutError:
             raise SinkFailed(f"no answer within {WAIT_REAL_S:g} s") from None
         except smtplib.SMTPResponseException as problem:
@@ -79,6 +98,26 @@ class MailSink:
         letter["Auto-Submitted"] = "auto-generated"
         letter.set_content(message.text)
         return letter
+
+    async def _add_pictures(self, letter: EmailMessage, message: Message) -> None:
+        """Of the jobs that it is about. A letter that was not taken goes without: servers may refuse such a file, and
+        what cannot be drawn keeps no notice back.
+        """
+        if self._draw is None or message.notices[0].attempts:
+            return
+        jobs = dict.fromkeys(notice.job_id for notice in message.notices if notice.job_id)
+        for job_id in list(jobs)[:MOST_PICTURES]:
+            try:
+                async with asyncio.timeout(DRAWN_WITHIN_REAL_S):
+                    drawn = await self._draw(job_id)
+            except Exception as problem:
+                log.warning("notice.without_picture", job_id=job_id, reason=type(problem).__name__)
+                continue
+            if drawn is not None and len(drawn) <= LARGEST_PICTURE:
+                name = f"{job_id}.svg"
+                letter.add_attachment(
+                    drawn.encode(), "image", "svg+xml", disposition="inline", filename=name, cid=f"<{name}@autopilot>"
+                )
 
 
 class _Line:

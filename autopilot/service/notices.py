@@ -13,7 +13,7 @@ from autopilot.config.notices import NoticesSettings, SinkSettings, check_url
 from autopilot.config.settings import Settings, load_settings
 from autopilot.domain.errors import UserError
 from autopilot.ids import UlidIds
-from autopilot.notices.mail import MailServer, MailSink
+from autopilot.notices.mail import DrawJob, MailServer, MailSink
 from autopilot.notices.message import Message, Sink, SinkFailed, message_of
 from autopilot.notices.outbox import Subscription
 from autopilot.notices.ping import DeadManSwitch
@@ -30,9 +30,11 @@ def wall_now() -> datetime:
     return SystemClock().now().astimezone(UTC)
 
 
-def sinks_of(settings: NoticesSettings) -> dict[str, Sink]:
-    """Raises ``UserError`` for a sink whose files, address or key cannot be used."""
-    return {name: _sink(name, sink) for name, sink in settings.sinks.items()}
+def sinks_of(settings: NoticesSettings, draw: DrawJob | None = None) -> dict[str, Sink]:
+    """``draw``: what draws a job for a letter. Raises ``UserError`` for a sink whose files, address or key cannot be
+    used.
+    """
+    return {name: _sink(name, sink, draw) for name, sink in settings.sinks.items()}
 
 
 def subscriptions_of(settings: NoticesSettings) -> dict[str, Subscription]:
@@ -59,12 +61,12 @@ def check_named(sinks: Mapping[str, object], names: Sequence[str] | None) -> Non
             raise UserError(f"there is no sink named {name!r}", hint=f"the settings have these: {known}")
 
 
-def _sink(name: str, sink: SinkSettings) -> Sink:
+def _sink(name: str, sink: SinkSettings, draw: DrawJob | None) -> Sink:
     try:
         if sink.type == "mail":
             password = "" if sink.password_file is None else read_private(sink.password_file)
             server = MailServer(sink.host, sink.mail_port, sink.security, sink.user, password, sink.local)
-            return MailSink(server, sink.sender or "", sink.to, wall_now)
+            return MailSink(server, sink.sender or "", sink.to, wall_now, draw)
         if sink.type == "service":
             return ServiceSink(sink.read_url(), local=sink.local)
         assert sink.secret_file is not None, "a webhook has one"

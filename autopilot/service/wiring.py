@@ -55,6 +55,7 @@ from autopilot.providers.paper.bootstrap import PaperBootstrap
 from autopilot.service.certificates import certify_rules
 from autopilot.service.crashes import note_beginning, note_end
 from autopilot.service.identity import close_to_others, install_id, open_clock, prepare_state_dir, registry_key
+from autopilot.service.job_pictures import JobPictures
 from autopilot.service.leadership import (
     CREATE_TIMEOUT_REAL_S,
     FencedProvider,
@@ -173,7 +174,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
 
 async def _open_outbox(settings: Settings, store: Store, clock: Clock, ids: Ids, stack: AsyncExitStack) -> Store:
     """``store``, whose events become notices, and a task that delivers them."""
-    sinks, scrub = sinks_of(settings.notices), scrub_of(settings)
+    pictures = JobPictures(store, clock, settings.policy.params, limits_of(settings))
+    sinks, scrub = sinks_of(settings.notices, pictures.draw), scrub_of(settings)
     courier = Courier(store, sinks, clock, ids, scrub)
     announcer = Announcer(
         subscriptions_of(settings.notices), ids, scrub, prefix=ON_PAPER if settings.is_on_paper else ""

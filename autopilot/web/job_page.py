@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -92,11 +93,7 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
     axis = axis_of(job, now, PERIODS[period])
     machines = read_machines(body, now)
     decision = _choose(body["decisions"], query.get("d"))
-    prices = [
-        found
-        for gpu in dict.fromkeys([*body["gpus"], *(each.lease["gpu"] for each in machines)])
-        if gpu.strip() and (found := await _read_prices(source, gpu, axis)) is not None
-    ]
+    prices = await read_prices(source, body, axis)
     spent, spent_ruler = curves.draw_budget(body, now)
     paid, shares = split_paid(machines)
     lines = story.tell_all(body["events"])
@@ -124,12 +121,14 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
     )
 
 
-async def _read_prices(source: PageSource, gpu: str, axis: Axis) -> Row | None:
-    """None for a GPU that nobody has ever listed."""
-    try:
-        return await source.prices(gpu, max(axis.start, axis.end - LONGEST_PRICES), axis.end, STEPS)
-    except UserError:
-        return None
+async def read_prices(source: PageSource, body: Row, axis: Axis) -> list[Row]:
+    """Of the GPUs that the job may have and had."""
+    since = max(axis.start, axis.end - LONGEST_PRICES)
+    found: list[Row] = []
+    for gpu in filter(str.strip, dict.fromkeys([*body["gpus"], *(lease["gpu"] for lease in body["leases"])])):
+        with contextlib.suppress(UserError):  # nobody has ever listed it
+            found.append(await source.prices(gpu, since, axis.end, STEPS))
+    return found
 
 
 def axis_of(job: Row, now: datetime, length: timedelta | None) -> Axis:

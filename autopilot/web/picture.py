@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -14,9 +15,10 @@ from autopilot.cli.exits import CommandError
 from autopilot.domain.errors import UserError
 from autopilot.web import svg, words
 from autopilot.web.hero import DECISIONS_HEIGHT, PRICE_HEIGHT, PROGRESS_HEIGHT, Hero, draw_hero
-from autopilot.web.job_page import LONGEST_PRICES, STEPS, axis_of, drop_doubles
+from autopilot.web.job_page import LONGEST_PRICES, STEPS, axis_of, drop_doubles, read_prices
 from autopilot.web.machines import THIN, read_machines
 from autopilot.web.shapes import Row, deadline_of, spent_of, status_of
+from autopilot.web.source import PageSource
 
 WIDTH, GUTTER, EDGE, GAP = 960, 72, 16, 8
 """Pixels: of the whole, of the labels at the left, around all, and between rows."""
@@ -49,6 +51,13 @@ def write_picture(client: Client, reference: str, path: Path) -> None:
         path.write_text(draw_job(body, prices, now), encoding="utf-8")
     except OSError as problem:
         raise UserError(f"cannot write {path}: {problem.strerror}") from None
+
+
+async def draw_from(source: PageSource, job_id: str) -> str:
+    """The same of what a source tells. Raises ``JobNotFound``."""
+    body, now = await source.read_job(job_id), source.now
+    prices = await read_prices(source, body, axis_of(body["job"], now, None))
+    return await asyncio.to_thread(draw_job, body, prices, now)
 
 
 def draw_job(body: Row, prices: Sequence[Row], now: datetime) -> str:

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from autopilot.notices import mail
-from autopilot.notices.mail import MailSecurity, MailServer, MailSink
+from autopilot.notices.mail import DrawJob, MailSecurity, MailServer, MailSink
 from autopilot.notices.message import SinkFailed, message_of
 from autopilot.ports.store import PendingNotice
 
@@ -76,9 +76,11 @@ def a_certificate(directory: Path) -> tuple[Path, Path]:
     return certificate, key_file
 
 
-def a_sink(port: int, security: MailSecurity = MailSecurity.NONE, **options: Any) -> MailSink:
+def a_sink(
+    port: int, security: MailSecurity = MailSecurity.NONE, draw: DrawJob | None = None, **options: Any
+) -> MailSink:
     server = MailServer("127.0.0.1", port, security, **({"local": True} | options))
-    return MailSink(server, "autopilot@example.org", ("me@example.org", "you@example.org"), lambda: NOW)
+    return MailSink(server, "autopilot@example.org", ("me@example.org", "you@example.org"), lambda: NOW, draw)
 
 
 async def refusal(sink: MailSink) -> str:
