@@ -8,12 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+from tests.simulation.adversary.siege import CLIENTS
 from tests.simulation.drivers.campaign import campaign, prepare, with_fixed_hashes
 from tests.simulation.drivers.dead import leave_all
 from tests.simulation.drivers.document import write
 from tests.simulation.drivers.hunt import hunt
 from tests.simulation.drivers.kills import kill_everywhere
 from tests.simulation.drivers.regressions import shrink
+from tests.simulation.drivers.sieges import Sum, besiege
 from tests.simulation.ground.scenario import HOUR_S
 from tests.simulation.ground.stories import STORIES
 from tests.simulation.runs.bugs import BUGS
@@ -37,6 +39,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--pairs", type=int, default=0, metavar="N", help="with --kills: N pairs of kills a story as well"
     )
+    parser.add_argument("--siege", type=int, metavar="N", help="N sequences of an adversary's calls to the API instead")
     parser.add_argument("--dead", action="store_true", help="let the daemon die for good in each seed instead")
     parser.add_argument("--every-step", action="store_true", help="with --kills: also where nothing lasting is new")
     options = parser.parse_args(arguments)
@@ -48,6 +51,8 @@ def main(arguments: list[str]) -> int:
     if options.shrink:
         print(shrink(options.seed_start, options.shrink, options.bug, print).to_json(), end="")
         return 0
+    if options.siege:
+        return _besiege(options)
     if options.dead:
         return _die(options)
     if options.planted is not None:
@@ -85,6 +90,18 @@ def _kill(options: argparse.Namespace) -> int:
     took_s = time.monotonic() - began_at
     print(f"stories={len(STORIES)} kill_points={points} failed={failed} seconds={took_s:.0f}")
     return bool(failed)
+
+
+def _besiege(options: argparse.Namespace) -> int:
+    total = Sum()
+    for siege in besiege(
+        range(options.seed_start, options.seed_start + -(-options.siege // CLIENTS)), options.processes
+    ):
+        total.add(siege)
+        for what in list(siege.found)[:3]:
+            print(f"siege {siege.seed}: {what}", flush=True)
+    print(total.verdict())
+    return bool(total.failed)
 
 
 def _die(options: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from autopilot.domain.money import ZERO
 from autopilot.ports.store.jobs import JobTitle
 from autopilot.store.memory.access import MemoryRepository
 from autopilot.store.memory.leases import gather_leases, require
-from autopilot.store.memory.ledger import sum_held
+from autopilot.store.memory.ledger import sum_held_of
 from autopilot.store.memory.tables import MemoryTables
 
 _MIN_PREFIX_LENGTH = 6
@@ -106,7 +106,7 @@ def _assemble(tables: MemoryTables, job: Job) -> Job:
         leases=gather_leases(tables, held),
         checkpoint=checkpoints[-1] if checkpoints else None,
         spent=tables.spent_by_job.get(job.id) or ZERO,
-        held=sum_held(tables).get(job.id, ZERO),
+        held=sum_held_of(tables, job.id),
     )
 
 

@@ -29,9 +29,18 @@ class MemoryLedger(MemoryRepository):
     async def sum_corrections(
         self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
     ) -> Decimal:
-        bills = (entry for entry in self._access.read().entries.values() if entry.type in BILL_TYPES)
-        late = (entry for entry in bills if entry.posted_at >= since and job_id in (None, entry.job_id))
+        bills = (entry for entry in self._entries(job_id) if entry.type in BILL_TYPES)
+        late = (entry for entry in bills if entry.posted_at >= since)
         return sum((entry.amount for entry in late if from_day is None or entry.day >= from_day), ZERO)
+
+    def _entries(self, job_id: str | None) -> Iterable[LedgerEntry]:
+        """Of that job; None: all."""
+        tables = self._access.read()
+        if job_id is None:
+            return tables.entries.values()
+        lease_ids = tables.leases_by_job.get(job_id) or ()
+        ids = (id_ for lease_id in lease_ids for id_ in tables.entries_by_lease.get(lease_id) or ())
+        return filter(None, map(tables.entries.get, ids))
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         tables = self._access.read()
@@ -49,8 +58,7 @@ class MemoryLedger(MemoryRepository):
         lease_ids = [lease_id for job_id in ids for lease_id in tables.leases_by_job.get(job_id) or ()]
         sums = (item for lease_id in lease_ids for item in (tables.posted.get(lease_id) or {}).items())
         posted = sum((amount for (_, day), amount in sums if since is None or day >= since), ZERO)
-        held = sum_held(tables)
-        return OwnerTotals(posted, sum((held.get(job_id, ZERO) for job_id in ids), ZERO))
+        return OwnerTotals(posted, sum((sum_held_of(tables, job_id) for job_id in ids), ZERO))
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
         return sum_held(self._access.read())
@@ -68,6 +76,13 @@ def sum_held(tables: MemoryTables) -> dict[str | None, Decimal]:
         if lease is not None and books is not None:
             held[lease.job_id] = held.get(lease.job_id, ZERO) + books.reserved
     return held
+
+
+def sum_held_of(tables: MemoryTables, job_id: str) -> Decimal:
+    """The same of one job."""
+    unsettled = (id_ for id_ in tables.leases_by_job.get(job_id) or () if tables.unsettled.get(id_))
+    books = (tables.books.get(lease_id) for lease_id in unsettled)
+    return sum((each.reserved for each in books if each is not None), ZERO)
 
 
 def _month_of(day: date) -> tuple[date, date]:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.reasons import Reason
+from autopilot.domain.token import Token, is_of_token
 from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import Ground
@@ -157,7 +158,7 @@ class Conduct:
         ground = self._ground
         if not ground.was_fit(FIT_S) or not all(ground.is_able(name) for name in self._markets):
             return False
-        if not self._is_within_limits():
+        if not (self._is_within_limits() and self._is_within_allowance(job)):
             return False
         since = at(ground.now_s - AVOIDED_S)
         had = {
@@ -178,6 +179,16 @@ class Conduct:
         limits, books = ground.scenario.limits, ground.books
         spent = ((limits.day, books.by_day[today]), (limits.month, books.by_month[today.year, today.month]))
         return all(limit is None or dollars(nano) + STARTS_WITH <= limit for limit, nano in spent)
+
+    def _is_within_allowance(self, job: Job) -> bool:
+        """Of the job's token, where it has one."""
+        committed, books = self._ground.committed, self._ground.books
+        if not is_of_token(job.owner):
+            return True
+        token: Token = committed["tokens"][-job.owner]
+        spent = sum(books.by_job[each.id] for each in committed["jobs"].values() if each.owner == job.owner)
+        has_room = token.allowance is None or dollars(spent) + STARTS_WITH <= token.allowance
+        return has_room and token.is_in_force(at(self._ground.now_s))
 
     def _is_spot_doubted(self, host: Host) -> bool:
         """Spot that was gone, or refused time and again, is not asked for anew for long."""

@@ -44,7 +44,7 @@ class Holds:
         self._check_room(after)
 
     def _check_length(self, lease: Lease, tables: MemoryTables) -> None:
-        job, hold = tables.jobs.get(lease.job_id or ""), self._ground.scenario.jobs[lease.job_id or ""].hold
+        job, hold = tables.jobs.get(lease.job_id or ""), self._ground.spec_of(lease.job_id or "").hold
         assert lease.held_until is not None, "called for one that is held"
         if job is None or job.finished_at is None or hold is None:
             self._add_violation("S26", f"lease {lease.id} is held, and its job has not failed or asks for no hold")
@@ -63,8 +63,10 @@ class Holds:
             costs[lease.job_id] = self._rest(lease, box)
         job_id, limits, today = lease.job_id or "", ground.scenario.limits, at(now_s).date()
         of_all = sum(costs.values(), Decimal(0))
+        allowance, of_token, for_token = self._token_of(job_id, costs)
         for what, limit, spent, cost in (
-            ("the job's budget", ground.scenario.jobs[job_id].budget, books.by_job[job_id], costs.get(job_id)),
+            ("the job's budget", ground.spec_of(job_id).budget, books.by_job[job_id], costs.get(job_id)),
+            ("the token's allowance", allowance, of_token, for_token),
             ("the day's limit", limits.day, books.by_day[today], of_all),
             ("the month's limit", limits.month, books.by_month[today.year, today.month], of_all),
         ):
@@ -72,6 +74,17 @@ class Holds:
                 self._add_violation(
                     "S26", f"lease {lease.id} is held: {dollars(spent):.4f} spent, {cost:.4f} for holds, {what} {limit}"
                 )
+
+    def _token_of(self, job_id: str, costs: Mapping[str | None, Decimal]) -> tuple[Decimal | None, int, Decimal | None]:
+        """Its allowance, when that is one for life, what its jobs have cost, and what their holds will."""
+        jobs, tokens = self._ground.committed["jobs"], self._ground.committed.get("tokens", {})
+        owner = jobs[job_id].owner
+        token = tokens.get(-owner)
+        if token is None or token.is_monthly:
+            return None, 0, None
+        ids = [job.id for job in jobs.values() if job.owner == owner]
+        spent = sum(self._ground.books.by_job[each] for each in ids)
+        return token.allowance, spent, sum((costs.get(each, Decimal(0)) for each in ids), Decimal(0))
 
     def _rest(self, lease: Lease, box: Box) -> Decimal:
         """Dollars that the machine bills until its hold is over."""

@@ -17,6 +17,7 @@ from autopilot.domain.money import to_nano
 from autopilot.providers.runpod import pacing as runpod_pacing
 from autopilot.providers.vastai import pacing as vastai_pacing
 from autopilot.store.memory.tables import MemoryTables
+from tests.simulation.checks.allowances import Allowances
 from tests.simulation.checks.bids import Bids
 from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
 from tests.simulation.checks.holds import Holds
@@ -56,6 +57,7 @@ CHECKERS = {
     "S24": "no more machines are rented in an hour than the limits allow",
     "S25": "a job that was cancelled stays so",
     "S26": "no machine is held without money for all of its hold, nor beyond the hold, nor beyond its own lifetime",
+    "S27": "the jobs of a token together stay within its allowance at every instant, excused spend apart",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -128,6 +130,7 @@ class Invariants:
         self._bids = Bids(ground, markets, self._unless_old)
         self._conduct = Conduct(ground, markets, objects, self._unless_old)
         self._holds = Holds(ground, markets, self._unless_old)
+        self._allowances = Allowances(ground, self._unless_old)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -371,6 +374,7 @@ class Invariants:
             self._limits()
         self._conduct.look()
         self._holds.look()
+        self._allowances.look()
         self._machines()
         self._unready()
         self._check_destroys()

@@ -45,6 +45,8 @@ class Books:
     def __init__(self) -> None:
         self.meters: dict[str, Meter] = {}
         self.by_job: dict[str, int] = defaultdict(int)
+        self.by_job_month: dict[tuple[str, int, int], int] = defaultdict(int)
+        """By job, year and month."""
         self.by_day: dict[date, int] = defaultdict(int)
         self.by_month: dict[tuple[int, int], int] = defaultdict(int)
         self.excused_by_reason: dict[str, int] = defaultdict(int)
@@ -90,6 +92,7 @@ class Books:
             self.excused_by_reason[meter.excuse] += amount
             return
         self.by_job[meter.job_id] += amount
+        self.by_job_month[meter.job_id, day.year, day.month] += amount
         self.by_day[day] += amount
         self.by_month[day.year, day.month] += amount
 

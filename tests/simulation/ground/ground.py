@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
+from autopilot.domain.job import JobSpec
 from autopilot.store.memory.tables import Committed, MemoryTables
 from tests.simulation.ground.books import Books
 from tests.simulation.ground.faults import Faults
@@ -110,6 +111,12 @@ class Ground:
         return self._trace.hexdigest()
 
     # --- the ledger
+
+    def spec_of(self, job_id: str) -> JobSpec:
+        """What the job asks for: of one that came by the API, as the ledger has it."""
+        asked = self.scenario.jobs.get(job_id)
+        spec: JobSpec = self.committed["jobs"][job_id].spec if asked is None else asked
+        return spec
 
     def owner_of(self, label: str) -> tuple[str | None, str | None]:
         """The committed lease, and its job, that a label names."""

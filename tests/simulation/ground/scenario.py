@@ -11,6 +11,7 @@ from decimal import Decimal
 from autopilot.domain import events as e
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus, SpotPolicy
 from autopilot.domain.reasons import Reason
+from autopilot.domain.token import Scope, Token
 from autopilot.engine.event_log import EventLog
 from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
@@ -23,6 +24,8 @@ HOUR_S = 3600.0
 LENGTH_S = 28 * HOUR_S
 TICKS_S = {15.0: 1, 20.0: 1, 30.0: 4, 60.0: 10}
 """How long a tick lasts, and how often that is drawn: seeds with seldom ticks take less time to play."""
+UNDER_A_TOKEN = 0.4
+"""Share of the seeds."""
 D = Decimal
 
 
@@ -30,10 +33,11 @@ D = Decimal
 class Submit:
     job_id: str
     spec: JobSpec
+    owner: int = 0
 
     async def grant(self, uow: UnitOfWork, now: datetime) -> None:
         if await uow.jobs.find(self.job_id) is None:
-            await uow.jobs.save(Job(self.job_id, self.spec, JobStatus.PENDING, Reason.SUBMITTED, now))
+            await uow.jobs.save(Job(self.job_id, self.spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=self.owner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,18 @@ class GiveBack:
             await _apply(uow, job, e.ReleaseRequested(job.on_hold.id, Reason.USER_RELEASED, now))
 
 
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """A token, as ``autopilot token revoke`` does."""
+
+    number: int
+
+    async def grant(self, uow: UnitOfWork, now: datetime) -> None:
+        for token in await uow.tokens.list_all():
+            if token.number == self.number and token.revoked_at is None:
+                await uow.tokens.save(replace(token, revoked_at=now))
+
+
 async def _apply(uow: UnitOfWork, job: Job, event: e.Event) -> None:
     event_log = EventLog(job)
     event_log.apply(event)
@@ -75,7 +91,7 @@ async def _apply(uow: UnitOfWork, job: Job, event: e.Event) -> None:
     await uow.events.add(event_log.records)
 
 
-Wish = Submit | Move | GiveBack
+Wish = Submit | Move | GiveBack | Revoke
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +112,8 @@ class Scenario:
     """Instead of rng: which opportunities of each row of the catalogue are taken."""
     bursts: tuple[Burst, ...] = ()
     """With a script."""
+    tokens: tuple[Token, ...] = ()
+    """Known to the ledger from the beginning: owners of some of the jobs."""
 
     @property
     def jobs(self) -> dict[str, JobSpec]:
@@ -134,11 +152,27 @@ def draw_scenario(seed: int) -> Scenario:
     month = rng.choice((None, None, D(5), D(500)))
     an_hour = random.Random(f"{seed}/launches").choice((20, 20, 20, 2))
     limits = Limits(day, month, D(10), 8, 3, an_hour)
-    return Scenario(
-        tuple(sorted(wishes, key=lambda pair: pair[0])),
-        limits,
-        rng.choices(*zip(*TICKS_S.items(), strict=True))[0],
-    )
+    tick_s = rng.choices(*zip(*TICKS_S.items(), strict=True))[0]
+    tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
+    return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens)
+
+
+def _under_a_token(
+    rng: random.Random, wishes: list[tuple[float, Wish]]
+) -> tuple[tuple[Token, ...], list[tuple[float, Wish]]]:
+    """In some seeds: a token with an allowance, most of the jobs as its own, and perhaps its end."""
+    if rng.random() >= UNDER_A_TOKEN:
+        return (), wishes
+    ends_at = at(rng.uniform(2 * HOUR_S, LENGTH_S)) if rng.random() < 0.3 else None
+    allowance, is_monthly = rng.choice((D("0.60"), D(1), D(2), D(6))), rng.random() < 0.4
+    token = Token(1, "ci", "0" * 64, Scope.SUBMIT, False, (), at(0), ends_at, None, allowance, is_monthly)
+    owned = [
+        (moment_s, replace(wish, owner=token.owner) if isinstance(wish, Submit) and rng.random() < 0.8 else wish)
+        for moment_s, wish in wishes
+    ]
+    if rng.random() < 0.2:
+        owned.append((rng.uniform(HOUR_S, 20 * HOUR_S), Revoke(token.number)))
+    return (token,), owned
 
 
 def _a_hold(rng: random.Random) -> timedelta | None:

@@ -26,6 +26,7 @@ _READS = {
     "/users/current": "account",
     "/charges/": "charges",
     "/notifications/inbox/": "inbox",
+    "/gpu_names/unique/": "names",
 }
 _ID = re.compile(r"/(\d+)/$")
 _NO_INSTANCE = {"success": False, "error": "no_such_instance", "msg": "Instance with that ID does not exist."}
@@ -154,6 +155,9 @@ class Vastai:
             "cur_state": "stopped" if stopped else "running",
             "status_msg": "",
         }
+
+    def _names(self, _: Request) -> Raw:
+        return raw(200, {"success": True, "gpu_names": sorted({host.gpu for host in self.market.hosts.values()})})
 
     def _account(self, _: Request) -> Raw:
         return raw(200, {**recorded.ACCOUNT, "credit": -0.25 if self.market.is_dry else 500.0})

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from pydantic import SecretStr
 
+from autopilot.domain.errors import UserError
 from autopilot.domain.params import Params
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.mailbox.keys import orders_key
@@ -120,7 +121,9 @@ class Daemon:
             SimulatedUnpacker(),
             self.clock,
             self._ids,
+            self._secret,
         )
+        await self._open(engine)
         while not self.life.is_stopping:
             began_s = self.ground.now_s
             self._hear_wishes()
@@ -131,9 +134,19 @@ class Daemon:
             except Exception as problem:
                 self.ground.check.report_error("tick", problem)
             next_s = began_s + self.ground.scenario.tick_s
-            await asyncio.sleep(max(next_s - self.ground.now_s, 0.0))
+            await self._rest(max(next_s - self.ground.now_s, 0.0))
         await engine.calls.settle_for(STOP_WAITS_S)
         self.life.has_stopped = True
+
+    async def _open(self, engine: Engine) -> None:
+        """Whatever is to answer beside the ticks, before the first of them."""
+
+    async def _rest(self, for_s: float) -> None:
+        """Until the next tick."""
+        await asyncio.sleep(for_s)
+
+    def _secret(self, name: str) -> str:
+        raise UserError(f"there is no secret named {name!r}")
 
     def _hear_wishes(self) -> None:
         """The user speaks beside the ticks: before one, or while it reads the markets."""

@@ -28,11 +28,13 @@ from autopilot.engine import (
     mailbox,
     maintenance,
     orphans,
+    purses,
     reconcile,
 )
 from autopilot.mailbox import checkpoints
 from autopilot.mailbox.reading import parse_exit
 from autopilot.policy import budget, guard
+from autopilot.policy.purse import Purse
 from autopilot.ports.provider import Done, MarketUnknown, Refused, Unknown
 from autopilot.providers import pacing, values
 from autopilot.providers.runpod.adapter import RunpodProvider
@@ -322,6 +324,29 @@ def _budget_at_launch_only() -> Patches:
             return blind if name == "left" else getattr(budget, name)
 
     return [(decide, "budget", Budget())]
+
+
+@bug("the allowance of a token counts what is posted and nothing else")
+def _allowance_of_posted_alone() -> Patches:
+    read = purses.read_purses
+
+    class Posted(Purse):
+        def left_for(self, job: Any, leases: Any, params: Any) -> Any:
+            return None if self.allowance is None else self.allowance - self.spent
+
+    async def posted_alone(uow: Any, jobs: Any, unposted: Any, now: Any, params: Any) -> dict[str, Purse]:
+        sums = {
+            token.owner: (await uow.ledger.sum_owner(token.owner, token.counts_from(now))).posted
+            for token in await uow.tokens.list_all()
+        }
+        jobs = list(jobs)
+        owners = {job.id: job.owner for job in jobs}
+        return {
+            job_id: Posted(purse.allowance, sums[owners[job_id]], purse.job_ids, purse.has_ended)
+            for job_id, purse in (await read(uow, jobs, unposted, now, params)).items()
+        }
+
+    return [(engine, "read_purses", posted_alone)]
 
 
 @bug("the bill is added to what was accrued instead of taking its place")

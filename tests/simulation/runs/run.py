@@ -137,12 +137,16 @@ class Play:
         self.begin()
         await self.watch(scenario.length_s)
         self.events.calm()
-        await self._daemon_is_back()
+        await self.daemon_is_back()
         await self.watch(CONVERGES_S + (QUARANTINE_S + MARGIN_S) * world.check.is_ledger_old)
         self._check_converged(scenario.length_s)
         await self.watch(scenario.goes_on_s)
         for job_id in scenario.jobs:
             world.wish(Move(job_id, JobStatus.CANCELLING))
+        await self.end()
+
+    async def end(self) -> None:
+        """All jobs are cancelled: they have to be over soon, and their bills right."""
         await self._until_over()
         self._check_over()
         await self._settle_bills()
@@ -156,7 +160,7 @@ class Play:
             if self._stop_at_first and self.world.check.violations:
                 raise Found
 
-    async def _daemon_is_back(self) -> None:
+    async def daemon_is_back(self) -> None:
         """Whatever was done to it, somebody starts it again."""
         world = self.world
         if world.life is not None and world.life.process.is_frozen:

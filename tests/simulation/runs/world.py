@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from autopilot.store.memory.tables import Committed
 from tests.simulation.checks.invariants import Invariants
@@ -32,6 +32,8 @@ class World(Ground):
         self.event_rng = self.rng("events")
         self._ids = NumberedIds()
         self._backup: Committed | None = None
+        self.make_daemon: Callable[..., Daemon] = Daemon
+        """With a daemon's parameters."""
         self.doomed |= {job_id for job_id in scenario.jobs if faults.hits("E15")}
         vastai, runpod = draw_hosts(self.rng("hosts"))
         for host in vastai:
@@ -49,6 +51,8 @@ class World(Ground):
         # One of the daemon's own says who may write; a bucket takes whatever a valid URL allows.
         self.objects = Objects(loop, keeps_gate=any(faults.strength[row] for row in ("J6", "J7")))
         self._ledger = SimulatedLedger(self, self.committed, self.rng("ledger"))
+        if scenario.tokens:
+            self.committed["tokens"] = {token.number: token for token in scenario.tokens}
         self.check = Invariants(self, self.markets, self.objects)
 
     def _connect(self, provider: str, *, by_agent: bool = False) -> Connection:
@@ -83,7 +87,7 @@ class World(Ground):
         self.trace("started", str(self.lives))
         self._ledger = self._ledger.reopen()
         connections = {name: self._connect(name) for name in self.markets}
-        daemon = Daemon(
+        daemon = self.make_daemon(
             self, self._ledger, self.objects, connections, self._ids, wrong_s=wrong_s, rng=self._network_rng
         )
         self.life = daemon.life
