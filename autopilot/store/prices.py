@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -87,12 +86,10 @@ class SqlPrices(SqlRepository):
     async def count_machines(
         self, gpus: Collection[str], since: datetime, until: datetime, *, provider: str | None = None
     ) -> Mapping[str, int]:
-        key = (_price.provider, _price.num_gpus)
-        chosen = select(*key, func.count(_price.machine_id.distinct())).where(*_within(gpus, since, until, provider))
-        counts: dict[str, int] = defaultdict(int)
-        for market, _, machines in await self._sql.fetch_all(chosen.group_by(*key)):
-            counts[market] += machines
-        return counts
+        machine = select(_price.provider, _price.num_gpus, _price.machine_id).distinct()
+        each = machine.where(*_within(gpus, since, until, provider)).subquery()
+        counted = select(each.c.provider, func.count()).group_by(each.c.provider)
+        return {market: machines for market, machines in await self._sql.fetch_all(counted)}
 
     def _microseconds(self, instant: ColumnElement[datetime]) -> ColumnElement[int]:
         """Since the epoch, as a whole number."""

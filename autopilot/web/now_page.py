@@ -73,6 +73,12 @@ class JobRow:
     deadline: DeadlineWords | None
 
 
+class FinishedRow(NamedTuple):
+    job: Row
+    status: StatusWord
+    spent: str
+
+
 class MachineRow(NamedTuple):
     machine: MachineLife
     job: Row
@@ -97,7 +103,7 @@ class NowPage:
     needs: list[Need]
     figures: list[Figure]
     open: list[JobRow]
-    finished: list[JobRow]
+    finished: list[FinishedRow]
     finished_count: int
     machines: list[MachineRow]
     ruler: Markup
@@ -128,7 +134,7 @@ async def build(source: PageSource) -> NowPage:
         [*_list_dark(markets, now), *_list_needs([*still, *over], now)],
         figures,
         rows,
-        [_job_row(job, None, svg.NOTHING, now) for job in over[:FINISHED_SHOWN]],
+        [FinishedRow(job, status_of(job), words.money(spent_of(job))) for job in over[:FINISHED_SHOWN]],
         len(over),
         machines,
         svg.ruler(axis),
