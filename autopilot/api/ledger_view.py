@@ -68,8 +68,7 @@ class LedgerView:
 
     async def read_newest_machines(self) -> dict[str, render.Json]:
         """The same of the newest jobs."""
-        newest = await self.uow.jobs.list_newest(limit=MACHINES_OF)
-        return await read_spans(self.uow, [job.id for job in newest])
+        return await read_spans(self.uow, await self.uow.jobs.list_newest_ids(limit=MACHINES_OF))
 
     async def list_offers(self, gpu: str) -> list[render.Json]:
         """What a market answers is the daemon's knowledge."""

@@ -45,8 +45,7 @@ class LifeRoutes:
                 titles = await uow.jobs.list_titles(ids)
                 seen = [id_ for id_, title in titles.items() if caller.sees_all or title.owner == caller.owner]
             else:
-                newest = await uow.jobs.list_newest(limit=MACHINES_OF, owner=_owner_of(caller))
-                seen = [job.id for job in newest]
+                seen = list(await uow.jobs.list_newest_ids(limit=MACHINES_OF, owner=_owner_of(caller)))
             return web.json_response({"jobs": await read_spans(uow, seen)})
 
     async def decisions(self, request: web.Request) -> web.Response:

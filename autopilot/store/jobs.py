@@ -108,6 +108,12 @@ class SqlJobs(SqlRepository):
             newest = newest.where(jobs.c.status.not_in(_OPEN))
         return await self._select(newest.limit(limit))
 
+    async def list_newest_ids(self, *, limit: int, owner: int | None = None) -> tuple[str, ...]:
+        newest = select(jobs.c.id).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc()).limit(limit)
+        if owner is not None:
+            newest = newest.where(jobs.c.owner == owner)
+        return tuple(job_id for (job_id,) in await self._sql.fetch_all(newest))
+
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         chosen = select(jobs.c.id, jobs.c.name, jobs.c.owner).where(jobs.c.id.in_(job_ids))
         return {job_id: JobTitle(name, owner) for job_id, name, owner in await self._sql.fetch_all(chosen)}

@@ -65,7 +65,8 @@ class SqlPrices(SqlRepository):
     ) -> tuple[PriceSum, ...]:
         passed = self._microseconds(_price.observed_at) - (since - _EPOCH) // MICROSECOND
         step = passed // (step_width(since, until, steps) // MICROSECOND)
-        key = (_price.provider, _price.num_gpus, step.label("step"))
+        # By the step first: the index yields rows in the order of time, so there is less to sort.
+        key = (step.label("step"), _price.provider, _price.num_gpus)
         floor = type_coerce(_price.floor, BigInteger)
         sums = (
             func.min(func.coalesce(_price.floor_low, _price.floor, type_=_price.floor.type)),
@@ -80,8 +81,8 @@ class SqlPrices(SqlRepository):
             func.max(_price.observed_at, type_=_price.observed_at.type),
         )
         chosen = select(*key, *sums).where(*_within(gpus, since, until, provider))
-        rows = await self._sql.fetch_all(chosen.group_by(*key).order_by(*key))
-        return tuple(_sum_of(*row) for row in rows)
+        sums_found = [_sum_of(*row) for row in await self._sql.fetch_all(chosen.group_by(*key))]
+        return tuple(sorted(sums_found, key=lambda each: (each.provider, each.num_gpus, each.step)))
 
     async def count_machines(
         self, gpus: Collection[str], since: datetime, until: datetime, *, provider: str | None = None
@@ -142,9 +143,9 @@ def _within(gpus: Collection[str], since: datetime, until: datetime, provider: s
 
 
 def _sum_of(
+    step: int,
     provider: str,
     num_gpus: int,
-    step: int,
     low: Decimal | None,
     high: Decimal | None,
     on_demand_price: Decimal | None,

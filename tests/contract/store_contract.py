@@ -199,6 +199,8 @@ class WhatAStoreAnswers:
             for reference in ("abcdef-1", "train", "abcdef"):
                 assert await view.jobs.find(reference, owner=7) is None
             assert [job.id for job in await view.jobs.list_newest(limit=9, owner=-3)] == ["abcdef-2", "abcdef-3"]
+            assert await view.jobs.list_newest_ids(limit=9, owner=-3) == ("abcdef-2", "abcdef-3")
+            assert await view.jobs.list_newest_ids(limit=2) == ("abcdef-2", "abcdef-3")
             assert {job.id for job in await view.jobs.list_by_prefix("abcdef", owner=-3)} == {"abcdef-2", "abcdef-3"}
             found = [
                 await view.jobs.find(reference, owner=owner)

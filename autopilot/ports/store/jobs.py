@@ -58,6 +58,10 @@ class Jobs(Protocol):
         """
         ...
 
+    async def list_newest_ids(self, *, limit: int, owner: int | None = None) -> tuple[str, ...]:
+        """Of all, or of that owner's: newest first, finished ones included."""
+        ...
+
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         """By id; what is no job's id is left out."""
         ...

@@ -73,6 +73,9 @@ class MemoryJobs(MemoryRepository):
         newest = [job for job in newest if job.status.is_final or not is_over]
         return tuple(_assemble(tables, job) for job in newest[:limit])
 
+    async def list_newest_ids(self, *, limit: int, owner: int | None = None) -> tuple[str, ...]:
+        return tuple(job.id for job in await self.list_newest(limit=limit, owner=owner))
+
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         found = filter(None, map(self._access.read().jobs.get, job_ids))
         return {job.id: JobTitle(job.spec.name, job.owner) for job in found}
