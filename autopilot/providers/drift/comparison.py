@@ -52,6 +52,8 @@ class _Comparison:
             return
         for name, field in shape.fields.items():
             value = row.get(name, _ABSENT)
+            if type(value) in field.plain:
+                continue
             if value is not _ABSENT:
                 yield from self._value(name, field, value)
             elif not field.may_be_missing:

@@ -4,29 +4,17 @@ from another: ids, keys, labels, addresses."""
 from __future__ import annotations
 
 import re
-from decimal import Decimal
-from types import NoneType
 
-from autopilot.providers.drift.shape import BOOLEAN, LIST, NULL, NUMBER, OBJECT, TEXT, JsonKind
+from autopilot.providers.drift.shape import KINDS, JsonKind
 
 UNNAMED = "(a name that is not kept)"
 MOST_DIGITS = 2
-_KINDS: dict[type, JsonKind] = {
-    NoneType: NULL,
-    bool: BOOLEAN,
-    int: NUMBER,
-    float: NUMBER,
-    Decimal: NUMBER,
-    str: TEXT,
-    list: LIST,
-    dict: OBJECT,
-}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,27}")
 _WORD = re.compile(r"[A-Za-z][A-Za-z_-]{0,23}")
 
 
 def kind_of(value: object) -> JsonKind:
-    return _KINDS[type(value)]
+    return KINDS[type(value)]
 
 
 def field_name(name: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
+from types import NoneType
 
 
 class JsonKind(StrEnum):
@@ -20,6 +22,17 @@ class JsonKind(StrEnum):
 
 
 NULL, BOOLEAN, NUMBER, TEXT, LIST, OBJECT = JsonKind
+
+KINDS: Mapping[type, JsonKind] = {
+    NoneType: NULL,
+    bool: BOOLEAN,
+    int: NUMBER,
+    float: NUMBER,
+    Decimal: NUMBER,
+    str: TEXT,
+    list: LIST,
+    dict: OBJECT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,14 @@ class Field:
     words: frozenset[str] = frozenset()
     form: re.Pattern[str] | None = None
     inside: AnswerShape | None = None
+    plain: frozenset[type] = field(init=False, repr=False, compare=False)
+    """Python's types of which any value will do. Most values are of one, and need no further look."""
+
+    def __post_init__(self) -> None:
+        looked_at = {TEXT} if self.words or self.form is not None else set()
+        looked_at |= {OBJECT, LIST} if self.inside is not None else set()
+        plain = frozenset(kind for kind, name in KINDS.items() if name in self.kinds - looked_at)
+        object.__setattr__(self, "plain", plain)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
