@@ -99,6 +99,19 @@ async def test_what_is_held_for_a_create_that_no_bill_names_is_given_back(unobse
         assert [each.name for each in await uow.events.list_after()] == ["lease.written_off"]
 
 
+async def test_where_nothing_is_held_for_a_create_nothing_is_given_back() -> None:
+    lease = a_lease("lease-1", None, state=LeaseState.ABANDONED, create_unknown=True, intended_at=START)
+    lease = change_lease(lease, unobserved=D("0.004"), absent_at=END)
+    store = MemoryStore()
+    async with store.transaction() as uow:
+        await uow.leases.save(lease)
+        await write_off(uow, lease, END + 24 * HOUR)
+        written = await uow.leases.get("lease-1")
+        assert written is not None
+        assert written.billing.settled_at == END + 24 * HOUR
+        assert await uow.ledger.list_entries("lease-1") == ()
+
+
 async def test_a_bill_of_a_create_that_nobody_saw_is_held_back_up_to_the_most_that_it_can_be() -> None:
     lease = change_lease(over(), unobserved=D("0.5"))
     store = await a_ledger(lease, "0.001")
