@@ -89,7 +89,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Previous:
 # --- machines
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_rented_machines_go_on_and_what_was_paid_stays(previous: Previous, tmp_path: Path) -> None:
     with a_theatre(MARKETS) as theatre:
         start_market(theatre)
@@ -97,7 +97,7 @@ def test_rented_machines_go_on_and_what_was_paid_stays(previous: Previous, tmp_p
         theatre.start_daemon()
         assert differences(left.reports, reports_on(theatre, left.ids["finished"])) == []
         for name in ("running", "paused"):
-            until(lambda name=name: at_work(theatre, left, name), f"{name} works on the machine that it had", 90)
+            until(lambda name=name: at_work(theatre, left, name), f"{name} works on the machine that it had", 150)
         until(lambda: len(left.witnesses["moved"].rows("start")) == 2, "moved starts on another machine", 120)
         for witness in left.witnesses.values():
             witness.may_finish()
