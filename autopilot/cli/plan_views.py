@@ -101,6 +101,6 @@ def tell_option(option: Row) -> tuple[str, ...]:
         f"  {text.plain(option['option']).replace('_', ' ')}",
         text.money(option.get("cost"), 4),
         text.per_hour(option.get("bid")),
-        f"{text.plain(option['provider'])} {text.plain(option['machine_id'])}" if option.get("provider") else text.NONE,
+        text.place(option) if option.get("provider") else text.NONE,
         "chosen" if option.get("chosen") else answer,
     )

@@ -189,10 +189,9 @@ def _tell_unsearched(numbers: Numbers) -> str:
 def _tell_acquire(numbers: Numbers) -> str:
     prices = [("floor", numbers.get("floor")), ("on demand", numbers.get("on_demand_price"))]
     beside = [f"{name} {text.per_hour(price)}" for name, price in prices if price not in (None, numbers.get("bid"))]
-    where = f"{text.plain(numbers.get('provider'))} machine {text.plain(numbers.get('machine_id'))}"
     market = f" ({', '.join(beside)})" if beside else ""
     how = f"{text.words(numbers.get('capacity_type'))} at {text.per_hour(numbers.get('bid'))}"
-    return f"rent {where}, {how}{market}{_because(numbers)}"
+    return f"rent {text.place(numbers)}, {how}{market}{_because(numbers)}"
 
 
 def _because(numbers: Numbers) -> str:
@@ -225,9 +224,8 @@ def _tell_paused(numbers: Numbers) -> str:
 def _tell_lost_bid(numbers: Numbers) -> str:
     times = int(numbers.get("times") or 1)
     counted = "a bid" if times == 1 else f"{times} bids"
-    where = f"{text.plain(numbers.get('provider'))} machine {text.plain(numbers.get('machine_id'))}"
     bid, held = text.per_hour(numbers.get("bid")), text.span(numbers.get("for_s"))
-    return f"{counted} up to {bid} lost on {where}; it is taken to want more for {held}"
+    return f"{counted} up to {bid} lost on {text.place(numbers)}; it is taken to want more for {held}"
 
 
 def _tell_no_spot(numbers: Numbers) -> str:

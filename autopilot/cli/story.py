@@ -84,11 +84,8 @@ def _because(fields: Fields, key: str = "reason") -> str:
 
 
 def _tell_intended(fields: Fields) -> str:
-    machine = text.plain(fields.get("machine_id"))
-    # The id of a pool is a kind of machine, with the GPU's name in it.
-    where = text.plain(fields.get("provider")) + ("" if "/" in machine else f" machine {machine}")
     how = f"{text.words(fields.get('capacity_type'))} at {text.per_hour(fields.get('bid'))}"
-    return f"rents {text.plain(fields.get('gpu'))} on {where}, {how}{_because(fields)}"
+    return f"rents {text.plain(fields.get('gpu'))} on {text.place(fields)}, {how}{_because(fields)}"
 
 
 def _tell_refused(fields: Fields) -> str:

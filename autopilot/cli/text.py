@@ -183,5 +183,17 @@ def _is_number(shown: str) -> bool:
         return False
 
 
+def place(row: Mapping[str, Any]) -> str:
+    """The market, and its machine or pool: ``vastai machine 43567``, ``runpod (community)``.
+
+    The id of a pool is the model of its GPU and what tells pools apart, between slashes.
+    """
+    _, *pool = plain(row.get("machine_id")).split("/")
+    if not pool:
+        return f"{plain(row.get('provider'))} machine {plain(row.get('machine_id'))}"
+    named = ", ".join(part.lower() if part.isalpha() else part for part in pool if part != "-")
+    return f"{plain(row.get('provider'))} ({named})" if named else plain(row.get("provider"))
+
+
 def gpu(row: dict[str, Any]) -> str:
     return f"{row.get('num_gpus', 1)}×{plain(row.get('gpu'))}"

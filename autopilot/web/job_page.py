@@ -160,7 +160,8 @@ def _tell_why(job: Row, now: datetime) -> list[str]:
 
 def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
     work, estimate = words.duration(job["work_done_s"]), job["estimate_s"]
-    done = f"{work} of an estimated {words.duration(estimate)}" if estimate is not None else f"{work}; no estimate"
+    # The share is the command's own count, and may disagree with the time that it was said to take.
+    done = f"{work} of work, {'no estimate' if estimate is None else f'{words.duration(estimate)} estimated'}"
     meter = svg.NOTHING
     if job["progress"] is not None:
         meter = curves.draw_meter([("work", Decimal(job["progress"]))], "1", f"{words.percent(job['progress'])} done")

@@ -279,7 +279,7 @@ def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow
         strip,
         "" if share is None else words.percent(job["progress"]),
         svg.NOTHING if share is None else curves.draw_meter([("work", share)], "1", ""),
-        f"{work} of work" + ("" if estimate is None else f" of {words.duration(estimate)}"),
+        f"{work} of work" + ("" if estimate is None else f", {words.duration(estimate)} estimated"),
         words.per_hour(burn) if burn is not None and Decimal(burn) else "-",
         words.money(spent_of(job)),
         "no budget is set" if job["budget"] is None else f"of {words.money(job['budget'])}",

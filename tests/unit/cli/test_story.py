@@ -157,7 +157,8 @@ def test_a_refusal_stands_beside_what_was_asked_for() -> None:
         ("06:00:00", "lease.intended", pool | {"capacity_type": "spot"}),
         ("06:00:02", "lease.refused", {"reason": "refused", "message": "no such ask"}),
     )
-    assert line[1] == "rents RTX 4090 on runpod, spot at $0.20/h; the market refused to rent it: no such ask"
+    asked = "rents RTX 4090 on runpod (community), spot at $0.20/h"
+    assert line[1] == f"{asked}; the market refused to rent it: no such ask"
 
 
 @pytest.mark.parametrize("name", story.CONTINUED)

@@ -141,7 +141,7 @@ async def test_a_decision_is_shown_with_its_options_and_its_neighbours(reader: L
         first = await job_page.build(view, JOB, {"d": "01DECISION1"})
         newest = await job_page.build(view, JOB, {})
     assert first.decision is not None
-    assert first.decision.options == [("  spot", "$1.5000", "$0.31/h", "vastai rig", "chosen")]
+    assert first.decision.options == [("  spot", "$1.5000", "$0.31/h", "vastai machine rig", "chosen")]
     assert (first.decision.number, first.decision.earlier, first.decision.later) == (1, None, "01DECISION2")
     assert newest.decision is not None
     assert (newest.decision.number, newest.decision.earlier, newest.decision.later) == (3, "01DECISION2", None)
