@@ -103,7 +103,7 @@ class ApiCaller:
     owner: int
     """The uid of whoever is at the other end of the socket, or a token's owner."""
     token: Token | None = None
-    """None: a user of the socket, who may do everything."""
+    """What bounds them; None: a user of the socket who may do everything."""
     session: PageSession | None = None
     """By which the page asks in their name."""
 
@@ -122,11 +122,12 @@ class ApiCaller:
 def check_scope(caller: ApiCaller, rule: Rule) -> None:
     """Raises ``NotAllowed``."""
     if not caller.scope.covers(rule.scope):
-        hint = f"this takes the scope {rule.scope}: an admin makes such a token with autopilot token create"
-        raise NotAllowed(f"the token's scope is {caller.scope}", hint=hint)
+        hint = f"this takes the scope {rule.scope}: {_way_out(caller.token, 'such a token')}"
+        whose = "your" if _is_of_user(caller.token) else "the token's"
+        raise NotAllowed(f"{whose} scope is {caller.scope}", hint=hint)
     if rule.others is Others.ALL and not caller.sees_all:
-        hint = "an admin makes a token that may with autopilot token create NAME --all"
-        raise NotAllowed("the token may not see the whole account", hint=hint)
+        hint = _way_out(caller.token, "a token that may", " NAME --all")
+        raise NotAllowed(f"{_who(caller.token)} may not see the whole account", hint=hint)
 
 
 def check_spec(spec: JobSpec, token: Token | None) -> None:
@@ -139,8 +140,22 @@ def check_spec(spec: JobSpec, token: Token | None) -> None:
     registry = () if spec.registry is None else (spec.registry.secret,)
     for name in (*(name for _, name in spec.secrets), *registry):
         if name not in token.secrets:
-            hint = "an admin makes a token that may with autopilot token create NAME --secret"
-            raise NotAllowed(f"the token may not use the secret {name!r}", hint=hint)
+            hint = _way_out(token, "a token that may", " NAME --secret")
+            raise NotAllowed(f"{_who(token)} may not use the secret {name!r}", hint=hint)
+
+
+def _is_of_user(token: Token | None) -> bool:
+    return token is not None and token.is_of_user
+
+
+def _who(token: Token | None) -> str:
+    return "you" if _is_of_user(token) else "the token"
+
+
+def _way_out(token: Token | None, wanted: str, more: str = "") -> str:
+    if _is_of_user(token):
+        return "[owners] in the daemon's settings gives you more"
+    return f"an admin makes {wanted} with autopilot token create{more}"
 
 
 def check_total(spec: JobSpec, owner_is_token: bool) -> None:

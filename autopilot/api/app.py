@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
@@ -74,11 +74,15 @@ class Api:
         sessions: PageSessions,
         find_page: Callable[[], Awaitable[str]],
         own_store: str = "",
+        users: Mapping[int, Token] | None = None,
     ) -> None:
         """``find_page``: where the page is, for a browser on this machine; see ``PageRoutes``.
 
         ``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
-        elsewhere gets them without it: the listener gives the same out at its own address."""
+        elsewhere gets them without it: the listener gives the same out at its own address.
+
+        ``users``: by uid, of those users of the socket who may not do everything: what they may."""
+        self._users = users or {}
         self._store = store
         self._clock = clock
         self._sessions = sessions
@@ -137,7 +141,7 @@ class Api:
 
     def app(self, *, is_listeners: bool = False) -> web.Application:
         """``is_listeners``: for the socket that the listener alone can open, where each call needs a token."""
-        access = check_access(self._store, self._clock, self._sessions, is_listeners=is_listeners)
+        access = check_access(self._store, self._clock, self._sessions, self._users, is_listeners=is_listeners)
         app = web.Application(middlewares=[answer_errors, access, _log_call], client_max_size=MAX_BODY_BYTES)
         app.add_routes(self._routes)
         app.on_shutdown.append(self._end_calls)
@@ -302,7 +306,9 @@ class _Routes:
     async def budget(self, request: web.Request) -> web.Response:
         limits, credits = self._engine.config.limits, credits_of(self._engine)
         async with self._moment() as (uow, moment):
-            return web.json_response(await budget(uow, moment, limits, credits, _own_alone(request)))
+            return web.json_response(
+                await budget(uow, moment, limits, credits, _own_alone(request), self._engine.config.users)
+            )
 
     async def reconcile(self, request: web.Request) -> web.Response:
         month = read_query(request, MonthQuery).month

@@ -15,6 +15,7 @@ from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.params import Params
 from autopilot.domain.time import month_bounds, start_of_day
+from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
 from autopilot.policy.guard import Exposure, Limits, allowance
 from autopilot.ports.store import Totals, UnitOfWork
@@ -28,8 +29,11 @@ async def budget(
     limits: Limits,
     credits: Mapping[str, Decimal | None],
     owner: int | None = None,
+    users: Sequence[Token] = (),
 ) -> render.Json:
-    """``credits``: of each market; ``owner``: whose jobs it is about, without the account; None: all."""
+    """``credits``: of each market; ``owner``: whose jobs it is about, without the account; None: all.
+
+    ``users``: whom the settings limit."""
     whole = await read_account(uow, moment, limits, credits) if owner is None else None
     launches = await uow.leases.count_launches(moment.now - timedelta(minutes=10))
     return {
@@ -41,7 +45,7 @@ async def budget(
             for job in moment.jobs
             if owner in (None, job.owner)
         ],
-        "tokens": await _read_tokens(uow, moment, owner),
+        "tokens": await _read_tokens(uow, moment, owner, users),
     }
 
 
@@ -70,11 +74,11 @@ async def account(uow: UnitOfWork, limits: Limits, now: datetime, params: Params
     return AccountState(limits, allowance(exposure, limits, params), await _count_hour(uow, now))
 
 
-async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None) -> list[render.Json]:
-    """Each allowance of a token that is in force or has open jobs, and what counts against it."""
+async def _read_tokens(uow: UnitOfWork, moment: Moment, owner: int | None, users: Sequence[Token]) -> list[render.Json]:
+    """Each allowance of a user, or of a token that is in force or has open jobs, and what counts against it."""
     owners, now = {job.id: job.owner for job in moment.jobs}, moment.now
     rows = []
-    for token in await uow.tokens.list_all():
+    for token in (*users, *await uow.tokens.list_all()):
         if owner not in (None, token.owner):
             continue
         if token.allowance is None or not (token.is_in_force(now) or token.owner in owners.values()):

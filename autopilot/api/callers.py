@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 import structlog
@@ -26,6 +26,7 @@ from autopilot.api.finding import no_such_job
 from autopilot.api.page_sessions import PageSessions
 from autopilot.api.uploads import FROM_LISTENER, PEER
 from autopilot.domain.errors import UserError
+from autopilot.domain.token import Token
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import Store
 
@@ -66,8 +67,12 @@ class StillAllowed:
             self._checked_at = self._loop.time()
 
 
-def check_access(store: Store, clock: Clock, sessions: PageSessions, *, is_listeners: bool = False) -> Middleware:
+def check_access(
+    store: Store, clock: Clock, sessions: PageSessions, users: Mapping[int, Token], *, is_listeners: bool = False
+) -> Middleware:
     """A middleware that lets nobody past who may not do what they ask for.
+
+    ``users``: by uid, of those users of the socket who may not do everything.
 
     ``is_listeners``: of the socket on which the listener passes on what comes over TCP. Nobody there is a user of this
     machine, so each call needs a token.
@@ -76,7 +81,7 @@ def check_access(store: Store, clock: Clock, sessions: PageSessions, *, is_liste
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            again: Recognise = partial(_recognise, request, store, clock, sessions, is_listeners)
+            again: Recognise = partial(_recognise, request, store, clock, sessions, users, is_listeners)
             request[_AGAIN] = again
             caller = request[_CALLER] = await again()
         except Unauthorised:
@@ -114,7 +119,12 @@ def origin_of(request: web.Request) -> dict[str, str | int | None]:
 
 
 async def _recognise(
-    request: web.Request, store: Store, clock: Clock, sessions: PageSessions, is_listeners: bool
+    request: web.Request,
+    store: Store,
+    clock: Clock,
+    sessions: PageSessions,
+    users: Mapping[int, Token],
+    is_listeners: bool,
 ) -> ApiCaller:
     """A token stands for itself alone, whoever sends it, and so does a session of the page.
 
@@ -126,7 +136,9 @@ async def _recognise(
     if sha256 is not None and (session := sessions.find(sha256)) is not None:
         if session.is_link and request.path != OF_LINKS:
             raise token_unknown()
-        of = await recognise(store, session.token_sha256, clock.now()) if session.token_sha256 else None
+        of = users.get(session.owner)
+        if session.token_sha256:
+            of = await recognise(store, session.token_sha256, clock.now())
         return ApiCaller(session.owner, of, session)
     if sha256 is not None:
         token = await recognise(store, sha256, clock.now())
@@ -134,4 +146,4 @@ async def _recognise(
     uid = None if is_listeners else requests.peer_uid(request)
     if uid is None:
         raise token_needed()
-    return ApiCaller(uid)
+    return ApiCaller(uid, users.get(uid))

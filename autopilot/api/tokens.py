@@ -6,7 +6,6 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 import structlog
 
@@ -16,10 +15,9 @@ from autopilot.api.models.account import TokenBody
 from autopilot.domain import events as e
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
-from autopilot.domain.money import usd
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import parse_duration
-from autopilot.domain.token import Token
+from autopilot.domain.token import Token, parse_allowance, parse_amount
 from autopilot.engine.event_log import EventLog
 from autopilot.ids import new_secret
 from autopilot.ports.clock import Clock
@@ -67,9 +65,9 @@ class TokenService:
                 raise UserError(f"there is a token {name!r}", hint=f"revoke it first: autopilot token revoke {name}")
             number = max((token.number for token in known), default=0) + 1
             expires_at = _expiry(body.expires, now)
-            allowance, is_monthly = _allowance(body.allow)
+            allowance, is_monthly = parse_allowance(body.allow) if body.allow else (None, False)
             token = Token(number, name, hash_token(secret), scope, body.sees_all, secrets, now, expires_at)
-            ask_above = _amount(body.ask_above, "ask_above") if body.ask_above else None
+            ask_above = parse_amount(body.ask_above, "ask_above") if body.ask_above else None
             token = replace(token, allowance=allowance, is_monthly=is_monthly, ask_above=ask_above)
             await uow.tokens.save(token)
         await self.announce()
@@ -122,23 +120,6 @@ def _secrets(raw: Sequence[str]) -> tuple[str, ...]:
     if not all(_SECRET_NAME.fullmatch(name) for name in raw):
         raise UserError("secrets must be names as autopilot secret list shows them")
     return tuple(sorted(set(raw)))
-
-
-def _allowance(raw: str) -> tuple[Decimal | None, bool]:
-    """Dollars, and whether for each month. Raises ``UserError``."""
-    if not raw:
-        return None, False
-    amount, slash, period = raw.partition("/")
-    if slash and period.strip() != "month":
-        raise UserError(f"allow cannot be {raw!r}", hint="$20/month, or $20 for the token's whole life")
-    return _amount(amount.strip(), "allow"), bool(slash)
-
-
-def _amount(text: str, key: str) -> Decimal:
-    amount = usd(text)
-    if amount <= 0:
-        raise UserError(f"{key} must be more than nothing")
-    return amount
 
 
 def _expiry(raw: str, now: datetime) -> datetime | None:

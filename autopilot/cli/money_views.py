@@ -102,7 +102,7 @@ def budget(body: Row) -> list[RenderableType]:
     periods = (("day (UTC)", "day"), ("month (UTC)", "month")) if account else ()
     limits = [(name, account[period]) for name, period in periods]
     limits += [(f"job {job['name']}", job) for job in body["jobs"]]
-    limits += [(f"token {token['name']}, {_period(token)}", token) for token in body["tokens"]]
+    limits += [(f"{_whose(token)}, {_period(token)}", token) for token in body["tokens"]]
     rows = [
         (
             text.plain(name),
@@ -138,6 +138,10 @@ def budget(body: Row) -> list[RenderableType]:
         ),
     ]
     return [table(columns, rows, right=columns[1:]), "", facts([*_held_lines(body), *lines])]
+
+
+def _whose(token: Row) -> str:
+    return f"{'token' if token['number'] > 0 else 'user'} {token['name']}"
 
 
 def _period(token: Row) -> str:

@@ -37,6 +37,7 @@ from autopilot.config.keys import (
     secrets_in,
 )
 from autopilot.config.notices import NoticesSettings
+from autopilot.config.owners import OwnerSettings
 from autopilot.config.policy import PolicySettings
 from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
@@ -180,6 +181,7 @@ class Settings(BaseSettings):
     paper: PaperMarketSettings = PaperMarketSettings()
     log: LogSettings = LogSettings()
     notices: NoticesSettings = NoticesSettings()
+    owners: dict[str, OwnerSettings] = {}
     providers: dict[str, ProviderSettings] = {}
 
     _is_on_paper: bool = PrivateAttr(default=False)

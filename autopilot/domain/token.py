@@ -7,6 +7,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
+from autopilot.domain.errors import UserError
+from autopilot.domain.money import usd
+
 
 class Scope(StrEnum):
     """Each holds those before it."""
@@ -26,8 +29,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
+    """Also what the settings allow a user of the socket: without a secret, and kept nowhere."""
+
     number: int
-    """From 1; never used again. ``-number`` is the owner of its jobs."""
+    """From 1; never used again. ``-number`` is the owner of its jobs. Of a user it is minus the uid."""
     name: str
     sha256: str
     """Of the secret itself, which is kept nowhere."""
@@ -45,6 +50,10 @@ class Token:
     """The allowance is one for each UTC month, in which the spend falls; else it is one for the token's whole life."""
     ask_above: Decimal | None = None
     """Dollars: a person has to confirm what may cost more, job by job; None: nobody is asked."""
+
+    @property
+    def is_of_user(self) -> bool:
+        return not self.sha256
 
     @property
     def owner(self) -> int:
@@ -76,6 +85,22 @@ class PageSession:
     expires_at: datetime
     is_link: bool
     """It is good for a session, once, and for nothing else."""
+
+
+def parse_allowance(text: str) -> tuple[Decimal, bool]:
+    """Of ``$20/month``, or ``$20`` for the whole life: dollars, and whether for each month. Raises ``UserError``."""
+    amount, slash, period = text.partition("/")
+    if slash and period.strip() != "month":
+        raise UserError(f"allow cannot be {text!r}", hint="$20/month, or $20 for the token's whole life")
+    return parse_amount(amount.strip(), "allow"), bool(slash)
+
+
+def parse_amount(text: str, key: str) -> Decimal:
+    """Raises ``UserError``."""
+    amount = usd(text)
+    if amount <= 0:
+        raise UserError(f"{key} must be more than nothing")
+    return amount
 
 
 def is_of_token(owner: int) -> bool:

@@ -33,6 +33,7 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
+from autopilot.domain.token import Token
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
@@ -93,6 +94,8 @@ class EngineConfig:
     """Least time between two lists of a market; each tick where none is set."""
     retention: Retention = field(default_factory=Retention)
     certify: CertifyRules = field(default_factory=CertifyRules)
+    users: tuple[Token, ...] = ()
+    """Of the control socket, whose jobs have limits of their own."""
 
 
 def _no_password(name: str, server: str) -> str:
@@ -372,7 +375,7 @@ class Engine:
             launches_job_10min=LaunchCount(),
             launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), LaunchCount()),
             held=held + sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO),
-            purses=await read_purses(uow, [each.job for each in event_logs], upper, now, params),
+            purses=await read_purses(uow, [each.job for each in event_logs], upper, now, params, self.config.users),
         )
 
     async def _decide(

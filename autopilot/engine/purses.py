@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
 from autopilot.domain.job import Job
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
-from autopilot.domain.token import is_of_token
+from autopilot.domain.token import Token, is_of_token
 from autopilot.policy.budget import commitment
 from autopilot.policy.purse import Purse
 from autopilot.ports.store import UnitOfWork
 
 
 async def read_purses(
-    uow: UnitOfWork, jobs: Iterable[Job], unposted: Mapping[str, Decimal], now: datetime, params: Params
+    uow: UnitOfWork,
+    jobs: Iterable[Job],
+    unposted: Mapping[str, Decimal],
+    now: datetime,
+    params: Params,
+    users: Sequence[Token] = (),
 ) -> dict[str, Purse]:
-    """By job, of those that are a token's. ``unposted``: by lease the dollars beyond what is posted, at worst.
+    """By job, of those that are a token's, or of a user whom the settings limit (``users``). ``unposted``: by lease the
+    dollars beyond what is posted, at worst.
 
     What is unposted counts in the present month, whenever it fell due; so does what is held back. ``jobs``: all that
     are open.
     """
     by_owner: dict[int, list[Job]] = defaultdict(list)
+    limited = {user.owner for user in users}
     for job in jobs:
-        if is_of_token(job.owner):
+        if is_of_token(job.owner) or job.owner in limited:
             by_owner[job.owner].append(job)
     if not by_owner:
         return {}
     purses: dict[str, Purse] = {}
-    for token in await uow.tokens.list_all():
+    for token in (*users, *await uow.tokens.list_all()):
         of_token = by_owner.pop(token.owner, [])
         if not of_token:
             continue

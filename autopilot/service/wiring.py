@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from autopilot.blobs.bucket import Bucket, BucketBlobStore
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
+from autopilot.config.owners import read_owners
 from autopilot.config.secret_files import read_secret, registry_password
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
@@ -144,7 +146,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     if record is not None:
         recorder = FileRecorder(record)
         stack.callback(recorder.close)
-    config = engine_config(settings, own_id, rules)
+    users = read_owners(settings.owners, clock.now(), os.getuid())
+    config = replace(engine_config(settings, own_id, rules), users=tuple(users.values()))
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
     engine = Engine(config, providers, store, blobs, bootstrap, unpacker, clock, ids, read_secret, recorder, registry)
@@ -159,7 +162,7 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     metrics = Metrics(engine, store, clock)
     sessions = PageSessions(settings.state_dir / "page-logins.json", clock, partial(tell_page_sessions, place))
     find_page = PageAddress(settings, place).find
-    api = Api(jobs, engine, store, clock, certify, tokens, uploads, metrics, sessions, find_page, own_store)
+    api = Api(jobs, engine, store, clock, certify, tokens, uploads, metrics, sessions, find_page, own_store, users)
     await serve_users(settings.socket_path, api.app(), is_shared=shared is not None, stack=stack)
     if settings.http.listen:
         await tokens.announce()

@@ -179,3 +179,15 @@ async def spent_in_next_month(world: World, job_id: str) -> Decimal:
     for _ in range(60):
         await world.tick(apart_s=300)
     return (await find(world, job_id)).spent
+
+
+async def test_a_user_whom_the_settings_limit_has_an_allowance_too(world: World) -> None:
+    world.agents.total_steps = 100_000
+    await world.tick()
+    user = Token(-4711, "alice", "", Scope.SUBMIT, False, (), world.clock.now(), None, None, D("0.50"))
+    world.engine.config = replace(world.engine.config, users=(user,))
+    job_id = await submit(world, user)
+    await world.until_running()
+    job = await until_parked(world, job_id)
+    assert (job.owner, job.status, job.reason) == (4711, JobStatus.PARKED, Reason.OVER_ALLOWANCE)
+    assert D("0.20") < await billed(world) <= D("0.50")

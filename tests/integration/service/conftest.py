@@ -17,7 +17,8 @@ from autopilot.service.wiring import daemon
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
+    """With ``@pytest.mark.parametrize("served", [{…}], indirect=True)``: settings beyond those of a test's daemon."""
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
         key = a_key(root)
@@ -27,6 +28,7 @@ async def served() -> AsyncIterator[Served]:
                 state_dir=root / "state",
                 api={"socket": root / "run" / "s"},
                 providers={"vastai": {"base_url": sandbox.url, "api_key_file": key}},
+                **getattr(request, "param", {}),
             )
             async with daemon(settings) as joined:
                 await joined.engine.tick()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from autopilot.config.owners import OwnerSettings
 from autopilot.config.paths import packaged_config
 from autopilot.config.settings import ProviderSettings, Settings, load_settings
 from autopilot.providers.runpod.config import RunpodSettings
@@ -41,8 +42,11 @@ def defaults(model: BaseModel) -> dict[str, Any]:
 
 
 def test_every_setting_is_documented_and_no_other() -> None:
-    sections = {name: field for name, field in Settings.model_fields.items() if name not in ("state_dir", "providers")}
+    sections = {
+        name: field for name, field in Settings.model_fields.items() if name not in ("state_dir", "owners", "providers")
+    }
     expected = {"": {"state_dir"}} | {name: set(defaults(getattr(Settings(), name))) for name in sections}
+    expected["owners.alice"] = set(OwnerSettings.model_fields)
     for market, own in MARKETS.items():
         expected[f"providers.{market}"] = set(ProviderSettings.model_fields) | set(own.model_fields) - {"api_key"}
     assert {section: set(keys) for section, keys in documented().items()} == expected
@@ -52,6 +56,9 @@ def test_every_documented_default_is_the_code_s() -> None:
     settings = Settings()
     for section, keys in documented().items():
         if section.startswith("providers."):
+            continue
+        if section.startswith("owners."):
+            assert OwnerSettings(**{key: value for key, value in keys.items() if value is not None}) == OwnerSettings()
             continue
         if section == "":
             assert Settings(**keys).state_dir == settings.state_dir
