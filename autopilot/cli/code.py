@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autopilot.cli.client import Client, Json, code_path
 from autopilot.cli.exits import CommandError, Exit
-from autopilot.config.job_file import parse_job
-from autopilot.config.toml_document import read_toml
-from autopilot.domain.errors import UserError
+from autopilot.code.bundle import bundle, has_code
 
 if TYPE_CHECKING:
     from autopilot.agent.pack import Packed
-    from autopilot.domain.job import JobSpec
 
 SAID_FROM_BYTES = 20_000_000
 
@@ -25,55 +22,19 @@ def send(client: Client, beside: Path, toml: str, source: str, *, dry_run: bool)
     ``beside``: the directory that its path is relative to. With ``dry_run`` it is packed and not sent.
     Raises ``UserError``, ``CommandError``.
     """
-    if not _has_code(toml, source):
+    if not has_code(toml, source):
         return None
-    spec = parse_job(toml, source=source, now=client.market_now())
-    assert spec.code is not None, "it has the section"
-    from autopilot.agent.pack import pack
-    from autopilot.agent.shipped.tree import Corrupt
-    from autopilot.code.select import Wanted, select
+    found = bundle(toml, source, beside, client.market_now())
+    if not dry_run:
+        _upload(client, found.packed)
     from autopilot.code.words import show_bytes, show_names
 
-    directory = beside / Path(spec.code.path).expanduser()
-    wanted = Wanted(spec.code.include, spec.code.exclude, spec.code.most_bytes, _apart(spec))
-    chosen = select(directory, wanted)
-    try:
-        packed = pack(chosen.files)
-    except Corrupt as problem:
-        raise UserError(f"the code in {directory} cannot be packed: {problem}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename or directory}: {error.strerror or error}") from None
-    if not dry_run:
-        _upload(client, packed)
-    contents = packed.contents
-    commit = f", commit {chosen.commit[:12]}{' with changes' if chosen.is_dirty else ''}" if chosen.commit else ""
-    left_out = f"; left out, for the machine puts something there: {show_names(chosen.left_out)}"
+    contents = found.packed.contents
+    commit = f", commit {found.commit[:12]}{' with changes' if found.is_dirty else ''}" if found.commit else ""
+    left_out = f"; left out, for the machine puts something there: {show_names(found.left_out)}"
     files = "1 file" if contents.file_count == 1 else f"{contents.file_count:,} files"
-    said = f"code: {files}, {show_bytes(contents.size)}{commit}, {packed.sha256[:12]}"
-    claim = {
-        "sha256": packed.sha256,
-        "files": contents.file_count,
-        "size_bytes": contents.size,
-        "commit": chosen.commit,
-        "is_dirty": chosen.is_dirty,
-    }
-    return claim, said + (left_out if chosen.left_out else "")
-
-
-def _has_code(toml: str, source: str) -> bool:
-    try:
-        return "code" in read_toml(toml, source).values
-    except UserError:
-        return False  # the daemon says what is wrong with it
-
-
-def _apart(spec: JobSpec) -> tuple[str, ...]:
-    """Where checkpoint and inputs will lie, as seen from the work directory."""
-    places = [path for path, _ in spec.inputs]
-    if spec.checkpoint_path:
-        workdir, path = PurePosixPath(spec.workdir), PurePosixPath(spec.workdir, spec.checkpoint_path)
-        places += [str(path.relative_to(workdir))] if path.is_relative_to(workdir) else []
-    return tuple(places)
+    said = f"code: {files}, {show_bytes(contents.size)}{commit}, {found.packed.sha256[:12]}"
+    return found.claim(), said + (left_out if found.left_out else "")
 
 
 def _upload(client: Client, packed: Packed) -> None:

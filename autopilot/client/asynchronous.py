@@ -6,15 +6,21 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from autopilot.api.models import jobs as m
 from autopilot.api.models import money, plans
-from autopilot.client.errors import JobEnded, Unreachable
+from autopilot.client.errors import ApiError, JobEnded, Unreachable
 from autopilot.client.http import Http
+from autopilot.client.upload import Upload
+from autopilot.code.bundle import bundle, has_code
 from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import check_daemon_url
+from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
+
+if TYPE_CHECKING:
+    from autopilot.agent.pack import Packed
 
 _STAYS = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.PARKED)
 """Nothing happens to a job by itself any more."""
@@ -57,10 +63,12 @@ class AsyncClient:
     async def submit(
         self, job_file: str | Path, *, min_probability: float | None = None, again: bool = False, plan: str = ""
     ) -> AsyncJob:
-        """``job_file``: a path, or the text of one. A job file with ``[code]`` takes the command line.
+        """``job_file``: a path, or the text of one. The code that it asks for is packed and sent, unless it is there.
+
+        Its path is relative to the job file, of a text to the directory in which the program runs.
 
         ``plan``: what a person has confirmed. Raises ``ApiError``: ``over_budget``, ``unlikely``, ``same_job_open``
-        unless ``again``, ``confirm_first``, ``bad_input`` …
+        unless ``again``, ``confirm_first``, ``bad_input`` …; ``UserError`` for code that cannot be sent.
         """
         answer = await self._submit(job_file, min_probability, again=again, dry_run=False, plan=plan)
         assert answer.job is not None, "a job was made"
@@ -73,11 +81,30 @@ class AsyncClient:
     async def _submit(
         self, job_file: str | Path, min_probability: float | None, *, again: bool, dry_run: bool, plan: str = ""
     ) -> m.Submitted:
-        toml, source = _read(job_file)
+        toml, source, beside = _read(job_file)
         body = m.SubmitBody(toml=toml, source=source, dry_run=dry_run, again=again, plan=plan)
+        if has_code(toml, source):
+            found = await asyncio.to_thread(bundle, toml, source, beside, (await self.status()).now)
+            if not dry_run:
+                await self._send_code(found.packed)
+            body = body.model_copy(update={"code": m.SentCode.model_validate(found.claim())})
         if min_probability is not None:
             body = body.model_copy(update={"min_probability": min_probability})
         return await self._http.ask("POST /v1/jobs", m.Submitted, body=body, acts_once=True)
+
+    async def _send_code(self, packed: Packed) -> None:
+        if (await self._http.ask("GET /v1/code/{sha256}", m.CodeThere, packed.sha256)).there:
+            return
+        index = Upload(packed)
+        begun = await self._http.ask("PUT /v1/code/{sha256}", m.CodeBegun, packed.sha256, upload=index)
+        for number in begun.missing:
+            part, names = Upload(packed, number), (packed.sha256, str(number))
+            try:
+                await self._http.ask("PUT /v1/code/{sha256}/parts/{number}", m.Nothing, *names, upload=part)
+            except (ApiError, Unreachable):
+                if part.is_changed:
+                    raise UserError("a file of the code changed while it was sent", hint="submit again") from None
+                raise
 
     async def job(self, ref: str) -> AsyncJob:
         """By its id, the beginning of one, or its name."""
@@ -255,8 +282,9 @@ class AsyncJob:
         return await self._client.change(self.id, **values)
 
 
-def _read(job_file: str | Path) -> tuple[str, str]:
-    """(text, its name). A text has lines; a path has none."""
+def _read(job_file: str | Path) -> tuple[str, str, Path]:
+    """(text, its name, the directory that its paths are relative to). A text has lines; a path has none."""
     if isinstance(job_file, str) and ("\n" in job_file or "=" in job_file):
-        return job_file, ""
-    return Path(job_file).read_text(), str(job_file)
+        return job_file, "", Path.cwd()
+    path = Path(job_file)
+    return path.read_text(), str(job_file), path.parent

@@ -14,6 +14,7 @@ from yarl import URL
 
 from autopilot.api.models.base import Answer, Asked, Problem, Query
 from autopilot.client.errors import ApiError, Unreachable
+from autopilot.client.upload import Upload
 from autopilot.clock import SystemClock
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot.ids import UlidIds
@@ -44,15 +45,19 @@ class Http:
         *names: str,
         body: Asked | None = None,
         query: Query | None = None,
+        upload: Upload | None = None,
         acts_once: bool = False,
     ) -> Model:
-        """``call``: ``POST /v1/jobs/{ref}/stop``; ``names`` fill it. Raises ``ApiError``, ``Unreachable``."""
+        """``call``: ``POST /v1/jobs/{ref}/stop``; ``names`` fill it. ``upload``: in the place of a body.
+
+        Raises ``ApiError``, ``Unreachable``.
+        """
         method, _, path = call.partition(" ")
         headers = {"Idempotency-Key": UlidIds(SystemClock()).new()} if acts_once else {}
         may_repeat = acts_once or method == "GET"
         for pause_s in (*(AGAIN_AFTER_S if may_repeat else ()), None):
             try:
-                return await self._ask(method, _fill(path, names), answer, body, query, headers)
+                return await self._ask(method, _fill(path, names), answer, body, query, headers, upload)
             except Unreachable:
                 if pause_s is None:
                     raise
@@ -86,9 +91,15 @@ class Http:
         body: Asked | None,
         query: Query | None,
         headers: Mapping[str, str],
+        upload: Upload | None,
     ) -> Model:
-        data = None if body is None else body.model_dump_json(exclude_unset=True)
-        sent = headers if data is None else {**headers, "Content-Type": "application/json"}
+        data: str | AsyncIterator[bytes] | None = None
+        sent = dict(headers)
+        if body is not None:
+            data, sent["Content-Type"] = body.model_dump_json(exclude_unset=True), "application/json"
+        if upload is not None:
+            data, sent["Content-Type"] = upload.blocks(), "application/octet-stream"
+            sent["Content-Length"] = str(upload.size)
         try:
             async with self._open().request(
                 method, self._url(path), data=data, params=_params(query), headers=sent

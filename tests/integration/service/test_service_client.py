@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
 from service_world import Served
 
 from autopilot.client import ApiError, AsyncClient, Client, JobEnded, Unreachable, http
+from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.mailbox.keys import log_key
@@ -180,3 +182,58 @@ async def test_nobody_there_is_said_with_the_address(tmp_path: Path, monkeypatch
     async with AsyncClient(socket=tmp_path / "none") as client:
         with pytest.raises(Unreachable, match=str(tmp_path / "none")):
             await client.status()
+
+
+WITH_CODE = GOOD + '[code]\npath = "."\n'
+
+
+def a_project(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print(1)\n" * 100_000)
+    (tmp_path / "job.toml").write_text(WITH_CODE)
+    return tmp_path / "job.toml"
+
+
+async def test_code_is_packed_sent_once_and_taken(client: AsyncClient, tmp_path: Path) -> None:
+    job_file = a_project(tmp_path)
+    assert (await client.plan(job_file)).budget == 2
+    job = await client.submit(job_file)
+    assert job.data.code is not None
+    assert (job.data.code.files, job.data.code.is_dirty) == (2, False)
+    sent: list[str] = []
+    ask = client._http._ask
+
+    async def watch(method: str, *rest: Any) -> Any:
+        sent.append(method)
+        return await ask(method, *rest)
+
+    client._http._ask = watch  # type: ignore[method-assign]
+    assert (await client.submit(job_file, again=True)).data.code == job.data.code
+    assert "PUT" not in sent, "the daemon has it"
+
+
+@pytest.mark.parametrize("text", ["", "print(2)\n" * 100_000])
+async def test_code_that_changes_on_its_way_is_not_sent(
+    client: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    job_file = a_project(tmp_path)
+    send = AsyncClient._send_code
+
+    async def change(self: AsyncClient, packed: Any) -> None:
+        (tmp_path / "train.py").write_text(text)
+        await send(self, packed)
+
+    monkeypatch.setattr(AsyncClient, "_send_code", change)
+    with pytest.raises(UserError, match="changed while it was sent"):
+        await client.submit(job_file)
+
+
+async def test_code_of_a_text_is_relative_to_the_program_s_directory(
+    client: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_project(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    job = await client.submit(WITH_CODE)
+    assert job.data.code is not None
+    assert job.data.code.files == 2
+    with pytest.raises(UserError, match="is no directory"):
+        await client.submit(WITH_CODE.replace('"."', '"none"'))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from autopilot.cli.code import _apart
 from autopilot.cli.views import _code
+from autopilot.code.bundle import _apart
 from autopilot.config.job_file import parse_job
 
 CODE: dict[str, Any] = {"sha256": "ab" * 32, "files": 1204, "size_bytes": 3_400_000, "commit": None, "is_dirty": False}
