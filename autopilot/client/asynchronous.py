@@ -12,7 +12,7 @@ from autopilot.api.models import jobs as m
 from autopilot.api.models import money, plans
 from autopilot.client.errors import ApiError, JobEnded, Unreachable
 from autopilot.client.http import Http
-from autopilot.client.upload import Upload
+from autopilot.client.sent_part import SentPart
 from autopilot.code.bundle import bundle, has_code
 from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import check_daemon_url
@@ -95,10 +95,10 @@ class AsyncClient:
     async def _send_code(self, packed: Packed) -> None:
         if (await self._http.ask("GET /v1/code/{sha256}", m.CodeThere, packed.sha256)).there:
             return
-        index = Upload(packed)
+        index = SentPart(packed)
         begun = await self._http.ask("PUT /v1/code/{sha256}", m.CodeBegun, packed.sha256, upload=index)
         for number in begun.missing:
-            part, names = Upload(packed, number), (packed.sha256, str(number))
+            part, names = SentPart(packed, number), (packed.sha256, str(number))
             try:
                 await self._http.ask("PUT /v1/code/{sha256}/parts/{number}", m.Nothing, *names, upload=part)
             except (ApiError, Unreachable):

@@ -14,7 +14,7 @@ from yarl import URL
 
 from autopilot.api.models.base import Answer, Asked, Problem, Query
 from autopilot.client.errors import ApiError, Unreachable
-from autopilot.client.upload import Upload
+from autopilot.client.sent_part import SentPart
 from autopilot.clock import SystemClock
 from autopilot.config.daemon_address import DaemonAddress
 from autopilot.ids import UlidIds
@@ -45,7 +45,7 @@ class Http:
         *names: str,
         body: Asked | None = None,
         query: Query | None = None,
-        upload: Upload | None = None,
+        upload: SentPart | None = None,
         acts_once: bool = False,
     ) -> Model:
         """``call``: ``POST /v1/jobs/{ref}/stop``; ``names`` fill it. ``upload``: in the place of a body.
@@ -91,7 +91,7 @@ class Http:
         body: Asked | None,
         query: Query | None,
         headers: Mapping[str, str],
-        upload: Upload | None,
+        upload: SentPart | None,
     ) -> Model:
         data: str | AsyncIterator[bytes] | None = None
         sent = dict(headers)

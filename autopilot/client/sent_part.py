@@ -10,7 +10,7 @@ from autopilot.agent.pack import Packed
 _BLOCK_BYTES = 1 << 20
 
 
-class Upload:
+class SentPart:
     """``size`` bytes. Where the files are not any more what was packed, ``is_changed`` says so once they were read."""
 
     def __init__(self, packed: Packed, number: int = 0) -> None:
