@@ -33,7 +33,7 @@ from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
 from autopilot.api.plan import plan
 from autopilot.api.prospects import INFEASIBLE, Unlikely
-from autopilot.api.same_job import hash_file, refuse_same
+from autopilot.api.same_job import hash_file, refuse_crowd, refuse_same
 from autopilot.api.ssh import SshService
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
@@ -151,6 +151,7 @@ class JobService:
         asked = [said, render.plain(spec.budget), render.plain(spec.max_rate)]
         with self.plans.asking(token, "submit", spec, asked, plan_id):
             async with self._store.transaction() as uow:
+                await refuse_crowd(uow, job)
                 if not again:
                     await refuse_same(uow, job)
                 if copy is not None:

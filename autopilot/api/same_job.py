@@ -1,4 +1,4 @@
-"""Whether a job is a second one of the same: submitted twice by mistake, it would rent twice."""
+"""Whether a job is one too many: a second one of the same, submitted by mistake, or more than a token may have."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import json
 import tomllib
 from decimal import Decimal
 
+from autopilot.api.access import NotAllowed
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
+from autopilot.domain.token import is_of_token
 from autopilot.ports.store import UnitOfWork
 
 
@@ -23,6 +25,10 @@ class SameJobOpen(UserError):
         self.job_id = job.id
 
 
+MOST_OPEN_JOBS = 500
+"""Of one token: each tick looks at all of them, and one client must not slow down everybody's."""
+
+
 def hash_file(toml: str, code_sha256: str) -> str:
     """Of what the job file says, in whatever order and spelling, and of the code that comes with it.
 
@@ -31,6 +37,15 @@ def hash_file(toml: str, code_sha256: str) -> str:
     said = tomllib.loads(toml, parse_float=Decimal)
     text = json.dumps([said, code_sha256], sort_keys=True, default=str, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+async def refuse_crowd(uow: UnitOfWork, job: Job) -> None:
+    """Raises ``NotAllowed`` for a token that has as many jobs as it may have at once."""
+    if is_of_token(job.owner):
+        count = sum(other.owner == job.owner for other in await uow.jobs.list_open())
+        if count >= MOST_OPEN_JOBS:
+            hint = "cancel some: parked and waiting jobs count"
+            raise NotAllowed(f"the token has {count} jobs that are not over, and may have no more", hint=hint)
 
 
 async def refuse_same(uow: UnitOfWork, job: Job) -> None:

@@ -147,6 +147,21 @@ async def test_a_token_s_job_needs_a_total(served: Served) -> None:
     assert (status, body["reason"], "total" in body["hint"]) == (403, "not_allowed", True)
 
 
+async def test_a_token_has_so_many_jobs_at_once_and_no_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autopilot.api.same_job.MOST_OPEN_JOBS", 2)
+    token, other = await make(served), await make(served, "other")
+    first, _ = await submit(token), await submit(token)
+    status, body = await token.call("POST", "/v1/jobs", {"toml": GOOD, "again": True})
+    assert (status, body["reason"]) == (403, "not_allowed")
+    assert "2 jobs that are not over" in body["detail"]
+    await submit(other)
+    for _ in range(3):
+        await submit(served)
+    assert (await token.call("POST", f"/v1/jobs/{first['id']}/cancel"))[0] == 200
+    await served.daemon.engine.tick()
+    await submit(token)
+
+
 REGISTRY = '[registry]\nserver = "ghcr.io"\nuser = "me"\npassword = "pull"\n'
 
 
