@@ -264,7 +264,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "start": lambda numbers: f"start the machine{_because(numbers)}",
     "save_and_stop": lambda numbers: f"save and stop{_because(numbers)}",
     "promote": lambda numbers: f"give the run to the new machine{_because(numbers)}",
-    "hold": lambda numbers: f"keep the machine until {text.minute(numbers.get('until'))}{_because(numbers)}",
+    "hold": lambda numbers: f"keep the machine until {text.minute(numbers.get('until'))} UTC{_because(numbers)}",
     "not_held": _tell_not_held,
     "release": lambda numbers: f"give the machine up{_because(numbers)}",
     "set_status": lambda numbers: f"the job is {text.words(numbers.get('status'))}{_because(numbers)}",

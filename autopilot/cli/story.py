@@ -211,7 +211,7 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "run.exited": lambda fields: f"the command ended with exit code {text.plain(fields.get('exit_code'))}",
     "exec.called": _tell_exec,
     "lease.held": lambda fields: (
-        f"the machine is held until {text.minute(fields.get('until'))} at {text.per_hour(fields.get('per_hour'))}"
+        f"the machine is held until {text.minute(fields.get('until'))} UTC at {text.per_hour(fields.get('per_hour'))}"
     ),
     "agent.reported": lambda fields: f"the agent is {text.words(fields.get('state'))}",
     "checkpoint.verified": _checkpoint_that("is safe"),

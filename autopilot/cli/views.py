@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -263,13 +263,13 @@ def decision_lines(decisions: list[Row]) -> list[RenderableType]:
     return lines
 
 
-def list_reasons(decision: Row) -> Iterator[tuple[str, str]]:
+def list_reasons(decision: Row, tell_time: Callable[[str | None], str] = text.clock_time) -> Iterator[tuple[str, str]]:
     """Each line of a decision after what it is: what was done, what became of it, and what it was decided by."""
     actions = decision.get("actions") or []
     bid = next((action["numbers"].get("bid") for action in actions if action["topic"] == "acquire"), None)
     yield from (("did", reasons.tell(action)) for action in actions)
     for answer in decision.get("answers") or []:
-        yield "answer", f"{text.clock_time(answer['at'])} {reasons.tell_answer(answer, bid)}"
+        yield "answer", f"{tell_time(answer['at'])} {reasons.tell_answer(answer, bid)}"
     for tried in decision.get("bids") or []:
         yield "answer", f"the bid of {text.per_hour(tried['bid'])}: {text.words(tried['outcome'])}"
     yield from (("vetoed", reasons.tell_veto(veto)) for veto in decision.get("vetoes") or [])

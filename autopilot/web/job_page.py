@@ -206,7 +206,7 @@ def _show_decision(decision: Row, decisions: Sequence[Row]) -> DecisionView:
         words.moment(decision["at"]),
         words.tell_decision(dict(decision)),
         [tell_option(note["numbers"]) for note in decision["notes"] if note["topic"] == OPTION],
-        list(views.list_reasons(dict(decision))),
+        list(views.list_reasons(dict(decision), words.moment)),
         len(decisions) - place,
         decisions[place + 1]["id"] if place + 1 < len(decisions) else None,
         decisions[place - 1]["id"] if place else None,
