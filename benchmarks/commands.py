@@ -26,8 +26,8 @@ def measure(root: Path) -> list[Figure]:
         theatre.start_market()
         theatre.start_daemon()
         environment = os.environ | theatre.daemon_environment()
-        help_s = _wall_s(["--help"], environment)
-        ps_s = _wall_s(["ps"], environment)
+        help_s = wall_s(["--help"], environment)
+        ps_s = wall_s(["ps"], environment)
         return [
             Figure("`autopilot --help`, wall", help_s, "s", target=0.3),
             Figure("`autopilot ps` with a running daemon, wall", ps_s, "s", target=0.5),
@@ -37,7 +37,7 @@ def measure(root: Path) -> list[Figure]:
         theatre.stop()
 
 
-def _wall_s(arguments: list[str], environment: dict[str, str]) -> list[float]:
+def wall_s(arguments: list[str], environment: dict[str, str]) -> list[float]:
     samples = []
     for _ in range(REPEATS + 1):
         began = time.perf_counter()

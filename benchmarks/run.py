@@ -22,6 +22,7 @@ import ledger
 import packing
 import pages
 import rebid
+import remote
 import structlog
 import ticks
 from figures import Figure, table
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "ledger": lambda root: asyncio.run(ledger.measure(root)),
     "rebid": lambda root: asyncio.run(rebid.measure(root)),
     "pack": packing.measure,
+    "remote": remote.measure,
     "pages": lambda root: asyncio.run(pages.measure(root)),
     "agent": lambda root: asyncio.run(agent.measure(root)),
 }
