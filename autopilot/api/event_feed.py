@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from autopilot.api.callers import StillAllowed, caller_of
 from autopilot.api.models.jobs import Event, EventsQuery
 from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
-from autopilot.api.requests import read_query, whole
+from autopilot.api.requests import has_hung_up, read_query, whole
 from autopilot.api.streams import KEEP_ALIVE, KEEP_ALIVE_S, begin_stream, frame, wants_stream
 from autopilot.domain.errors import UserError
 from autopilot.ports.clock import Clock
@@ -49,6 +49,7 @@ class Page(NamedTuple):
 @dataclass(eq=False, slots=True)
 class _Follower:
     after: int
+    has_gone: Callable[[], bool]
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -83,7 +84,7 @@ class EventFeed:
         wait_s = min(query.wait_s, LONGEST_WAIT_S)
         page = await self._read(asked, after)
         if wait_s and not page.records:
-            page = await self._wait(asked, page.after, wait_s)
+            page = await self._wait(request, asked, page.after, wait_s)
         return web.json_response({"events": asked.render(page.records), "after": page.after})
 
     async def close(self, _: web.Application) -> None:
@@ -107,10 +108,10 @@ class EventFeed:
                 return Page(seen, after)
         return Page((), after)
 
-    async def _wait(self, asked: _Asked, after: int, wait_s: float) -> Page:
-        with self._following(after) as follower, contextlib.suppress(TimeoutError):
+    async def _wait(self, request: web.Request, asked: _Asked, after: int, wait_s: float) -> Page:
+        with self._following(request, after) as follower, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                while not self._is_closed:
+                while not (self._is_closed or follower.has_gone()):
                     await follower.news.wait()
                     page = await self._read(asked, follower.after)
                     follower.after = page.after
@@ -120,7 +121,7 @@ class EventFeed:
         return Page((), follower.after)
 
     async def _stream(self, request: web.Request, asked: _Asked, after: int) -> web.StreamResponse:
-        with self._following(after) as follower:
+        with self._following(request, after) as follower:
             answer = await begin_stream(request)
             with contextlib.suppress(ConnectionError, Unauthorised):  # whoever followed has gone, or may not any more
                 await self._send(answer, request, asked, follower)
@@ -128,7 +129,7 @@ class EventFeed:
 
     async def _send(self, answer: web.StreamResponse, request: web.Request, asked: _Asked, follower: _Follower) -> None:
         allowed = StillAllowed(request)
-        while not self._is_closed:
+        while not (self._is_closed or follower.has_gone()):
             await allowed.check()
             page = await self._read(asked, follower.after)
             follower.after = page.after
@@ -144,11 +145,11 @@ class EventFeed:
                 await answer.write(KEEP_ALIVE)
 
     @contextlib.contextmanager
-    def _following(self, after: int) -> Iterator[_Follower]:
+    def _following(self, request: web.Request, after: int) -> Iterator[_Follower]:
         """Raises ``TooManyFollow``."""
         if len(self._followers) >= FOLLOWERS:
             raise TooManyFollow(f"{FOLLOWERS} follow the events already", hint="ask for pages, with after")
-        follower = _Follower(after)
+        follower = _Follower(after, lambda: has_hung_up(request))
         self._followers.add(follower)
         if self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="events")
@@ -164,6 +165,9 @@ class EventFeed:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             waiting = [follower for follower in self._followers if not follower.news.is_set()]
+            for follower in waiting:
+                if follower.has_gone():
+                    follower.news.set()  # who has hung up makes room for others
             if not waiting:
                 continue
             with contextlib.suppress(StoreUnavailable):  # it is said by the tick

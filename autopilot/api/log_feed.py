@@ -12,7 +12,7 @@ from autopilot.api.callers import StillAllowed, job_ref
 from autopilot.api.event_feed import TooManyFollow
 from autopilot.api.jobs import JobService
 from autopilot.api.models.jobs import LogsQuery
-from autopilot.api.requests import read_query
+from autopilot.api.requests import has_hung_up, read_query
 from autopilot.api.streams import KEEP_ALIVE, KEEP_ALIVE_S, begin_stream, frame, wants_stream
 from autopilot.domain.errors import UserError
 from autopilot.ports.blobs import BlobUnavailable
@@ -54,7 +54,7 @@ class LogFeed:
     async def _send(self, request: web.Request, answer: web.StreamResponse, page: render.Json, after: str) -> None:
         """``page``: the first that there is."""
         quiet_s, allowed = 0.0, StillAllowed(request)
-        while not self._closing.is_set():
+        while not (self._closing.is_set() or has_hung_up(request)):
             await allowed.check()
             chunks = page["chunks"]
             for chunk in chunks:

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from aiohttp import web
 
+from autopilot.api.requests import has_hung_up
 from autopilot.domain.errors import UserError
 from autopilot.engine.history import ANSWERS_KEPT_FOR
 from autopilot.ports.clock import Clock
@@ -69,7 +70,7 @@ class OnceOnly:
         """
         key = _read_key(request)
         asked = b"\0".join((request.method.encode(), request.path_qs.encode(), await request.read()))
-        once = Once(owner, key, hashlib.sha256(asked).hexdigest(), lambda: _is_gone(request), self._clock)
+        once = Once(owner, key, hashlib.sha256(asked).hexdigest(), lambda: has_hung_up(request), self._clock)
         if not key:
             return web.json_response(await act(once), status=status)
         async with self._turns.setdefault((owner, key), asyncio.Lock()):
@@ -93,7 +94,3 @@ def _read_key(request: web.Request) -> str:
     if len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
         raise UserError(f"{HEADER} has up to {LONGEST_KEY} printable ASCII characters")
     return key
-
-
-def _is_gone(request: web.Request) -> bool:
-    return request.transport is None or request.transport.is_closing()

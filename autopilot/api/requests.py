@@ -43,6 +43,10 @@ def peer_uid(request: web.Request) -> int | None:
     return uid
 
 
+def has_hung_up(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
 async def read_body(request: web.Request, model: type[Body]) -> Body:
     """Raises ``UserError``."""
     try:

@@ -142,6 +142,26 @@ async def test_so_many_follow_and_no_more_and_the_daemon_ends_all_the_same(
         assert (status, body["reason"]) == (422, "bad_input")
 
 
+async def test_who_has_hung_up_makes_room_before_the_next_sign_of_life(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_feed, "FOLLOWERS", 1)
+    monkeypatch.setattr(event_feed, "KEEP_ALIVE_S", 3600.0)
+    monkeypatch.setattr(event_feed, "LOOK_EVERY_S", 0.02)
+    await submit(served)
+    wanted = {"Accept": "text/event-stream"}
+    for _ in range(3):
+        async with asyncio.timeout(60):
+            while True:
+                async with served.http.get("http://localhost/v1/events", headers=wanted) as answer:
+                    if answer.status == 200:
+                        while not (await answer.content.readline()).startswith(b"data:"):
+                            pass
+                        await asyncio.sleep(0.1)  # it has nothing more to say, and waits
+                        answer.close()
+                        break
+
+
 async def test_a_hundred_follow_at_once(served: Served) -> None:
     connector = aiohttp.UnixConnector(str(served.daemon.settings.socket_path), limit=0)
     async with aiohttp.ClientSession(connector=connector) as http:
