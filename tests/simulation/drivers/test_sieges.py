@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from autopilot.policy import guard
 from tests.simulation.adversary.siege import ALLOWANCE, lay_siege
 
 SEQUENCES = 1000
@@ -23,9 +24,11 @@ def test_a_few_clients_for_a_while() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_an_allowance_that_counts_posted_money_alone_is_overrun() -> None:
-    found = [line for seed in range(1, 4) for line in lay_siege(seed, bug="allowance_of_posted_alone").found]
-    assert any(line.startswith("S27") for line in found)
+def test_without_the_guard_s_row_of_the_allowance_a_token_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard.Exposure, "token_left", lambda self, job, params: None)
+    sieges = [lay_siege(seed, lasts_s=3600.0) for seed in (1, 2)]
+    assert any(line.startswith("S27") for siege in sieges for line in siege.found)
+    assert max(siege.most for siege in sieges) > ALLOWANCE
 
 
 @pytest.mark.slow
