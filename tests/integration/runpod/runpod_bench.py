@@ -37,7 +37,7 @@ class Bench:
     provider: RunpodProvider
 
     def connect(self, **settings: Any) -> RunpodProvider:
-        merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 5, **settings}
+        merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 20, **settings}
         provider = plugin.connect(merged, self.clock)
         assert isinstance(provider, RunpodProvider)
         return provider

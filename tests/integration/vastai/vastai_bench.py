@@ -39,7 +39,7 @@ class Bench:
     rented: int = 0
 
     def connect(self, **settings: Any) -> VastaiProvider:
-        merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 5, "offers_max_age_s": 3600, **settings}
+        merged = {"base_url": self.sandbox.url, "api_key": KEY, "timeout_s": 20, "offers_max_age_s": 3600, **settings}
         provider = plugin.connect(merged, self.clock)
         assert isinstance(provider, VastaiProvider)
         return provider

@@ -264,21 +264,25 @@ def test_a_directory_that_never_keeps_still_is_no_checkpoint(tmp_path: Path, sna
     assert list((tmp_path / "snapshots").iterdir()) == []
 
 
-def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path, snapshots: Snapshots) -> None:
+def test_a_file_that_is_being_written_is_waited_for(
+    tmp_path: Path, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In place and slowly: between two of its writes nothing moves, and only the open file tells."""
     source = tmp_path / "state"
     half, whole = b"half", b"half and half"
     file = source.open("wb", buffering=0)
     file.write(half)
+    waits: list[float] = []
 
-    def end() -> None:
-        file.write(whole[len(half) :])
-        file.close()
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            file.write(whole[len(half) :])
+            file.close()
 
-    timer = threading.Timer(0.7, end)
-    timer.start()
+    monkeypatch.setattr(module.time, "sleep", wait)
     snapshots.take(str(source), META, None)
-    timer.join()
+    assert file.closed
     snapshots.restore(snapshots.newest_first()[0], str(tmp_path / "back"))
     assert (tmp_path / "back").read_bytes() == whole
 
