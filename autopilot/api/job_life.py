@@ -8,6 +8,7 @@ from decimal import Decimal
 from autopilot.api import render
 from autopilot.api.outstanding import Moment, Outstanding, money
 from autopilot.domain.job import Job
+from autopilot.domain.job_forecast import GOES_ON
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import ZERO
 from autopilot.domain.spend import COLUMNS, report
@@ -30,6 +31,7 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
     rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
     spend = rows[0] if rows else None
     posted = await uow.ledger.sum_by_day([lease.id for lease in leases])
+    forecasts = await uow.forecasts.of_jobs([job.id]) if job.status in GOES_ON else {}
     return {
         "leases": [render_lease(lease, posted[lease.id].values(), outstanding.get(lease.id)) for lease in leases],
         "checkpoints": [
@@ -49,6 +51,7 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
             **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
             "on_demand_equivalent": render.plain(render.on_demand_equivalent(leases, now)),
         },
+        "forecast": render.forecast(forecasts.get(job.id)),
     }
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 import structlog
 
@@ -31,7 +32,8 @@ from autopilot.api.outstanding import Moment, Money, read_moment
 from autopilot.api.owners import find_owner
 from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
-from autopilot.api.plan import plan
+from autopilot.api.plan import Plan
+from autopilot.api.plan import plan as make_plan
 from autopilot.api.prospects import INFEASIBLE, Unlikely
 from autopilot.api.same_job import hash_file, refuse_crowd, refuse_same
 from autopilot.api.ssh import SshService
@@ -40,6 +42,7 @@ from autopilot.domain import events as e
 from autopilot.domain.code import CodeCopy, JobCode
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
+from autopilot.domain.money import ZERO
 from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token, is_of_token
@@ -135,7 +138,8 @@ class JobService:
         said = hash_file(text, taken.sha256)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
         job = replace(job, code=taken, file_sha256=said)
-        planned = await self._plan(job, now, least_probability)
+        plan = await self._plan(job, now, least_probability)
+        planned = plan.answer
         planned["notes"] += _script_notes(spec)
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
@@ -157,23 +161,27 @@ class JobService:
                 if copy is not None:
                     await take(uow, copy)
                 await uow.jobs.save(job)
+                if plan.forecast is not None:
+                    await uow.forecasts.save(plan.forecast)
                 await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
                 if once is not None:
                     await once.keep(uow, 201, answer)
         self._wake()
         return answer
 
-    async def _plan(self, job: Job, now: datetime, least_probability: float) -> render.Json:
+    async def _plan(self, job: Job, now: datetime, least_probability: float, spent: Decimal = ZERO) -> Plan:
         """Raises ``OverBudget`` and ``Unlikely``."""
         offers = await self._engine.offers(job.spec.query)
         market = self._engine.market_view(offers, None, self._clock.now())
         config = self._engine.config
         async with self._store.snapshot() as uow:
             limits = await account(uow, config.limits, now, config.params)
-        planned = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits)
+        plan = await asyncio.to_thread(make_plan, job, market, now, config.params, least_probability, limits, spent)
+        planned = plan.answer
         if not planned["offers"] and least_probability:
             lacking = await unfillable(job.spec, self._engine, self._store, now)
-            planned |= {"refusal": lacking, "verdict": INFEASIBLE} if lacking else {}
+            if lacking:
+                planned |= {"refusal": lacking, "verdict": INFEASIBLE}
         planned["notes"] += meanings(job.spec)
         planned["notes"] += certificate_notes(self._engine, now)
         planned["notes"] += [
@@ -181,7 +189,7 @@ class JobService:
             for name, watch in self._engine.watches.items()
             if not watch.last.known
         ]
-        return planned
+        return plan
 
     async def overview(self, asked: ListQuery, owner: int | None = None) -> render.Json:
         """A page of all jobs, or of that owner's. Raises ``UserError``."""
@@ -266,12 +274,13 @@ class JobService:
         _refuse_if_over(job)
         changed = replace(job, spec=self._change_spec(job.spec, wish, now))
         check_total(changed.spec, is_of_token(job.owner))
-        planned = None
+        plan = None
         if is_tighter(job.spec, changed.spec):
-            check_paid(changed, moment.money_of(job))
-            planned = await self._plan(changed, now, least_probability)
-            if planned["refusal"] is not None:
-                raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
+            money = moment.money_of(job)
+            check_paid(changed, money)
+            plan = await self._plan(changed, now, least_probability, money.posted + money.accrued)
+            if plan.answer["refusal"] is not None:
+                raise Unlikely(plan.answer["refusal"], hint="; ".join(plan.answer["ways_out"]))
         what = f"change {', '.join(f'{key}={value}' for key, value in sorted(wish.items()))}"
         asks = token if is_looser(job.spec, changed.spec) else None
         with self.plans.asking(asks, what, changed.spec, [job.id, dict(wish)], plan_id):
@@ -282,7 +291,12 @@ class JobService:
                 event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
                 await uow.jobs.save(event_log.job)
                 await uow.events.add(event_log.records)
-                answer = {"job": self.render(event_log.job, await self._read_moment(uow)), "plan": planned}
+                if plan is None or plan.forecast is None:
+                    await uow.forecasts.forget(job.id)  # it was reckoned with the former limits
+                else:
+                    await uow.forecasts.save(plan.forecast)
+                told = None if plan is None else plan.answer
+                answer = {"job": self.render(event_log.job, await self._read_moment(uow)), "plan": told}
                 if once is not None:
                     await once.keep(uow, 200, answer)
         self._wake()

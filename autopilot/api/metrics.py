@@ -21,6 +21,7 @@ from autopilot.api.budget import budget, burning, credits_of
 from autopilot.api.outstanding import read_moment
 from autopilot.api.render import Json
 from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.job_forecast import GOES_ON
 from autopilot.domain.lease import OVER, Lease, LeaseState
 from autopilot.domain.money import ZERO
 from autopilot.domain.offer import CapacityType
@@ -68,6 +69,7 @@ class Metrics:
         async with self._store.snapshot() as uow:
             config = self._engine.config
             moment = await read_moment(uow, now, config.params)
+            foretold = await uow.forecasts.of_jobs([job.id for job in moment.jobs if job.status in GOES_ON])
             return _Snapshot(
                 now,
                 moment.jobs,
@@ -75,6 +77,7 @@ class Metrics:
                 await budget(uow, moment, config.limits, credits_of(self._engine)),
                 await uow.reports.sum_spend(today.replace(day=1)),
                 await uow.reports.reconcile(f"{today:%Y-%m}"),
+                {job_id: known.on_time for job_id, known in foretold.items() if known.on_time is not None},
             )
 
 
@@ -88,6 +91,8 @@ class _Snapshot:
     """Of this UTC month."""
     bills: Sequence[ReconciliationRow]
     """The same."""
+    odds: Mapping[str, float]
+    """By job id: of being done in time, by the newest forecast."""
 
     @property
     def leases(self) -> list[Lease]:
@@ -180,6 +185,8 @@ class _Collector:
         ends = {keys[job.id]: job.spec.deadline for job in jobs if job.spec.deadline is not None}
         slack = {key: (at - now).total_seconds() - work.get(key, 0.0) for key, at in ends.items()}
         yield _gauge("job_deadline_slack_seconds", "Time to the deadline beyond the work left", names, slack)
+        odds = {keys[job.id]: self._seen.odds[job.id] for job in jobs if job.id in self._seen.odds}
+        yield _gauge("job_deadline_odds", "Share of likely markets in which the job is done in time", names, odds)
         ages = {keys[job.id]: age.total_seconds() for job in jobs if (age := _measure_unsaved(job, now)) is not None}
         yield _gauge("job_checkpoint_age_seconds", "Since when a running job has no new checkpoint", names, ages)
         intervals = {

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.account_limits import AccountState, account_notes
 from autopilot.api.list_prices import hyperscaler_price
-from autopilot.api.prospects import Prospects, Unlikely, prospects
+from autopilot.api.prospects import Unlikely, prospects
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
+from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.market import Market
-from autopilot.domain.money import show
+from autopilot.domain.money import ZERO, show
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.params import Params
 from autopilot.domain.time import show_duration
 from autopilot.policy.budget import start_reserve
 from autopilot.policy.eligibility import eligible
+from autopilot.pricing.availability.forecast import Forecast
 from autopilot.pricing.pressure import Verdict, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best, price_candidates
 
@@ -30,6 +33,13 @@ class OverBudget(UserError):
     """The money does not suffice for what is asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    answer: render.Json
+    forecast: JobForecast | None
+    """The one that the answer tells; None: nothing can be said."""
+
+
 def plan(
     job: Job,
     market: Market,
@@ -37,8 +47,11 @@ def plan(
     params: Params,
     least_probability: float = LEAST_PROBABILITY,
     account: AccountState | None = None,
-) -> render.Json:
+    spent: Decimal = ZERO,
+) -> Plan:
     """The choices as the policy ranks them, what the job will probably cost, and the verdict on deadline and budget.
+
+    ``spent``: of the job so far, what is not posted yet included, $.
 
     Blocking for a job with a deadline (about 1 s); call from a worker thread. Raises ``Unlikely`` for work that
     does not fit before the deadline, and ``OverBudget`` for a budget with which the job could not even start: less than
@@ -66,20 +79,22 @@ def plan(
     if account is not None:
         known = expected if job.remaining_work is not None else None  # else it is only the cost of a guessed length
         notes += account_notes(job, candidates, market, account, known, now, params)
-    return {
+    told = None if likely.forecast is None else forecast_of(job, likely.forecast, now, spent)
+    answer = {
         "offers": [_row(c, job) for c in candidates[:ROWS]],
         "expected_cost": render.plain(expected),
         "on_demand_cost": render.plain(on_demand.cost) if on_demand else None,
         **_list_price(job, choice),
         "budget": render.plain(job.spec.budget),
         "deadline": render.plain(job.spec.deadline),
-        "forecast": _forecast(job, likely),
+        "forecast": render.forecast(told),
         "verdict": likely.verdict,
         "min_probability": least_probability,
         "refusal": likely.refusal,
         "ways_out": list(likely.ways_out),
         "notes": notes,
     }
+    return Plan(answer, told)
 
 
 def _by_the_hour(job: Job, choice: Candidate) -> str:
@@ -92,17 +107,29 @@ def _by_the_hour(job: Job, choice: Candidate) -> str:
     return f"{told}: the budget of {show(job.spec.budget)} lasts about {show_duration(lasts)}"
 
 
-def _forecast(job: Job, likely: Prospects) -> render.Json | None:
-    candidates = likely.forecast
-    if candidates is None:
-        return None
-    dollars = {name: render.plain(_dollars(getattr(candidates, name))) for name in ("mean", "p10", "p50", "p90")}
-    return dollars | {
-        "on_time": None if job.spec.deadline is None else round(candidates.on_time, 3),
-        "finished": round(candidates.finished, 3),
-        "parked": round(candidates.parked, 3),
-        "preemptions": round(candidates.preemptions, 1),
-    }
+def forecast_of(job: Job, likely: Forecast, now: datetime, spent: Decimal) -> JobForecast:
+    """What was played through from ``now`` on, as it is kept and told."""
+    soon, usual, late = (None, None, None) if likely.done_s is None else likely.done_s
+    return JobForecast(
+        job.id,
+        now,
+        spent,
+        mean=_dollars(likely.mean),
+        p10=_dollars(likely.p10),
+        p50=_dollars(likely.p50),
+        p90=_dollars(likely.p90),
+        done_p10=_instant(now, soon),
+        done_p50=_instant(now, usual),
+        done_p90=_instant(now, late),
+        on_time=None if job.spec.deadline is None else round(likely.on_time, 3),
+        finished=round(likely.finished, 3),
+        parked=round(likely.parked, 3),
+        preemptions=round(likely.preemptions, 1),
+    )
+
+
+def _instant(now: datetime, after_s: float | None) -> datetime | None:
+    return None if after_s is None else now + timedelta(seconds=round(after_s))
 
 
 def _list_price(job: Job, choice: Candidate | None) -> render.Json:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.errors import UserError
-from autopilot.domain.job import Job, SpotPolicy
+from autopilot.domain.job import Job, JobStatus, SpotPolicy
 from autopilot.domain.market import Market
 from autopilot.domain.money import show
 from autopilot.domain.offer import CapacityType
@@ -19,6 +19,7 @@ from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
 from autopilot.pricing.availability.played_markets import Rule
 from autopilot.pricing.availability.prior import PHASES
 from autopilot.pricing.availability.shape import LONGEST_S, shape_of
+from autopilot.pricing.availability.value import NOTHING, ON_DEMAND, SPOT
 from autopilot.pricing.hazard import hazard
 from autopilot.pricing.pressure import Verdict, longer_by, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best
@@ -63,6 +64,7 @@ class _Question:
     estimate_error: float
     held_s: float | None
     rule: Rule
+    mode: int
 
     def answer(self) -> Forecast:
         return forecast(
@@ -77,6 +79,7 @@ class _Question:
             held_s=self.held_s,
             spot_burn=self.spot_burn,
             rule=self.rule,
+            mode=self.mode,
         )
 
 
@@ -194,7 +197,18 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
         estimate_error=longer_by(job, params.deadline),
         held_s=_held_s(job, now, params),
         rule=rule,
+        mode=_held_mode(job, is_on=spot is not None),
     )
+
+
+def _held_mode(job: Job, *, is_on: bool) -> int:
+    """What a machine that works already means to the table: one that is still made ready counts as none."""
+    main = job.main
+    if main is None or job.status is not JobStatus.RUNNING:
+        return NOTHING
+    if not main.is_spot:
+        return ON_DEMAND
+    return SPOT if is_on else NOTHING
 
 
 def _held_s(job: Job, now: datetime, params: Params) -> float | None:

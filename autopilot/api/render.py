@@ -15,6 +15,7 @@ from autopilot.api.outstanding import Money
 from autopilot.domain.actions import Note
 from autopilot.domain.code import JobCode
 from autopilot.domain.job import Job
+from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import Lease, time_running
 from autopilot.domain.money import ZERO, accrue
 from autopilot.domain.offer import Offer
@@ -37,6 +38,12 @@ def plain(value: object) -> Any:
     if isinstance(value, Decimal):
         return format(value.normalize(), "f") if value else "0"
     return value
+
+
+def forecast(known: JobForecast | None) -> Json | None:
+    if known is None:
+        return None
+    return {each.name: plain(getattr(known, each.name)) for each in fields(known) if each.name != "job_id"}
 
 
 def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | None = None) -> Json:

@@ -112,6 +112,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 *[("machine", told) for told in [readings.tell(job.get("main"), now)] if told],
                 ("work done", _work(job)),
                 ("deadline", _deadline_detail(job, now)),
+                *_foretell(body.get("forecast"), now),
                 ("checkpoint", _checkpoint(checkpoint, now)),
                 ("runs", f"epoch {job['run_epoch']}, {job['failures']} failed"),
                 *_money_lines(job, spend),
@@ -159,6 +160,21 @@ def _deadline_detail(job: Row, now: datetime) -> str:
     slack = f", slack {text.span(job['slack_s'])}" if job.get("slack_s") is not None else ""
     verdict = f", {text.words(job['verdict'])}" if job.get("verdict") else ""
     return text.when(job["deadline"], now) + verdict + slack
+
+
+def _foretell(known: Row | None, now: datetime) -> list[tuple[str, str]]:
+    """What the whole job will have cost, and when it will be done; nothing where nothing could be said."""
+    if known is None:
+        return []
+    low, usual, high = (
+        text.money(str(Decimal(known["spent"]) + Decimal(known[name]))) for name in ("p10", "p50", "p90")
+    )
+    said = [f"{usual} in all, {low} to {high} in 8 of 10 markets"]
+    if known["done_p50"] is not None:
+        said.append(f"done {text.when(known['done_p50'], now)}, in 9 of 10 by {text.when(known['done_p90'], now)}")
+    if known["on_time"] is not None:
+        said.append(f"{text.percent(known['on_time'])} in time")
+    return [("forecast", f"{'; '.join(said)} (as of {text.when(known['at'], now)})")]
 
 
 def _checkpoint(checkpoint: Row | None, now: datetime) -> str:

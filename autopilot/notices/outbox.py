@@ -138,6 +138,7 @@ class _AnnouncingUnitOfWork:
         self.prices = uow.prices
         self.machine_readings = uow.machine_readings
         self.drifts = uow.drifts
+        self.forecasts = uow.forecasts
         self.notes = uow.notes
         self.answers = uow.answers
         self.notices = uow.notices

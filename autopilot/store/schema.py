@@ -26,6 +26,7 @@ from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
@@ -35,7 +36,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0020"
+REVISION = "0021"
 
 metadata = MetaData(
     naming_convention={
@@ -276,6 +277,10 @@ decisions = Table(
     _refers("job_id", "jobs.id"),
     Index("uq_decisions_id", "id", unique=True),
     Index(None, "job_id"),
+)
+
+job_forecasts = Table(
+    "job_forecasts", metadata, *columns_of(JobForecast, key=("job_id",)), _refers("job_id", "jobs.id")
 )
 
 # An event may name what the ledger does not know: no foreign keys.

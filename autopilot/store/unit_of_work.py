@@ -6,6 +6,7 @@ from autopilot.store.answers import SqlAnswers
 from autopilot.store.certificates import SqlCertificates
 from autopilot.store.code_copies import SqlCodeCopies
 from autopilot.store.drifts import SqlDrifts
+from autopilot.store.forecasts import SqlForecasts
 from autopilot.store.history import SqlBids, SqlDecisions, SqlEvents, SqlNotes
 from autopilot.store.invoices import SqlInvoices
 from autopilot.store.jobs import SqlCheckpoints, SqlJobs
@@ -29,6 +30,7 @@ class SqlUnitOfWork:
         "decisions",
         "drifts",
         "events",
+        "forecasts",
         "invoices",
         "jobs",
         "leases",
@@ -59,4 +61,5 @@ class SqlUnitOfWork:
         self.prices = SqlPrices(sql, self.notes)
         self.machine_readings = SqlMachineReadings(sql)
         self.drifts = SqlDrifts(sql)
+        self.forecasts = SqlForecasts(sql)
         self.tokens = SqlTokens(sql)

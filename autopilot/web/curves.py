@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -35,17 +35,20 @@ def draw_meter(parts: Sequence[tuple[str, Decimal]], limit: str | None, label: s
 
 
 def draw_budget(body: Row, now: datetime) -> tuple[Panel, Markup]:
-    """What is posted of one job, as it was posted, and what has accrued since; the budget above, the deadline at the
-    right. With its ruler."""
+    """What is posted of one job, as it was posted, and what has accrued since; where it will probably end; the budget
+    above, the deadline at the right. With its ruler."""
     job = body["job"]
     start, end = words.instant(job["submitted_at"]), words.instant(job["finished_at"]) if job["finished_at"] else now
     deadline = words.instant(job["deadline"]) if job["deadline"] else None
-    right = max(end, deadline or end) if job["finished_at"] is None else end
+    forecast = body["forecast"]
+    done = words.instant(forecast["done_p90"]) if forecast is not None and forecast["done_p90"] else end
+    right = max(end, done, deadline or end) if job["finished_at"] is None else end
     axis = Axis(start, right + (right - start) * 0.04)
     curve = _sum_postings(body["postings"], start)
     curve.append((max(end, curve[-1][0]), words.sum_money(job["posted"], job["accrued"])))
     budget = None if job["budget"] is None else Decimal(job["budget"])
-    top = float(max(amount for _, amount in curve)) if budget is None else float(max(budget, curve[-1][1]))
+    fan = None if forecast is None or job["finished_at"] else _read_fan(forecast)
+    top = float(max([curve[-1][1], *([fan.high] if fan else []), *([] if budget is None else [budget])]))
     scale = Scale((top or 1) * MARGIN, BUDGET_HEIGHT)
     points = [(axis.x(at), scale.y(float(amount))) for at, amount in curve]
     marks = []
@@ -65,11 +68,59 @@ def draw_budget(body: Row, now: datetime) -> tuple[Panel, Markup]:
         BUDGET_HEIGHT,
         svg.grid(axis, BUDGET_HEIGHT, 4),
         scale.rules(),
-        svg.stretch(BUDGET_HEIGHT, *_draw_spent(points, BUDGET_HEIGHT)),
+        svg.stretch(BUDGET_HEIGHT, *(_draw_fan(fan, axis, scale) if fan else ()), *_draw_spent(points, BUDGET_HEIGHT)),
         *marks,
         label=said if budget is None else f"{said} of {words.money(budget)}",
     )
     return Panel(drawn, scale.gutter(svg.show_dollars), len(curve) > 2), svg.ruler(axis, 4)
+
+
+class Fan(NamedTuple):
+    """Where a job will probably end: dollars in all and instants, of a tenth, a half and nine tenths of the markets."""
+
+    at: datetime
+    spent: Decimal
+    low: Decimal
+    usual: Decimal
+    high: Decimal
+    soonest: datetime
+    middle: datetime
+    latest: datetime
+
+
+def _read_fan(forecast: Row) -> Fan | None:
+    """None where the job would never be done."""
+    if forecast["done_p10"] is None:
+        return None
+    spent = Decimal(forecast["spent"])
+    low, usual, high = (spent + Decimal(forecast[name]) for name in ("p10", "p50", "p90"))
+    at, *done = (words.instant(forecast[name]) for name in ("at", "done_p10", "done_p50", "done_p90"))
+    return Fan(at, spent, low, usual, high, *done)
+
+
+def _draw_fan(fan: Fan, axis: Axis, scale: Scale) -> tuple[Markup, Markup]:
+    def point(at: datetime, amount: Decimal) -> svg.Point:
+        return axis.x(at), scale.y(float(amount))
+
+    start = point(fan.at, fan.spent)
+    top = [start, point(fan.soonest, fan.high), point(fan.latest, fan.high)]
+    bottom = [start, point(fan.latest, fan.low)]
+    return svg.area(top, bottom, "fan"), svg.line([start, point(fan.middle, fan.usual)], "fan-middle")
+
+
+def tell_forecast(forecast: Row | None, now: datetime) -> str:
+    """Below the curve; empty where nothing could be said."""
+    if forecast is None:
+        return ""
+    spent = Decimal(forecast["spent"])
+    low, usual, high = (words.money(spent + Decimal(forecast[name])) for name in ("p10", "p50", "p90"))
+    said = f"Ends at about {usual}, between {low} and {high} in 8 of 10 markets"
+    if forecast["done_p50"] is not None:
+        middle, latest = (words.minute(forecast[name]) for name in ("done_p50", "done_p90"))
+        said += f"; done about {middle}, in 9 of 10 by {latest}"
+    if forecast["on_time"] is not None:
+        said += f"; {words.percent(str(forecast['on_time']))} in time"
+    return f"{said}. Reckoned {words.duration(now - words.instant(forecast['at']))} ago."
 
 
 def _sum_postings(postings: Iterable[Row], start: datetime) -> list[tuple[datetime, Decimal]]:

@@ -72,6 +72,7 @@ class JobPage:
     period: str
     spent: Panel
     spent_ruler: Markup
+    forecast: str
     paid: Markup
     shares: list[Share]
     decision: DecisionView | None
@@ -110,6 +111,7 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
         period,
         spent,
         spent_ruler,
+        curves.tell_forecast(body["forecast"], now),
         paid,
         shares,
         _show_decision(decision, body["decisions"]) if decision else None,

@@ -49,6 +49,11 @@ def moment(value: str | datetime | None) -> str:
     return whole(f"{at:%d %b %H:%M:%S}")
 
 
+def minute(value: str) -> str:
+    """``24 Nov 01:44``, for what is known no better."""
+    return whole(f"{zone.local(instant(value)):%d %b %H:%M}")
+
+
 def moment_in_zone(value: str | datetime | None) -> str:
     """``24 Nov 01:44:01 UTC``, for a sentence by itself."""
     return text.NONE if value is None else f"{moment(value)} {zone.name()}"

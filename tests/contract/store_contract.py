@@ -35,6 +35,7 @@ from tests.contract.store_answers import WhatAStoreKeepsOfAnswers
 from tests.contract.store_certificates import WhatAStoreKeepsOfCertificates
 from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_drifts import WhatAStoreKeepsOfDrift
+from tests.contract.store_forecasts import WhatAStoreKeepsOfForecasts
 from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_notices import WhatAStoreKeepsOfNotices
 from tests.contract.store_readings import WhatAStoreKeepsOfMachines
@@ -732,6 +733,7 @@ class StoreContract(
     WhatAStoreKeepsOfCertificates,
     WhatAStoreKeepsOfCode,
     WhatAStoreKeepsOfDrift,
+    WhatAStoreKeepsOfForecasts,
     WhatAStoreKeepsOfMachines,
     WhatAStoreKeepsOfAnswers,
     WhatAStoreKeepsOfNotices,

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, RootModel
 
 from autopilot.api.models.base import Answer, Asked, Instant, Money, Number, Query, Scalar, Seconds, Share
-from autopilot.api.models.plans import Plan
+from autopilot.api.models.plans import Forecast, Plan
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.job import JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
@@ -291,6 +291,8 @@ class JobLife(Answer):
     events: list[Event]
     """The newest 1000, in their order."""
     spend: JobSpend
+    forecast: Forecast | None
+    """The newest, where anything could be said; renewed every half hour."""
 
 
 class Decision(Answer):

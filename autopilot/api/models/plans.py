@@ -33,12 +33,19 @@ class PlannedOffer(Offer):
 
 
 class Forecast(Answer):
-    """Over the markets that were played through."""
+    """Over the markets that were played through. Dollars are those spent from ``at`` on."""
 
+    at: Instant
+    spent: Money
+    """By then."""
     mean: Money
     p10: Money
     p50: Money
     p90: Money
+    done_p10: Instant | None
+    """By then it is done in a tenth of the markets in which it ever is; null: it is in none."""
+    done_p50: Instant | None
+    done_p90: Instant | None
     on_time: float | None
     finished: float
     parked: float

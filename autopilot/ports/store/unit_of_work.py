@@ -9,6 +9,7 @@ from autopilot.ports.store.answers import Answers
 from autopilot.ports.store.certificates import Certificates
 from autopilot.ports.store.code_copies import CodeCopies
 from autopilot.ports.store.drifts import Drifts
+from autopilot.ports.store.forecasts import Forecasts
 from autopilot.ports.store.history import Bids, Decisions, Events, Notes
 from autopilot.ports.store.jobs import Checkpoints, Jobs
 from autopilot.ports.store.leases import Leases
@@ -63,6 +64,9 @@ class UnitOfWork(Protocol):
 
     @property
     def drifts(self) -> Drifts: ...
+
+    @property
+    def forecasts(self) -> Forecasts: ...
 
     @property
     def notes(self) -> Notes: ...

@@ -13,9 +13,11 @@ from functools import lru_cache
 from autopilot.domain.outlook import Belief, Shape
 from autopilot.pricing.availability.phases import first_belief
 from autopilot.pricing.availability.played_markets import PlayedMarkets, Rule
-from autopilot.pricing.availability.value import ON_DEMAND, cost_to_go
+from autopilot.pricing.availability.value import NOTHING, ON_DEMAND, cost_to_go
 
 RUNS = 500
+SHARES = (0.1, 0.5, 0.9)
+"""Of the markets: the quantiles that are told."""
 EVEN_ODDS = 0.5
 """A budget that suffices in fewer markets is expected to be too small."""
 
@@ -36,6 +38,9 @@ class Forecast:
     """Share in which the money is out first."""
     preemptions: float
     """Expected number of losses of a spot machine."""
+    done_s: tuple[float, float, float] | None
+    """Seconds from now until the work is done, in the markets in which it ever is: 10, 50 and 90 of 100 are over by
+    then. None: it is in none."""
     on_demand_cost: float
     """Dollars for all of the work on demand from now on."""
 
@@ -72,6 +77,7 @@ def forecast(
     held_s: float | None = None,
     spot_burn: float | None = None,
     rule: Rule = "table",
+    mode: int = NOTHING,
     runs: int = RUNS,
     seed: int = 0,
 ) -> Forecast:
@@ -83,6 +89,7 @@ def forecast(
     ``estimate_error``: the true work lies evenly within this share of the estimate, above or below.
     ``held_s``: the time that is held for such an error; None: for all of it.
     ``spot_burn``: $/h of spot where it is known better than by the shape's ratio.
+    ``mode``: what it holds already, one of the table's; such a machine works at once.
 
     The same arguments give the same answer. Blocking: up to a second, and another to make the table, which only the
     rule "table" needs.
@@ -92,21 +99,26 @@ def forecast(
     table = cost_to_go(shape) if rule == "table" else None
     first = belief or first_belief(shape.phases, is_on)
     held = work_s * estimate_error if held_s is None else held_s
-    played = PlayedMarkets(shape, table, rule, left_s, work_s, burn, budget, first, estimate_error, held, runs, seed)
+    played = PlayedMarkets(
+        shape, table, rule, left_s, work_s, burn, budget, first, estimate_error, held, mode, runs, seed
+    )
     played.play()
-    return _summary(played, (work_s + shape.restart_s) / 3600 * on_demand_burn)
+    return _summary(played, left_s, (work_s + shape.restart_s) / 3600 * on_demand_burn)
 
 
-def _summary(played: PlayedMarkets, on_demand_cost: float) -> Forecast:
+def _summary(played: PlayedMarkets, left_s: float, on_demand_cost: float) -> Forecast:
     """Runs past the deadline are charged with the rest of their work on demand, as far as the money goes."""
     import numpy as np
 
     late = played.going
-    rest = np.maximum(played.true_s - played.done_s, 0.0) / 3600 * played.burn[ON_DEMAND]
-    to_the_end = played.spent + rest
+    rest_s = np.maximum(played.true_s - played.done_s, 0.0)
+    to_the_end = played.spent + rest_s / 3600 * played.burn[ON_DEMAND]
     done_late = late & (to_the_end <= played.money)
     spent = np.where(late, np.minimum(to_the_end, played.money), played.spent)
-    p10, p50, p90 = np.quantile(spent, (0.1, 0.5, 0.9)).tolist()
+    p10, p50, p90 = np.quantile(spent, SHARES).tolist()
+    ended_s = np.where(done_late, left_s + rest_s, played.ended_s)
+    ended_s = ended_s[~np.isnan(ended_s)]
+    done_s = tuple(np.quantile(ended_s, SHARES).tolist()) if len(ended_s) else None
     return Forecast(
         mean=float(spent.mean()),
         p10=p10,
@@ -116,5 +128,6 @@ def _summary(played: PlayedMarkets, on_demand_cost: float) -> Forecast:
         finished=float((played.on_time | done_late).mean()),
         parked=float((played.parked | (late & ~done_late)).mean()),
         preemptions=float(played.preempted.mean()),
+        done_s=done_s,
         on_demand_cost=on_demand_cost,
     )

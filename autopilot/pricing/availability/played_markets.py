@@ -21,7 +21,10 @@ CENT_FRACTION = 1e-9
 
 
 class PlayedMarkets:
-    """What a job did and paid in each of them; complete after ``play``."""
+    """What a job did and paid in each of them; complete after ``play``.
+
+    ``ended_s``: from now until the work was done in time; not a number where it was not.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class PlayedMarkets:
         belief: Belief,
         estimate_error: float,
         held_s: float,
+        mode: int,
         runs: int,
         seed: int,
     ) -> None:
@@ -45,7 +49,7 @@ class PlayedMarkets:
         self._shape, self._rule = shape, rule
         self._step_s = table.step_s if table is not None else table_step_s(left_s)
         self._costs = None if table is None else _Costs(table)
-        self._left_s, self._work_s, self._held_s = left_s, work_s, held_s
+        self._long_s, self._left_s, self._work_s, self._held_s = left_s, left_s, work_s, held_s
         self.burn = np.array(burn)
         self._phase_on = np.array(model.on)
         self._moves = np.array(transition(model, self._step_s))
@@ -57,10 +61,11 @@ class PlayedMarkets:
         self.true_s = work_s * (1.0 + estimate_error * self._rng.uniform(-1.0, 1.0, runs))
         self.done_s, self._pending_s, self.spent = np.zeros(runs), np.zeros(runs), np.zeros(runs)
         self.money = np.full(runs, np.inf if budget is None else budget)
-        self._mode = np.full(runs, NOTHING)
+        self._mode = np.full(runs, mode)
         self.preempted = np.zeros(runs)
         self.going = np.ones(runs, bool)
         self.on_time, self.parked = np.zeros(runs, bool), np.zeros(runs, bool)
+        self.ended_s = np.full(runs, np.nan)
 
     def play(self) -> None:
         first = True
@@ -194,6 +199,7 @@ class PlayedMarkets:
         self.done_s = np.where(runs, self.done_s + worked, self.done_s)
         done = self.going & (self.done_s >= self.true_s - ENOUGH_S)
         self.on_time |= done
+        self.ended_s = np.where(done, self._long_s - self._left_s + served + worked, self.ended_s)
         self.going &= ~done
         self._left_s -= self._step_s
 

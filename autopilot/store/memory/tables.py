@@ -13,6 +13,7 @@ from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift, DriftKey
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
 from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO, to_nano
@@ -50,6 +51,7 @@ class MemoryTables:
         self.tokens: Rows[int, Token] = rows("tokens")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
+        self.forecasts: Rows[str, JobForecast] = rows("forecasts")
         self.notices: Rows[tuple[str, str], PendingNotice] = rows("notices")
         self.kept_answers: Rows[tuple[int, str], KeptAnswer] = rows("kept_answers")
         self.invoice_lines: Rows[str, InvoiceLine] = rows("invoice_lines")

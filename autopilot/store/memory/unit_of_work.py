@@ -7,6 +7,7 @@ from autopilot.store.memory.answers import MemoryAnswers
 from autopilot.store.memory.certificates import MemoryCertificates
 from autopilot.store.memory.code_copies import MemoryCodeCopies
 from autopilot.store.memory.drifts import MemoryDrifts
+from autopilot.store.memory.forecasts import MemoryForecasts
 from autopilot.store.memory.history import MemoryBids, MemoryDecisions, MemoryEvents, MemoryNotes
 from autopilot.store.memory.invoices import MemoryInvoices
 from autopilot.store.memory.jobs import MemoryCheckpoints, MemoryJobs
@@ -29,6 +30,7 @@ class MemoryUnitOfWork:
         "decisions",
         "drifts",
         "events",
+        "forecasts",
         "invoices",
         "jobs",
         "leases",
@@ -59,4 +61,5 @@ class MemoryUnitOfWork:
         self.prices = MemoryPrices(access)
         self.machine_readings = MemoryMachineReadings(access)
         self.drifts = MemoryDrifts(access)
+        self.forecasts = MemoryForecasts(access)
         self.tokens = MemoryTokens(access)

@@ -25,6 +25,7 @@ from autopilot.domain.code import CodeCopy
 from autopilot.domain.drift import Drift, DriftKind
 from autopilot.domain.errors import UserError
 from autopilot.domain.instance import CostKind, InstanceStatus
+from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
@@ -92,6 +93,8 @@ async def fill(url: str) -> None:
         await work.machine_readings.add([MachineReading("lease-1", START, 0.97, 0.875, 12 << 30, 3.1, 0.5)])
         drift = Drift("vastai", "instance", "dph_base", DriftKind.TYPE, True, True, 3, START, START, "text")
         await work.drifts.save([drift])
+        cents = [Decimal(cents) / 100 for cents in (50, 125, 100, 120, 150)]
+        await work.forecasts.save(JobForecast("job-000001", START, *cents, START, START, START, 0.9, 1.0, 0.0, 0.5))
         await work.tokens.save(Token(1, "ci", "a" * 64, Scope.READ, False, ("hf",), START, None))
         await work.answers.add(KeptAnswer(1000, "k", "a" * 64, START, 201, "{}"))
         await work.notices.save([PendingNotice("i", "team", "job_failed", START, "job-000001", None, "t", "x", START)])

@@ -159,9 +159,9 @@ def test_what_the_caps_pay_for(until: datetime, expected: str, paid: str) -> Non
 
 def test_the_plan_carries_them() -> None:
     job, market = a_job(spec=a_spec(work_estimate=HOUR * 30)), a_market(dear())
-    body = json.loads(json.dumps(plan(job, market, START, PARAMS, account=an_account("50"))))
+    body = json.loads(json.dumps(plan(job, market, START, PARAMS, account=an_account("50")).answer))
     assert any("$50.00 a day pays for about 10.0 h a day" in note for note in body["notes"])
-    assert plan(job, market, START, PARAMS, account=an_account())["notes"] == body["notes"][:-1]
+    assert plan(job, market, START, PARAMS, account=an_account()).answer["notes"] == body["notes"][:-1]
 
 
 async def test_what_is_left_is_told_by_the_ledger() -> None:

@@ -20,7 +20,7 @@ PARAMS = Params()
 def planned(least: float = 0.8, offers: tuple[Any, ...] | None = None, **spec: Any) -> Any:
     job = a_job(spec=a_spec(**spec))
     market = a_market(*((an_offer(), an_offer("machine-b", floor=D("0.3"))) if offers is None else offers))
-    body = plan(job, market, START, PARAMS, least)
+    body = plan(job, market, START, PARAMS, least).answer
     return json.loads(json.dumps(body))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from autopilot.domain.outlook import PhaseModel, Shape
 from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
+from autopilot.pricing.availability.value import ON_DEMAND, SPOT
 
 H = 3600.0
 SOMETIMES = PhaseModel(on=(True, False), moves=((0.9, 0.1), (0.15, 0.85)))
@@ -49,6 +50,25 @@ def test_a_market_that_stays_on_costs_the_work_and_one_start_at_the_spot_price()
     assert found.on_time == 1.0
     assert found.preemptions < 0.1
     assert found.on_demand_cost == pytest.approx(3.1 * 2.0)
+
+
+def test_it_tells_when_the_work_is_done() -> None:
+    sure = of(shape(ALWAYS), rule="spot")
+    assert sure.done_s is not None
+    assert sure.done_s[0] == sure.done_s[1] == pytest.approx(3.1 * H)
+    moody = of(estimate_error=0.1)
+    assert moody.done_s is not None
+    soonest, middle, latest = moody.done_s
+    assert 2.7 * H < soonest < middle < latest <= 5 * H
+    poor = of(shape(ALWAYS), budget=0.5)
+    assert (poor.finished, poor.done_s) == (0.0, None), "the money is out before the work is done"
+
+
+def test_a_machine_that_works_already_saves_the_start() -> None:
+    begun, running = of(shape(ALWAYS), rule="spot"), of(shape(ALWAYS), rule="spot", mode=SPOT)
+    assert running.p50 == pytest.approx(begun.p50 * 3.0 / 3.1)
+    on_demand = of(shape(NEVER_AGAIN), rule="on_demand", mode=ON_DEMAND)
+    assert on_demand.p50 == pytest.approx(3.0 * 2.0)
 
 
 def test_a_market_that_goes_off_for_good_is_finished_on_demand() -> None:
@@ -122,7 +142,9 @@ def test_a_spot_price_that_is_known_better_is_charged() -> None:
     assert of(shape(ALWAYS), spot_burn=1.0).p50 == pytest.approx(3.1)
 
 
-LIKELY = Forecast(10, 8, 10, 12, on_time=0.9, finished=0.9, parked=0.1, preemptions=1, on_demand_cost=20)
+LIKELY = Forecast(
+    10, 8, 10, 12, on_time=0.9, finished=0.9, parked=0.1, preemptions=1, done_s=(3600, 7200, 9000), on_demand_cost=20
+)
 
 
 def test_a_job_is_refused_when_it_will_probably_be_late() -> None:

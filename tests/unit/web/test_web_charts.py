@@ -109,6 +109,24 @@ async def test_the_curve_ends_at_what_is_spent() -> None:
     assert "budget $8.00" in panel.picture
 
 
+async def test_the_fan_begins_where_it_was_reckoned_and_ends_with_nine_tenths_of_the_markets() -> None:
+    async with (await a_reader()).view() as view:
+        body = await view.read_job(JOB)
+    panel, _ = curves.draw_budget({**body, "forecast": None}, NOW)
+    assert "fan" not in panel.picture
+    assert curves.tell_forecast(None, NOW) == ""
+    drawn = re.search(r'<path d="M([\d.]+) ([\d.]+)L([^"]*)Z" class="fan"', curves.draw_budget(body, NOW)[0].picture)
+    assert drawn is not None
+    points = [tuple(map(float, point.split())) for point in drawn[3].split("L")]
+    (soonest_x, high_y), (latest_x, top_y), (end_x, low_y) = points[:3]
+    assert float(drawn[1]) < soonest_x < latest_x == end_x < 1000
+    assert high_y == top_y < low_y < float(drawn[2]), "dollars grow upwards"
+    assert curves.tell_forecast(body["forecast"], NOW).replace("\N{NO-BREAK SPACE}", " ") == (
+        "Ends at about $3.60, between $3.20 and $4.40 in 8 of 10 markets; done about 20 Nov 19:30,"
+        " in 9 of 10 by 20 Nov 23:30; 96 % in time. Reckoned 20 min ago."
+    )
+
+
 def test_ticks_are_round_and_few() -> None:
     for hours in (0.2, 1, 5, 30, 500, 20_000):
         axis = Axis(START, START + hours * HOUR)

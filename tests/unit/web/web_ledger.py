@@ -11,6 +11,7 @@ from autopilot.clock import ManualClock
 from autopilot.domain.actions import Note
 from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Checkpoint, JobStatus
+from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import Lease, LeaseState
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.prices import PriceObservation
@@ -59,6 +60,18 @@ def events_of(detail: str = "rig") -> list[EventRecord]:
     ]
 
 
+FORECAST = JobForecast(
+    JOB,
+    NOW - timedelta(minutes=20),
+    *map(D, ("2.2", "1.5", "1", "1.4", "2.2")),
+    *(START + hours * HOUR for hours in (9, 10, 14)),
+    on_time=0.96,
+    finished=1,
+    parked=0,
+    preemptions=1.2,
+)
+
+
 def decisions_of(detail: str = "43668") -> list[DecisionRecord]:
     option = {"option": "spot", "cost": D("1.50"), "bid": D("0.31"), "provider": "vastai", "machine_id": detail}
     return [
@@ -96,6 +109,7 @@ async def fill(store: Store, *, name: str = "research", detail: str = "rig", gpu
         for lease in leases:
             await work.leases.save(lease)
         await work.checkpoints.add(saved)
+        await work.forecasts.save(FORECAST)
         await work.jobs.save(a_job("job-parked", name=f"{name}-2", status=JobStatus.PARKED, reason=Reason.USER_STOPPED))
         failed = {"status": JobStatus.FAILED, "reason": Reason.COMMAND_FAILED, "finished_at": START + HOUR}
         await work.jobs.save(a_job("job-failed", name=f"{name}-3", exit_code=1, **failed))
