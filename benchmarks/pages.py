@@ -41,7 +41,7 @@ MACHINES = 20
 REPEATS = 20
 READERS = 50
 READERS_OF_A_SESSION = 16
-WATCHED_S = 30.0
+WATCHED_S = 60.0
 TICK_S = 15.0
 GPU = "RTX 4090"
 MOST_MS, MOST_KB, MOST_PERCENT = 200, 150, 5
@@ -75,31 +75,40 @@ async def measure(root: Path) -> list[Figure]:
             cpu_ms = 1000 * (_cpu_s(served) - used) / REPEATS
             figures.append(Figure(f"{name}, processor time of daemon and listener", [cpu_ms], "ms"))
             figures.append(Figure(f"{name}, compressed", [size / 1000], "kB", target=MOST_KB))
-        figures.append(await _measure_readers(served, base, http))
+        figures += await _measure_readers(served, base)
     return figures
 
 
-async def _measure_readers(served: Daemon, base: str, http: aiohttp.ClientSession) -> Figure:
-    """Per cent of a core, of daemon and listener, that readers of Now cost beyond the ticks themselves."""
-    alone = await _watch(served, base)
+async def _measure_readers(served: Daemon, base: str) -> list[Figure]:
+    """Per cent of a core, of daemon and listener, that readers of Now cost beyond the ticks themselves; and how long
+    ticks take beside them: one that takes longer than the time between two makes the next one late."""
+    alone, usual_ms = await _watch(served)
     cookies = [await _enter(served) for _ in range(1 + READERS // READERS_OF_A_SESSION)]
     reading = [asyncio.create_task(_read(base, cookies[number // READERS_OF_A_SESSION])) for number in range(READERS)]
     await asyncio.sleep(5)
-    with_readers = await _watch(served, base)
+    with_readers, beside_ms = await _watch(served)
     for task in reading:
         task.cancel()
     await asyncio.gather(*reading, return_exceptions=True)
     share = 100 * (with_readers - alone) / WATCHED_S
-    return Figure(f"{READERS} readers of Now", [max(share, 0.0)], "% of a core", target=MOST_PERCENT)
+    return [
+        Figure(f"{READERS} readers of Now", [max(share, 0.0)], "% of a core", target=MOST_PERCENT),
+        Figure("A tick without readers", usual_ms, "ms"),
+        Figure(f"A tick beside {READERS} readers", beside_ms, "ms", target=1000 * TICK_S),
+    ]
 
 
-async def _watch(served: Daemon, base: str) -> float:
-    """Seconds of processor time of listener and daemon while it ticks."""
-    began, ends = _cpu_s(served), time.monotonic() + WATCHED_S
-    while time.monotonic() < ends:
+async def _watch(served: Daemon) -> tuple[float, list[float]]:
+    """Seconds of processor time of listener and daemon while it ticks, and how long each tick took, ms."""
+    used, began = _cpu_s(served), time.monotonic()
+    took = []
+    for number in range(round(WATCHED_S / TICK_S)):
+        await asyncio.sleep(max(began + number * TICK_S - time.monotonic(), 0))
+        ticked = time.monotonic()
         await served.engine.tick()
-        await asyncio.sleep(min(TICK_S, max(ends - time.monotonic(), 0)))
-    return _cpu_s(served) - began
+        took.append((time.monotonic() - ticked) * 1000)
+    await asyncio.sleep(max(began + WATCHED_S - time.monotonic(), 0))
+    return _cpu_s(served) - used, took
 
 
 def _cpu_s(served: Daemon) -> float:
