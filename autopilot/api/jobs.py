@@ -32,7 +32,7 @@ from autopilot.api.outstanding import Moment, Money, read_moment
 from autopilot.api.owners import find_owner
 from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
-from autopilot.api.plan import Plan
+from autopilot.api.plan import JobPlan
 from autopilot.api.plan import plan as make_plan
 from autopilot.api.prospects import INFEASIBLE, Unlikely
 from autopilot.api.same_job import hash_file, refuse_crowd, refuse_same
@@ -169,7 +169,7 @@ class JobService:
         self._wake()
         return answer
 
-    async def _plan(self, job: Job, now: datetime, least_probability: float, spent: Decimal = ZERO) -> Plan:
+    async def _plan(self, job: Job, now: datetime, least_probability: float, spent: Decimal = ZERO) -> JobPlan:
         """Raises ``OverBudget`` and ``Unlikely``."""
         offers = await self._engine.offers(job.spec.query)
         market = self._engine.market_view(offers, None, self._clock.now())

@@ -34,7 +34,7 @@ class OverBudget(UserError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     answer: render.Json
     forecast: JobForecast | None
     """The one that the answer tells; None: nothing can be said."""
@@ -48,7 +48,7 @@ def plan(
     least_probability: float = LEAST_PROBABILITY,
     account: AccountState | None = None,
     spent: Decimal = ZERO,
-) -> Plan:
+) -> JobPlan:
     """The choices as the policy ranks them, what the job will probably cost, and the verdict on deadline and budget.
 
     ``spent``: of the job so far, what is not posted yet included, $.
@@ -94,7 +94,7 @@ def plan(
         "ways_out": list(likely.ways_out),
         "notes": notes,
     }
-    return Plan(answer, told)
+    return JobPlan(answer, told)
 
 
 def _by_the_hour(job: Job, choice: Candidate) -> str:

@@ -15,7 +15,7 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from autopilot import __version__
-from autopilot.api.forecasts import FORECAST_EVERY_REAL_S
+from autopilot.api.forecaster import FORECAST_EVERY_REAL_S
 from autopilot.blobs.place import MailboxPlace
 from autopilot.config.settings import Settings, load_settings
 from autopilot.engine.certification import CertifyRules
@@ -96,7 +96,7 @@ async def _serve(settings: Settings, record: Path | None, rules: CertifyRules) -
             running.wake.set()
 
         scheduler.add_job(wake, "interval", seconds=settings.engine.tick_s / running.clock.speed, id="tick")
-        scheduler.add_job(running.forecasts.renew, "interval", seconds=FORECAST_EVERY_REAL_S, id="forecast")
+        scheduler.add_job(running.forecaster.renew, "interval", seconds=FORECAST_EVERY_REAL_S, id="forecast")
         scheduler.start()
         running.wake.set()
         log.info(

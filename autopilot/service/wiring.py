@@ -20,7 +20,7 @@ from autopilot.api.access import check_spec
 from autopilot.api.app import Api
 from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
-from autopilot.api.forecasts import Forecasts
+from autopilot.api.forecaster import Forecaster
 from autopilot.api.jobs import JobService, ParseJob
 from autopilot.api.metrics import Metrics
 from autopilot.api.page_sessions import PageSessions
@@ -94,7 +94,7 @@ class Daemon:
     lost: asyncio.Event
     """Set once another daemon has taken the ledger over: this one must end."""
     metrics: Metrics
-    forecasts: Forecasts
+    forecaster: Forecaster
     ping: DeadManSwitch | None = None
 
 
@@ -174,8 +174,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
         stack.callback(sessions.close)
     await _note_life(store, clock, stack)
     lost = shared.fence.lost if shared else asyncio.Event()
-    forecasts = Forecasts(engine, store, clock)
-    return Daemon(settings, engine, clock, wake, lost, metrics, forecasts, await _open_switch(settings, stack))
+    forecaster = Forecaster(engine, store, clock)
+    return Daemon(settings, engine, clock, wake, lost, metrics, forecaster, await _open_switch(settings, stack))
 
 
 async def _open_outbox(settings: Settings, store: Store, clock: Clock, ids: Ids, stack: AsyncExitStack) -> Store:

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine_world import JOB, World
 
-from autopilot.api.forecasts import Forecasts
+from autopilot.api.forecaster import Forecaster
 from autopilot.domain.job_forecast import RENEWED_AFTER, JobForecast
 
 DUE = JOB.replace('estimate = "10m"', 'estimate = "4h"') + '\n[deadline]\nwithin = "12h"\n'
@@ -31,12 +31,12 @@ async def test_a_forecast_is_renewed_while_the_job_goes_on_and_reckoned_anew_for
     assert first.done_p50 is not None
     assert first.done_p90 is not None
     assert first.at < first.done_p10 <= first.done_p50 <= first.done_p90
-    forecasts = Forecasts(world.engine, world.store, world.clock)
-    await forecasts.renew()
+    forecaster = Forecaster(world.engine, world.store, world.clock)
+    await forecaster.renew()
     assert await kept(world) == first, "it is not due yet"
     world.clock.advance(RENEWED_AFTER.total_seconds())
     await world.tick(3)
-    await forecasts.renew()
+    await forecaster.renew()
     second = await kept(world)
     assert second is not None
     assert second.at > first.at
@@ -44,12 +44,12 @@ async def test_a_forecast_is_renewed_while_the_job_goes_on_and_reckoned_anew_for
     assert second.p50 < first.p50, "less of the work is left"
     await world.jobs.change("train", {"deadline": "20h"})
     assert await kept(world) is None, "it was reckoned for another deadline"
-    await forecasts.renew()
+    await forecaster.renew()
     third = await kept(world)
     assert third is not None, "a job that has none does not wait"
     await world.jobs.stop("train")
     await world.tick(2)
     assert await told(world) is None, "nothing is foretold of a job that is not to go on"
     world.clock.advance(RENEWED_AFTER.total_seconds())
-    await forecasts.renew()
+    await forecaster.renew()
     assert await kept(world) == third

@@ -25,7 +25,7 @@ FORECAST_EVERY_REAL_S = 60
 """Between two: one takes up to 2 s of a core, in a thread, so this bounds their share to about 3 %."""
 
 
-class Forecasts:
+class Forecaster:
     def __init__(self, engine: Engine, store: Store, clock: Clock) -> None:
         self._engine = engine
         self._store = store
