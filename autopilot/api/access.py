@@ -106,6 +106,8 @@ class ApiCaller:
     """What bounds them; None: a user of the socket who may do everything."""
     session: PageSession | None = None
     """By which the page asks in their name."""
+    is_proxied: bool = False
+    """A reverse proxy vouches for them, with this call alone."""
 
     @property
     def scope(self) -> Scope:
@@ -123,7 +125,7 @@ def check_scope(caller: ApiCaller, rule: Rule) -> None:
     """Raises ``NotAllowed``."""
     if not caller.scope.covers(rule.scope):
         hint = f"this takes the scope {rule.scope}: {_way_out(caller.token, 'such a token')}"
-        whose = "your" if _is_of_user(caller.token) else "the token's"
+        whose = "your" if _is_person(caller.token) else "the token's"
         raise NotAllowed(f"{whose} scope is {caller.scope}", hint=hint)
     if rule.others is Others.ALL and not caller.sees_all:
         hint = _way_out(caller.token, "a token that may", " NAME --all")
@@ -144,16 +146,18 @@ def check_spec(spec: JobSpec, token: Token | None) -> None:
             raise NotAllowed(f"{_who(token)} may not use the secret {name!r}", hint=hint)
 
 
-def _is_of_user(token: Token | None) -> bool:
-    return token is not None and token.is_of_user
+def _is_person(token: Token | None) -> bool:
+    return token is not None and (token.is_of_user or token.is_proxied)
 
 
 def _who(token: Token | None) -> str:
-    return "you" if _is_of_user(token) else "the token"
+    return "you" if _is_person(token) else "the token"
 
 
 def _way_out(token: Token | None, wanted: str, more: str = "") -> str:
-    if _is_of_user(token):
+    if token is not None and token.is_proxied:
+        return "[http.proxy] in the daemon's settings gives you more"
+    if _is_person(token):
         return "[owners] in the daemon's settings gives you more"
     return f"an admin makes {wanted} with autopilot token create{more}"
 

@@ -42,6 +42,7 @@ from autopilot.api.plan import ranked_offers
 from autopilot.api.prices import prices
 from autopilot.api.problem_documents import Handler
 from autopilot.api.problems import answer_errors
+from autopilot.api.proxied_users import ProxiedUsers
 from autopilot.api.requests import MAX_BODY_BYTES, read_body, read_body_if_any, read_query, whole
 from autopilot.api.spend import spend
 from autopilot.api.token_routes import TokenRoutes
@@ -49,6 +50,7 @@ from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus
 from autopilot.domain.lease import BillWait
+from autopilot.domain.proxied import ProxyRules
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token
 from autopilot.engine.engine import Engine
@@ -75,14 +77,18 @@ class Api:
         find_page: Callable[[], Awaitable[str]],
         own_store: str = "",
         users: Mapping[int, Token] | None = None,
+        proxied: ProxiedUsers | None = None,
     ) -> None:
         """``find_page``: where the page is, for a browser on this machine; see ``PageRoutes``.
 
         ``own_store``: the beginning of addresses in the store that nobody but this machine can reach. Whoever is
         elsewhere gets them without it: the listener gives the same out at its own address.
 
-        ``users``: by uid, of those users of the socket who may not do everything: what they may."""
+        ``users``: by uid, of those users of the socket who may not do everything: what they may.
+
+        ``proxied``: whoever a reverse proxy has signed in; None: no proxy signs anybody in."""
         self._users = users or {}
+        self._proxied = proxied or ProxiedUsers(ProxyRules(), store, clock)
         self._store = store
         self._clock = clock
         self._sessions = sessions
@@ -141,7 +147,9 @@ class Api:
 
     def app(self, *, is_listeners: bool = False) -> web.Application:
         """``is_listeners``: for the socket that the listener alone can open, where each call needs a token."""
-        access = check_access(self._store, self._clock, self._sessions, self._users, is_listeners=is_listeners)
+        access = check_access(
+            self._store, self._clock, self._sessions, self._users, self._proxied, is_listeners=is_listeners
+        )
         app = web.Application(middlewares=[answer_errors, access, _log_call], client_max_size=MAX_BODY_BYTES)
         app.add_routes(self._routes)
         app.on_shutdown.append(self._end_calls)

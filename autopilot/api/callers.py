@@ -23,8 +23,9 @@ from autopilot.api.access import (
 )
 from autopilot.api.bearer import hash_of_bearer
 from autopilot.api.finding import no_such_job
+from autopilot.api.of_listener import FROM_LISTENER, PEER, PROXY_SECRET, PROXY_USER
 from autopilot.api.page_sessions import PageSessions
-from autopilot.api.uploads import FROM_LISTENER, PEER
+from autopilot.api.proxied_users import ProxiedUsers, proxy_unknown
 from autopilot.domain.errors import UserError
 from autopilot.domain.token import Token
 from autopilot.ports.clock import Clock
@@ -68,20 +69,26 @@ class StillAllowed:
 
 
 def check_access(
-    store: Store, clock: Clock, sessions: PageSessions, users: Mapping[int, Token], *, is_listeners: bool = False
+    store: Store,
+    clock: Clock,
+    sessions: PageSessions,
+    users: Mapping[int, Token],
+    proxied: ProxiedUsers,
+    *,
+    is_listeners: bool = False,
 ) -> Middleware:
     """A middleware that lets nobody past who may not do what they ask for.
 
     ``users``: by uid, of those users of the socket who may not do everything.
 
     ``is_listeners``: of the socket on which the listener passes on what comes over TCP. Nobody there is a user of this
-    machine, so each call needs a token.
+    machine, so each call needs a token, or a proxy that says whose it is (``proxied``).
     """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            again: Recognise = partial(_recognise, request, store, clock, sessions, users, is_listeners)
+            again: Recognise = partial(_recognise, request, store, clock, sessions, users, proxied, is_listeners)
             request[_AGAIN] = again
             caller = request[_CALLER] = await again()
         except Unauthorised:
@@ -124,14 +131,19 @@ async def _recognise(
     clock: Clock,
     sessions: PageSessions,
     users: Mapping[int, Token],
+    proxied: ProxiedUsers,
     is_listeners: bool,
 ) -> ApiCaller:
-    """A token stands for itself alone, whoever sends it, and so does a session of the page.
+    """A token stands for itself alone, whoever sends it, and so does a session of the page and a proxy's user.
 
     Raises ``Unauthorised``, ``UserError``.
     """
     if not is_listeners and (sent := [name for name in FROM_LISTENER if name in request.headers]):
         raise UserError(f"the header {sent[0]} is the listener's alone", hint="leave it out")
+    if PROXY_USER in request.headers or PROXY_SECRET in request.headers:
+        if "Authorization" in request.headers:
+            raise proxy_unknown()
+        return await proxied.recognise(request.headers)
     sha256 = hash_of_bearer(request.headers)
     if sha256 is not None and (session := sessions.find(sha256)) is not None:
         if session.is_link and request.path != OF_LINKS:

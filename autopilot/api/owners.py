@@ -1,4 +1,4 @@
-"""Whose a job is, in words: a user of this machine, or a token by its name. And the other way round."""
+"""Whose a job is, in words: a user of this machine, a token by its name, or a proxy's user. And the other way round."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pwd
 from collections.abc import Iterable, Mapping
 
 from autopilot.domain.errors import UserError
-from autopilot.domain.token import is_of_token
+from autopilot.domain.token import PROXIED, Token, is_of_token
 from autopilot.ports.store import UnitOfWork
 
 OF_TOKEN = "token:"  # noqa: S105 - a prefix
@@ -16,28 +16,36 @@ OF_TOKEN = "token:"  # noqa: S105 - a prefix
 
 async def name_owners(uow: UnitOfWork, owners: Iterable[int]) -> Mapping[int, str]:
     """A number where nobody has a name for it."""
-    tokens = {token.owner: token.name for token in await uow.tokens.list_all()}
+    tokens = {token.owner: _name_token(token) for token in await uow.tokens.list_all()}
     return await asyncio.to_thread(lambda: {owner: _name(owner, tokens) for owner in set(owners)})
 
 
 async def find_owner(uow: UnitOfWork, name: str) -> int:
-    """By the name of a user, by ``token:NAME`` (the newest of that name), or by number. Raises ``UserError``."""
+    """By the name of a user, by ``token:NAME`` (the newest of that name), by ``proxy:NAME``, or by number.
+
+    Raises ``UserError``.
+    """
     if name.removeprefix("-").isdecimal() and len(name) < 12:
         return int(name)
-    if name.startswith(OF_TOKEN):
-        known = [token.owner for token in await uow.tokens.list_all() if f"{OF_TOKEN}{token.name}" == name]
+    if name.startswith((OF_TOKEN, PROXIED)):
+        known = [token.owner for token in await uow.tokens.list_all() if _name_token(token) == name]
         found = known[-1] if known else None
     else:
         found = await asyncio.to_thread(_uid_of, name)
     if found is None:
-        hint = f"a user of the daemon's machine, {OF_TOKEN}NAME, or the number that a job shows as its owner"
+        others = f"{OF_TOKEN}NAME, {PROXIED}NAME, or the number that a job shows as its owner"
+        hint = f"a user of the daemon's machine, {others}"
         raise UserError(f"there is no owner {name[:60]!r}", hint=hint)
     return found
 
 
+def _name_token(token: Token) -> str:
+    return token.name if token.is_proxied else f"{OF_TOKEN}{token.name}"
+
+
 def _name(owner: int, tokens: Mapping[int, str]) -> str:
     if is_of_token(owner):
-        return f"{OF_TOKEN}{tokens[owner]}" if owner in tokens else str(owner)
+        return tokens.get(owner, str(owner))
     try:
         return pwd.getpwuid(owner).pw_name
     except (KeyError, OverflowError):

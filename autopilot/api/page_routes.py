@@ -32,6 +32,8 @@ class PageRoutes:
         caller = caller_of(request)
         if caller.session is not None:
             raise UserError("the page gives no further links", hint="autopilot web gives one")
+        if caller.is_proxied:
+            raise UserError("whoever comes through the proxy needs no link", hint="open the proxy's address")
         token = "" if caller.token is None else caller.token.sha256
         path = f"/enter/{await self._sessions.invite(caller.owner, token)}"
         # Whoever comes over the network has reached a port already.

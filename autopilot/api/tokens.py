@@ -17,7 +17,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.domain.time import parse_duration
-from autopilot.domain.token import Token, parse_allowance, parse_amount
+from autopilot.domain.token import PROXIED, Token, parse_allowance, parse_amount
 from autopilot.engine.event_log import EventLog
 from autopilot.ids import new_secret
 from autopilot.ports.clock import Clock
@@ -50,7 +50,7 @@ class TokenService:
         if self._announce is not None:
             async with self._store.snapshot() as uow:
                 known = await uow.tokens.list_all()
-            await self._announce([token.sha256 for token in known if token.revoked_at is None])
+            await self._announce([token.sha256 for token in known if token.revoked_at is None and not token.is_proxied])
 
     async def create(self, body: TokenBody, by: int) -> render.Json:
         """A new token; its secret is in this answer and nowhere else. ``by``: who asks. Raises ``UserError``."""
@@ -85,6 +85,9 @@ class TokenService:
         Raises ``UserError``.
         """
         now = self._clock.now()
+        if name.startswith(PROXIED):
+            hint = "have the proxy let them in no more; or take them out of [http.proxy] in the settings, and restart"
+            raise UserError(f"{name[:100]} is no token: a proxy vouches for them", hint=hint)
         async with self._store.transaction() as uow:
             known = await uow.tokens.list_all()
             token = next((each for each in known if each.name == name and each.revoked_at is None), None)

@@ -1,7 +1,6 @@
 """Bodies that are too large for memory: they go to a file on a disk, and are hashed on their way, in a thread.
 
-The listener has done so already with what comes over TCP. It names the file, its size and its hash in headers, which
-mean something on the socket between the two processes alone.
+The listener has done so already with what comes over TCP. It names the file, its size and its hash in headers.
 """
 
 from __future__ import annotations
@@ -20,13 +19,8 @@ from typing import IO
 
 from aiohttp import web
 
+from autopilot.api.of_listener import FILE, SHA256, SIZE
 from autopilot.domain.errors import UserError
-
-FILE, SIZE, SHA256 = "Autopilot-Upload", "Autopilot-Upload-Size", "Autopilot-Upload-Sha256"
-PEER = "Autopilot-Peer"
-"""The address of whoever has called the listener, for the log."""
-FROM_LISTENER = (FILE, SIZE, SHA256, PEER)
-"""Headers that nobody but the listener may send."""
 
 _NAME = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _BLOCK_BYTES = 1 << 20

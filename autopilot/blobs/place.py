@@ -18,7 +18,7 @@ from typing import Any
 
 from autopilot.domain.errors import UserError
 
-MAILBOX, API, PAGE = "mailbox", "api", "page"
+MAILBOX, API, PAGE, PROXY = "mailbox", "api", "page", "proxy"
 """What the listener has ports for."""
 IDENTITY = "/identity"
 """Where a port of the page says whose it is."""
@@ -66,6 +66,11 @@ class MailboxPlace:
     def page_sessions_path(self) -> Path:
         """Which sessions and links of the page there are, as ``tokens_path`` for tokens."""
         return self.root / "page-sessions.json"
+
+    @property
+    def proxy_secret_path(self) -> Path:
+        """The hash of what a reverse proxy sends along, as ``tokens_path`` for tokens."""
+        return self.root / "proxy-secret.json"
 
     @property
     def receiving(self) -> Path:

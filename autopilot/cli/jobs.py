@@ -85,7 +85,7 @@ def ps(
     watch
         Keep the list on the screen and up to date, until Ctrl-C; below it what happens, in sentences.
     owner
-        Those of one owner: a user's name, token:NAME, or the number that a job shows as its owner.
+        Those of one owner: a user's name, token:NAME, proxy:NAME, or the number that a job shows as its owner.
     """
     if watch and owner is not None:
         raise UserError("--watch and --owner exclude each other")

@@ -1,4 +1,4 @@
-"""``[http]``: the API over TCP, which the listener serves."""
+"""``[http]``: the API over TCP and to a proxy, which the listener serves."""
 
 from __future__ import annotations
 
@@ -7,15 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from autopilot.config.hosts import is_loopback, is_wildcard
+from autopilot.config.hosts import check_host_and_port, is_loopback, is_wildcard
+from autopilot.config.proxy import ProxySettings
 from autopilot.domain.errors import UserError
-
-
-def check_host_and_port(listen: str) -> str:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise ValueError(f'not a host and port: {listen!r} (write it as "127.0.0.1:0")')
-    return listen
 
 
 def _check_name(name: str) -> str:
@@ -35,6 +29,12 @@ class HttpSettings(BaseModel):
     cert_file: Location | None = None
     key_file: Location | None = None
     names: tuple[Annotated[str, AfterValidator(_check_name)], ...] = ()
+    proxy: ProxySettings = ProxySettings()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the API is served beyond the unix socket: over TCP, or to a proxy."""
+        return self.listen is not None or self.proxy.listen is not None
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -48,6 +48,7 @@ class HttpSettings(BaseModel):
         """Raises ``UserError`` for what would be open to others without TLS, or could be called by no name."""
         if (self.cert_file is None) != (self.key_file is None):
             raise UserError("http.cert_file and http.key_file go together", hint="set both, or neither")
+        self.proxy.check()
         if self.address is None:
             return
         host, _ = self.address

@@ -9,7 +9,7 @@ from datetime import datetime
 from pydantic import BaseModel, ConfigDict, Field
 
 from autopilot.domain.errors import UserError
-from autopilot.domain.token import Scope, Token, parse_allowance, parse_amount
+from autopilot.domain.token import Bounds, Scope, Token, parse_allowance, parse_amount
 
 MOST = 200
 
@@ -46,10 +46,14 @@ def _read(name: str, said: OwnerSettings, now: datetime, own_uid: int) -> Token:
             f"{place}: {name} can do everything here, whatever the settings say",
             hint="root and the daemon's own user cannot be limited; run the daemon as a user of its own",
         )
+    return Token(-uid, name, "", created_at=now, expires_at=None, **read_bounds(place, said)._asdict())
+
+
+def read_bounds(place: str, said: OwnerSettings) -> Bounds:
+    """``place``: of the table, for the error. Raises ``UserError``."""
     try:
         allowance, is_monthly = parse_allowance(said.allow) if said.allow else (None, False)
         ask_above = parse_amount(said.ask_above, "ask_above") if said.ask_above else None
     except (UserError, ValueError) as problem:
         raise UserError(f"{place}: {problem}", hint='allow = "$20/month", ask_above = "$5"') from None
-    more = (None, None, allowance, is_monthly, ask_above)
-    return Token(-uid, name, "", said.scope, said.all, tuple(said.secrets), now, *more)
+    return Bounds(said.scope, said.all, tuple(said.secrets), allowance, is_monthly, ask_above)

@@ -27,7 +27,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from autopilot.blobs.place import MailboxPlace
 from autopilot.config import paths, values
-from autopilot.config.http import HttpSettings, Location, check_host_and_port
+from autopilot.config.hosts import check_host_and_port
+from autopilot.config.http import HttpSettings, Location
 from autopilot.config.keys import (
     BUCKET_KEY,
     KEY_FORMS,
@@ -230,7 +231,7 @@ class Settings(BaseSettings):
             "state_dir": state_dir,
             "ledger": self.ledger.model_copy(update={"url": f"sqlite+aiosqlite:///{state_dir / 'paper.db'}"}),
             "api": ApiSettings(socket=self.socket_path.with_name("paper.sock")),
-            "http": HttpSettings(),  # its port is the other's
+            "http": HttpSettings(),  # its ports are the other's
             "blobs": BlobsSettings(),
             "notices": self.notices.model_copy(update={"ping": None}),  # its pings would hide the silence of the other
             "providers": {PAPER_PREFIX + name: provider for name, provider in self.providers.items()},
@@ -251,7 +252,7 @@ class Settings(BaseSettings):
         return SecretStr(read_key(settings.api_key_file))
 
     def secret_values(self) -> tuple[str, ...]:
-        """Keys of markets and of notices, the ledger's password and stored secrets of jobs, for the log to hide.
+        """What the log has to hide: keys of markets, notices and a proxy, the ledger's password, secrets of jobs.
 
         Raises ``UserError``.
         """
@@ -260,7 +261,8 @@ class Settings(BaseSettings):
         bucket = secrets_in(self.bucket_key()[1]) if self.blobs.url else ()
         known = [key.get_secret_value() for key in keys if key is not None]
         notices = self.notices.secret_values()
-        return (*known, *filter(None, [password, *bucket]), *notices, *readable_values())
+        proxy = self.http.proxy.read_secret() if self.http.proxy.listen is not None else ""
+        return (*known, *filter(None, [password, proxy, *bucket]), *notices, *readable_values())
 
     def bucket_key(self) -> tuple[str, str]:
         """(id or account, secret) of the bucket, read anew; of Google's nothing and the JSON. Raises ``UserError``."""
@@ -311,9 +313,11 @@ def load_settings(path: Path | None = None) -> Settings:
     except ValidationError as error:
         raise _explain(error, sources) from None
     _check_socket(settings.socket_path, "the control socket's path", "api.socket (or AUTOPILOT_API__SOCKET)")
-    if settings.http.listen is not None:
+    if settings.http.is_served:
         socket = MailboxPlace(settings.mailbox_dir).daemon_socket
         _check_socket(socket, "the path of the socket for the listener", "blobs.dir (or AUTOPILOT_BLOBS__DIR)")
+    if (own := settings.http.proxy.socket) is not None:
+        _check_socket(own, "the path of the proxy's socket", "http.proxy.listen")
     settings.http.check()
     _check_permit(settings)
     _check_no_inline_keys(settings, sources)

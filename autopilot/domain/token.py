@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import StrEnum
+from typing import NamedTuple
 
 from autopilot.domain.errors import UserError
 from autopilot.domain.money import usd
@@ -27,9 +28,27 @@ class Scope(StrEnum):
         return order.index(self) >= order.index(other)
 
 
+PROXIED = "proxy:"
+"""Before the name of whoever a reverse proxy vouches for. No name of a token has a colon."""
+
+
+class Bounds(NamedTuple):
+    """What somebody may do; each field as of a ``Token``."""
+
+    scope: Scope
+    sees_all: bool = False
+    secrets: tuple[str, ...] = ()
+    allowance: Decimal | None = None
+    is_monthly: bool = False
+    ask_above: Decimal | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Also what the settings allow a user of the socket: without a secret, and kept nowhere."""
+    """Also what the settings allow a user of the socket: without a secret, and kept nowhere.
+
+    And whoever a reverse proxy vouches for: by a name that begins with ``PROXIED``, and a secret that nobody was told.
+    """
 
     number: int
     """From 1; never used again. ``-number`` is the owner of its jobs. Of a user it is minus the uid."""
@@ -54,6 +73,10 @@ class Token:
     @property
     def is_of_user(self) -> bool:
         return not self.sha256
+
+    @property
+    def is_proxied(self) -> bool:
+        return self.name.startswith(PROXIED)
 
     @property
     def owner(self) -> int:

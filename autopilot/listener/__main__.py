@@ -9,6 +9,7 @@ from pathlib import Path
 from autopilot.blobs.place import MailboxPlace
 from autopilot.listener.api_port import ApiConfig
 from autopilot.listener.process import ListenerConfig, end_with, run_listener
+from autopilot.listener.proxy_port import ProxyConfig
 from autopilot.telemetry.logging import configure_logging
 
 
@@ -17,6 +18,9 @@ def main() -> None:
     parser.add_argument("--place", type=Path, required=True)
     parser.add_argument("--mailbox", nargs=2)
     parser.add_argument("--api", nargs=2)
+    parser.add_argument("--proxy", nargs="+")
+    parser.add_argument("--user-header")
+    parser.add_argument("--proxy-has-secret", action="store_true")
     parser.add_argument("--name", action="append", default=[])
     parser.add_argument("--cert", type=Path)
     parser.add_argument("--key", type=Path)
@@ -30,7 +34,11 @@ def main() -> None:
     api = None
     if given.api is not None:
         api = ApiConfig(*_address(given.api), tuple(given.name), given.cert, given.key)
-    run_listener(ListenerConfig(MailboxPlace(given.place), mailbox, api, given.token))
+    proxy = None
+    if given.proxy is not None:
+        at = Path(given.proxy[0]) if len(given.proxy) == 1 else _address(given.proxy)
+        proxy = ProxyConfig(at, given.user_header, tuple(given.name), has_secret=given.proxy_has_secret)
+    run_listener(ListenerConfig(MailboxPlace(given.place), mailbox, api, proxy, given.token))
 
 
 def _address(given: list[str]) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""The API over TCP: one table of addresses. What stands in the API's own table is passed on, with a token."""
+"""The API for a port: one table of addresses. What stands in the API's own table is passed on, of known logins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from autopilot.api.access import RULES
 from autopilot.api.problem_documents import DEFECT, Handler, problem, problem_of_http
@@ -15,10 +16,9 @@ from autopilot.api.requests import MAX_BODY_BYTES
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.blobs.place import MailboxPlace
-from autopilot.listener.hosts import check_hosts
-from autopilot.listener.known_tokens import KnownTokens
+from autopilot.listener.gate import Gate
+from autopilot.listener.receiving import Receiving
 from autopilot.listener.relay import Relay
-from autopilot.listener.token_gate import REFUSED_AFTER_S, TokenGate
 
 log = structlog.get_logger(__name__)
 
@@ -48,19 +48,21 @@ class ApiConfig:
 
 def api_listener(
     place: MailboxPlace,
-    config: ApiConfig,
+    gate: Gate,
+    check: Middleware,
+    receiving: Receiving,
     pages: Sequence[web.RouteDef] = (),
     *,
     store: LocalBlobStore | None = None,
-    refused_after_s: float = REFUSED_AFTER_S,
 ) -> web.Application:
-    """An application for a port of its own. ``pages``: further routes, which anybody may ask for without a token.
+    """An application for a port of its own. ``gate``: who may call. ``check``: by which names, from which pages.
+
+    ``pages``: further routes, which pass no gate but their own.
 
     ``store``: of the mailbox, to give out what the daemon has signed an address for; None: a bucket does that.
     """
-    relay, gate = Relay(place), TokenGate(KnownTokens(place.tokens_path), refused_after_s)
-    middlewares = [_answer_errors, check_hosts(config.names, config.host)]
-    app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
+    relay = Relay(place, receiving)
+    app = web.Application(middlewares=[_answer_errors, check], client_max_size=MAX_BODY_BYTES)
     app.cleanup_ctx.append(relay.open)
     app.add_routes(pages)
     for call in RULES:

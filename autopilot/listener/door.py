@@ -55,7 +55,7 @@ class Door:
     def enter(self, connection: Guest) -> bool:
         """Whether there is room, perhaps in the place of another connection that is idle."""
         address, limits = connection.address, self.limits
-        is_crowded = self._by_address[address] >= limits.connections_per_address and not _is_loopback(address)
+        is_crowded = self._by_address[address] >= limits.connections_per_address and not _is_here(address)
         if is_crowded and not self._close_idle(address):
             return False
         if self.open >= limits.connections and not self._close_idle():
@@ -160,7 +160,10 @@ def address_of(transport: asyncio.BaseTransport) -> str:
     return str((transport.get_extra_info("peername") or ("",))[0])
 
 
-def _is_loopback(address: str) -> bool:
+def _is_here(address: str) -> bool:
+    """Of this machine: loopback, or of a unix socket, where there is none."""
+    if not address:
+        return True
     try:
         return ip_address(address.partition("%")[0]).is_loopback
     except ValueError:

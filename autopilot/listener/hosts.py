@@ -14,10 +14,13 @@ from autopilot.api.problem_documents import Handler, problem
 HERE = ("localhost", "127.0.0.1", "::1")
 
 
-def check_hosts(names: Collection[str], listens_on: str) -> Middleware:
+def check_hosts(names: Collection[str], listens_on: str, *, may_be_linked: bool = False) -> Middleware:
     """A middleware that answers nobody who calls this machine by another name, or from another site's page.
 
     A name that leads here and is somebody else's would let that page read the answers.
+
+    ``may_be_linked``: other sites may lead a browser here, in a window of its own. Whoever has signed in with a proxy
+    comes from such a site. Nothing is done by a request of that kind, and that site does not see the answer.
     """
     known = {name.lower() for name in (*names, *HERE, *_own_address(listens_on))}
 
@@ -28,11 +31,18 @@ def check_hosts(names: Collection[str], listens_on: str) -> Middleware:
             return problem(421, "wrong_host", "this machine is not called that", "add the name to http.names")
         origin = request.headers.get("Origin")
         is_elsewhere = origin is not None and _name(origin) not in known
-        if is_elsewhere or request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
+        is_from_elsewhere = request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+        if is_elsewhere or (is_from_elsewhere and not (may_be_linked and _is_visit(request))):
             return problem(403, "wrong_origin", "pages of other sites may not call the API")
         return await handler(request)
 
     return check
+
+
+def _is_visit(request: web.Request) -> bool:
+    """Whether somebody has followed a link, as the browser says."""
+    said = request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest")
+    return request.method in ("GET", "HEAD") and said == ("navigate", "document")
 
 
 def _own_address(listens_on: str) -> list[str]:

@@ -27,6 +27,9 @@ class KnownTokens:
     def has(self, sha256: str) -> bool:
         return sha256 in self._read()
 
+    def list_all(self) -> frozenset[str]:
+        return self._read()
+
     def has_any(self) -> bool:
         return bool(self._read())
 

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -16,6 +17,7 @@ from aiohttp import web
 
 from autopilot.blobs.place import MailboxPlace
 from autopilot.listener.door import Connection, ConnectionLimits, Door, mark_busy
+from autopilot.listener.own_socket import bind_own
 from autopilot.listener.tls import Handshake, ServerCertificate
 
 log = structlog.get_logger(__name__)
@@ -45,6 +47,10 @@ class Port:
     """It is open only so long."""
     may_move: bool = False
     """To another port where the one that it had before is taken: nothing but a new link names it."""
+    socket: Path | None = None
+    """A unix socket, which its owner alone can open, in the place of host and port."""
+    header_bytes: int = 8190
+    """Of one header."""
 
 
 class PortKeeper:
@@ -88,18 +94,19 @@ class PortKeeper:
         assert manager is not None, "set-up makes it"
 
         def connection() -> Connection:
-            return Connection(door, manager, loop=loop)
+            return Connection(door, manager, loop=loop, max_field_size=port.header_bytes)
 
         def handshake() -> asyncio.Protocol:
             return connection() if certificate is None else Handshake(door, connection, certificate.context)
 
         try:
             async with await self._listen(handshake) as server:
-                number = server.sockets[0].getsockname()[1]
-                if port.port == 0:
+                number = None if port.socket is not None else server.sockets[0].getsockname()[1]
+                if number is not None and port.port == 0:
                     place.keep_port(number, port.name)
                 print("listening", port.name, flush=True)  # noqa: T201 - the daemon that started it waits for this line
-                log.info("listener.serves", what=port.name, port=number, connections=self._limits.connections)
+                at = {"port": number} if port.socket is None else {"socket": str(port.socket)}
+                log.info("listener.serves", what=port.name, **at, connections=self._limits.connections)
                 while not self._stopping.is_set() and place.is_served_for(self._token) and port.is_wanted():
                     await self._look_later()
                     self._renew(certificate)
@@ -110,6 +117,8 @@ class PortKeeper:
     async def _listen(self, make: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
         """Raises ``OSError``."""
         port, loop = self._port, asyncio.get_running_loop()
+        if port.socket is not None:
+            return await loop.create_unix_server(make, sock=bind_own(port.socket), backlog=BACKLOG)
         number = port.port or self._place.port(port.name) or 0
         try:
             return await loop.create_server(make, port.host, number, backlog=BACKLOG)

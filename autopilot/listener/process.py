@@ -18,12 +18,17 @@ from aiohttp import web
 
 from autopilot.blobs.listener import blob_listener
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import API, MAILBOX, PAGE, MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, PAGE, PROXY, MailboxPlace
 from autopilot.domain.errors import UserError
 from autopilot.listener.api_port import ApiConfig, api_listener
 from autopilot.listener.door import ConnectionLimits
+from autopilot.listener.gate import Gate, by_token
+from autopilot.listener.hosts import check_hosts
+from autopilot.listener.known_tokens import KnownTokens
 from autopilot.listener.pages import HOST, LazyPages, page_is_wanted, page_listener
 from autopilot.listener.ports import Port, PortKeeper
+from autopilot.listener.proxy_port import HEADER_BYTES, ProxyConfig, by_proxy, guard_pages
+from autopilot.listener.receiving import Receiving
 from autopilot.listener.tls import ServerCertificate
 
 DESCRIPTORS = 2048
@@ -44,6 +49,8 @@ class ListenerConfig:
     """Host and port. None: a bucket is the mailbox. Port 0: the one that it had before, or any that is free."""
     api: ApiConfig | None = None
     """None: the API is not served over TCP."""
+    proxy: ProxyConfig | None = None
+    """None: no proxy signs anybody in."""
     token: str | None = None
     """Of the daemon whose child this is; None: it serves for whichever daemon of this host leads."""
 
@@ -98,7 +105,7 @@ async def _run(config: ListenerConfig) -> None:
 
 
 def _ports(config: ListenerConfig) -> list[tuple[Port, ConnectionLimits]]:
-    ports = []
+    ports, receiving = [], Receiving(config.place)
     if config.mailbox is not None:
         consequence = "machines are not heard"
         mailbox = Port(MAILBOX, *config.mailbox, lambda: _mailbox_app(config.place), consequence)
@@ -108,15 +115,21 @@ def _ports(config: ListenerConfig) -> list[tuple[Port, ConnectionLimits]]:
         certificate = None
         if api.cert_file is not None and api.key_file is not None:
             certificate = partial(ServerCertificate, api.cert_file, api.key_file)
-        port = Port(
-            API, api.host, api.port, lambda: _api_app(config, api), consequence, certificate, ends_with_caller=True
-        )
+        app = partial(_api_app, config, api, receiving)
+        port = Port(API, api.host, api.port, app, consequence, certificate, ends_with_caller=True)
         ports.append((port, ConnectionLimits(connections=API_CONNECTIONS)))
     else:
         place, consequence = config.place, "the page is not to be seen"
         wanted: dict[str, Any] = {"is_wanted": page_is_wanted(place), "may_move": True, "ends_with_caller": True}
         page = Port(PAGE, HOST, 0, lambda: page_listener(place), consequence, **wanted)
         ports.append((page, ConnectionLimits(connections=PAGE_CONNECTIONS)))
+    if (proxy := config.proxy) is not None:
+        host, number = (proxy.host, 0) if isinstance(proxy.at, Path) else proxy.at
+        consequence = "nobody comes through the proxy"
+        more: dict[str, Any] = {"socket": proxy.at} if isinstance(proxy.at, Path) else {}
+        more |= {"ends_with_caller": True, "header_bytes": HEADER_BYTES}
+        port = Port(PROXY, host, number, partial(_proxy_app, config, proxy, receiving), consequence, **more)
+        ports.append((port, ConnectionLimits(connections=API_CONNECTIONS)))
     return ports
 
 
@@ -124,13 +137,26 @@ def _mailbox_app(place: MailboxPlace) -> web.Application:
     return blob_listener(_store(place))
 
 
-def _api_app(config: ListenerConfig, api: ApiConfig) -> web.Application:
-    pages = LazyPages(config.place)
-    app = api_listener(
-        config.place, api, pages.routes(), store=None if config.mailbox is None else _store(config.place)
-    )
+def _api_app(config: ListenerConfig, api: ApiConfig, receiving: Receiving) -> web.Application:
+    place, pages = config.place, LazyPages(config.place)
+    gate, check = Gate(by_token(KnownTokens(place.tokens_path))), check_hosts(api.names, api.host)
+    app = api_listener(place, gate, check, receiving, pages.routes(), store=_store_if_any(config))
     app.on_shutdown.append(pages.close)
     return app
+
+
+def _proxy_app(config: ListenerConfig, proxy: ProxyConfig, receiving: Receiving) -> web.Application:
+    place, pages = config.place, LazyPages(config.place)
+    gate = Gate(by_proxy(proxy, KnownTokens(place.proxy_secret_path)))
+    check = check_hosts(proxy.names, proxy.host, may_be_linked=True)
+    guarded = guard_pages(pages.routes(), gate)
+    app = api_listener(place, gate, check, receiving, guarded, store=_store_if_any(config))
+    app.on_shutdown.append(pages.close)
+    return app
+
+
+def _store_if_any(config: ListenerConfig) -> LocalBlobStore | None:
+    return None if config.mailbox is None else _store(config.place)
 
 
 def _store(place: MailboxPlace) -> LocalBlobStore:

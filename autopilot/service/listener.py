@@ -14,10 +14,11 @@ from pathlib import Path
 import structlog
 
 import autopilot
-from autopilot.blobs.place import API, MAILBOX, MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, PROXY, MailboxPlace
 from autopilot.config.settings import Settings
 from autopilot.listener.api_port import ApiConfig
 from autopilot.listener.process import ListenerConfig
+from autopilot.listener.proxy_port import ProxyConfig
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +37,10 @@ def listener_config(settings: Settings, place: MailboxPlace, token: str | None) 
     http, api = settings.http, None
     if http.address is not None:
         api = ApiConfig(*http.address, http.names, http.cert_file, http.key_file)
-    return ListenerConfig(place, mailbox, api, token)
+    proxy, door = None, http.proxy
+    if (at := door.socket or door.address) is not None:
+        proxy = ProxyConfig(at, door.user_header, http.names, has_secret=door.secret_file is not None)
+    return ListenerConfig(place, mailbox, api, proxy, token)
 
 
 def _of_ports(config: ListenerConfig) -> list[str]:
@@ -44,9 +48,14 @@ def _of_ports(config: ListenerConfig) -> list[str]:
     if config.mailbox is not None:
         host, port = config.mailbox
         arguments += ["--mailbox", host, str(port)]
+    names = [name for each in (config.api, config.proxy) if each is not None for name in each.names]
+    arguments += [word for name in dict.fromkeys(names) for word in ("--name", name)]
+    if (proxy := config.proxy) is not None:
+        at = [str(proxy.at)] if isinstance(proxy.at, Path) else [proxy.at[0], str(proxy.at[1])]
+        arguments += ["--proxy", *at, "--user-header", proxy.user_header]
+        arguments += ["--proxy-has-secret"] if proxy.has_secret else []
     if (api := config.api) is not None:
         arguments += ["--api", api.host, str(api.port)]
-        arguments += [word for name in api.names for word in ("--name", name)]
         for option, path in (("--cert", api.cert_file), ("--key", api.key_file)):
             arguments += [] if path is None else [option, str(path)]
     return arguments
@@ -59,7 +68,7 @@ class ListenerChild:
         config = listener_config(settings, place, token)
         self._arguments = [*("--place", str(place.root), "--token", token), *_of_ports(config)]
         self._arguments += ["--log-format", settings.log.format, "--log-level", settings.log.level]
-        self._serves = {MAILBOX: asyncio.Event(), API: asyncio.Event()}
+        self._serves = {name: asyncio.Event() for name in (MAILBOX, API, PROXY)}
         self.process: asyncio.subprocess.Process | None = None
 
     async def serves(self, what: str) -> None:

@@ -71,7 +71,7 @@ def listen(config: Path | None) -> int:
     settings = load_settings(config)
     configure_logging(settings.log.format, settings.log.level)
     served = listener_config(settings, MailboxPlace(settings.mailbox_dir), None)
-    if served.mailbox is None and served.api is None:
+    if served.mailbox is None and served.api is None and served.proxy is None:
         log.info("listener.not_needed", mailbox=settings.blobs.url)
         return 0
     run_listener(served)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import structlog
 
+from autopilot.api.bearer import hash_token
 from autopilot.blobs.local import LocalBlobStore
-from autopilot.blobs.place import API, MAILBOX, MailboxPlace
+from autopilot.blobs.place import API, MAILBOX, PROXY, MailboxPlace
 from autopilot.config.settings import Settings
 from autopilot.domain.errors import UserError
 from autopilot.listener.known_tokens import write_known_tokens
@@ -44,6 +46,11 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
     if has_api:
         hint = "set http.listen to a free address, and http.cert_file to a valid certificate; the log has the cause"
         await _await_port(waits_for, API, f"the API cannot listen on {settings.http.listen}", hint)
+    proxy = settings.http.proxy
+    if proxy.listen is not None:
+        await _tell(place.proxy_secret_path, [hash_token(secret)] if (secret := proxy.read_secret()) else [], place)
+        hint = "set http.proxy.listen to a free address, or to a socket in a directory that the listener may write"
+        await _await_port(waits_for, PROXY, f"the proxy's listener cannot listen on {proxy.listen}", hint)
     if has_mailbox:
         await _await_number(settings, place)
     return place
@@ -51,7 +58,7 @@ async def prepare_place(settings: Settings, *, is_shared: bool, stack: AsyncExit
 
 def has_listener(settings: Settings) -> bool:
     """Whether anything is served to the network: a bucket needs no listener, and the API may stay on its socket."""
-    return settings.blobs.url is None or settings.http.listen is not None
+    return settings.blobs.url is None or settings.http.is_served
 
 
 def local_mailbox(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
@@ -63,7 +70,7 @@ def local_mailbox(settings: Settings, place: MailboxPlace) -> LocalBlobStore:
 async def tell_tokens(place: MailboxPlace, sha256s: Collection[str]) -> None:
     """To the listener. Where it cannot be told, it turns a new token away, and the daemon one that has ended."""
     try:
-        await asyncio.to_thread(write_known_tokens, place.tokens_path, sha256s, place.root)
+        await _tell(place.tokens_path, sha256s, place)
     except OSError as problem:
         log.warning("tokens.not_told", reason=str(problem), consequence="new tokens do not work over TCP yet")
 
@@ -71,9 +78,14 @@ async def tell_tokens(place: MailboxPlace, sha256s: Collection[str]) -> None:
 async def tell_page_sessions(place: MailboxPlace, sha256s: Collection[str]) -> None:
     """To the listener, which opens the page's port for as long as there are any."""
     try:
-        await asyncio.to_thread(write_known_tokens, place.page_sessions_path, sha256s, place.root)
+        await _tell(place.page_sessions_path, sha256s, place)
     except OSError as problem:
         log.warning("page.sessions_not_told", reason=str(problem), consequence="new links do not open the page yet")
+
+
+async def _tell(path: Path, sha256s: Collection[str], place: MailboxPlace) -> None:
+    """Raises ``OSError``."""
+    await asyncio.to_thread(write_known_tokens, path, sha256s, place.root)
 
 
 async def _await_port(child: ListenerChild | None, what: str, trouble: str, hint: str) -> None:

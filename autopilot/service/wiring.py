@@ -24,6 +24,7 @@ from autopilot.api.forecaster import Forecaster
 from autopilot.api.jobs import JobService, ParseJob
 from autopilot.api.metrics import Metrics
 from autopilot.api.page_sessions import PageSessions
+from autopilot.api.proxied_users import ProxiedUsers
 from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
 from autopilot.blobs.bucket import Bucket, BucketBlobStore
@@ -31,6 +32,7 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
 from autopilot.config.owners import read_owners
+from autopilot.config.proxy import read_proxy
 from autopilot.config.secret_files import read_secret, registry_password
 from autopilot.config.settings import PAPER_PREFIX, Settings
 from autopilot.domain.errors import UserError
@@ -149,6 +151,8 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
         recorder = FileRecorder(record)
         stack.callback(recorder.close)
     users = read_owners(settings.owners, clock.now(), os.getuid())
+    proxied = ProxiedUsers(read_proxy(settings.http.proxy), store, clock)
+    await proxied.open()
     config = replace(engine_config(settings, own_id, rules), users=tuple(users.values()))
     unpacker = AgentUnpacker()
     registry = RegistryAccess(registry_password, registry_key(settings.state_dir))
@@ -164,7 +168,9 @@ async def _join(settings: Settings, record: Path | None, rules: CertifyRules, st
     metrics = Metrics(engine, store, clock)
     sessions = PageSessions(settings.state_dir / "page-logins.json", clock, partial(tell_page_sessions, place))
     find_page = PageAddress(settings, place).find
-    api = Api(jobs, engine, store, clock, certify, tokens, uploads, metrics, sessions, find_page, own_store, users)
+    api = Api(
+        jobs, engine, store, clock, certify, tokens, uploads, metrics, sessions, find_page, own_store, users, proxied
+    )
     await serve_users(settings.socket_path, api.app(), is_shared=shared is not None, stack=stack)
     if settings.http.listen:
         await tokens.announce()

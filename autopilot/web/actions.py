@@ -18,6 +18,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.money import ZERO, usd
 from autopilot.domain.token import Scope
 from autopilot.ids import new_name
+from autopilot.listener.gate import KnownLogin
 from autopilot.web import words
 from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSource
 from autopilot.web.plan_view import PlanView, view_plan
@@ -254,19 +255,21 @@ def _list_checkpoints(body: Row, now: datetime) -> list[tuple[str, str]]:
     ][:20]
 
 
-async def act(link: DaemonLink, secret: str, reference: str, verb: str, form: Mapping[str, str], peer: str) -> str:
+async def act(
+    link: DaemonLink, login: KnownLogin, reference: str, verb: str, form: Mapping[str, str], peer: str
+) -> str:
     """Do it; returns the job's id. Raises ``CallRefused``, ``JobNotFound``, ``UserError``."""
     if verb not in VERBS:
         raise UserError(f"nothing is called {verb!r}", hint=f"one of: {', '.join(VERBS)}")
     path, once = f"/v1/jobs/{quote(reference, safe='')}", form.get("once", "")
     if verb == "change":
         wish = {key: form[key] for key in CHANGES if form.get(key, "").strip()}
-        answer = await link.ask(secret, "PATCH", path, body=wish, once=once, peer=peer)
+        answer = await link.ask(login, "PATCH", path, body=wish, once=once, peer=peer)
     elif verb == "resume":
         body = {"from_checkpoint": form["from_checkpoint"]} if form.get("from_checkpoint") else {}
-        answer = await link.ask(secret, "POST", f"{path}/resume", body=body, once=once, peer=peer)
+        answer = await link.ask(login, "POST", f"{path}/resume", body=body, once=once, peer=peer)
     else:
-        answer = await link.ask(secret, "POST", f"{path}/{verb}", body={}, peer=peer)
+        answer = await link.ask(login, "POST", f"{path}/{verb}", body={}, peer=peer)
     return str(answer["job"]["id"])
 
 
@@ -278,7 +281,9 @@ def build_draft(visitor: Visitor) -> DraftPage:
     return DraftPage(draft.write(), None, None, None, new_name())
 
 
-async def plan_or_submit(link: DaemonLink, secret: str, now: datetime, form: Mapping[str, str], peer: str) -> DraftPage:
+async def plan_or_submit(
+    link: DaemonLink, login: KnownLogin, now: datetime, form: Mapping[str, str], peer: str
+) -> DraftPage:
     """A plan of the job file in the form, or with ``do=submit`` the job.
 
     Raises ``CallRefused`` for what is no job file's fault.
@@ -290,7 +295,7 @@ async def plan_or_submit(link: DaemonLink, secret: str, now: datetime, form: Map
         problem = UserError("the job file is too large", hint=f"at most {JOB_FILE_BYTES:,} bytes")
         return DraftPage(toml[:JOB_FILE_BYTES], None, problem, None, once, problem.message, status=413)
     try:
-        answer = await link.ask(secret, "POST", "/v1/jobs", body=asked, once=once if is_submit else "", peer=peer)
+        answer = await link.ask(login, "POST", "/v1/jobs", body=asked, once=once if is_submit else "", peer=peer)
     except CallRefused as refusal:
         if refusal.status == 403:
             raise

@@ -1,4 +1,4 @@
-"""The daemon, asked over the socket of the listener, in the name of one session."""
+"""The daemon, asked over the socket of the listener, in the name of one login."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import aiohttp
 from yarl import URL
 
 from autopilot.api.finding import JobNotFound
-from autopilot.api.uploads import PEER
+from autopilot.api.of_listener import PEER
 from autopilot.blobs.place import MailboxPlace
 from autopilot.domain.errors import UserError
 from autopilot.domain.token import Scope
+from autopilot.listener.gate import KnownLogin
 from autopilot.web.source import Json
 
 CALLS_AT_ONCE = 16
@@ -54,7 +55,7 @@ class DaemonLink:
 
     async def ask(
         self,
-        secret: str,
+        login: KnownLogin,
         method: str,
         path: str,
         query: Mapping[str, str] | None = None,
@@ -68,7 +69,7 @@ class DaemonLink:
 
         Raises ``DaemonSilent``, ``SessionEnded``, ``JobNotFound``, ``CallRefused``.
         """
-        headers = {"Authorization": f"Bearer {secret}", PEER: peer or "page"}
+        headers = {**login.headers, PEER: peer or "page"}
         if once:
             headers["Idempotency-Key"] = once
         url = URL(f"http://daemon{path}", encoded=True).with_query(query or {})
@@ -110,9 +111,9 @@ def _problem(status: int, body: Any) -> Exception:
 class DaemonSource:
     """A ``PageSource``. ``me``: what ``GET /v1/page`` answered."""
 
-    def __init__(self, link: DaemonLink, secret: str, me: Json) -> None:
+    def __init__(self, link: DaemonLink, login: KnownLogin, me: Json) -> None:
         self._link = link
-        self._secret = secret
+        self._login = login
         self.me = me
 
     @property
@@ -132,7 +133,7 @@ class DaemonSource:
         return Scope(self.me["scope"])
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Json:
-        return await self._link.ask(self._secret, "GET", path, query)
+        return await self._link.ask(self._login, "GET", path, query)
 
     async def read_now(self) -> Json:
         return await self.get("/v1/page/now")
@@ -160,7 +161,7 @@ class DaemonSource:
         return await self.get("/v1/decisions", {"before": before, "kind": kind})
 
     async def list_offers(self, gpu: str) -> list[Json]:
-        answer = await self._link.ask(self._secret, "POST", "/v1/offers", body={"gpu": gpu})
+        answer = await self._link.ask(self._login, "POST", "/v1/offers", body={"gpu": gpu})
         return list(answer["offers"])
 
     async def read_log(self, reference: str) -> Json:

@@ -15,6 +15,9 @@ from aiohttp import web
 from autopilot.api.bearer import LONGEST_TOKEN, hash_token
 from autopilot.blobs.place import MailboxPlace
 from autopilot.clock import SystemClock
+from autopilot.domain.token import PROXIED
+from autopilot.ids import new_secret
+from autopilot.listener.gate import LOGIN, KnownLogin
 from autopilot.listener.known_tokens import KnownTokens
 from autopilot.web import actions, words, zone
 from autopilot.web.daemon_source import CallRefused, DaemonLink, DaemonSilent, DaemonSource, SessionEnded
@@ -33,11 +36,11 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Opened(NamedTuple):
-    """A request whose session is good."""
+    """A request of somebody who is known."""
 
     source: DaemonSource
     visitor: Visitor
-    secret: str
+    login: KnownLogin
 
 
 class NoSession(SessionEnded):
@@ -52,6 +55,7 @@ class DaemonPages:
         self._clock = SystemClock()
         self._live = LiveFragments(self._clock.now)
         self._making = asyncio.Semaphore(AT_ONCE)
+        self._form_key = new_secret().encode()
         self._answers: dict[str, Answer] = {name: self._page(name) for name in BUILDERS}
         self._answers |= {
             "job_log": self._job_log,
@@ -99,6 +103,9 @@ class DaemonPages:
         return answer
 
     def _ask_who(self, request: web.Request) -> web.Response:
+        if LOGIN in request:
+            message, hint = "The daemon does not take this proxy's word.", "the daemon's log has more"
+            return self._site.tell(request, 401, "Who are you?", message, hint)
         message = "The page is for whoever has opened it by a link, for twelve hours."
         hint = "autopilot web prints a new link, good once and for five minutes"
         return self._site.tell(request, 401, "Who are you?", message, hint)
@@ -107,26 +114,41 @@ class DaemonPages:
         title = "That is not for you" if refusal.status == 403 else "That cannot be done"
         return self._site.tell(request, refusal.status, title, refusal.message, refusal.hint)
 
-    def _read_secret(self, request: web.Request) -> str:
-        """Raises ``NoSession`` without a word to the daemon."""
+    def _identify(self, request: web.Request) -> KnownLogin:
+        """By the proxy, where the request has come through the port that a proxy has; else by a session.
+
+        Raises ``NoSession`` without a word to the daemon.
+        """
+        if LOGIN in request:
+            return request[LOGIN]
         secret = request.cookies.get(name_cookie(request), "")
         if not secret or len(secret) > LONGEST_TOKEN or not self._known.has(hash_token(secret)):
             raise NoSession
-        return secret
+        return _log_in(secret)
 
     async def _open(self, request: web.Request, *, is_pulse: bool = False) -> Opened:
-        secret = self._read_secret(request)
-        me = await self._link.ask(secret, "GET", "/v1/page", is_pulse=is_pulse)
-        source = DaemonSource(self._link, secret, me)
-        key = "all" if source.sees_all else str(me["owner"])
-        visitor = Visitor(me["name"], source.scope, source.sees_all, True, f"{key} {source.scope}", _form_token(secret))
-        return Opened(source, visitor, secret)
+        login, is_proxied = self._identify(request), LOGIN in request
+        me = await self._link.ask(login, "GET", "/v1/page", is_pulse=is_pulse)
+        source = DaemonSource(self._link, login, me)
+        key, name = "all" if source.sees_all else str(me["owner"]), me["name"].removeprefix(PROXIED)
+        form_token = self._form_token(login, is_proxied)
+        visitor = Visitor(
+            name, source.scope, source.sees_all, True, f"{key} {source.scope}", form_token, is_proxied=is_proxied
+        )
+        return Opened(source, visitor, login)
+
+    def _form_token(self, login: KnownLogin, is_proxied: bool) -> str:
+        """What only pages have that were made for them. It tells nothing of a session's secret, from which it is made;
+        of a proxy's user others know the name."""
+        if is_proxied:
+            return hmac.digest(self._form_key, login.key.encode(), "sha256").hex()
+        return hashlib.sha256(f"forms of {login.key}".encode()).hexdigest()
 
     async def _enter(self, request: web.Request) -> web.StreamResponse:
         key = request.match_info["key"]
         if len(key) > LONGEST_TOKEN or not self._known.has(hash_token(key)):
             raise NoSession
-        made = await self._link.ask(key, "POST", "/v1/page/enter", body={}, peer=request.remote or "")
+        made = await self._link.ask(_log_in(key), "POST", "/v1/page/enter", body={}, peer=request.remote or "")
         answer = web.Response(status=303, headers={"Location": "/"})
         answer.set_cookie(
             name_cookie(request),
@@ -142,7 +164,7 @@ class DaemonPages:
     async def _leave(self, request: web.Request) -> web.StreamResponse:
         opened = await self._open(request)
         await self._read_form(request, opened)
-        await self._link.ask(opened.secret, "POST", "/v1/page/end", body={})
+        await self._link.ask(opened.login, "POST", "/v1/page/end", body={})
         answer = self._site.tell(
             request, 200, "You have left", "This browser sees nothing more.", "autopilot web lets in"
         )
@@ -200,7 +222,7 @@ class DaemonPages:
             return (await self._open(request, is_pulse=True)).source
 
         return await self._send(
-            request, (name, visitor.key, zone.name(), *shown), Reader(opened.secret, ask), build, render
+            request, (name, visitor.key, zone.name(), *shown), Reader(opened.login.key, ask), build, render
         )
 
     async def _send(
@@ -245,7 +267,7 @@ class DaemonPages:
         form, where = await self._read_form(request, opened), request.match_info
         try:
             job_id = await actions.act(
-                self._link, opened.secret, where["ref"], where["verb"], form, request.remote or ""
+                self._link, opened.login, where["ref"], where["verb"], form, request.remote or ""
             )
         except CallRefused as refusal:
             page = await actions.build_confirmation(opened.source, opened.visitor, where, form, refusal)
@@ -262,7 +284,7 @@ class DaemonPages:
     async def _plan_or_submit(self, request: web.Request) -> web.StreamResponse:
         opened = await self._open(request)
         form = await self._read_form(request, opened)
-        page = await actions.plan_or_submit(self._link, opened.secret, opened.source.now, form, request.remote or "")
+        page = await actions.plan_or_submit(self._link, opened.login, opened.source.now, form, request.remote or "")
         if page.job_id:
             return web.Response(status=303, headers={"Location": f"/jobs/{page.job_id}?done=submit"})
         answer = self._site.answer(request, "new.html", opened.visitor, page=page)
@@ -270,9 +292,9 @@ class DaemonPages:
         return answer
 
 
-def _form_token(secret: str) -> str:
-    """Of a session: it tells nothing of its secret."""
-    return hashlib.sha256(f"forms of {secret}".encode()).hexdigest()
+def _log_in(secret: str) -> KnownLogin:
+    """By a session, or by a link."""
+    return KnownLogin(secret, "session", {"Authorization": f"Bearer {secret}"})
 
 
 def _frame(fragment: Fragment) -> bytes:

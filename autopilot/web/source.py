@@ -77,6 +77,8 @@ class Visitor(NamedTuple):
     """Of what two visitors see the same: they share what is made for them."""
     form_token: str = ""
     """Without it nothing is done in their name."""
+    is_proxied: bool = False
+    """A reverse proxy says with each request who they are: there is no session that they could leave."""
 
     def may(self, scope: str) -> bool:
         return self.is_live and self.scope.covers(Scope(scope))

@@ -81,7 +81,7 @@ class ListQuery(Query):
     since: str | None = None
     """Submitted then or later: an instant, or how long ago."""
     owner: str = ""
-    """Of that owner alone: a user's name, ``token:NAME``, or a number."""
+    """Of that owner alone: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
     fields: str = ""
     """Names of fields, with commas between: the answer has no others."""
 

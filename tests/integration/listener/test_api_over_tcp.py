@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from autopilot.agent.pack import pack
 from autopilot.api.access import RULES
-from autopilot.api.uploads import FROM_LISTENER
+from autopilot.api.of_listener import FROM_LISTENER
 from autopilot.code.select import Wanted, select
 from tests.acceptance.stage import job_text
 from tests.certificates import make_certificate

@@ -13,11 +13,17 @@ from pydantic import BaseModel
 
 from autopilot.config.owners import OwnerSettings
 from autopilot.config.paths import packaged_config
+from autopilot.config.proxy import ProxyOthersSettings, ProxySettings, ProxyUserSettings
 from autopilot.config.settings import ProviderSettings, Settings, load_settings
 from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.vastai.config import VastaiSettings
 
 MARKETS: dict[str, type[BaseModel]] = {"vastai": VastaiSettings, "runpod": RunpodSettings}
+TABLES: dict[str, type[BaseModel]] = {
+    "owners.alice": OwnerSettings,
+    "http.proxy.users.alice": ProxyUserSettings,
+    "http.proxy.others": ProxyOthersSettings,
+}
 ROOT = Path(__file__).parents[3]
 SHIPPED = packaged_config().read_text()
 
@@ -46,7 +52,10 @@ def test_every_setting_is_documented_and_no_other() -> None:
         name: field for name, field in Settings.model_fields.items() if name not in ("state_dir", "owners", "providers")
     }
     expected = {"": {"state_dir"}} | {name: set(defaults(getattr(Settings(), name))) for name in sections}
-    expected["owners.alice"] = set(OwnerSettings.model_fields)
+    expected["http"] -= {"proxy"}
+    expected["http.proxy"] = set(ProxySettings.model_fields) - {"users", "others"}
+    for table, model in TABLES.items():
+        expected[table] = set(model.model_fields)
     for market, own in MARKETS.items():
         expected[f"providers.{market}"] = set(ProviderSettings.model_fields) | set(own.model_fields) - {"api_key"}
     assert {section: set(keys) for section, keys in documented().items()} == expected
@@ -57,13 +66,14 @@ def test_every_documented_default_is_the_code_s() -> None:
     for section, keys in documented().items():
         if section.startswith("providers."):
             continue
-        if section.startswith("owners."):
-            assert OwnerSettings(**{key: value for key, value in keys.items() if value is not None}) == OwnerSettings()
+        if section in TABLES:
+            said = {key: value for key, value in keys.items() if value is not None}
+            assert TABLES[section](**said) == TABLES[section]()
             continue
         if section == "":
             assert Settings(**keys).state_dir == settings.state_dir
             continue
-        model = getattr(settings, section)
+        model = settings.http.proxy if section == "http.proxy" else getattr(settings, section)
         assert defaults(type(model)(**keys)) == defaults(model), section
 
 

@@ -15,11 +15,12 @@ import pytest
 from aiohttp import web
 
 from autopilot.api.bearer import hash_token
-from autopilot.api.uploads import FILE, PEER, SIZE
+from autopilot.api.of_listener import FILE, PEER, SIZE
 from autopilot.blobs.place import MailboxPlace
-from autopilot.listener import relay, token_gate
-from autopilot.listener.api_port import ApiConfig, api_listener
-from autopilot.listener.known_tokens import write_known_tokens
+from autopilot.listener import gate, receiving, relay
+from autopilot.listener.api_port import api_listener
+from autopilot.listener.hosts import check_hosts
+from autopilot.listener.known_tokens import KnownTokens, write_known_tokens
 
 TOKEN = "aptk_" + "k" * 43
 LOGIN = {"Authorization": f"Bearer {TOKEN}"}
@@ -82,7 +83,9 @@ async def a_world(*, has_daemon: bool = True) -> AsyncIterator[World]:
         await daemon.setup()
         if has_daemon:
             await web.UnixSite(daemon, str(place.daemon_socket)).start()
-        served = api_listener(place, ApiConfig("127.0.0.1", 0), refused_after_s=REFUSED_AFTER_S)
+        known = gate.by_token(KnownTokens(place.tokens_path))
+        checks = gate.Gate(known, REFUSED_AFTER_S), check_hosts((), "127.0.0.1")
+        served = api_listener(place, *checks, receiving.Receiving(place))
         listener = web.AppRunner(served, handler_cancellation=True, shutdown_timeout=0.1)
         await listener.setup()
         site = web.TCPSite(listener, "127.0.0.1", 0)
@@ -142,12 +145,12 @@ async def test_a_token_has_so_many_calls_at_once_and_another_token_its_own() -> 
         other = "aptk_" + "o" * 43
         write_known_tokens(world.place.tokens_path, [hash_token(TOKEN), hash_token(other)], world.place.root)
         world.inner.may_answer.clear()
-        calls = [asyncio.create_task(world.ask("GET", "/v1/status")) for _ in range(token_gate.CALLS_OF_A_TOKEN)]
-        await until(lambda: world.inner.at_once == token_gate.CALLS_OF_A_TOKEN)
+        calls = [asyncio.create_task(world.ask("GET", "/v1/status")) for _ in range(gate.CALLS_OF_A_LOGIN)]
+        await until(lambda: world.inner.at_once == gate.CALLS_OF_A_LOGIN)
         status, body = await world.ask("GET", "/v1/status")
         assert (status, body["reason"]) == (429, "too_many_requests")
         mine = asyncio.create_task(world.ask("GET", "/v1/jobs", headers={"Authorization": f"Bearer {other}"}))
-        await until(lambda: world.inner.at_once == token_gate.CALLS_OF_A_TOKEN + 1)
+        await until(lambda: world.inner.at_once == gate.CALLS_OF_A_LOGIN + 1)
         world.inner.may_answer.set()
         assert {status for status, _ in await asyncio.gather(*calls, mine)} == {200}
         assert (await world.ask("GET", "/v1/status"))[0] == 200
@@ -160,8 +163,8 @@ async def test_failed_logins_wait_and_beyond_some_are_refused_at_once() -> None:
         asked_at = loop.time()
         found = await asyncio.gather(*(world.ask("GET", "/v1/status", headers=bad) for _ in range(50)))
         statuses = [status for status, _ in found]
-        assert statuses.count(401) == token_gate.REFUSALS_AT_ONCE
-        assert statuses.count(429) == 50 - token_gate.REFUSALS_AT_ONCE
+        assert statuses.count(401) == gate.REFUSALS_AT_ONCE
+        assert statuses.count(429) == 50 - gate.REFUSALS_AT_ONCE
         assert loop.time() - asked_at >= REFUSED_AFTER_S
         assert world.inner.asked == []
         assert (await world.ask("GET", "/v1/status"))[0] == 200
@@ -201,21 +204,21 @@ async def test_a_token_sends_a_few_uploads_at_once_and_a_full_disk_is_said(monke
     async with a_world() as world:
         world.inner.may_answer.clear()
         at = f"/v1/code/{'0' * 64}"
-        calls = [asyncio.create_task(world.ask("PUT", at, data=b"x")) for _ in range(relay.UPLOADS_OF_A_TOKEN)]
-        await until(lambda: world.inner.at_once == relay.UPLOADS_OF_A_TOKEN)
+        calls = [asyncio.create_task(world.ask("PUT", at, data=b"x")) for _ in range(receiving.UPLOADS_OF_A_LOGIN)]
+        await until(lambda: world.inner.at_once == receiving.UPLOADS_OF_A_LOGIN)
         status, body = await world.ask("PUT", at, data=b"x")
         assert (status, body["reason"]) == (429, "too_many_requests")
-        assert body["detail"] == f"{relay.UPLOADS_OF_A_TOKEN} uploads of this token are under way"
+        assert body["detail"] == f"{receiving.UPLOADS_OF_A_LOGIN} uploads of this token are under way"
         world.inner.may_answer.set()
         await asyncio.gather(*calls)
-        monkeypatch.setattr(relay, "KEPT_FREE_BYTES", 1 << 60)
+        monkeypatch.setattr(receiving, "KEPT_FREE_BYTES", 1 << 60)
         status, body = await world.ask("PUT", at, data=b"x")
         assert (status, body["reason"]) == (507, "disk_full")
 
 
 def test_what_is_told_of_tokens_counts_at_once_and_a_broken_file_lets_nobody_in(tmp_path: Path) -> None:
     place = MailboxPlace(tmp_path)
-    known = token_gate.KnownTokens(place.tokens_path)
+    known = KnownTokens(place.tokens_path)
     assert not known.has("a")
     write_known_tokens(place.tokens_path, ["a", "b"], place.root)
     assert known.has("a")
