@@ -34,7 +34,7 @@ class Bids:
         self._add_violation = add_violation
         self._params = Params()
         self._lost: dict[tuple[str, str], tuple[float, Decimal]] = {}
-        """By machine: when a bid lost there last, as the ledger knows, and the highest of those, $/h."""
+        """By machine: when a bid lost there last, as the ledger knows, and the highest, $/h, of those since one won."""
 
     def change(self, before: Lease | None, after: Lease) -> None:
         if not after.is_spot:
@@ -47,7 +47,7 @@ class Bids:
             if has_ended and after.reason in LOST:
                 key, now_s = (after.provider, after.machine_id), self._ground.now_s
                 lost_s, highest = self._lost.get(key, (now_s, after.bid))
-                is_recent = now_s - lost_s < KNOWN_LOST_S
+                is_recent = now_s - lost_s < KNOWN_LOST_S and not self._has_won(after, lost_s, highest)
                 self._lost[key] = now_s, max(highest, after.bid) if is_recent else after.bid
 
     def _is_pool(self, provider: str) -> bool:
