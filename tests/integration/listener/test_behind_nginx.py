@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,26 +46,26 @@ async def _serving_sign_in() -> AsyncIterator[str]:
 async def _nginx(root: Path, locations: str) -> AsyncIterator[aiohttp.ClientSession]:
     """It listens on a socket in ``root``."""
     (root / "secret.conf").write_text(f'proxy_set_header Autopilot-Proxy-Secret "{SECRET}";\n')
-    places = "".join(
-        f"{each}_temp_path {root}/{each};" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    places = "".join(f"{each}_temp_path {root}/{each};" for each in kinds)
     server = f"server {{ listen unix:{root}/n.sock; server_name {NAME}; {locations} }}"
     (root / "nginx.conf").write_text(
-        f"daemon off; pid {root}/pid; error_log {root}/errors; events {{}}\nhttp {{ access_log off; {places} {server} }}\n"
+        f"daemon off; pid {root}/pid; error_log {root}/errors; events {{}}\n"
+        f"http {{ access_log off; {places} {server} }}\n"
     )
     assert NGINX is not None
-    process = subprocess.Popen([NGINX, "-p", str(root), "-c", str(root / "nginx.conf")])
+    process = await asyncio.create_subprocess_exec(NGINX, "-p", str(root), "-c", str(root / "nginx.conf"))
     try:
         async with asyncio.timeout(60):
             while not (root / "n.sock").exists():
-                assert process.poll() is None, (root / "errors").read_text()
+                assert process.returncode is None, (root / "errors").read_text()
                 await asyncio.sleep(0.05)
         connector = aiohttp.UnixConnector(str(root / "n.sock"))
         async with aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http:
             yield http
     finally:
         process.terminate()
-        process.wait()
+        await process.wait()
 
 
 async def test_the_recipe_lets_in_whoever_has_signed_in_and_nobody_by_a_header_of_their_own() -> None:
