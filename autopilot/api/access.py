@@ -53,6 +53,7 @@ RULES = {
     "GET /v1/openapi.json": Rule(READ),
     "GET /v1/status": Rule(READ),
     "POST /v1/jobs": Rule(SUBMIT),
+    "POST /v1/sets": Rule(SUBMIT),
     "GET /v1/jobs": Rule(READ, Others.SEEN),
     "GET /v1/jobs/{ref}": Rule(READ, Others.SEEN),
     "GET /v1/jobs/{ref}/logs": Rule(READ, Others.SEEN),

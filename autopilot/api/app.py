@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from functools import partial
@@ -30,7 +30,16 @@ from autopilot.api.log_feed import LogFeed
 from autopilot.api.markets import render_markets
 from autopilot.api.metrics import CONTENT_TYPE, Metrics
 from autopilot.api.models.account import DriftQuery
-from autopilot.api.models.jobs import ChangeBody, ExecBody, ListQuery, ResumeBody, SubmitBody, WhyQuery
+from autopilot.api.models.jobs import (
+    ChangeBody,
+    ExecBody,
+    ListQuery,
+    ResumeBody,
+    SetPart,
+    SubmitBody,
+    SubmitSetBody,
+    WhyQuery,
+)
 from autopilot.api.models.money import MonthQuery, PricesQuery, SpendQuery
 from autopilot.api.models.plans import OffersBody
 from autopilot.api.once import OnceOnly
@@ -45,6 +54,7 @@ from autopilot.api.problems import answer_errors
 from autopilot.api.proxied_users import ProxiedUsers
 from autopilot.api.requests import MAX_BODY_BYTES, read_body, read_body_if_any, read_query, whole
 from autopilot.api.spend import spend
+from autopilot.api.submissions import Sent, Tell
 from autopilot.api.token_routes import TokenRoutes
 from autopilot.api.tokens import TokenService
 from autopilot.api.uploads import Uploads
@@ -102,6 +112,7 @@ class Api:
             web.get("/v1/openapi.json", routes.openapi),
             web.get("/v1/status", routes.status),
             web.post("/v1/jobs", routes.submit),
+            web.post("/v1/sets", routes.submit_set),
             web.get("/v1/jobs", routes.list_jobs),
             web.get("/v1/jobs/{ref}", routes.show),
             web.get("/v1/jobs/{ref}/logs", self._log_feed.answer),
@@ -198,21 +209,32 @@ class _Routes:
 
     async def submit(self, request: web.Request) -> web.Response:
         body = await read_body(request, SubmitBody)
+        part = SetPart(toml=body.toml, source=body.source, code=body.code)
+        return await self._submit(request, [part], body, lambda made: made[0])
+
+    async def submit_set(self, request: web.Request) -> web.Response:
+        body = await read_body(request, SubmitSetBody)
+        return await self._submit(request, body.jobs, body, lambda made: {"jobs": made})
+
+    async def _submit(
+        self, request: web.Request, parts: Sequence[SetPart], body: SubmitBody | SubmitSetBody, tell: Tell
+    ) -> web.Response:
+        caller = caller_of(request)
+        sent = [Sent(each.toml, each.source, SentCode.of(each.code) if each.code else None) for each in parts]
         submit = partial(
-            self._jobs.submit,
-            body.toml,
-            body.source,
+            self._jobs.submissions.submit,
+            sent,
+            tell,
             dry_run=body.dry_run,
             least_probability=body.min_probability,
-            owner=caller_of(request).owner,
-            token=caller_of(request).token,
-            code=SentCode.of(body.code) if body.code else None,
+            owner=caller.owner,
+            token=caller.token,
             again=body.again,
             plan_id=body.plan,
         )
         if body.dry_run:
             return web.json_response(await submit())
-        return await self._once.answer(request, caller_of(request).owner, 201, lambda once: submit(once=once))
+        return await self._once.answer(request, caller.owner, 201, lambda once: submit(once=once))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.overview(read_query(request, ListQuery), _own_alone(request)))
@@ -339,7 +361,7 @@ class _Routes:
 
     def _spec_of(self, body: OffersBody, token: Token | None) -> JobSpec:
         if body.toml is not None:
-            return self._jobs.parse(body.toml, body.source, token)
+            return self._jobs.submissions.parse(body.toml, body.source, token)
         name, _, count = body.gpu.partition(":")
         disk_gb = Decimal(body.disk_gb)
         gpus = (GpuChoice(name.strip(), whole(count or "1", "gpu")),)

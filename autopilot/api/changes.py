@@ -23,7 +23,7 @@ def is_tighter(old: JobSpec, new: JobSpec) -> bool:
 def is_looser(old: JobSpec, new: JobSpec) -> bool:
     """Whether any of them leaves more. A deadline that is nearer may cost more, too."""
     more = any(before is not None and (after is None or after > before) for before, after in _limits(old, new))
-    return more or old.deadline != new.deadline
+    return more or (old.deadline, old.due_within) != (new.deadline, new.due_within)
 
 
 def _limits(old: JobSpec, new: JobSpec) -> tuple[tuple[Any, Any], ...]:
@@ -33,6 +33,7 @@ def _limits(old: JobSpec, new: JobSpec) -> tuple[tuple[Any, Any], ...]:
         (old.max_hourly, new.max_hourly),
         (old.max_rate, new.max_rate),
         (old.deadline, new.deadline),
+        (old.due_within, new.due_within),
     )
 
 

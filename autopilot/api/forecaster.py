@@ -25,6 +25,11 @@ FORECAST_EVERY_REAL_S = 60
 """Between two: one takes up to 2 s of a core, in a thread, so this bounds their share to about 3 %."""
 
 
+def _may_be_reckoned(job: Job) -> bool:
+    """Of one that waits for others nobody knows when it will begin."""
+    return job.status in GOES_ON and job.remaining_work is not None and not job.waits_for_jobs
+
+
 class Forecaster:
     def __init__(self, engine: Engine, store: Store, clock: Clock) -> None:
         self._engine = engine
@@ -42,7 +47,7 @@ class Forecaster:
         try:
             async with self._store.snapshot() as uow:
                 moment = await read_moment(uow, now, params)
-                jobs = [job for job in moment.jobs if job.status in GOES_ON and job.remaining_work is not None]
+                jobs = [job for job in moment.jobs if _may_be_reckoned(job)]
                 known = await uow.forecasts.of_jobs([job.id for job in jobs])
             job = self._choose(jobs, known, now)
             if job is None:

@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 
 import structlog
 
 from autopilot.api import render
 from autopilot.api.access import check_total
-from autopilot.api.budget import account
-from autopilot.api.certify import certificate_notes
 from autopilot.api.changes import ChangeSpec, check_paid, is_looser, is_tighter
-from autopilot.api.code import CodeService, SentCode, take
+from autopilot.api.code import CodeService
 from autopilot.api.confirmations import PlanBook
 from autopilot.api.exec import ExecService
 from autopilot.api.finding import find_job
-from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.job_life import read_decisions, read_life
-from autopilot.api.key_hint import replace_keys
 from autopilot.api.logs import LogReader
 from autopilot.api.models import jobs as models
 from autopilot.api.models.jobs import ListQuery
 from autopilot.api.once import Once
-from autopilot.api.outstanding import Moment, Money, read_moment
+from autopilot.api.outstanding import Moment, read_moment
 from autopilot.api.owners import find_owner
 from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
-from autopilot.api.plan import JobPlan
-from autopilot.api.plan import plan as make_plan
-from autopilot.api.prospects import INFEASIBLE, Unlikely
-from autopilot.api.same_job import hash_file, refuse_crowd, refuse_same
+from autopilot.api.prospects import Unlikely
 from autopilot.api.ssh import SshService
+from autopilot.api.submissions import ParseJob, Submissions
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
-from autopilot.domain.code import CodeCopy, JobCode
 from autopilot.domain.errors import UserError
-from autopilot.domain.job import Checkpoint, Job, JobSpec, JobStatus
-from autopilot.domain.money import ZERO
+from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token, is_of_token
@@ -55,21 +44,14 @@ from autopilot.mailbox.orders import URL_VALID_FOR
 from autopilot.ports.blobs import BlobStore
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
-from autopilot.ports.store import EventRecord, Store, StoreUnavailable, UnitOfWork
+from autopilot.ports.store import Store, StoreUnavailable, UnitOfWork
 
 log = structlog.get_logger(__name__)
-
-ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
-"""(text, source, now, token whose job it is to be) → spec; raises ``UserError``."""
 
 MAY_GO_BACK = (JobStatus.PARKED, JobStatus.PENDING, JobStatus.STARTING, JobStatus.RECOVERING)
 """No machine works on what the newest checkpoint holds."""
 
 DECISIONS_PER_ANSWER = 1000
-
-
-_SCRIPT = re.compile(r"""\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)"']+\.(?:py|sh))\b""")
-"""A program by a path from the work directory, as commands name it."""
 
 
 class JobService:
@@ -88,6 +70,7 @@ class JobService:
         self.code = code
         self.logs = LogReader(store, blobs)
         self.plans = PlanBook(clock, ids)
+        self.submissions = Submissions(engine, store, clock, ids, parse, wake, code, self.plans)
         self.execs = ExecService(engine, store, clock, ids, find_job)
         self.ssh = SshService(engine, store, find_job)
         self._engine = engine
@@ -95,101 +78,8 @@ class JobService:
         self._blobs = blobs
         self._clock = clock
         self._ids = ids
-        self._parse = parse
         self._change_spec = change_spec
         self._wake = wake
-
-    def parse(self, text: str, source: str, token: Token | None = None) -> JobSpec:
-        """Raises ``UserError``."""
-        return self._parse(text, source, self._clock.now(), token)
-
-    async def submit(
-        self,
-        text: str,
-        source: str,
-        *,
-        dry_run: bool,
-        least_probability: float = LEAST_PROBABILITY,
-        owner: int,
-        token: Token | None = None,
-        code: SentCode | None = None,
-        again: bool = False,
-        plan_id: str = "",
-        once: Once | None = None,
-    ) -> render.Json:
-        """Accept a job file; with ``dry_run`` only say what would happen.
-
-        ``owner``: of whoever asks; ``token``: theirs, where they have one; ``code``: what they have sent, or with
-        ``dry_run`` would send; ``again``: whether a second job of the same is meant; ``plan_id``: what a person has
-        confirmed; ``once``: the request that is not to act twice.
-
-        Raises ``UserError``; ``SameJobOpen``; ``ConfirmFirst``; ``SendAgain`` when the code is not there; ``Unlikely``
-        where a job with a deadline would be done in time and within its budget with less than that probability, where
-        the budget of one without suffices in no market, or where nothing that was ever seen has what it asks for; 0
-        accepts any.
-        """
-        now = self._clock.now()
-        self._check_markets()
-        spec = await check_gpus(self._parse(text, source, now, token), self._engine)
-        check_total(spec, is_of_token(owner))
-        _check_code(spec, code)
-        copy = await self.code.require(owner, code.sha256) if code and not dry_run else None
-        taken = _code_of(code, copy)
-        said = hash_file(text, taken.sha256)
-        job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
-        job = replace(job, code=taken, file_sha256=said)
-        plan = await self._plan(job, now, least_probability)
-        planned = plan.answer
-        planned["notes"] += _script_notes(spec)
-        if job.spec.secrets:
-            given = ", ".join(variable for variable, _ in job.spec.secrets)
-            planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
-        if job.spec.registry is not None:
-            server = job.spec.registry.server
-            planned["notes"].append(f"the market, and the host that pulls the image, get the login for {server}")
-        if dry_run:
-            return {"job": None, "plan": planned}
-        if planned["refusal"] is not None:
-            raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
-        answer = {"job": render.job(job, now, self._engine.config.params, Money()), "plan": planned}
-        asked = [said, render.plain(spec.budget), render.plain(spec.max_rate)]
-        with self.plans.asking(token, "submit", spec, asked, plan_id):
-            async with self._store.transaction() as uow:
-                await refuse_crowd(uow, job)
-                if not again:
-                    await refuse_same(uow, job)
-                if copy is not None:
-                    await take(uow, copy)
-                await uow.jobs.save(job)
-                if plan.forecast is not None:
-                    await uow.forecasts.save(plan.forecast)
-                await uow.events.add([EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))])
-                if once is not None:
-                    await once.keep(uow, 201, answer)
-        self._wake()
-        return answer
-
-    async def _plan(self, job: Job, now: datetime, least_probability: float, spent: Decimal = ZERO) -> JobPlan:
-        """Raises ``OverBudget`` and ``Unlikely``."""
-        offers = await self._engine.offers(job.spec.query)
-        market = self._engine.market_view(offers, None, self._clock.now())
-        config = self._engine.config
-        async with self._store.snapshot() as uow:
-            limits = await account(uow, config.limits, now, config.params)
-        plan = await asyncio.to_thread(make_plan, job, market, now, config.params, least_probability, limits, spent)
-        planned = plan.answer
-        if not planned["offers"] and least_probability:
-            lacking = await unfillable(job.spec, self._engine, self._store, now)
-            if lacking:
-                planned |= {"refusal": lacking, "verdict": INFEASIBLE}
-        planned["notes"] += meanings(job.spec)
-        planned["notes"] += certificate_notes(self._engine, now)
-        planned["notes"] += [
-            f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
-            for name, watch in self._engine.watches.items()
-            if not watch.last.known
-        ]
-        return plan
 
     async def overview(self, asked: ListQuery, owner: int | None = None) -> render.Json:
         """A page of all jobs, or of that owner's. Raises ``UserError``."""
@@ -216,7 +106,7 @@ class JobService:
     async def show(self, reference: str) -> render.Json:
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
-            moment = await self._read_moment(uow)
+            moment = await self._read_moment(uow, job)
             return {"job": self.render(job, moment)} | await read_life(uow, job, moment)
 
     async def why(self, reference: str, *, limit: int) -> render.Json:
@@ -224,7 +114,7 @@ class JobService:
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
             decisions = await read_decisions(uow, job.id, limit=min(limit, DECISIONS_PER_ANSWER))
-            stands = self.render(job, await self._read_moment(uow))
+            stands = self.render(job, await self._read_moment(uow, job))
         if (wait := self._engine.waits.of(job)) is not None and wait.found_nothing:
             stands["waiting"]["notes"] += map(render.note, await look_wider(self._engine, job, self._clock.now()))
         return {"job": stands, "decisions": decisions}
@@ -278,7 +168,7 @@ class JobService:
         if is_tighter(job.spec, changed.spec):
             money = moment.money_of(job)
             check_paid(changed, money)
-            plan = await self._plan(changed, now, least_probability, money.posted + money.accrued)
+            plan = await self.submissions.plan(changed, now, least_probability, money.posted + money.accrued)
             if plan.answer["refusal"] is not None:
                 raise Unlikely(plan.answer["refusal"], hint="; ".join(plan.answer["ways_out"]))
         what = f"change {', '.join(f'{key}={value}' for key, value in sorted(wish.items()))}"
@@ -291,7 +181,7 @@ class JobService:
                 event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
                 await uow.jobs.save(event_log.job)
                 await uow.events.add(event_log.records)
-                if plan is None or plan.forecast is None:
+                if plan is None or plan.forecast is None or job.waits_for_jobs:
                     await uow.forecasts.forget(job.id)  # it was reckoned with the former limits
                 else:
                     await uow.forecasts.save(plan.forecast)
@@ -402,26 +292,20 @@ class JobService:
         await uow.events.add(event_log.records)
         return self.render(event_log.job, await self._read_moment(uow))
 
-    async def _read_moment(self, uow: UnitOfWork) -> Moment:
-        return await read_moment(uow, self._clock.now(), self._engine.config.params)
+    async def _read_moment(self, uow: UnitOfWork, *others: Job) -> Moment:
+        return await read_moment(uow, self._clock.now(), self._engine.config.params, others)
 
     def render(self, job: Job, moment: Moment) -> render.Json:
         total = moment.money_of(job)
         wait = self._engine.waits.of(job)
-        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait)
+        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles)
+        if job.waits_for_jobs:
+            return answer
         if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
             answer["reason"] = Reason.MARKET_UNKNOWN
         elif job.status is JobStatus.PENDING and wait is not None:
             answer["reason"] = wait.reason
         return answer
-
-    def _check_markets(self) -> None:
-        """A key that is refused is for the user to mend now, not for the job to wait upon."""
-        watches = self._engine.watches
-        refused = [name for name, watch in watches.items() if watch.no_rights]
-        if watches and len(refused) == len(watches):
-            reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
-            raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
 
 
 async def _find_last(uow: UnitOfWork, job_id: str, owner: int | None) -> tuple[datetime, str] | None:
@@ -444,33 +328,6 @@ def _is_on_page(job: Job, owner: int | None, last: tuple[datetime, str] | None, 
 def _refuse_if_over(job: Job) -> None:
     if job.status.is_final:
         raise UserError(f"job {job.spec.name} is over: {job.status}", hint="autopilot ps -a lists all jobs")
-
-
-def _check_code(spec: JobSpec, code: SentCode | None) -> None:
-    if spec.code is not None and code is None:
-        raise UserError("the job file has [code], and no code came with it", hint="submit it by autopilot submit")
-    if spec.code is None and code is not None:
-        raise UserError("code came with a job file that has no [code]")
-    if spec.code is not None and code is not None and code.size_bytes > spec.code.most_bytes:
-        raise UserError(f"the code has {code.size_bytes:,} bytes, and code.max is {spec.code.most_bytes:,}")
-
-
-def _code_of(code: SentCode | None, copy: CodeCopy | None) -> JobCode:
-    if code is None:
-        return JobCode()
-    return code.as_planned() if copy is None else code.as_taken(copy)
-
-
-def _script_notes(spec: JobSpec) -> list[str]:
-    """A program of the user's that runs, and that nothing in the job file brings to the machine."""
-    if spec.code or spec.setup or spec.inputs:
-        return []
-    scripts = _SCRIPT.findall(spec.run)
-    return [
-        f"nothing in the job file brings {script} to the machine: it has to be in the image, in {spec.workdir}. "
-        '[code] path = "." sends your directory along'
-        for script in dict.fromkeys(scripts)
-    ]
 
 
 def _chosen(known: Sequence[Checkpoint], name: str) -> Checkpoint:

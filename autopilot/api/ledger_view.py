@@ -55,7 +55,8 @@ class LedgerView:
 
     async def read_job(self, reference: str) -> render.Json:
         """As ``GET /v1/jobs/{ref}/life`` answers. Raises ``UserError``."""
-        job, moment = await find_job(self.uow, reference), await self._read_moment()
+        job = await find_job(self.uow, reference)
+        moment = await self._read_moment(job)
         return {
             "job": self._job(job, moment),
             **await read_life(self.uow, job, moment),
@@ -90,11 +91,11 @@ class LedgerView:
         query = PricesQuery(gpu=gpu, since=since.isoformat(), until=until.isoformat(), steps=steps)
         return await prices(self.uow, query, self.now, [gpu])
 
-    async def _read_moment(self) -> Moment:
-        return await read_moment(self.uow, self.now, self.params)
+    async def _read_moment(self, *others: Job) -> Moment:
+        return await read_moment(self.uow, self.now, self.params, others)
 
     def _job(self, job: Job, moment: Moment) -> render.Json:
-        return render.job(job, self.now, self.params, moment.money_of(job))
+        return render.job(job, self.now, self.params, moment.money_of(job), titles=moment.titles)
 
 
 class LedgerReader:

@@ -44,6 +44,12 @@ OPERATIONS: dict[str, Operation] = {
         body=jobs.SubmitBody,
         acts_once=True,
     ),
+    "POST /v1/sets": Operation(
+        "Submit several job files at once, or say what would happen",
+        {200: jobs.SubmittedSet, 201: jobs.SubmittedSet},
+        body=jobs.SubmitSetBody,
+        acts_once=True,
+    ),
     "GET /v1/jobs": Operation("List jobs", _one(jobs.Jobs), query=jobs.ListQuery),
     "GET /v1/jobs/{ref}": Operation("A job with its machines, bids and events", _one(jobs.JobLife)),
     "GET /v1/jobs/{ref}/logs": Operation("A job's output", _one(jobs.Logs), query=jobs.LogsQuery, streams=True),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from autopilot.domain.params import Params
 from autopilot.engine.accrue import sum_unposted
 from autopilot.policy.budget import Holding, holdings, unobserved_cost
 from autopilot.ports.store import UnitOfWork
+from autopilot.ports.store.jobs import JobTitle
 
 
 class Money(NamedTuple):
@@ -61,6 +62,8 @@ class Moment:
     outstanding: Mapping[str, Outstanding]
     """By lease id."""
     _by_job: Mapping[str | None, Sequence[Outstanding]]
+    titles: Mapping[str, JobTitle] = field(default_factory=dict)
+    """By id: of the jobs that those wait for, or have waited for."""
 
     def of_job(self, job_id: str) -> Sequence[Outstanding]:
         return self._by_job.get(job_id, ())
@@ -69,13 +72,16 @@ class Moment:
         return money(job.spent, self.of_job(job.id))
 
 
-async def read_moment(uow: UnitOfWork, now: datetime, params: Params) -> Moment:
+async def read_moment(uow: UnitOfWork, now: datetime, params: Params, others: Iterable[Job] = ()) -> Moment:
+    """``others``: jobs that may be over, and that are told of as well."""
     jobs = await uow.jobs.list_open()
     outstanding = await _read_outstanding(uow, jobs, now, params)
     by_job: dict[str | None, list[Outstanding]] = defaultdict(list)
     for each in outstanding.values():
         by_job[each.lease.job_id].append(each)
-    return Moment(now, jobs, outstanding, by_job)
+    named = {after.job for job in (*jobs, *others) for after in job.spec.after}
+    titles = await uow.jobs.list_titles(named) if named else {}
+    return Moment(now, jobs, outstanding, by_job, titles)
 
 
 async def _read_outstanding(

@@ -5,7 +5,7 @@ What machines read of themselves is numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -13,6 +13,7 @@ from typing import Any
 
 from autopilot.api.outstanding import Money
 from autopilot.domain.actions import Note
+from autopilot.domain.after import After
 from autopilot.domain.code import JobCode
 from autopilot.domain.job import Job
 from autopilot.domain.job_forecast import JobForecast
@@ -24,9 +25,11 @@ from autopilot.domain.readings import MachineReading, Readings
 from autopilot.engine.waits import Wait
 from autopilot.policy.eligibility import why_not
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord
+from autopilot.ports.store.jobs import JobTitle
 from autopilot.pricing.pressure import measure_pressure
 
 Json = dict[str, Any]
+NO_TITLES: Mapping[str, JobTitle] = {}
 
 
 def plain(value: object) -> Any:
@@ -46,7 +49,15 @@ def forecast(known: JobForecast | None) -> Json | None:
     return {each.name: plain(getattr(known, each.name)) for each in fields(known) if each.name != "job_id"}
 
 
-def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | None = None) -> Json:
+def job(
+    state: Job,
+    now: datetime,
+    params: Params,
+    money: Money,
+    waits: Wait | None = None,
+    titles: Mapping[str, JobTitle] = NO_TITLES,
+) -> Json:
+    """``titles``: of the jobs that it waits for, by id."""
     pressure = measure_pressure(state, now, params)
     judged = not state.status.is_final
     checkpoint = state.checkpoint
@@ -60,6 +71,8 @@ def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | N
         "code": code(state.code),
         "finished_at": plain(state.finished_at),
         "deadline": plain(state.spec.deadline),
+        "due_within_s": plain(state.spec.due_within),
+        "after": [_predecessor(each, titles) for each in state.spec.after],
         "slack_s": plain(pressure.slack) if judged else None,
         "verdict": pressure.verdict if judged else None,
         "progress": plain(state.progress),
@@ -82,8 +95,27 @@ def job(state: Job, now: datetime, params: Params, money: Money, waits: Wait | N
         "main": lease(state.main) if state.main else None,
         "next": lease(state.next) if state.next else None,
         "held_until": plain(state.on_hold.held_until) if state.on_hold else None,
-        "waiting": waits and wait(waits),
+        "waiting": _wait_for_jobs(state, titles, now) or (waits and wait(waits)),
     }
+
+
+def _predecessor(after: After, titles: Mapping[str, JobTitle]) -> Json:
+    title = titles.get(after.job)
+    return {
+        "job": after.job,
+        "name": title.name if title else None,
+        "on": after.on,
+        "status": title.status if title else None,
+    }
+
+
+def _wait_for_jobs(state: Job, titles: Mapping[str, JobTitle], now: datetime) -> Json | None:
+    """Of a job that others hold up: which of them are not over."""
+    if not (state.waits_for_jobs and state.status.wants_capacity):
+        return None
+    said = [_predecessor(each, titles) for each in state.spec.after]
+    still = [each for each in said if each["status"] is None or not each["status"].is_final]
+    return {"at": plain(now), "vetoes": [], "notes": [{"topic": "after", "numbers": each} for each in still]}
 
 
 def code(taken: JobCode) -> Json | None:

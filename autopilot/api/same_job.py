@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
+from collections.abc import Sequence
 from decimal import Decimal
 
 from autopilot.api.access import NotAllowed
@@ -46,6 +47,16 @@ async def refuse_crowd(uow: UnitOfWork, job: Job) -> None:
         if count >= MOST_OPEN_JOBS:
             hint = "cancel some: parked and waiting jobs count"
             raise NotAllowed(f"the token has {count} jobs that are not over, and may have no more", hint=hint)
+
+
+def refuse_doubles(submitted: Sequence[tuple[Job, str]]) -> None:
+    """Of one submit, each with the name of its file. Raises ``UserError``."""
+    seen: dict[str, str] = {}
+    for job, source in submitted:
+        if job.file_sha256 in seen:
+            hint = "--again submits both"
+            raise UserError(f"{source} says the same as {seen[job.file_sha256]}", hint=hint)
+        seen[job.file_sha256] = source
 
 
 async def refuse_same(uow: UnitOfWork, job: Job) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from autopilot.cli import outcomes, plan, text
-from autopilot.cli.client import Client, job_path
+from autopilot.cli.client import Client, Json, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.domain.errors import UserError
 
@@ -128,11 +128,16 @@ def change(
         plan.show(client, body)
     changed = body["job"]
     cost = f"budget {text.money(changed['budget'])}" if changed.get("budget") else "no budget"
-    due = f"due {text.when(changed['deadline'], client.market_now())}" if changed.get("deadline") else "no deadline"
-    print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) is changed: {cost}, {due}")
+    print(f"{text.plain(changed['name'])} ({text.plain(changed['id'])}) is changed: {cost}, {_due(client, changed)}")
     if changed["status"] == "parked" and changed["reason"] == "budget_exhausted":
         print("It is parked. It goes on by itself once its budget holds the whole reserve of a new machine.")
     return Exit.OK
+
+
+def _due(client: Client, job: Json) -> str:
+    if job.get("due_within_s") is not None:
+        return f"due {text.span(job['due_within_s'])} after the jobs that it waits for have ended"
+    return f"due {text.when(job['deadline'], client.market_now())}" if job.get("deadline") else "no deadline"
 
 
 def _read_change(change: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ PICTURE = "autopilot.web.picture:write_picture"
 def submit(
     file: JobFile,
     /,
-    *,
+    *files: JobFile,
     dry_run: Annotated[bool, Flag] = False,
     min_probability: float = 0.8,
     again: Annotated[bool, Flag] = False,
@@ -38,6 +38,8 @@ def submit(
     ----------
     file
         The job file, or - for standard input.
+    files
+        More of them, which may name one another in `after`: all are accepted, or none.
     dry_run
         Show the plan and its cost; submit nothing.
     min_probability
@@ -47,23 +49,23 @@ def submit(
     plan_id
         The plan that a person has confirmed, where the token asks for it.
     wait
-        Wait until the job is over or parked; the exit code is its outcome, as of autopilot wait.
+        Wait until the jobs are over or parked; the exit code is their outcome, as of autopilot wait.
     """
     if wait and dry_run:
         raise UserError("--wait and --dry-run exclude each other")
     client = Client()
-    body = plan.ask(client, file, min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
-    job = body.get("job")
+    body = plan.ask(client, [file, *files], min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
+    jobs = [made["job"] for made in plan.answers_of(body) if made["job"]]
     if not output.is_for_people:
         output.print(body)
     else:
         plan.show(client, body)
-        if job:
+        print("" if jobs else "\nnothing was submitted (dry run)")
+        for job in jobs:
             name = text.plain(job["name"])
-            print(f"\nsubmitted {name} ({text.plain(job['id'])}); follow it: autopilot logs {name} -f")
-        else:
-            print("\nnothing was submitted (dry run)")
-    return outcomes.wait_for(client, [job["id"]]) if wait and job else plan.exit_of(body)
+            then = "it waits for others" if job["reason"] == "waiting_for_jobs" else f"autopilot logs {name} -f"
+            print(f"submitted {name} ({text.plain(job['id'])}); follow it: {then}")
+    return outcomes.wait_for(client, [job["id"] for job in jobs]) if wait and jobs else plan.exit_of(body)
 
 
 def ps(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from cyclopts import Parameter
 
-from autopilot.cli import code, plan_views
+from autopilot.cli import code, plan_views, text
 from autopilot.cli.client import Client, JobIsDouble, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
@@ -19,7 +20,7 @@ from autopilot.domain.errors import UserError
 Flag = Parameter(negative="")
 
 
-def plan(file: JobFile, /, *, min_probability: float = 0.8, output: Output = FOR_PEOPLE) -> int:
+def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output: Output = FOR_PEOPLE) -> int:
     """Show what a job would cost, how likely it is to be done in time, and what else it could cost; submit nothing.
 
     Exits with 4 for a job that submit would refuse.
@@ -28,11 +29,13 @@ def plan(file: JobFile, /, *, min_probability: float = 0.8, output: Output = FOR
     ----------
     file
         The job file, or - for standard input.
+    files
+        More of them, which may name one another in `after`.
     min_probability
         A job with a deadline is refused when it is less likely than this, money aside, to be done in time.
     """
     client = Client()
-    body = ask(client, file, min_probability, dry_run=True)
+    body = ask(client, [file, *files], min_probability, dry_run=True)
     if not output.is_for_people:
         output.print(body)
     else:
@@ -41,12 +44,35 @@ def plan(file: JobFile, /, *, min_probability: float = 0.8, output: Output = FOR
 
 
 def ask(
-    client: Client, file: Path, min_probability: float, *, dry_run: bool, again: bool = False, plan_id: str = ""
+    client: Client,
+    files: Sequence[Path],
+    min_probability: float,
+    *,
+    dry_run: bool,
+    again: bool = False,
+    plan_id: str = "",
 ) -> Json:
-    """The daemon's answer to a job file: its plan, and the job unless ``dry_run``."""
-    toml, source = read_job_file(file)
-    beside = Path.cwd() if str(file) == "-" else file.absolute().parent
-    return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
+    """The daemon's answer to job files: of one its plan, and the job unless ``dry_run``; of several ``jobs``, a list of
+    such answers, each with its ``file``."""
+    if len({str(file) for file in files}) < len(files):
+        raise UserError("one file is named twice", hint="--again submits another job of the same, by itself")
+    if len(files) == 1:
+        toml, source, beside = _read(files[0])
+        return ask_of(client, toml, source, beside, min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
+    _check_probability(min_probability)
+    sent = [_send(client, *_read(file), dry_run=dry_run) for file in files]
+    asked: Json = {"jobs": [part for part, _ in sent], "dry_run": dry_run, "min_probability": min_probability}
+    asked |= {"plan": plan_id} if plan_id else {}
+    body = client.post("/v1/sets", asked) if dry_run else _submit(client, "/v1/sets", asked, again)
+    for made, (part, said) in zip(body["jobs"], sent, strict=True):
+        made["file"] = part["source"]
+        made["plan"]["notes"][:0] = said
+    return body
+
+
+def _read(file: Path) -> tuple[str, str, Path]:
+    """Text, name for messages, and the directory that paths of ``[code]`` are relative to."""
+    return *read_job_file(file), Path.cwd() if str(file) == "-" else file.absolute().parent
 
 
 def ask_of(
@@ -65,36 +91,53 @@ def ask_of(
 
     On a terminal it asks whether that is so. Raises ``UserError``, ``CommandError``.
     """
-    if not 0 <= min_probability <= 1:
-        raise UserError(f"--min-probability must be from 0 to 1, not {min_probability:g}")
-    toml = with_key(toml, source, beside, read_client_file().ssh_key)
-    asked: Json = {"toml": toml, "source": source, "dry_run": dry_run, "min_probability": min_probability}
+    _check_probability(min_probability)
+    part, said = _send(client, toml, source, beside, dry_run=dry_run)
+    asked: Json = {**part, "dry_run": dry_run, "min_probability": min_probability}
     asked |= {"plan": plan_id} if plan_id else {}
-    sent = code.send(client, beside, toml, source, dry_run=dry_run)
-    if sent is not None:
-        asked["code"] = sent[0]
-    body = client.post("/v1/jobs", asked) if dry_run else _submit(client, asked, again)
-    if sent is not None:
-        body["plan"]["notes"].insert(0, sent[1])
+    body = client.post("/v1/jobs", asked) if dry_run else _submit(client, "/v1/jobs", asked, again)
+    body["plan"]["notes"][:0] = said
     return body
 
 
-def _submit(client: Client, asked: Json, again: bool) -> Json:
+def _check_probability(least: float) -> None:
+    if not 0 <= least <= 1:
+        raise UserError(f"--min-probability must be from 0 to 1, not {least:g}")
+
+
+def _send(client: Client, toml: str, source: str, beside: Path, *, dry_run: bool) -> tuple[Json, list[str]]:
+    """What a submit says of one job file, once its code is sent; and the notes of that."""
+    toml = with_key(toml, source, beside, read_client_file().ssh_key)
+    part: Json = {"toml": toml, "source": source}
+    sent = code.send(client, beside, toml, source, dry_run=dry_run)
+    return (part, []) if sent is None else (part | {"code": sent[0]}, [sent[1]])
+
+
+def _submit(client: Client, where: str, asked: Json, again: bool) -> Json:
     try:
-        return client.act_once("POST", "/v1/jobs", {**asked, "again": again})
+        return client.act_once("POST", where, {**asked, "again": again})
     except JobIsDouble as problem:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise
         if input(f"{problem.message}. Submit another one? [y/N] ").strip().lower() not in ("y", "yes"):
             raise CommandError(Exit.USAGE, "nothing was submitted") from None
-    return client.act_once("POST", "/v1/jobs", {**asked, "again": True})
+    return client.act_once("POST", where, {**asked, "again": True})
 
 
 def show(client: Client, body: Json) -> None:
+    """``body``: as ``ask`` answers."""
     out = console()
-    for part in plan_views.plan(body["plan"], client.market_now()):
-        out.print(part)
+    for made in answers_of(body):
+        if "file" in made:
+            out.print(f"\n{text.plain(made['file'])}", markup=False)
+        for part in plan_views.plan(made["plan"], client.market_now()):
+            out.print(part)
+
+
+def answers_of(body: Json) -> list[Json]:
+    """One for each job file: ``job`` and ``plan``."""
+    return list(body["jobs"]) if "jobs" in body else [body]
 
 
 def exit_of(body: Json) -> int:
-    return Exit.REFUSED if body["plan"].get("refusal") else Exit.OK
+    return Exit.REFUSED if any(made["plan"].get("refusal") for made in answers_of(body)) else Exit.OK

@@ -9,11 +9,16 @@ from typing import Any
 from autopilot.cli import story, text
 from autopilot.cli.certify_views import LACKS
 from autopilot.cli.plan_views import OPTION
+from autopilot.domain.after import ENDS, On
 from autopilot.domain.time import show_duration
 
 Row = Mapping[str, Any]
 Numbers = Mapping[str, Any]
 """Of one note, as the API answers them."""
+
+
+BRIEF = ("after", "paused", "no_spot", "unsearched")
+"""Topics that are a reason by themselves."""
 
 
 def brief(job: Row) -> str:
@@ -27,7 +32,7 @@ def brief(job: Row) -> str:
     searched = [numbers for topic, numbers in notes if topic == "search" and not int(numbers["fitting"])]
     nearest = [_tell_removed(numbers) for topic, numbers in notes if topic == "removed"] if searched else []
     chosen = [_tell_choice(numbers) for topic, numbers in notes if topic == OPTION and numbers.get("chosen")]
-    others = [tell(note) for note in waiting["notes"] if note["topic"] in ("paused", "no_spot", "unsearched")]
+    others = [tell(note) for note in waiting["notes"] if note["topic"] in BRIEF]
     return "; ".join([*map(_tell_count, searched), *nearest[:1], *chosen, *others])
 
 
@@ -245,7 +250,15 @@ def _tell_not_held(numbers: Numbers) -> str:
     return f"the machine is not held ({text.words(numbers.get('because'))}): that would take {needed}{of_job}"
 
 
+def _tell_after(numbers: Numbers) -> str:
+    name = text.plain(numbers.get("name") or numbers.get("job"))
+    status = text.words(numbers.get("status"))
+    mend = f": autopilot resume {name} lets it go on" if status == "parked" else ""
+    return f"waits until {name} {ENDS[On(numbers['on'])]}; it is {status}{mend}"
+
+
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
+    "after": _tell_after,
     "search": _tell_search,
     "removed": _tell_removed,
     "wider": _tell_wider,

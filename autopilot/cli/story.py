@@ -27,6 +27,8 @@ def tell(event: Mapping[str, Any]) -> str:
         return sentence(fields) if callable(sentence) else sentence
     kind, _, status = name.partition(".")
     if name in OVER_WORDS:
+        if fields.get("reason") == "dependency_failed":
+            return f"{OVER_WORDS[name]}{_tell_dependency(fields)}"
         return f"{OVER_WORDS[name]}{'' if fields.get('reason') == 'completed' else _because(fields)}"
     if kind == "job":
         numbers = text.numbers({key: value for key, value in fields.items() if key not in ("reason", "from")})
@@ -149,6 +151,16 @@ def _checkpoint_that(verb: str) -> Callable[[Fields], str]:
     return sentence
 
 
+def _tell_begin(fields: Fields) -> str:
+    due = f"; it is due {text.plain(fields['deadline'])[:16].replace('T', ' ')} UTC" if fields.get("deadline") else ""
+    return f"the jobs that it waited for have ended: it may begin{due}"
+
+
+def _tell_dependency(fields: Fields) -> str:
+    job, ended = text.plain(fields.get("job")), text.words(fields.get("ended") or "gone")
+    return f": {job}, which it waited for, is {ended}"
+
+
 def _tell_change(fields: Fields) -> str:
     key = text.plain(fields.get("key"))
     before, after = _show_value(key, fields.get("from")), _show_value(key, fields.get("to"))
@@ -158,6 +170,8 @@ def _tell_change(fields: Fields) -> str:
 def _show_value(key: str, value: Any) -> str:
     if value is None:
         return "none"
+    if key == "due_within":
+        return show_duration(timedelta(seconds=float(value)))
     if key == "deadline":
         return text.plain(value)[:16].replace("T", " ")
     return text.money(value) if key == "budget" else text.per_hour(value)
@@ -180,6 +194,7 @@ OVER_WORDS = {
 SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "job.submitted": "submitted",
     "job.changed": _tell_change,
+    "job.predecessors_ended": _tell_begin,
     "lease.intended": _tell_intended,
     "lease.acquired": lambda fields: f"rented as instance {text.plain(fields.get('instance_id'))}",
     "lease.adopted": lambda fields: f"rented after a lost answer, as instance {text.plain(fields.get('instance_id'))}",

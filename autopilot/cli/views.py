@@ -105,6 +105,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 ("status", f"{text.plain(job['status'])}: {reasons.tell_stall(job, now) or text.words(job['reason'])}"),
                 *[("waits", line) for line in reasons.tell_wait(job)],
                 *([("machine", _hold(job))] if job.get("held_until") else []),
+                *[("after", _predecessor(each)) for each in job.get("after") or []],
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
                 *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
@@ -154,7 +155,15 @@ def _work(job: Row) -> str:
     return f"{done}{claimed}, step {job['step']}"
 
 
+def _predecessor(after: Row) -> str:
+    name = text.plain(after.get("name") or after["job"])
+    status = f", {text.words(after['status'])}" if after.get("status") else ""
+    return f"{name} ({text.plain(after['job'])}): {text.plain(after['on'])}{status}"
+
+
 def _deadline_detail(job: Row, now: datetime) -> str:
+    if job.get("due_within_s") is not None:
+        return f"{text.span(job['due_within_s'])} after the jobs that it waits for have ended"
     if not job.get("deadline"):
         return "none"
     slack = f", slack {text.span(job['slack_s'])}" if job.get("slack_s") is not None else ""

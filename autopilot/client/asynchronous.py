@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from autopilot.api.models import jobs as m
 from autopilot.api.models import money, plans
@@ -74,6 +74,22 @@ class AsyncClient:
         assert answer.job is not None, "a job was made"
         return AsyncJob(self, answer.job, answer.plan)
 
+    async def submit_set(
+        self,
+        job_files: Sequence[str | Path],
+        *,
+        min_probability: float | None = None,
+        again: bool = False,
+        plan: str = "",
+    ) -> list[AsyncJob]:
+        """Several that may name one another in ``after``: all of them, or none. The rest is as for ``submit``."""
+        parts = [m.SetPart(**await self._send(each, dry_run=False)) for each in job_files]
+        body = m.SubmitSetBody(jobs=parts, again=again, plan=plan)
+        if min_probability is not None:
+            body = body.model_copy(update={"min_probability": min_probability})
+        answer = await self._http.ask("POST /v1/sets", m.SubmittedSet, body=body, acts_once=True)
+        return [AsyncJob(self, made.job, made.plan) for made in answer.jobs if made.job is not None]
+
     async def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
         """What a submit would cost, without one."""
         return (await self._submit(job_file, min_probability, again=True, dry_run=True)).plan
@@ -81,16 +97,22 @@ class AsyncClient:
     async def _submit(
         self, job_file: str | Path, min_probability: float | None, *, again: bool, dry_run: bool, plan: str = ""
     ) -> m.Submitted:
+        part = await self._send(job_file, dry_run=dry_run)
+        body = m.SubmitBody(**part, dry_run=dry_run, again=again, plan=plan)
+        if min_probability is not None:
+            body = body.model_copy(update={"min_probability": min_probability})
+        return await self._http.ask("POST /v1/jobs", m.Submitted, body=body, acts_once=True)
+
+    async def _send(self, job_file: str | Path, *, dry_run: bool) -> dict[str, Any]:
+        """What a submit says of one job file, once its code is sent."""
         toml, source, beside = _read(job_file)
-        body = m.SubmitBody(toml=toml, source=source, dry_run=dry_run, again=again, plan=plan)
+        part: dict[str, Any] = {"toml": toml, "source": source}
         if has_code(toml, source):
             found = await asyncio.to_thread(bundle, toml, source, beside, (await self.status()).now)
             if not dry_run:
                 await self._send_code(found.packed)
-            body = body.model_copy(update={"code": m.SentCode.model_validate(found.claim())})
-        if min_probability is not None:
-            body = body.model_copy(update={"min_probability": min_probability})
-        return await self._http.ask("POST /v1/jobs", m.Submitted, body=body, acts_once=True)
+            part["code"] = m.SentCode.model_validate(found.claim())
+        return part
 
     async def _send_code(self, packed: Packed) -> None:
         if (await self._http.ask("GET /v1/code/{sha256}", m.CodeThere, packed.sha256)).there:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
@@ -48,6 +48,17 @@ class Client:
     ) -> SubmittedJob:
         made = self._inner.submit(job_file, min_probability=min_probability, again=again, plan=plan)
         return SubmittedJob(self, self._run(made))
+
+    def submit_set(
+        self,
+        job_files: Sequence[str | Path],
+        *,
+        min_probability: float | None = None,
+        again: bool = False,
+        plan: str = "",
+    ) -> list[SubmittedJob]:
+        made = self._inner.submit_set(job_files, min_probability=min_probability, again=again, plan=plan)
+        return [SubmittedJob(self, each) for each in self._run(made)]
 
     def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
         return self._run(self._inner.plan(job_file, min_probability=min_probability))

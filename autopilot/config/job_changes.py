@@ -34,7 +34,7 @@ def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpe
             raise UserError(f"{name!r} cannot be changed while the job lives", hint=nearest(name, KEYS))
         try:
             if name == "deadline":
-                changes["deadline"] = _deadline(spec, text.strip(), now)
+                changes["deadline"], changes["due_within"] = _deadline(spec, text.strip(), now)
             else:
                 changes[AMOUNTS[name]] = None if text.strip() == NONE else values.money(text)
         except ValueError as error:
@@ -47,12 +47,17 @@ def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpe
     return changed
 
 
-def _deadline(spec: JobSpec, text: str, now: datetime) -> datetime | None:
-    """Raises ``ValueError`` and ``UserError``."""
+def _deadline(spec: JobSpec, text: str, now: datetime) -> tuple[datetime | None, timedelta | None]:
+    """The instant, or the time from when its predecessors will have ended. Raises ``ValueError`` and ``UserError``."""
     if text == NONE:
-        return None
+        return None, None
     if spec.work_estimate is None:
         raise UserError("a deadline needs an estimate of the work, and this job has none")
+    if text.startswith("+") and spec.due_within is not None:
+        within = spec.due_within + values.duration(text[1:])
+        if within > FURTHEST_DEADLINE:
+            raise UserError(f"deadline: {text} is too far away", hint=f"{FURTHEST_DEADLINE.days} days are the most")
+        return None, within
     if text.startswith("+"):
         if spec.deadline is None:
             raise UserError("the job has no deadline that could be later", hint=f"say deadline={text[1:]}: from now on")
@@ -63,7 +68,7 @@ def _deadline(spec: JobSpec, text: str, now: datetime) -> datetime | None:
         raise UserError(f"deadline: {text} is in the past", hint="set a later one")
     if due - now > FURTHEST_DEADLINE:
         raise UserError(f"deadline: {text} is too far away", hint=f"set one within {FURTHEST_DEADLINE.days} days")
-    return due
+    return due, None
 
 
 def _read(duration: Callable[[object], timedelta], text: str, now: datetime) -> datetime | None:

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from autopilot.config.job_keys import (
+    AS_CLUSTER,
     AS_CODE,
     ENV,
     INPUTS,
@@ -45,6 +46,13 @@ _RESERVED_PREFIX = "AUTOPILOT_"
 SENDS_FILES = '[code] sends files of yours along: path = "." is the directory of the job file'
 
 
+ONE_MACHINE = "a job has one machine: hosts on these markets are behind NAT and cannot reach one another"
+INSTEAD_OF_NODES = (
+    'for more GPUs ask for them in one machine, gpu = "H100:8"; for parts that do not talk, submit a job for each; '
+    "for a cluster use dstack, SkyPilot or Slurm (docs/explanation/clusters.md)"
+)
+
+
 def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     """Read a job file. ``source`` is its name in messages, ``now`` the market's time (aware UTC).
 
@@ -67,7 +75,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
-    fields["deadline"] = _deadline(document, read, now)
+    fields["deadline"], fields["due_within"] = _deadline(document, read, now)
     fields["fall_back"] = (
         read.get(("deadline", "fallback"), Fallback.DEADLINE) is Fallback.DEADLINE and policy is not SpotPolicy.SPOT
     )
@@ -110,6 +118,8 @@ def _refuse_unknown_key(document: TomlDocument, section: str, name: str) -> None
     if name in known:
         return
     path = _path(section, name)
+    if name in AS_CLUSTER:
+        raise UserError(f"{document.place(path)}: {'.'.join(path)}: {ONE_MACHINE}", hint=INSTEAD_OF_NODES)
     if name in NOT_YET_SUPPORTED.get(section, ()):
         raise UserError(f"{document.place(path)}: {'.'.join(path)} is not supported yet", hint="remove it")
     where = f" in [{section}]" if section else ""
@@ -220,7 +230,10 @@ def _read_code(document: TomlDocument, read: Mapping[KeyPath, Any]) -> CodeSpec 
 FURTHEST_DEADLINE = timedelta(days=366)
 
 
-def _deadline(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime) -> datetime | None:
+def _deadline(
+    document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime
+) -> tuple[datetime | None, timedelta | None]:
+    """The instant, or for a job that waits for others the time from their end."""
     at: datetime | None = read.get(("deadline", "at"))
     within: timedelta | None = read.get(("deadline", "within"))
     if at is not None and within is not None:
@@ -230,7 +243,7 @@ def _deadline(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime
             raise UserError(
                 f"{document.place(('deadline',))}: [deadline] needs a time", hint='set at, or within = "36h"'
             )
-        return None
+        return None, None
     if ("work", "estimate") not in read:
         raise UserError(
             f"{document.place(('deadline',))}: a deadline needs an estimate of the work",
@@ -249,7 +262,7 @@ def _deadline(document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime
             f"{document.place(('deadline', key))}: the deadline is too far away",
             hint=f"set one within {FURTHEST_DEADLINE.days} days, or leave [deadline] out",
         )
-    return now + left
+    return (None, left) if at is None and ("after",) in read else (now + left, None)
 
 
 def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], policy: SpotPolicy) -> None:

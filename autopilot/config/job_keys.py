@@ -52,7 +52,6 @@ class Key:
     """Another key of the section without which this one means nothing."""
 
 
-_name = values.matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", "must be 1 to 60 letters, digits, dots, dashes or _")
 _image = values.matching(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*", "must be an image's name like pytorch/pytorch:latest")
 _directory = values.matching(
     r"(?!.*/\.\.(?:/|$))/.*",
@@ -62,7 +61,7 @@ _path = values.matching(r"(?!~|(?:.*/)?\.\.(?:/|$)).+", "must be a path without 
 
 JOB_KEYS: dict[str, dict[str, Key]] = {
     TOP: {
-        "name": Key("text", _name, "name", required=True),
+        "name": Key("text", values.job_name, "name", required=True),
         "image": Key("text", _image, "image", required=True),
         "run": Key("command", values.text, "run", required=True),
         "setup": Key("command", values.text, "setup"),
@@ -70,6 +69,7 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "trust": Key("any, verified or secure", values.one_of(Trust), "trust"),
         "run_as": Key("job or root", values.one_of(RunAs)),
         "notify": Key("names", values.sinks, "notify"),
+        "after": Key("jobs", values.after, "after"),
         "tags": Key("words by key", values.tags, "tags"),
     },
     "resources": {
@@ -140,5 +140,8 @@ NOT_YET_SUPPORTED: dict[str, tuple[str, ...]] = {
 
 AS_CODE = ("mounts", "file_mounts", "mount", "volumes", "sync", "files", "repo", "repos", "upload", "uploads")
 """What other programs call the section that sends the user's files."""
+
+AS_CLUSTER = ("nodes", "num_nodes", "node_count", "machines", "hosts", "workers")
+"""What other programs call the number of machines that one job has."""
 
 SECTIONS = (*(name for name in JOB_KEYS if name != TOP), *OWN_KEYS)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
+from autopilot.domain.after import MOST_AFTER, After, On
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
@@ -54,6 +55,10 @@ def matching(pattern: str, explanation: str) -> Callable[[object], str]:
         return value
 
     return read
+
+
+job_name = matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}", "must be 1 to 60 letters, digits, dots, dashes or _")
+"""An id is of that form, too."""
 
 
 def server(raw: object) -> str:
@@ -221,6 +226,27 @@ def paths(raw: object) -> tuple[str, ...]:
     if any(not set(path.strip().split("/")) - {"", "."} for path in raw):
         raise ValueError('must say what in the work directory is kept; "**" is all of it')
     return tuple(raw)
+
+
+def after(raw: object) -> tuple[After, ...]:
+    """Names and ids, or tables ``{ job, on }``."""
+    if not isinstance(raw, list) or not raw:
+        raise ValueError('must be a list of jobs like ["prepare"]')
+    if len(raw) > MOST_AFTER:
+        raise ValueError(f"a job waits for {MOST_AFTER} others at most, not for {len(raw)}")
+    found = tuple(map(_after, raw))
+    for number, each in enumerate(found):
+        if each.job in [other.job for other in found[:number]]:
+            raise ValueError(f"names {each.job!r} twice")
+    return found
+
+
+def _after(raw: object) -> After:
+    if isinstance(raw, str):
+        return After(job_name(raw))
+    if not isinstance(raw, dict) or not {"job"} <= raw.keys() <= {"job", "on"}:
+        raise ValueError('each is a name like "prepare", or { job = "prepare", on = "any" }')
+    return After(job_name(raw["job"]), one_of(On)(raw.get("on", On.OK)))
 
 
 def sinks(raw: object) -> tuple[str, ...]:

@@ -286,6 +286,14 @@ class StatusSet:
 
 
 @dataclass(frozen=True, slots=True)
+class PredecessorsEnded:
+    """All jobs that it waits for have ended as asked, the last of them at ``ended_at``."""
+
+    ended_at: datetime
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class SpecChanged:
     """The user changed what the job may cost, or when it is due; the rest of ``spec`` is as it was."""
 
@@ -322,5 +330,6 @@ Event = (
     | PermitRenewed
     | LeaseSettled
     | StatusSet
+    | PredecessorsEnded
     | SpecChanged
 )

@@ -13,7 +13,7 @@ from decimal import Decimal
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.evolve_lease import evolve_lease
-from autopilot.domain.job import Job, JobStatus, pace_key
+from autopilot.domain.job import Job, JobSpec, JobStatus, pace_key
 from autopilot.domain.lease import Lease, LeaseState, PaceAnchor, Role, Slot
 from autopilot.domain.money import BYTES_PER_GB
 from autopilot.domain.reasons import Reason
@@ -60,6 +60,8 @@ def evolve(job: Job, event: e.Event) -> Job:
             parked_at = at if status is JobStatus.PARKED else None
             finished_at = at if status.is_final else None
             job = replace(job, status=status, reason=reason, finished_at=finished_at, parked_at=parked_at)
+        case e.PredecessorsEnded(ended_at):
+            job = replace(job, predecessors_ended_at=ended_at, spec=_due_from(job.spec, ended_at))
         case e.SpecChanged(spec):
             job = replace(job, spec=spec)
         case _:
@@ -69,6 +71,13 @@ def evolve(job: Job, event: e.Event) -> Job:
             job, after = _learn_pace(job, before, _forget_anchor(before, after, event), event)
             job = _with(job, after)
     return _restate(job, event)
+
+
+def _due_from(spec: JobSpec, ended_at: datetime) -> JobSpec:
+    """With the deadline that counts from when the predecessors ended."""
+    if spec.due_within is None:
+        return spec
+    return replace(spec, deadline=ended_at + spec.due_within, due_within=None)
 
 
 def _promote(job: Job, lease: Lease) -> Job:
@@ -204,6 +213,8 @@ def _restate(job: Job, event: e.Event) -> Job:
 
 def _status_of_leases(job: Job) -> tuple[JobStatus, Reason]:
     main = job.main
+    if main is None and job.waits_for_jobs:
+        return JobStatus.PENDING, Reason.WAITING_FOR_JOBS
     if main is None:
         ran_before = job.checkpoint is not None or job.step > 0
         if job.next is not None or ran_before:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from autopilot.domain import gpu_names
+from autopilot.domain.after import After
 from autopilot.domain.code import NO_CODE, CodeSpec, JobCode
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.money import ZERO, Number
@@ -127,6 +128,10 @@ class JobSpec:
     """Public key that may log in to its machines; empty: nobody may."""
     hold: timedelta | None = None
     """For so long the machine stays on which the last attempt failed."""
+    after: tuple[After, ...] = ()
+    """The jobs that have to end before anything is rented for this one."""
+    due_within: timedelta | None = None
+    """Counted from when those have ended: ``deadline`` is not known before."""
     tags: tuple[tuple[str, str], ...] = ()
     """(key, value): the user's own words for what it belongs to, by which spend can be grouped."""
     notify: tuple[str, ...] | None = None
@@ -207,7 +212,14 @@ class Job:
     """The market whose claims it settles, by the script of ``certify``; empty: an ordinary job."""
     file_sha256: str = ""
     """Of what its job file says, in whatever order and spelling; empty: it is from before that was kept."""
+    predecessors_ended_at: datetime | None = None
+    """When the last of the jobs that it waits for had ended, each as asked; None: not yet, or it waits for none."""
     leases: tuple[Lease, ...] = field(default=())
+
+    @property
+    def waits_for_jobs(self) -> bool:
+        """Nothing is rented for it before others have ended."""
+        return bool(self.spec.after) and self.predecessors_ended_at is None and not self.status.is_final
 
     def lease_in(self, slot: Slot) -> Lease | None:
         """The lease that holds the slot, or None. Leases on their way out hold none."""

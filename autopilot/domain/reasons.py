@@ -8,6 +8,7 @@ from enum import StrEnum
 class Reason(StrEnum):
     # where a job stands
     SUBMITTED = "submitted"
+    WAITING_FOR_JOBS = "waiting_for_jobs"
     WAITING_FOR_OFFER = "waiting_for_offer"
     MARKET_UNKNOWN = "market_unknown"
     LAUNCHING = "launching"
@@ -18,6 +19,7 @@ class Reason(StrEnum):
     COMPLETED = "completed"
     COMMAND_FAILED = "command_failed"
     NEVER_STARTED = "never_started"
+    DEPENDENCY_FAILED = "dependency_failed"
     USER_CANCELLED = "user_cancelled"
     USER_STOPPED = "user_stopped"
     BUDGET_EXHAUSTED = "budget_exhausted"

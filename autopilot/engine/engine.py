@@ -50,6 +50,7 @@ from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
+from autopilot.engine.predecessors import judge_waiting
 from autopilot.engine.purses import read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
@@ -286,7 +287,8 @@ class Engine:
         return read
 
     async def _read_offers(self, jobs: Sequence[Job]) -> dict[OfferQuery, tuple[Offer, ...]]:
-        may_rent = (job for job in jobs if job.status.wants_capacity or job.id in self._with_room)
+        wants = (job for job in jobs if job.status.wants_capacity or job.id in self._with_room)
+        may_rent = (job for job in wants if not job.waits_for_jobs)
         queries = sorted({job.spec.query for job in may_rent}, key=repr)
         found = await asyncio.gather(*(self.offers(query) for query in queries))
         return dict(zip(queries, found, strict=True))
@@ -310,6 +312,7 @@ class Engine:
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
                     await uow.checkpoints.add(newest)
+            await judge_waiting(uow, event_logs, now)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
             orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
             exposure = await self._accrue(uow, event_logs, orphans, held, now)
@@ -390,6 +393,8 @@ class Engine:
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
         job, params, limits = event_log.job, self.config.params, self.config.limits
+        if job.waits_for_jobs and job.status.wants_capacity:
+            return exposure
         room = allowance(exposure, limits, params, job)
         if room.instances is not None and room.instances <= 0 and self.waits.is_queued(job, now):
             return exposure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -60,6 +60,10 @@ class EventLog:
         if self.job.work_done < before.work_done:
             lost_s = round((before.work_done - self.job.work_done).total_seconds())
             self.records.append(EventRecord(at, "work.lost", self.job.id, lease_id, (("seconds", lost_s),)))
+        if isinstance(event, e.PredecessorsEnded):
+            due = self.job.spec.deadline
+            fields: Fields = (("deadline", None if due is None else due.isoformat()),)
+            self.records.append(EventRecord(at, "job.predecessors_ended", self.job.id, None, fields))
         for fields in _list_changes(before.spec, self.job.spec) if isinstance(event, e.SpecChanged) else ():
             self.records.append(EventRecord(at, "job.changed", self.job.id, None, fields))
         if self.job.status is not before.status:
@@ -83,7 +87,12 @@ def _list_changes(old: JobSpec, new: JobSpec) -> Iterator[Fields]:
 
 
 def _number(value: Any) -> Number:
-    return value.isoformat() if isinstance(value, datetime) else value
+    number: Number = value
+    if isinstance(value, datetime):
+        number = value.isoformat()
+    elif isinstance(value, timedelta):
+        number = round(value.total_seconds())
+    return number
 
 
 def claim_settled(provider: str, finding: ClaimFinding) -> EventRecord:
@@ -164,7 +173,7 @@ def _lease_id(event: e.Event) -> str | None:
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
-        case e.StatusSet() | e.SpecChanged():
+        case e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged():
             return None
         case _:
             return event.lease_id

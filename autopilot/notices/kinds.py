@@ -64,6 +64,12 @@ def _say_success(facts: Facts) -> Words:
 
 def _say_failure(facts: Facts) -> Words:
     job = facts.its_job
+    if job.reason is Reason.DEPENDENCY_FAILED:
+        return (
+            f"Job {job.spec.name} never began",
+            f"Job {facts.fields.get('job')}, which it waited for, is {facts.fields.get('ended') or 'gone'}. "
+            f"Nothing was rented for it.\nNext: mend that one, and submit both again.",
+        )
     ended = (
         f"Its command ended with exit code {job.exit_code}" if job.exit_code is not None else "Its command never ran"
     )

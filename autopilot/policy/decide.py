@@ -1,7 +1,7 @@
 """``decide``: one costed decision for one job. The order of the questions is the policy:
 
 1. Does the job still want capacity? If not, everything is released; a job that the user stops saves before that, and
-   one that has failed may hold its machine (``hold``).
+   one that has failed may hold its machine (``hold``). Does it wait for other jobs? Then nothing is done.
 2. Is there money for more than a safe stop? If not: save, stop, park.
 3. Has the command failed on a machine that is still good? Then it runs again there.
 4. Is a move under way? Then its next step (``migration``).
@@ -60,6 +60,8 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
             action for action in _release_all(job, job.reason) if job.main is None or action.lease_id != job.main.id
         )
         return Decision((*others, *held[0]), (note, *held[1]))
+    if job.waits_for_jobs:
+        return Decision((), (Note("after", (("jobs", len(job.spec.after)),)),))
     if job.fruitless >= params.loading.max_fruitless:
         note = Note("never_started", (("launches", job.fruitless),))
         failed = SetStatus(JobStatus.FAILED, Reason.NEVER_STARTED)

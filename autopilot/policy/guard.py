@@ -161,6 +161,8 @@ def _refusal(
 ) -> Refusal | None:
     """Why the action may not go on, caps on money apart."""
     match action:
+        case Acquire() if job.waits_for_jobs:
+            return Reason.WAITING_FOR_JOBS, (("jobs", len(job.spec.after)),)
         case Acquire():
             if any(isinstance(other, Acquire) for other in allowed) or not _is_free(job, action.slot, allowed):
                 return Reason.SLOT_TAKEN, (("slot", action.slot),)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from types import ModuleType
 
-from autopilot.domain import actions, code, floors, instance, job, lease, market, offer, outlook, params, reasons
+from autopilot.domain import actions, after, code, floors, instance, job, lease, market, offer, outlook, params, reasons
 from autopilot.domain.actions import Decision
 from autopilot.domain.codec import Codec
 from autopilot.domain.job import Job
@@ -41,7 +41,21 @@ _CODEC = Codec(
     Scene,
     *{
         kind
-        for module in (actions, pressure, code, floors, instance, job, lease, market, offer, outlook, params, reasons)
+        for module in (
+            actions,
+            after,
+            pressure,
+            code,
+            floors,
+            instance,
+            job,
+            lease,
+            market,
+            offer,
+            outlook,
+            params,
+            reasons,
+        )
         for kind in _values_of(module)
     },
 )

@@ -16,12 +16,13 @@ import structlog
 from autopilot.agent.artifact import agent_key, agent_sha256, agent_source
 from autopilot.agent.bootstrap import onstart
 from autopilot.agent.unpack import AgentUnpacker
+from autopilot.api import submissions
 from autopilot.api.access import check_spec
 from autopilot.api.app import Api
 from autopilot.api.certify import CertifyService
 from autopilot.api.code import CodeService
 from autopilot.api.forecaster import Forecaster
-from autopilot.api.jobs import JobService, ParseJob
+from autopilot.api.jobs import JobService
 from autopilot.api.metrics import Metrics
 from autopilot.api.page_sessions import PageSessions
 from autopilot.api.proxied_users import ProxiedUsers
@@ -317,7 +318,7 @@ def bucket(settings: Settings) -> BucketBlobStore:
     )
 
 
-def _parser(settings: Settings) -> ParseJob:
+def _parser(settings: Settings) -> submissions.ParseJob:
     def parse(text: str, source: str, now: datetime, token: Token | None) -> JobSpec:
         spec = parse_job(text, source=source, now=now)
         check_spec(spec, token)

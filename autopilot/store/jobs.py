@@ -115,8 +115,9 @@ class SqlJobs(SqlRepository):
         return tuple(job_id for (job_id,) in await self._sql.fetch_all(newest))
 
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
-        chosen = select(jobs.c.id, jobs.c.name, jobs.c.owner).where(jobs.c.id.in_(job_ids))
-        return {job_id: JobTitle(name, owner) for job_id, name, owner in await self._sql.fetch_all(chosen)}
+        said = (jobs.c.name, jobs.c.owner, jobs.c.status, jobs.c.finished_at)
+        chosen = select(jobs.c.id, *said).where(jobs.c.id.in_(job_ids))
+        return {job_id: JobTitle(*title) for job_id, *title in await self._sql.fetch_all(chosen)}
 
     async def _select(self, chosen: Any) -> tuple[Job, ...]:
         """Six queries, however many jobs."""

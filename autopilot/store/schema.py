@@ -36,7 +36,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0021"
+REVISION = "0022"
 
 metadata = MetaData(
     naming_convention={

@@ -209,7 +209,7 @@ def _tell_change(job: Row, wish: Mapping[str, str]) -> list[str]:
     told = []
     for key, value in wish.items():
         if key == "deadline":
-            old = "none" if job["deadline"] is None else words.moment_in_zone(job["deadline"])
+            old = _due(job)
             told.append(f"The deadline becomes {words.plain(value)}; it was {old}.")
             continue
         if value.strip() == "none":
@@ -224,6 +224,12 @@ def _tell_change(job: Row, wish: Mapping[str, str]) -> list[str]:
     return told
 
 
+def _due(job: Row) -> str:
+    if job.get("due_within_s") is not None:
+        return f"{words.duration(job['due_within_s'])} from when its predecessors have ended"
+    return "none" if job["deadline"] is None else words.moment_in_zone(job["deadline"])
+
+
 def _tell_budget(job: Row, amount: Decimal) -> str:
     spent = spent_of(job)
     if job["budget"] is None:
@@ -235,8 +241,7 @@ def _tell_budget(job: Row, amount: Decimal) -> str:
 
 
 def _list_fields(job: Row, wish: Mapping[str, str], now: datetime) -> list[FormField]:
-    due = "none" if job["deadline"] is None else words.moment_in_zone(job["deadline"])
-    stands = {"budget": words.money(job["budget"]) if job["budget"] else "none", "deadline": due}
+    stands = {"budget": words.money(job["budget"]) if job["budget"] else "none", "deadline": _due(job)}
     examples = {"budget": "30", "deadline": "+6h, 12h or 2026-12-24T18:00Z"}
     return [
         FormField(key, label, wish.get(key, ""), stands.get(key, ""), examples.get(key, "0.90 or none"))

@@ -154,6 +154,8 @@ def drop_doubles(prices: Sequence[Row]) -> list[Row]:
 def _tell_why(job: Row, now: datetime) -> list[str]:
     main = job["main"]
     told = [reasons.tell_stall(job, now) or words.words(job["reason"])]
+    if job["reason"] == "waiting_for_jobs":
+        told += reasons.tell_wait(job)
     if main:
         how = f"{words.capacity(main['capacity_type'])} at {words.per_hour(main['bid'])}"
         told.append(f"{main['num_gpus']} × {words.plain(main['gpu'])}, {words.market(main['provider'])} {how}")

@@ -270,6 +270,8 @@ def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow
     main, work = job["main"], words.duration(job["work_done_s"])
     estimate = job["estimate_s"]
     why = reasons.tell_stall(job, now) or ("" if job["reason"] == "working" else words.words(job["reason"]))
+    if job["reason"] == "waiting_for_jobs":
+        why = reasons.brief(job)
     machine = f"{main['num_gpus']} × {words.plain(main['gpu'])}, {words.market(main['provider'])}" if main else ""
     share = None if job["progress"] is None else Decimal(job["progress"])
     return JobRow(

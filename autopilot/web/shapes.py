@@ -63,7 +63,10 @@ def status_of(job: Row) -> StatusWord:
 def deadline_of(job: Row, now: datetime) -> DeadlineWords | None:
     """None: it has none."""
     if job["deadline"] is None:
-        return None
+        within = job.get("due_within_s")
+        if within is None:
+            return None
+        return DeadlineWords("", "not begun", "", f"{words.duration(within)} from when its predecessors have ended")
     at = words.instant(job["deadline"])
     if job["finished_at"] is not None:
         is_met = job["status"] == "succeeded" and words.instant(job["finished_at"]) <= at

@@ -327,14 +327,15 @@ class WhatAStoreAnswers:
     async def test_titles_leases_and_events_of_several_jobs_at_once(self, store: Store) -> None:
         async with store.transaction() as work:
             for number, owner in ((1, 7), (2, -1), (3, 0)):
-                await work.jobs.save(a_job(f"job-{number}", name=f"train-{number}", owner=owner))
+                ended = {"status": JobStatus.SUCCEEDED, "finished_at": START} if number == 1 else {}
+                await work.jobs.save(a_job(f"job-{number}", name=f"train-{number}", owner=owner, **ended))
                 await work.leases.save(a_lease(f"lease-{number}", f"job-{number}", instance_id=str(number)))
             for number in range(6):
                 name = ("agent.reported", "lease.running")[number == 5]
                 await work.events.add([EventRecord(START, name, f"job-{1 + number % 3}", None, (("n", number),))])
             assert await work.jobs.list_titles(["job-1", "job-2", "none"]) == {
-                "job-1": ("train-1", 7),
-                "job-2": ("train-2", -1),
+                "job-1": ("train-1", 7, JobStatus.SUCCEEDED, START),
+                "job-2": ("train-2", -1, JobStatus.PENDING, None),
             }
             assert [lease.id for lease in await work.leases.list_by_jobs(["job-3", "job-1"])] == ["lease-1", "lease-3"]
             found = await work.events.list_named("agent.reported", ["job-1", "job-2"], limit=3)

@@ -8,11 +8,14 @@ from pydantic import Field, RootModel
 
 from autopilot.api.models.base import Answer, Asked, Instant, Money, Number, Query, Scalar, Seconds, Share
 from autopilot.api.models.plans import Forecast, Plan
+from autopilot.domain.after import On
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.job import JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
 
 MOST_EVENTS = 10**12
+MOST_OF_SET = 50
+"""Job files of one submit: each is planned before the answer."""
 
 
 class SentCode(Asked):
@@ -39,6 +42,26 @@ class SubmitBody(Asked):
     plan: str = ""
     """The id of the plan that a person has confirmed, where the token asks for it."""
     code: SentCode | None = None
+
+
+class SetPart(Asked):
+    """One job file of a set; its keys are those of a submit."""
+
+    toml: str
+    source: str = ""
+    code: SentCode | None = None
+
+
+class SubmitSetBody(Asked):
+    """Job files that may name one another in ``after``. All of them are accepted, or none."""
+
+    jobs: list[SetPart] = Field(min_length=1, max_length=MOST_OF_SET)
+    dry_run: bool = False
+    min_probability: Share = LEAST_PROBABILITY
+    again: bool = False
+    """Jobs that say the same as open ones are meant."""
+    plan: str = ""
+    """As of a submit."""
 
 
 class ChangeBody(Asked):
@@ -181,6 +204,17 @@ class Waiting(Answer):
     notes: list[Note]
 
 
+class Predecessor(Answer):
+    """A job that another waits for, or has waited for."""
+
+    job: str
+    """Its id."""
+    name: str | None
+    """Null, like ``status``, in lists of jobs that are over."""
+    on: On
+    status: JobStatus | None
+
+
 class Job(Answer):
     id: str
     name: str
@@ -192,6 +226,9 @@ class Job(Answer):
     code: TakenCode | None
     finished_at: Instant | None
     deadline: Instant | None
+    due_within_s: Seconds | None
+    """Where the deadline counts from when other jobs have ended, and they have not."""
+    after: list[Predecessor]
     slack_s: Seconds | None
     verdict: str | None
     progress: Number | None
@@ -229,6 +266,12 @@ class Submitted(Answer):
 
     job: Job | None
     plan: Plan
+
+
+class SubmittedSet(Answer):
+    """In the order in which they came."""
+
+    jobs: list[Submitted]
 
 
 class Changed(Answer):

@@ -6,12 +6,18 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.job import Checkpoint, Job, JobStatus
 
 
 class JobTitle(NamedTuple):
     name: str
     owner: int
+    status: JobStatus
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, job: Job) -> JobTitle:
+        return cls(job.spec.name, job.owner, job.status, job.finished_at)
 
 
 class Jobs(Protocol):

@@ -78,7 +78,7 @@ class MemoryJobs(MemoryRepository):
 
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         found = filter(None, map(self._access.read().jobs.get, job_ids))
-        return {job.id: JobTitle(job.spec.name, job.owner) for job in found}
+        return {job.id: JobTitle.of(job) for job in found}
 
 
 class MemoryCheckpoints(MemoryRepository):

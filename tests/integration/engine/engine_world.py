@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from engine_agents import Agents
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
+from autopilot.api.submissions import Sent
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
 from autopilot.config.job_changes import change_spec
@@ -212,7 +214,9 @@ class World:
     async def submit(self, text: str = JOB, *, accept_any: bool = False) -> Job:
         """``accept_any``: also a job whose money or time will not do, as its owner may ask."""
         least = 0.0 if accept_any else LEAST_PROBABILITY
-        body = await self.jobs.submit(text, "job.toml", dry_run=False, least_probability=least, owner=1000, again=True)
+        body = await self.jobs.submissions.submit(
+            [Sent(text, "job.toml")], itemgetter(0), dry_run=False, least_probability=least, owner=1000, again=True
+        )
         self.job_id = body["job"]["id"]
         self.plan = body["plan"]
         return await self.job()

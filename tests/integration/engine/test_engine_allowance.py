@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import itemgetter
 
 import pytest
 from engine_world import JOB, D, World
 
+from autopilot.api.submissions import Sent
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.ledger import EntryType
@@ -33,8 +35,14 @@ async def keep(world: World, token: Token) -> None:
 
 
 async def submit(world: World, token: Token, text: str = LONG_JOB) -> str:
-    body = await world.jobs.submit(
-        text, "job.toml", dry_run=False, least_probability=0.0, owner=token.owner, token=token, again=True
+    body = await world.jobs.submissions.submit(
+        [Sent(text, "job.toml")],
+        itemgetter(0),
+        dry_run=False,
+        least_probability=0.0,
+        owner=token.owner,
+        token=token,
+        again=True,
     )
     world.job_id = body["job"]["id"]
     return str(body["job"]["id"])

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from interrupted_store import InterruptedStore
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
+from autopilot.api.submissions import Sent
 from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
@@ -150,7 +152,9 @@ def fill(disk: Path) -> Path:
 async def submit_until_it_fails(world: World) -> None:
     for number in range(200):
         text = JOB_WITH_LONG_ENV.format(name=f"job-{number}", filler="x" * 30_000)
-        await world.jobs.submit(text, "job.toml", dry_run=False, least_probability=0.0, owner=1000)
+        await world.jobs.submissions.submit(
+            [Sent(text, "job.toml")], itemgetter(0), dry_run=False, least_probability=0.0, owner=1000
+        )
 
 
 async def test_cancel_works_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:

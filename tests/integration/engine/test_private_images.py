@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from engine_world import LIMITS
 from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
+from autopilot.api.submissions import Sent
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
@@ -70,9 +72,9 @@ class Place:
     passwords: dict[str, str]
 
     async def submit(self, registry: str = LOGIN) -> str:
-        return str(
-            (await self.jobs.submit(JOB + registry, "job.toml", dry_run=False, owner=1000, again=True))["job"]["id"]
-        )
+        sent = [Sent(JOB + registry, "job.toml")]
+        made = await self.jobs.submissions.submit(sent, itemgetter(0), dry_run=False, owner=1000, again=True)
+        return str(made["job"]["id"])
 
     async def tick(self, times: int = 1, apart_s: float = 15.0) -> None:
         for _ in range(times):

@@ -137,3 +137,37 @@ async def test_an_answer_is_kept_for_a_day(served: Served) -> None:
     async with served.daemon.engine._store.transaction() as uow:
         assert await uow.answers.forget(served.daemon.clock.now() - timedelta(days=1)) == 0
         assert await uow.answers.forget(served.daemon.clock.now() + timedelta(seconds=1)) == 1
+
+
+def a_set(*names: str, **more: Any) -> dict[str, Any]:
+    """Each waits for the one before."""
+    files = [a_submit(name)["toml"] for name in names]
+    files[1:] = [f'after = ["{before}"]\n{text}' for before, text in zip(names, files[1:], strict=False)]
+    return {"jobs": [{"toml": text, "source": f"{name}.toml"} for name, text in zip(names, files, strict=True)]} | more
+
+
+async def test_a_set_is_accepted_once_and_waits_in_a_line(served: Served) -> None:
+    status, first, _ = await send(served, "POST", "/v1/sets", a_set("prepare", "train", "report"), KEY)
+    assert status == 201
+    assert [made["job"]["reason"] for made in first["jobs"]] == ["submitted", "waiting_for_jobs", "waiting_for_jobs"]
+    assert await send(served, "POST", "/v1/sets", a_set("prepare", "train", "report"), KEY) == (201, first, True)
+    ids = [made["job"]["id"] for made in first["jobs"]]
+    assert sorted(await open_jobs(served)) == sorted(ids)
+    _, listed = await served.call("GET", "/v1/jobs")
+    train = next(job for job in listed["jobs"] if job["name"] == "train")
+    assert [(each["job"], each["name"], each["on"]) for each in train["after"]] == [(ids[0], "prepare", "ok")]
+    assert [note["topic"] for note in train["waiting"]["notes"]] == ["after"]
+
+
+async def test_a_set_with_one_bad_file_leaves_nothing(served: Served) -> None:
+    planned = await send(served, "POST", "/v1/sets", a_set("prepare", "train", dry_run=True))
+    assert (planned[0], [made["job"] for made in planned[1]["jobs"]]) == (200, [None, None])
+    assert any("waits for another job" in note for note in planned[1]["jobs"][1]["plan"]["notes"])
+    broken = a_set("prepare", "train")
+    broken["jobs"][1]["toml"] = broken["jobs"][1]["toml"].replace("$3.00", "$0.01")
+    status, body, _ = await send(served, "POST", "/v1/sets", broken)
+    assert (status, body["detail"].startswith("train.toml: ")) == (402, True), body
+    await send(served, "POST", "/v1/jobs", a_submit("prepare"))
+    status, body, _ = await send(served, "POST", "/v1/sets", a_set("prepare", "train"))
+    assert (status, body["reason"]) == (409, "same_job_open")
+    assert len(await open_jobs(served)) == 1

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from autopilot.agent.unpack import AgentUnpacker
 from autopilot.api.code import CodeService
 from autopilot.api.jobs import JobService
 from autopilot.api.models.jobs import ListQuery
+from autopilot.api.submissions import Sent
 from autopilot.blobs.local import LocalBlobStore
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
@@ -68,12 +70,14 @@ class Shop:
     market: str
 
     async def plan(self, least: float = 0.8, **changes: str) -> Any:
-        return (await self.jobs.submit(_text(changes), "job.toml", dry_run=True, least_probability=least, owner=1000))[
-            "plan"
-        ]
+        return (await self._ask(changes, dry_run=True, least_probability=least))["plan"]
 
     async def submit(self, **changes: str) -> Any:
-        return await self.jobs.submit(_text(changes), "job.toml", dry_run=False, owner=1000)
+        return await self._ask(changes, dry_run=False)
+
+    async def _ask(self, changes: dict[str, str], **how: Any) -> Any:
+        sent = [Sent(_text(changes), "job.toml")]
+        return await self.jobs.submissions.submit(sent, itemgetter(0), owner=1000, **how)
 
 
 def _text(changes: dict[str, str]) -> str:

@@ -46,7 +46,10 @@ class Conduct:
         markets: Mapping[str, SimulatedMarket],
         objects: Objects,
         add_violation: Callable[[str, str], None],
+        is_held_up: Callable[[Job], bool],
     ) -> None:
+        """``is_held_up``: whether a job waits for another that goes on."""
+        self._is_held_up = is_held_up
         self._ground = ground
         self._markets = markets
         self._objects = objects
@@ -146,7 +149,7 @@ class Conduct:
         self._idle_s = {}
         jobs = [ground.committed["jobs"][id_] for id_ in ground.committed.get("open_jobs", {})]
         for job in jobs:
-            if not job.status.wants_capacity or job.id in held:
+            if not job.status.wants_capacity or job.id in held or self._is_held_up(job):
                 continue
             passed_s = CHECKED_EVERY_S if self._could_rent(job) else 0.0
             self._idle_s[job.id] = idle_s.get(job.id, 0.0) + passed_s

@@ -20,6 +20,7 @@ from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.checks.allowances import Allowances
 from tests.simulation.checks.bids import Bids
 from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
+from tests.simulation.checks.dependants import Dependants
 from tests.simulation.checks.holds import Holds
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
@@ -58,6 +59,7 @@ CHECKERS = {
     "S25": "a job that was cancelled stays so",
     "S26": "no machine is held without money for all of its hold, nor beyond the hold, nor beyond its own lifetime",
     "S27": "the jobs of a token together stay within its allowance at every instant, excused spend apart",
+    "S28": "nothing is rented for a job before those that it waits for have ended as it asks, and it may begin once",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -128,7 +130,8 @@ class Invariants:
         self._creates: dict[str, list[tuple[float, str]]] = defaultdict(list)
         """By job: when one was sent, and its label."""
         self._bids = Bids(ground, markets, self._unless_old)
-        self._conduct = Conduct(ground, markets, objects, self._unless_old)
+        self._dependants = Dependants(ground, self._unless_old)
+        self._conduct = Conduct(ground, markets, objects, self._unless_old, self._dependants.is_held_up)
         self._holds = Holds(ground, markets, self._unless_old)
         self._allowances = Allowances(ground, self._unless_old)
         self.is_ledger_old = False
@@ -241,9 +244,12 @@ class Invariants:
                 self._bids.change(before, lease)
                 self._conduct.change_lease(before, lease, tables)
                 self._holds.change(before, lease, tables)
+                self._dependants.change_lease(before, lease, tables)
         for job_id, job in tables.jobs.changes.items():
             if job is not None:
-                self._conduct.change_job(self.ground.committed.get("jobs", {}).get(job_id), job)
+                known_job = self.ground.committed.get("jobs", {}).get(job_id)
+                self._conduct.change_job(known_job, job)
+                self._dependants.change_job(known_job, job, tables)
             if job is not None and job.status is JobStatus.SUCCEEDED and job_id not in self.ground.finished:
                 self.add_violation("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
             if job is not None and not self.is_ledger_old:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain import events as e
+from autopilot.domain.after import After, On
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus, SpotPolicy
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Scope, Token
@@ -26,6 +27,8 @@ TICKS_S = {15.0: 1, 20.0: 1, 30.0: 4, 60.0: 10}
 """How long a tick lasts, and how often that is drawn: seeds with seldom ticks take less time to play."""
 UNDER_A_TOKEN = 0.4
 """Share of the seeds."""
+IN_A_ROW = 0.25
+"""Share of the seeds in which jobs wait for earlier ones."""
 D = Decimal
 
 
@@ -37,7 +40,8 @@ class Submit:
 
     async def grant(self, uow: UnitOfWork, now: datetime) -> None:
         if await uow.jobs.find(self.job_id) is None:
-            await uow.jobs.save(Job(self.job_id, self.spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=self.owner))
+            reason = Reason.WAITING_FOR_JOBS if self.spec.after else Reason.SUBMITTED
+            await uow.jobs.save(Job(self.job_id, self.spec, JobStatus.PENDING, reason, now, owner=self.owner))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +157,31 @@ def draw_scenario(seed: int) -> Scenario:
     an_hour = random.Random(f"{seed}/launches").choice((20, 20, 20, 2))
     limits = Limits(day, month, D(10), 8, 3, an_hour)
     tick_s = rng.choices(*zip(*TICKS_S.items(), strict=True))[0]
+    wishes = _in_a_row(random.Random(f"{seed}/line"), wishes)
     tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
     return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens)
+
+
+def _in_a_row(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:
+    """In some seeds: each job but the first waits for some of those before it, one way or another."""
+    if rng.random() >= IN_A_ROW:
+        return wishes
+    made: list[tuple[float, Wish]] = []
+    earlier: list[str] = []
+    for moment_s, wish in wishes:
+        if isinstance(wish, Submit):
+            named = [job_id for job_id in earlier if rng.random() < 0.7]
+            after = tuple(After(job_id, rng.choice((On.OK, On.OK, On.ANY, On.FAIL))) for job_id in named)
+            earlier.append(wish.job_id)
+            if after:
+                wish = replace(wish, spec=_due_after(replace(wish.spec, after=after), moment_s))
+        made.append((moment_s, wish))
+    return made
+
+
+def _due_after(spec: JobSpec, begins_s: float) -> JobSpec:
+    """Its deadline counts from the end of those that it waits for."""
+    return spec if spec.deadline is None else replace(spec, deadline=None, due_within=spec.deadline - at(begins_s))
 
 
 def _under_a_token(

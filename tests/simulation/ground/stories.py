@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from autopilot.domain.after import After
 from autopilot.domain.job import JobStatus, SpotPolicy
 from autopilot.policy.guard import Limits
 from tests.simulation.ground.faults import Burst
@@ -148,6 +149,17 @@ STORIES: dict[str, Scenario] = {
         bursts=(_outage("C2", 0.0, 400.0, "runpod"),),
         length_s=3600.0,
         spot_policy=SpotPolicy.SPOT,
+    ),
+    "a job waits for another, which is killed over": _story(
+        (700.0, "kill"),
+        wishes=((60.0, Submit(SECOND, a_spec(timedelta(minutes=5), after=(After(JOB),)))),),
+        length_s=3600.0,
+    ),
+    "a job waits for another that fails": _story(
+        faults={"E15": (0,)},
+        max_attempts=1,
+        wishes=((60.0, Submit(SECOND, a_spec(timedelta(minutes=5), after=(After(JOB),)))),),
+        length_s=2400.0,
     ),
     "ends unseen": _story((500.0, "ends unseen"), minutes=10, length_s=4200.0),
     "market dark for long, its machine speaks": _story(

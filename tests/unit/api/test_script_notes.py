@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.api.jobs import _script_notes
+from autopilot.api.submissions import _script_notes
 from autopilot.domain.code import CodeSpec
 from tests.builders import a_spec
 

@@ -166,6 +166,22 @@ def test_submit_sends_the_text_and_shows_the_plan(daemon: Daemon, capsys: Captur
     assert "nothing was submitted" in out
 
 
+def test_submit_sends_several_files_as_one_set(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
+    files = [tmp_path / "prepare.toml", tmp_path / "train.toml"]
+    for file in files:
+        file.write_text(f'name = "{file.stem}"')
+    made = sample("submitted")
+    waits = made | {"job": made["job"] | {"name": "train", "reason": "waiting_for_jobs"}}
+    daemon.answers["POST /v1/sets"] = (201, {"jobs": [made, waits]})
+    out = printed(capsys, "submit", *map(str, files))
+    (asked,) = [body for what, _, body in daemon.requests if what == "POST /v1/sets"]
+    assert [part["toml"] for part in asked["jobs"]] == ['name = "prepare"', 'name = "train"']
+    assert (asked["again"], asked["dry_run"]) == (False, False)
+    assert str(files[1]) in out
+    assert "submitted train (01KDZ3V8XQ7M2N4P6R8T0V1W2X); follow it: it waits for others" in out
+    assert "one file is named twice" in printed(capsys, "submit", str(files[0]), str(files[0]), code=2)
+
+
 def test_submit_reads_standard_input(daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'name = "x"')))
     printed(capsys, "submit", "-")

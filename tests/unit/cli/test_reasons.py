@@ -53,6 +53,19 @@ def test_a_condition_says_by_how_much(condition: str, has: Any, wanted: Any, tol
 
 
 @pytest.mark.parametrize(
+    ("on", "status", "told"),
+    [
+        ("ok", "running", "waits until prepare succeeds; it is running"),
+        ("fail", "pending", "waits until prepare fails or is cancelled; it is pending"),
+        ("any", "parked", "waits until prepare is over; it is parked: autopilot resume prepare lets it go on"),
+    ],
+)
+def test_a_job_says_which_others_it_waits_for(on: str, status: str, told: str) -> None:
+    note = {"topic": "after", "numbers": {"job": "01KDZ3V8", "name": "prepare", "on": on, "status": status}}
+    assert reasons.brief({"waiting": {"vetoes": [], "notes": [note]}}) == told
+
+
+@pytest.mark.parametrize(
     ("numbers", "told"),
     [
         (

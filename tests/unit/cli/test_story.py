@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autopilot.api import jobs
+from autopilot.api import submissions
 from autopilot.cli import story, text
 from autopilot.domain.job import JobStatus
 from autopilot.engine import event_log, invoices
@@ -44,7 +44,7 @@ FIELDS = {
 
 
 def _names() -> set[str]:
-    source = "".join(inspect.getsource(module) for module in (event_log, invoices, jobs))
+    source = "".join(inspect.getsource(module) for module in (event_log, invoices, submissions))
     return set(re.findall(r'"((?:image|lease|bid|run|exec|checkpoint|agent|work|invoice|job)\.[a-z_]+)"', source))
 
 
@@ -65,6 +65,16 @@ def test_no_sentence_has_a_code_or_a_raw_number(name: str) -> None:
         assert "=" not in told, told
         assert not re.search(r"\d\.\d{4}", told), told
         assert "." not in told[-1:], "the line is one sentence without its full stop"
+
+
+def test_jobs_in_a_line() -> None:
+    assert tell("job.failed", reason="command_failed") == "the job failed: command failed"
+    fields = {"reason": "dependency_failed", "job": "prepare", "ended": "cancelled"}
+    assert tell("job.failed", **fields) == "the job failed: prepare, which it waited for, is cancelled"
+    begun = "the jobs that it waited for have ended: it may begin"
+    assert tell("job.predecessors_ended", deadline=None) == begun
+    due = "2026-01-02T12:00:00+00:00"
+    assert tell("job.predecessors_ended", deadline=due) == f"{begun}; it is due 2026-01-02 12:00 UTC"
 
 
 def test_the_story_of_an_outbid() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from autopilot.config.job_file import parse_job
 from autopilot.config.job_keys import JOB_KEYS
+from autopilot.domain.after import After, On
 from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
@@ -40,6 +41,7 @@ trust = "secure"
 run_as = "root"
 notify = ["team", "ops"]
 tags = { team = "vision", project = "bert qa" }
+after = ["prepare", { job = "01KDZ3V8XQ7M2N4P6R8T0V1W2X", on = "any" }]
 [env]
 WANDB_MODE = "offline"
 EMPTY = ""
@@ -76,7 +78,7 @@ on_stall = "fail"
 policy = "auto"
 max_price = "0.80"
 [deadline]
-within = "3d"
+at = 2026-01-04T12:00:00Z
 fallback = "never"
 [budget]
 total = "$1,025.00"
@@ -153,6 +155,7 @@ def test_every_key_is_read() -> None:
         may_exec=False,
         notify=("team", "ops"),
         tags=(("project", "bert qa"), ("team", "vision")),
+        after=(After("prepare"), After("01KDZ3V8XQ7M2N4P6R8T0V1W2X", On.ANY)),
         ssh_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBdTvTnGDZKJkcFNbe1LPJ7fnTkzFf0NJGQFvY4H3EwQ me@laptop",
         hold=timedelta(minutes=90),
     )
@@ -161,7 +164,7 @@ def test_every_key_is_read() -> None:
 def test_the_full_file_sets_every_field_to_something_else_than_its_default() -> None:
     spec = parse(FULL)
     same = [f.name for f in fields(JobSpec) if f.default is not MISSING and getattr(spec, f.name) == f.default]
-    assert same == ["spot_policy"]
+    assert same == ["spot_policy", "due_within"], "of the two deadlines a file has one"
 
 
 def test_left_out_keys_take_the_defaults_of_the_domain() -> None:
@@ -184,6 +187,16 @@ def test_without_on_demand_there_is_no_falling_back() -> None:
 
 WORK = f'{SMALLEST}[work]\nestimate = "1h"\n[deadline]\n'
 """Its next line is the ninth."""
+
+
+def test_a_deadline_within_a_span_counts_from_the_end_of_predecessors() -> None:
+    within = f'after = ["prepare"]\n{WORK}within = "6h"\n'
+    spec = parse(within)
+    assert (spec.deadline, spec.due_within) == (None, timedelta(hours=6))
+    spec = parse(within.replace('after = ["prepare"]\n', ""))
+    assert (spec.deadline, spec.due_within) == (NOW + timedelta(hours=6), None)
+    spec = parse(f'after = ["prepare"]\n{WORK}at = 2026-01-02T12:00:00Z\n')
+    assert (spec.deadline, spec.due_within) == (NOW + timedelta(days=1), None)
 
 
 def with_line(section: str, line: str) -> str:
@@ -213,6 +226,14 @@ def with_line(section: str, line: str) -> str:
         (with_line("resources", 'trust = "any"'), '"trust" stands at the top, before the first [section]'),
         ("[[resources]]\n" + SMALLEST, "not valid TOML"),
         ('env = "x"\n' + SMALLEST, "job.toml:1: env must be a section"),
+        ('after = "prepare"\n' + SMALLEST, 'job.toml:1: after: must be a list of jobs like ["prepare"]'),
+        ("after = []\n" + SMALLEST, "after: must be a list of jobs"),
+        ('after = ["a", { job = "a" }]\n' + SMALLEST, "after: names 'a' twice"),
+        ('after = [{ job = "a", when = "ok" }]\n' + SMALLEST, 'after: each is a name like "prepare", or { job'),
+        ('after = [{ job = "a", on = "never" }]\n' + SMALLEST, 'after: must be one of "ok", "fail", "any"'),
+        (f"after = {[str(n) for n in range(51)]}\n" + SMALLEST, "a job waits for 50 others at most, not for 51"),
+        ("nodes = 2\n" + SMALLEST, "job.toml:1: nodes: a job has one machine: hosts on these markets are behind NAT"),
+        (with_line("resources", "num_nodes = 4"), 'ask for them in one machine, gpu = "H100:8"; for parts that do'),
         ('tags = "x"\n' + SMALLEST, "job.toml:1: tags: must be 1 to 20 words by key"),
         ("tags = { project = 3 }\n" + SMALLEST, "tags: project must be a text"),
         ('tags = { "a b" = "x" }\n' + SMALLEST, "tags: keys have 1 to 40 letters"),
@@ -390,7 +411,8 @@ def test_the_shipped_jobs_are_valid_and_bear_their_file_s_name(path: Path) -> No
 
 
 def test_the_shipped_jobs_are_these() -> None:
-    assert {path.stem for path in JOBS.glob("*.toml")} == {"demo", "research", "finetune-70b", "batch-inference"}
+    names = {"demo", "research", "finetune-70b", "batch-inference", "chain-prepare", "chain-train"}
+    assert {path.stem for path in JOBS.glob("*.toml")} == names
 
 
 @given(st.text(max_size=200))

@@ -108,7 +108,9 @@ def test_the_service_is_started_after_what_it_needs() -> None:
 def test_settings_in_how_tos_are_settings(page: Path) -> None:
     for text in blocks(page, "toml"):
         values = tomllib.loads(text, parse_float=Decimal)
-        if "project" not in values:  # a package's metadata
+        if "image" in values:
+            parse_job(text, source=page.name, now=NOW)
+        elif "project" not in values:  # a package's metadata
             Settings(**values)
 
 

@@ -15,7 +15,7 @@ from autopilot.api.spend import SPEND_KEYS
 from autopilot.clock import ManualClock
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
-from autopilot.engine import event_log, invoices
+from autopilot.engine import event_log, invoices, predecessors
 from autopilot.lab.sandbox.__main__ import _parser
 from autopilot.lab.sandbox.faults import FAMILIES, KINDS
 from autopilot.lab.sandbox.runpod import injected_faults
@@ -40,13 +40,13 @@ def test_every_reason_is_documented_once() -> None:
 
 
 def _source_of_events() -> str:
-    return "".join(Path(module.__file__).read_text() for module in (event_log, invoices))
+    return "".join(Path(module.__file__).read_text() for module in (event_log, invoices, predecessors))
 
 
 def test_every_event_is_documented_once() -> None:
     source = _source_of_events()
     named = {name for name in re.findall(r'"([a-z]+\.[a-z_]+)"', source) if not name.startswith("job.")}
-    jobs = {"job.submitted", "job.changed", *(f"job.{status}" for status in JobStatus)}
+    jobs = {"job.submitted", "job.changed", "job.predecessors_ended", *(f"job.{status}" for status in JobStatus)}
     assert sorted(first_cells("events.md")) == sorted(named | jobs)
 
 

@@ -19,6 +19,7 @@ from autopilot.domain.actions import (
     SetStatus,
     Veto,
 )
+from autopilot.domain.after import After
 from autopilot.domain.certificate import Lack
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.launches import NO_LAUNCHES, LaunchCount
@@ -28,6 +29,7 @@ from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.policy.budget import start_reserve, stop_cost
+from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, allowance, guard
 from autopilot.policy.purse import Purse
 from tests.builders import (
@@ -98,6 +100,15 @@ def test_an_allowance_leaves_what_the_token_s_jobs_have_neither_spent_nor_commit
     assert allowance(a_token_with(D(10), has_ended=True), limits(), P, a_job()).token == 0
     purse = account.purses[a_job().id]
     assert purse.burn(account.leases) == D("0.608")
+
+
+def test_nothing_is_rented_for_a_job_that_waits_for_others() -> None:
+    waits = a_job(spec=a_spec(after=(After("prepare"),)))
+    assert reason(SPOT, job=waits) is Reason.WAITING_FOR_JOBS
+    assert decide(waits, a_market(OFFER), START, P).actions == ()
+    begun = replace(waits, predecessors_ended_at=START)
+    assert reason(SPOT, job=begun) is None
+    assert decide(begun, a_market(OFFER), START, P).actions != ()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,102 @@
+"""The jobs that a submitted job waits for: from what its owner wrote to ids, or one clear refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
+
+from autopilot.domain.after import ENDS, After
+from autopilot.domain.errors import UserError
+from autopilot.domain.job import Job
+from autopilot.domain.reasons import Reason
+from autopilot.engine.event_log import EventLog
+from autopilot.engine.predecessors import ended_otherwise, judge
+from autopilot.ports.store import EventRecord, UnitOfWork
+from autopilot.ports.store.jobs import JobTitle
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    job: Job
+    records: Sequence[EventRecord] = ()
+    """Of what has happened to it already."""
+
+
+async def resolve(uow: UnitOfWork, submitted: Sequence[Job], now: datetime) -> list[Resolved]:
+    """Each with ids in place of names, and either waiting or free to begin. Names mean jobs of the same submit first,
+    then jobs of the same owner.
+
+    Raises ``UserError``: for a name that is nobody's, for jobs that wait for one another, and for a predecessor that
+    has ended otherwise than asked.
+    """
+    with_ids = [await _with_ids(uow, job, submitted) for job in submitted]
+    _refuse_cycles(with_ids)
+    named = {after.job for job in with_ids for after in job.spec.after}
+    known = dict(await uow.jobs.list_titles(named))
+    known |= {job.id: JobTitle.of(job) for job in with_ids}
+    return [_begin_or_wait(job, known, now) for job in with_ids]
+
+
+def tell_waits(job: Job) -> list[str]:
+    """Notes of a plan. ``job``: as it would be accepted."""
+    if not job.waits_for_jobs:
+        return []
+    count = len(job.spec.after)
+    others = "another job" if count == 1 else f"{count} other jobs"
+    due = ", and the deadline counts from then" if job.spec.due_within else ""
+    return [f"it waits for {others} and rents nothing before; costs and times here are as if it began now{due}"]
+
+
+async def _with_ids(uow: UnitOfWork, job: Job, submitted: Sequence[Job]) -> Job:
+    found: list[After] = []
+    for after in job.spec.after:
+        job_id = await _find(uow, job, after.job, submitted)
+        if job_id in [other.job for other in found]:
+            raise UserError(f"job {job.spec.name}: after names one job twice, as {after.job!r} too", hint="keep one")
+        found.append(replace(after, job=job_id))
+    return replace(job, spec=replace(job.spec, after=tuple(found)))
+
+
+async def _find(uow: UnitOfWork, job: Job, reference: str, submitted: Sequence[Job]) -> str:
+    beside = [each for each in submitted if each.spec.name == reference]
+    if len(beside) > 1:
+        hint = "give them different names"
+        raise UserError(f"job {job.spec.name}: after {reference!r}: several of these jobs have that name", hint=hint)
+    if beside:
+        return beside[0].id
+    found = await uow.jobs.find(reference, owner=job.owner)
+    if found is None:
+        hint = "name a job of yours by id or name, or submit both at once: autopilot submit FIRST.toml THEN.toml"
+        raise UserError(f"job {job.spec.name}: after {reference!r}: you have no such job", hint=hint)
+    return found.id
+
+
+def _refuse_cycles(jobs: Sequence[Job]) -> None:
+    names = {job.id: job.spec.name for job in jobs}
+    try:
+        TopologicalSorter({job.id: [after.job for after in job.spec.after] for job in jobs}).prepare()
+    except CycleError as problem:
+        circle = " → ".join(names[job_id] for job_id in problem.args[1])
+        hint = "take one of these out of after"
+        raise UserError(f"jobs wait for one another, and none could ever begin: {circle}", hint=hint) from None
+
+
+def _begin_or_wait(job: Job, known: dict[str, JobTitle], now: datetime) -> Resolved:
+    if not job.spec.after:
+        return Resolved(job)
+    waiting = replace(job, reason=Reason.WAITING_FOR_JOBS)
+    wrong = ended_otherwise(waiting, known)
+    if wrong is not None:
+        other = known[wrong.job]
+        raise UserError(
+            f"job {job.spec.name} waits until job {other.name} {ENDS[wrong.on]}, and that one ({wrong.job}) is"
+            f" {other.status} already",
+            hint="submit that one again, or take it out of after",
+        )
+    event_log = EventLog(waiting)
+    event = judge(waiting, known, now)
+    if event is not None:
+        event_log.apply(event)
+    return Resolved(event_log.job, event_log.records)

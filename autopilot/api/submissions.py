@@ -1,0 +1,286 @@
+"""Job files that are handed in: read, planned, and accepted together or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+
+from autopilot.api import render
+from autopilot.api.access import check_total
+from autopilot.api.budget import account
+from autopilot.api.certify import certificate_notes
+from autopilot.api.code import CodeService, SentCode, take
+from autopilot.api.confirmations import PlanBook
+from autopilot.api.gpu_check import check_gpus, meanings, unfillable
+from autopilot.api.key_hint import replace_keys
+from autopilot.api.once import Once
+from autopilot.api.outstanding import Money
+from autopilot.api.plan import JobPlan, plan
+from autopilot.api.predecessors import resolve, tell_waits
+from autopilot.api.prospects import INFEASIBLE, Unlikely
+from autopilot.api.same_job import hash_file, refuse_crowd, refuse_doubles, refuse_same
+from autopilot.domain import events as e
+from autopilot.domain.code import CodeCopy, JobCode
+from autopilot.domain.errors import UserError
+from autopilot.domain.evolve import evolve
+from autopilot.domain.job import Job, JobSpec, JobStatus
+from autopilot.domain.money import ZERO
+from autopilot.domain.outlook import LEAST_PROBABILITY
+from autopilot.domain.reasons import Reason
+from autopilot.domain.token import Token, is_of_token
+from autopilot.engine.engine import Engine
+from autopilot.ports.clock import Clock
+from autopilot.ports.ids import Ids
+from autopilot.ports.store import EventRecord, Store, UnitOfWork
+
+ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
+"""(text, source, now, token whose job it is to be) → spec; raises ``UserError``."""
+
+Tell = Callable[[list[render.Json]], render.Json]
+"""From each job with its plan to the answer."""
+
+_SCRIPT = re.compile(r"""\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)"']+\.(?:py|sh))\b""")
+"""A program by a path from the work directory, as commands name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One job file. ``code``: what its sender has sent, or with a dry run would send."""
+
+    toml: str
+    source: str
+    code: SentCode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A job that is not accepted yet: what it waits for is as its owner wrote it."""
+
+    job: Job
+    copy: CodeCopy | None
+    source: str
+    plan: JobPlan
+
+
+class Submissions:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        parse: ParseJob,
+        wake: Callable[[], None],
+        code: CodeService,
+        plans: PlanBook,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._parse = parse
+        self._wake = wake
+        self._code = code
+        self._plans = plans
+
+    def parse(self, text: str, source: str, token: Token | None = None) -> JobSpec:
+        """Raises ``UserError``."""
+        return self._parse(text, source, self._clock.now(), token)
+
+    async def submit(
+        self,
+        sent: Sequence[Sent],
+        tell: Tell,
+        *,
+        dry_run: bool,
+        least_probability: float = LEAST_PROBABILITY,
+        owner: int,
+        token: Token | None = None,
+        again: bool = False,
+        plan_id: str = "",
+        once: Once | None = None,
+    ) -> render.Json:
+        """Accept job files, all or none; with ``dry_run`` only say what would happen. They may name one another.
+
+        ``owner``: of whoever asks; ``token``: theirs, where they have one; ``again``: whether second jobs of the same
+        are meant; ``plan_id``: what a person has confirmed; ``once``: the request that is not to act twice.
+
+        Raises ``UserError``; ``SameJobOpen``; ``ConfirmFirst``; ``SendAgain`` when the code is not there; ``Unlikely``
+        where a job with a deadline would be done in time and within its budget with less than that probability, where
+        the budget of one without suffices in no market, or where nothing that was ever seen has what it asks for; 0
+        accepts any.
+        """
+        now = self._clock.now()
+        self._check_markets()
+        read = [await self._read(each, now, owner, token, dry_run=dry_run) for each in sent]
+        async with self._store.snapshot() as uow:
+            resolved = await resolve(uow, [job for job, _ in read], now)
+        drafts = []
+        for each, (job, copy), as_accepted in zip(sent, read, resolved, strict=True):
+            with _said_of(each.source, is_one=len(sent) == 1):
+                planned = await self._plan_draft(as_accepted.job, now, least_probability)
+                if planned.answer["refusal"] is not None and not dry_run:
+                    raise Unlikely(planned.answer["refusal"], hint="; ".join(planned.answer["ways_out"]))
+            drafts.append(_Draft(job, copy, each.source, planned))
+        if dry_run:
+            return tell([{"job": None, "plan": draft.plan.answer} for draft in drafts])
+        jobs = [draft.job for draft in drafts]
+        asked = [[job.file_sha256, render.plain(job.spec.budget), render.plain(job.spec.max_rate)] for job in jobs]
+        with self._plans.asking(token, "submit", _together([job.spec for job in jobs]), asked, plan_id):
+            async with self._store.transaction() as uow:
+                if not again:
+                    refuse_doubles([(draft.job, draft.source) for draft in drafts])
+                answer = tell(await self._accept(uow, drafts, now, again=again))
+                if once is not None:
+                    await once.keep(uow, 201, answer)
+        self._wake()
+        return answer
+
+    async def _read(
+        self, sent: Sent, now: datetime, owner: int, token: Token | None, *, dry_run: bool
+    ) -> tuple[Job, CodeCopy | None]:
+        spec = await check_gpus(self._parse(sent.toml, sent.source, now, token), self._engine)
+        check_total(spec, is_of_token(owner))
+        _check_code(spec, sent.code)
+        copy = await self._code.require(owner, sent.code.sha256) if sent.code and not dry_run else None
+        taken = _code_of(sent.code, copy)
+        job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
+        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256)), copy
+
+    async def _plan_draft(self, job: Job, now: datetime, least_probability: float) -> JobPlan:
+        plan = await self.plan(job, now, least_probability)
+        planned = plan.answer
+        planned["notes"] += _script_notes(job.spec) + tell_waits(job)
+        if job.spec.secrets:
+            given = ", ".join(variable for variable, _ in job.spec.secrets)
+            planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")
+        if job.spec.registry is not None:
+            server = job.spec.registry.server
+            planned["notes"].append(f"the market, and the host that pulls the image, get the login for {server}")
+        return plan
+
+    async def _accept(
+        self, uow: UnitOfWork, drafts: Sequence[_Draft], now: datetime, *, again: bool
+    ) -> list[render.Json]:
+        """What they wait for is looked up anew: it may have ended while they were planned."""
+        if not again:
+            for draft in drafts:
+                await refuse_same(uow, draft.job)
+        accepted = await resolve(uow, [draft.job for draft in drafts], now)
+        for draft, taken in zip(drafts, accepted, strict=True):
+            job = taken.job
+            await refuse_crowd(uow, job)
+            if draft.copy is not None:
+                await take(uow, draft.copy)
+            await uow.jobs.save(job)
+            if draft.plan.forecast is not None and not job.waits_for_jobs:
+                await uow.forecasts.save(draft.plan.forecast)
+            submitted = EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))
+            await uow.events.add([submitted, *taken.records])
+        titles = await uow.jobs.list_titles({after.job for taken in accepted for after in taken.job.spec.after})
+        params = self._engine.config.params
+        return [
+            {"job": render.job(taken.job, now, params, Money(), titles=titles), "plan": draft.plan.answer}
+            for draft, taken in zip(drafts, accepted, strict=True)
+        ]
+
+    async def plan(self, job: Job, now: datetime, least_probability: float, spent: Decimal = ZERO) -> JobPlan:
+        """A job that waits for others is planned as if they had ended now: nobody knows when they will.
+
+        ``spent``: of the job so far, what is not posted yet included, $. Raises ``OverBudget`` and ``Unlikely``.
+        """
+        if job.waits_for_jobs:
+            job = evolve(job, e.PredecessorsEnded(now, now))
+        offers = await self._engine.offers(job.spec.query)
+        market = self._engine.market_view(offers, None, self._clock.now())
+        config = self._engine.config
+        async with self._store.snapshot() as uow:
+            limits = await account(uow, config.limits, now, config.params)
+        made = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits, spent)
+        planned = made.answer
+        if not planned["offers"] and least_probability:
+            lacking = await unfillable(job.spec, self._engine, self._store, now)
+            if lacking:
+                planned |= {"refusal": lacking, "verdict": INFEASIBLE}
+        planned["notes"] += meanings(job.spec)
+        planned["notes"] += certificate_notes(self._engine, now)
+        planned["notes"] += [
+            f"{name} cannot be read now ({watch.last.reason}): the job waits for it"
+            for name, watch in self._engine.watches.items()
+            if not watch.last.known
+        ]
+        return made
+
+    def _check_markets(self) -> None:
+        """A key that is refused is for the user to mend now, not for the job to wait upon."""
+        watches = self._engine.watches
+        refused = [name for name, watch in watches.items() if watch.no_rights]
+        if watches and len(refused) == len(watches):
+            reasons = "; ".join(f"{name}: {watches[name].last.reason}" for name in refused)
+            raise UserError(f"no market accepts its key ({reasons})", hint=replace_keys(refused))
+
+
+@contextmanager
+def _said_of(source: str, *, is_one: bool) -> Iterator[None]:
+    """Of several job files, which one is refused."""
+    try:
+        yield
+    except UserError as problem:
+        if not is_one:
+            problem.message = f"{source}: {problem.message}"
+        raise
+
+
+def _together(specs: Sequence[JobSpec]) -> JobSpec:
+    """What a person is shown to confirm: of several jobs their names, commands and sums."""
+    first = specs[0]
+    if len(specs) == 1:
+        return first
+    budgets, rates = [spec.budget for spec in specs], [spec.max_rate for spec in specs]
+    return replace(
+        first,
+        name=", ".join(spec.name for spec in specs),
+        image=", ".join(dict.fromkeys(spec.image for spec in specs)),
+        run="\n".join(f"{spec.name}: {spec.run}" for spec in specs),
+        budget=_sum(budgets),
+        max_rate=_sum(rates),
+        max_hourly=None,
+    )
+
+
+def _sum(limits: Sequence[Decimal | None]) -> Decimal | None:
+    """None where one of them has no limit."""
+    known = [limit for limit in limits if limit is not None]
+    return sum(known, ZERO) if len(known) == len(limits) else None
+
+
+def _check_code(spec: JobSpec, code: SentCode | None) -> None:
+    if spec.code is not None and code is None:
+        raise UserError("the job file has [code], and no code came with it", hint="submit it by autopilot submit")
+    if spec.code is None and code is not None:
+        raise UserError("code came with a job file that has no [code]")
+    if spec.code is not None and code is not None and code.size_bytes > spec.code.most_bytes:
+        raise UserError(f"the code has {code.size_bytes:,} bytes, and code.max is {spec.code.most_bytes:,}")
+
+
+def _code_of(code: SentCode | None, copy: CodeCopy | None) -> JobCode:
+    if code is None:
+        return JobCode()
+    return code.as_planned() if copy is None else code.as_taken(copy)
+
+
+def _script_notes(spec: JobSpec) -> list[str]:
+    """A program of the user's that runs, and that nothing in the job file brings to the machine."""
+    if spec.code or spec.setup or spec.inputs:
+        return []
+    scripts = _SCRIPT.findall(spec.run)
+    return [
+        f"nothing in the job file brings {script} to the machine: it has to be in the image, in {spec.workdir}. "
+        '[code] path = "." sends your directory along'
+        for script in dict.fromkeys(scripts)
+    ]
