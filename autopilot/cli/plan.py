@@ -129,7 +129,7 @@ def show(client: Client, body: Json) -> None:
     out = console()
     for made in answers_of(body):
         if "file" in made:
-            out.print(f"\n{text.plain(made['file'])}", markup=False)
+            out.print(f"\n{text.plain(made['file'])}", markup=False, soft_wrap=True)
         for part in plan_views.plan(made["plan"], client.market_now()):
             out.print(part)
 
