@@ -26,7 +26,7 @@ from autopilot.ports.store import Store, UnitOfWork
 log = structlog.get_logger(__name__)
 
 MOST_KEPT = 1000
-"""Names that the ledger ever keeps, of whoever may come by any name."""
+"""Names that the ledger ever keeps, where anybody may come; those that the settings name find room beside them."""
 
 
 class ProxiedUsers:
@@ -93,7 +93,7 @@ class ProxiedUsers:
         """Raises ``NotAllowed`` for one too many."""
         async with self._store.transaction() as uow:
             tokens = await uow.tokens.list_all()
-            if sum(token.is_proxied for token in tokens) >= MOST_KEPT:
+            if name not in self._rules.users and sum(token.is_proxied for token in tokens) >= MOST_KEPT:
                 hint = "have the proxy let in fewer, or name them in [http.proxy.users] with an owner"
                 raise NotAllowed(f"the proxy has named {MOST_KEPT} users, and more are not kept", hint=hint)
             number = max((token.number for token in tokens), default=0) + 1

@@ -281,11 +281,12 @@ async def test_the_socket_is_its_owner_s_alone_and_takes_the_place_of_one_that_w
             assert (await proxy.ask("reader", "GET", "/v1/status"))[0] == 200
 
 
-async def test_settings_that_change_hold_for_whoever_was_here_before() -> None:
+async def test_settings_that_change_hold_for_whoever_was_here_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autopilot.api.proxied_users.MOST_KEPT", 2)
     toml = {"toml": GOOD, "again": True}
     with tempfile.TemporaryDirectory(prefix="ap-") as name:
         root = Path(name)
-        mapped = {"uid": {"owner": "nobody", "scope": "submit"}}
+        mapped = {"uid": {"owner": "nobody", "scope": "submit"}, "named": {}}
         async with a_proxy(root, users=mapped, others={"scope": "submit", "allow": "$3/month"}) as proxy:
             first = (await proxy.ask("anna", "POST", "/v1/jobs", toml))[1]["job"]
             again = (await proxy.ask("anna", "POST", "/v1/jobs", toml))[1]["job"]
@@ -296,6 +297,9 @@ async def test_settings_that_change_hold_for_whoever_was_here_before() -> None:
             assert (await proxy.ask("uid", "POST", "/v1/jobs", toml))[1]["job"]["owner"] == NOBODY
             async with proxy.remote.here.get("http://localhost/v1/tokens") as answer:
                 assert [each["name"] for each in (await answer.json())["tokens"]] == ["proxy:anna", "proxy:ben"]
+            status, said = await proxy.ask("carol", "GET", "/v1/jobs")
+            assert (status, "more are not kept" in said["detail"]) == (DENIED, True)
+            assert (await proxy.ask("named", "GET", "/v1/jobs"))[0] == 200, "nobody takes their room"
         async with a_proxy(root, users={"anna": {"scope": "read"}}) as proxy:
             jobs = (await proxy.ask("anna", "GET", "/v1/jobs"))[1]["jobs"]
             assert {job["id"] for job in jobs} == {first["id"], again["id"]}
