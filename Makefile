@@ -57,8 +57,9 @@ docs: $(READY)    ## write the generated tables anew, test the rest, and measure
 pictures: $(READY)    ## play the demo; draw its end and its job into docs/images
 	$(BIN)/autopilot demo --plain --picture docs/images/demo.svg --job-picture docs/images/job.svg
 
-page-pictures: $(READY)    ## keep the pictures anew with which the pages are compared (needs chromium)
+page-pictures: $(READY)    ## keep the pictures anew with which pages are compared, and those of the docs (needs chromium)
 	AUTOPILOT_KEEP_PICTURES=1 $(BIN)/pytest -q -m slow tests/browser/test_browser_pictures.py
+	$(BIN)/python -m tools.page_pictures
 
 release: $(READY)    ## build wheel and sdist; install the wheel away from the sources and run its demo
 	tools/release.sh $(VENV)
