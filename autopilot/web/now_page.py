@@ -169,6 +169,8 @@ def _need(kind: str, cause: str, jobs: Sequence[Row]) -> Need:
     if kind == "parked":
         what = f"{'is' if is_one else 'are'} parked: {words.words(cause)}."
         way_out = GOES_ON.get(cause, f"autopilot resume {name} lets it go on.")
+        if cause == "budget_exhausted":
+            way_out = f"autopilot change {name} budget=AMOUNT raises it, and it goes on."
     elif kind == "failed":
         what = f"{'has' if is_one else 'have'} failed: {words.words(cause)}."
         way_out = f"autopilot logs {name} has the output."

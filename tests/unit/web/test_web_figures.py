@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from page_reader import PageReader
-from web_ledger import JOB, NOW, a_reader
+from web_ledger import JOB, LIMITS, NOW, a_reader, fill
 
 from autopilot.api.ledger_view import LedgerReader, LedgerView
+from autopilot.clock import ManualClock
+from autopilot.domain.reasons import Reason
 from autopilot.store.memory.store import MemoryStore
 from autopilot.web import job_page, money_page, now_page
 from autopilot.web.site import PageSite
@@ -81,6 +84,18 @@ async def test_banners_name_the_way_out(reader: LedgerReader) -> None:
     }
     assert [row.job["name"] for row in page.open] == ["research-2", "research"]
     assert [row.job["name"] for row in page.finished] == ["research-3"]
+
+
+async def test_a_budget_that_is_used_up_is_raised_and_not_resumed() -> None:
+    store = MemoryStore()
+    await fill(store)
+    async with store.transaction() as work:
+        job = await work.jobs.find("job-parked")
+        assert job is not None
+        await work.jobs.save(replace(job, reason=Reason.BUDGET_EXHAUSTED))
+    async with LedgerReader(store, ManualClock(NOW), LIMITS).view() as view:
+        needs = (await now_page.build(view)).needs
+    assert "autopilot change research-2 budget=AMOUNT raises it, and it goes on." in [need.way_out for need in needs]
 
 
 class _WithMarkets:
