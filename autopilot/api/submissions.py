@@ -32,17 +32,22 @@ from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.domain.outlook import LEAST_PROBABILITY
 from autopilot.domain.reasons import Reason
+from autopilot.domain.time import show_duration
 from autopilot.domain.token import Token, is_of_token
 from autopilot.engine.engine import Engine
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
+from autopilot.pricing.past_estimates import learn_error
 
 ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
 """(text, source, now, token whose job it is to be) → spec; raises ``UserError``."""
 
 Tell = Callable[[list[render.Json]], render.Json]
 """From each job with its plan to the answer."""
+
+PAST_JOBS_READ = 200
+"""Of one owner, for how good their estimates were."""
 
 _SCRIPT = re.compile(r"""\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)"']+\.(?:py|sh))\b""")
 """A program by a path from the work directory, as commands name it."""
@@ -119,11 +124,11 @@ class Submissions:
         self._check_markets()
         read = [await self._read(each, now, owner, token, dry_run=dry_run) for each in sent]
         async with self._store.snapshot() as uow:
-            resolved = await resolve(uow, [job for job, _ in read], now)
+            resolved = await resolve(uow, [job for job, _, _ in read], now)
         drafts = []
-        for each, (job, copy), as_accepted in zip(sent, read, resolved, strict=True):
+        for each, (job, copy, learnt), as_accepted in zip(sent, read, resolved, strict=True):
             with _said_of(each.source, is_one=len(sent) == 1):
-                planned = await self._plan_draft(as_accepted.job, now, least_probability)
+                planned = await self._plan_draft(as_accepted.job, now, least_probability, learnt)
                 if planned.answer["refusal"] is not None and not dry_run:
                     raise Unlikely(planned.answer["refusal"], hint="; ".join(planned.answer["ways_out"]))
             drafts.append(_Draft(job, copy, each.source, planned))
@@ -143,19 +148,35 @@ class Submissions:
 
     async def _read(
         self, sent: Sent, now: datetime, owner: int, token: Token | None, *, dry_run: bool
-    ) -> tuple[Job, CodeCopy | None]:
+    ) -> tuple[Job, CodeCopy | None, Sequence[str]]:
+        """With what to say of how long it may take."""
         spec = await check_gpus(self._parse(sent.toml, sent.source, now, token), self._engine)
         check_total(spec, is_of_token(owner))
         _check_code(spec, sent.code)
+        spec, learnt = await self._learn_time(spec, owner)
         copy = await self._code.require(owner, sent.code.sha256) if sent.code and not dry_run else None
         taken = _code_of(sent.code, copy)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
-        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256)), copy
+        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256)), copy, learnt
 
-    async def _plan_draft(self, job: Job, now: datetime, least_probability: float) -> JobPlan:
+    async def _learn_time(self, spec: JobSpec, owner: int) -> tuple[JobSpec, Sequence[str]]:
+        """``spec`` with the longest time that its owner's past estimates speak for, and what to say of it."""
+        if spec.work_estimate is None or spec.work_at_most is not None or spec.deadline is None:
+            return spec, ()
+        async with self._store.snapshot() as uow:
+            past = await uow.jobs.list_newest(limit=PAST_JOBS_READ, owner=owner, is_over=True)
+        learnt = learn_error(spec, past, self._engine.config.params.deadline.estimate_error)
+        if learnt is None:
+            return spec, ()
+        error, count = learnt
+        at_most = spec.work_estimate * (1.0 + error)
+        note = f"time is held for {show_duration(at_most)} of work, {error:.0%} more than estimated"
+        return replace(spec, work_at_most=at_most), (f"{note}, by {count} past jobs of yours",)
+
+    async def _plan_draft(self, job: Job, now: datetime, least_probability: float, learnt: Sequence[str]) -> JobPlan:
         plan = await self.plan(job, now, least_probability)
         planned = plan.answer
-        planned["notes"] += _script_notes(job.spec) + tell_waits(job)
+        planned["notes"] += [*learnt, *_script_notes(job.spec), *tell_waits(job)]
         if job.spec.secrets:
             given = ", ".join(variable for variable, _ in job.spec.secrets)
             planned["notes"].append(f"whoever owns the rented host can read the job's code, data and secrets ({given})")

@@ -84,7 +84,7 @@ class JobSpec:
     """$/h: offers dearer than this (compute, whole machine) are never taken."""
     work_estimate: timedelta | None = None
     work_at_most: timedelta | None = None
-    """The user's word for how long it may take at the most."""
+    """How long it may take at the most: the user's word, or what the user's past estimates say."""
     work_on: str | None = None
     """The GPU that the estimate is for; None: it holds for any that the job may use."""
     spot_policy: SpotPolicy = SpotPolicy.AUTO

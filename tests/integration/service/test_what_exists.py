@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import itemgetter
@@ -209,3 +209,23 @@ async def test_a_price_on_record_is_reason_enough_to_wait_for_it(shop: Shop) -> 
         await uow.prices.add([seen])
     planned = await shop.plan(more='max_hourly = "$0.03"')
     assert (planned["refusal"], planned["verdict"]) == (None, "tight")
+
+
+async def test_past_jobs_say_how_long_the_work_may_take(shop: Shop) -> None:
+    async with shop.store.transaction() as uow:
+        for number in range(3):
+            spec = replace(parse_job(_text({}), source="job.toml", now=START), name=f"past-{number}")
+            past = Job(f"0PAST{number}", spec, JobStatus.SUCCEEDED, Reason.COMPLETED, START, owner=1000)
+            await uow.jobs.save(replace(past, work_done=timedelta(minutes=13), finished_at=START))
+    told = "time is held for 13 min of work, 30% more than estimated, by 3 past jobs of yours"
+    assert told in (await shop.plan())["notes"]
+    job = (await shop.submit())["job"]
+    async with shop.store.snapshot() as uow:
+        kept = await uow.jobs.find(job["id"])
+        assert kept is not None
+        assert kept.spec.work_at_most == timedelta(minutes=13)
+    said = _text({}).replace('estimate = "10m"', 'estimate = "10m"\nat_most = "11m"')
+    for text, owner in ((said, 1000), (_text({}), 1001)):
+        sent = [Sent(text, "job.toml")]
+        answer = await shop.jobs.submissions.submit(sent, itemgetter(0), owner=owner, dry_run=True)
+        assert "time is held" not in str(answer)
