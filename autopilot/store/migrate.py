@@ -79,4 +79,7 @@ def upgrade(connection: Connection) -> None:
             hint="upgrade autopilot, or point ledger.url at another ledger",
         )
     config.attributes["connection"] = connection
+    if connection.dialect.name == "postgresql":
+        # Between two of its statements a slow machine may think for longer than a server lets anybody else.
+        connection.execute(text("SET LOCAL idle_in_transaction_session_timeout TO 0"))
     command.upgrade(config, REVISION)

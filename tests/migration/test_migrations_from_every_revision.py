@@ -13,7 +13,9 @@ from signal import SIGKILL
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
@@ -103,6 +105,26 @@ async def test_the_migrated_schema_is_the_declared_one(url: str) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+async def test_the_server_does_not_cut_off_a_slow_migration(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_ledger_of(OLDER[-1], url)
+    limits: list[str] = []
+    upgrade = command.upgrade
+
+    def look_and_upgrade(config: Config, revision: str) -> None:
+        connection = config.attributes["connection"]
+        if connection.dialect.name == "postgresql":
+            limits.append(connection.scalar(text("SHOW idle_in_transaction_session_timeout")))
+        upgrade(config, revision)
+
+    monkeypatch.setattr(command, "upgrade", look_and_upgrade)
+    store = await open_store(url)
+    async with store.reading() as connection:
+        if connection.dialect.name == "postgresql":
+            limits.append(await connection.scalar(text("SHOW idle_in_transaction_session_timeout")))
+    await store.close()
+    assert limits in ([], ["0", "10s"]), "for that transaction alone"
 
 
 @pytest.mark.parametrize("statement", [1, 6, 12])
