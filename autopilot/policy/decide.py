@@ -223,16 +223,20 @@ def _left_per_hour(job: Job, room: Allowance) -> list[Decimal]:
 
 
 def _with_payable(situation: Situation) -> Situation:
-    """With those candidates only that the account can pay the start of.
+    """With those candidates only that the account and the job's budget can pay the start of: the cheapest to the end
+    may be the dearest to begin with.
 
-    Where it can pay none, with all: the guard says what is missing.
+    Where neither can pay any, with all: the guard says what is missing.
     """
     job, candidates, params = situation.job, situation.candidates, situation.params
     credit = {name: view.credit for name, view in situation.market.providers.items() if view.credit is not None}
-    if not credit:
+    left = budget.left(job, params)
+    if not credit and left is None:
         return situation
     unlimited = Decimal("inf")
     paid = candidates.where(lambda c: credit.get(c.offer.provider, unlimited) >= reserve(job, c, params))
+    if left is not None:
+        paid = paid.where(lambda c: reserve(job, c, params) <= left) or paid
     return replace(situation, candidates=paid) if paid else situation
 
 

@@ -18,7 +18,7 @@ from autopilot.domain.market import Allowance, Market
 from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.policy.budget import stop_cost, sum_committed
+from autopilot.policy.budget import start_reserve, stop_cost, sum_committed
 from autopilot.policy.decide import decide
 from tests.builders import (
     HOUR,
@@ -351,6 +351,21 @@ def test_spot_is_taken_when_the_budget_does_not_reach_for_on_demand() -> None:
     (action,) = acts(pressed(11, budget=D("0.50")), a_market(offer))
     assert isinstance(action, Acquire)
     assert action.capacity_type is CapacityType.SPOT
+
+
+def test_where_the_cheapest_costs_too_much_to_begin_with_another_is_taken() -> None:
+    cheapest = an_offer("dear-traffic", floor=None, on_demand_price=D("0.300"), download_price=D("0.02"))
+    other = an_offer("machine-b", floor=None, on_demand_price=D("0.340"))
+    spec = a_spec(spot_policy=SpotPolicy.ON_DEMAND, work_estimate=10 * HOUR, deadline=None)
+    market = a_market(cheapest, other)
+    (wanted,) = acts(a_job(spec=spec), market)
+    assert isinstance(wanted, Acquire)
+    assert wanted.offer is cheapest
+    needs = [start_reserve(a_job(spec=spec), each, each.on_demand_price or D(0), P) for each in (other, cheapest)]
+    assert needs[0] < needs[1]
+    (payable,) = acts(a_job(spec=replace(spec, budget=sum(needs, D(0)) / 2)), market)
+    assert isinstance(payable, Acquire)
+    assert payable.offer is other, "it would wait for ever for the first"
 
 
 # Standing rules.
