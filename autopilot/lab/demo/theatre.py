@@ -18,7 +18,7 @@ from autopilot.cli.client import Client, Json
 from autopilot.cli.exits import CommandError
 from autopilot.domain.errors import UserError
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 100.0
 KEYS = {"vastai": "sandbox-key", "runpod": "runpod-sandbox-key"}
 
