@@ -8,6 +8,7 @@ from datetime import datetime
 
 import structlog
 
+from autopilot.api.floor_prospects import read_cheapest
 from autopilot.api.outstanding import Moment, read_moment
 from autopilot.api.plan import forecast_of
 from autopilot.api.prospects import prospects
@@ -80,9 +81,12 @@ class Forecaster:
     async def _reckon(self, job: Job, moment: Moment) -> JobForecast | None:
         """None where nothing can be said, as no offer fits now."""
         engine, now, params = self._engine, moment.now, self._engine.config.params
-        market = engine.market_view(await engine.offers(job.spec.query), job.id, now)
+        offers = await engine.offers(job.spec.query)
+        market = engine.market_view(offers, job.id, now)
         candidates = price_candidates(job, market, eligible(job, market, now, params), params)
-        likely = await asyncio.to_thread(prospects, job, candidates, market, now, params, 0.0)
+        async with self._store.snapshot() as uow:
+            cheapest = await read_cheapest(uow, offers, now)
+        likely = await asyncio.to_thread(prospects, job, candidates, market, now, params, 0.0, cheapest)
         if likely.forecast is None:
             return None
         money = moment.money_of(job)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 
 from autopilot.api import render
 from autopilot.api.account_limits import AccountState, account_notes
+from autopilot.api.floor_prospects import Cheapest
 from autopilot.api.list_prices import hyperscaler_price
 from autopilot.api.prospects import Unlikely, prospects
 from autopilot.domain.errors import UserError
@@ -48,10 +50,11 @@ def plan(
     least_probability: float = LEAST_PROBABILITY,
     account: AccountState | None = None,
     spent: Decimal = ZERO,
+    cheapest: Cheapest = MappingProxyType({}),
 ) -> JobPlan:
     """The choices as the policy ranks them, what the job will probably cost, and the verdict on deadline and budget.
 
-    ``spent``: of the job so far, what is not posted yet included, $.
+    ``spent``: of the job so far, what is not posted yet included, $. ``cheapest``: the floors that were recorded.
 
     Blocking for a job with a deadline (about 1 s); call from a worker thread. Raises ``Unlikely`` for work that
     does not fit before the deadline, and ``OverBudget`` for a budget with which the job could not even start: less than
@@ -67,7 +70,7 @@ def plan(
             "the work does not fit before the deadline, not even on demand from now on",
             hint="allow more time in [deadline], lower [work] estimate if it is too high, or drop the deadline",
         )
-    likely = prospects(job, candidates, market, now, params, least_probability)
+    likely = prospects(job, candidates, market, now, params, least_probability, cheapest)
     notes = [f"{len(candidates)} options, from {len(market.offers)} offers that the markets showed", *likely.notes]
     if choice is None:
         notes.append("nothing fits at the moment: the job would wait")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 
+from autopilot.api.floor_prospects import Cheapest, floors_question
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus, SpotPolicy
 from autopilot.domain.market import Market
@@ -15,6 +17,8 @@ from autopilot.domain.outlook import Shape
 from autopilot.domain.params import Params
 from autopilot.domain.time import show_duration
 from autopilot.policy.budget import start_reserve
+from autopilot.pricing.auction.forecast import forecast_by_floors
+from autopilot.pricing.auction.played_floors import FloorsQuestion
 from autopilot.pricing.availability.forecast import Forecast, forecast, refusal
 from autopilot.pricing.availability.played_markets import Rule
 from autopilot.pricing.availability.prior import PHASES
@@ -65,8 +69,13 @@ class _Question:
     held_s: float | None
     rule: Rule
     mode: int
+    floors: FloorsQuestion | None = None
+    """Where enough of the floors was recorded: then it is they that are played."""
 
     def answer(self) -> Forecast:
+        if self.floors is not None:
+            floors = replace(self.floors, left_s=self.left_s, budget=self.budget, mode=self.mode)
+            return forecast_by_floors(replace(floors, on_demand_price=None) if self.rule == "spot" else floors)
         return forecast(
             self.shape,
             left_s=self.left_s,
@@ -84,12 +93,20 @@ class _Question:
 
 
 def prospects(
-    job: Job, candidates: list[Candidate], market: Market, now: datetime, params: Params, least_probability: float
+    job: Job,
+    candidates: list[Candidate],
+    market: Market,
+    now: datetime,
+    params: Params,
+    least_probability: float,
+    cheapest: Cheapest = MappingProxyType({}),
 ) -> Prospects:
-    """``found``: the candidates, cheapest first. Blocking (about 1 s); call from a worker thread."""
+    """``candidates``: cheapest first. Blocking (about 1 s); call from a worker thread."""
     verdict = measure_pressure(job, now, params).verdict
     notes = _unknowns(job, candidates, market)
     asked = _question(job, candidates, market, now, params)
+    if asked is not None:
+        asked = replace(asked, floors=floors_question(job, candidates, market, cheapest, now, params))
     if asked is None:
         is_fine = verdict is Verdict.FINE and not candidates
         return Prospects(None, Verdict.TIGHT if is_fine else verdict, notes=notes)

@@ -16,6 +16,7 @@ from autopilot.api.budget import account
 from autopilot.api.certify import certificate_notes
 from autopilot.api.code import CodeService, SentCode, take
 from autopilot.api.confirmations import PlanBook
+from autopilot.api.floor_prospects import read_cheapest
 from autopilot.api.gpu_check import check_gpus, meanings, unfillable
 from autopilot.api.key_hint import replace_keys
 from autopilot.api.once import Once
@@ -222,7 +223,10 @@ class Submissions:
         config = self._engine.config
         async with self._store.snapshot() as uow:
             limits = await account(uow, config.limits, now, config.params)
-        made = await asyncio.to_thread(plan, job, market, now, config.params, least_probability, limits, spent)
+            cheapest = await read_cheapest(uow, offers, now)
+        made = await asyncio.to_thread(
+            plan, job, market, now, config.params, least_probability, limits, spent, cheapest
+        )
         planned = made.answer
         if not planned["offers"] and least_probability:
             lacking = await unfillable(job.spec, self._engine, self._store, now)

@@ -185,8 +185,6 @@ def auction_of(
 
 def auction_shape(job: Job, floors: FloorOutlook, auction: JobAuction, params: Params) -> AuctionShape:
     able, setup_s = auction.able, auction.spot.setup.total_seconds()
-    lag_s = params.timing.tick_lag_s
-    reserve_s = auction.kind.step_s + params.deadline.on_demand_margin_s + params.budget.detect_s + lag_s
     return AuctionShape(
         floors,
         longest_work_s=auction.longest_work_s,
@@ -198,10 +196,15 @@ def auction_shape(job: Job, floors: FloorOutlook, auction: JobAuction, params: P
         # Without its disk a machine that comes back is set up like a new one.
         resume_s=params.timing.resume_s if able.keeps_disk_when_stopped else setup_s,
         checkpoint_s=job.spec.checkpoint_interval.total_seconds(),
-        reserve_s=reserve_s,
+        reserve_s=auction_reserve_s(auction.kind, params),
         shows_running=able.shows_held_floors,
         lost_per_h=params.auction.preemptions_per_h,
     )
+
+
+def auction_reserve_s(kind: AuctionKind, params: Params) -> float:
+    """Seconds that are kept free before the deadline when on-demand capacity is fallen back to."""
+    return kind.step_s + params.deadline.on_demand_margin_s + params.budget.detect_s + params.timing.tick_lag_s
 
 
 class FloorRecord:

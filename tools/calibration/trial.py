@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import isinf
 from typing import Any
 
 from autopilot.api.plan import OverBudget, plan
 from autopilot.api.prospects import Unlikely
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.market import Market
+from autopilot.engine.auctions import LEARN_FROM
+from autopilot.lab.backtest.bids import BidView
 from autopilot.lab.backtest.live import Live
 from autopilot.lab.backtest.map_live import LiveMapping
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.play import Conditions, play
-from autopilot.lab.backtest.session import ORIGIN
+from autopilot.lab.backtest.session import GPU, MARKET, ORIGIN
 from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidJob, on_demand_cost
+from autopilot.pricing.auction.played_floors import RECORD_STEP_S
 from autopilot.pricing.availability.prior import PHASES
 from tools.calibration.cases import Case
 
@@ -50,16 +55,25 @@ class _Asking(LiveMapping):
 
     said: JobForecast | None = None
 
-    def _market(self, view: Any, now: datetime) -> Market:
+    def _market(self, view: BidView, now: datetime) -> Market:
         market = super()._market(view, now)
         if now == ORIGIN:
-            self.said = self._plan(market, now)
+            self.said = self._plan(market, self._cheapest(view), now)
         return market
 
-    def _plan(self, market: Market, now: datetime) -> JobForecast | None:
+    def _cheapest(self, view: BidView) -> Sequence[float]:
+        """The least of the floors of each step of the record, as the daemon reads it."""
+        rows = [view.history(number, view.ticks_seen) for number in self._numbers.values()]
+        floors = [min(each) for each in zip(*rows, strict=True)][-(LEARN_FROM // self._tick) :]
+        ticks = max(round(RECORD_STEP_S / self._config.tick_s), 1)
+        steps = [min(floors[max(end - ticks, 0) : end]) for end in range(len(floors), 0, -ticks)]
+        return [low for low in reversed(steps) if not isinf(low)]
+
+    def _plan(self, market: Market, cheapest: Sequence[float], now: datetime) -> JobForecast | None:
         session = self._session
+        recorded = {(MARKET, GPU, 1): cheapest}
         try:
-            return plan(session.job, market, now, session.params, least_probability=0.0).forecast
+            return plan(session.job, market, now, session.params, least_probability=0.0, cheapest=recorded).forecast
         except (Unlikely, OverBudget):
             return None
 

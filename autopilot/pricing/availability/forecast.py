@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from autopilot.domain.outlook import Belief, Shape
+from autopilot.pricing.arrays import Flags, Floats
 from autopilot.pricing.availability.phases import first_belief
 from autopilot.pricing.availability.played_markets import PlayedMarkets, Rule
-from autopilot.pricing.availability.value import NOTHING, ON_DEMAND, cost_to_go
+from autopilot.pricing.availability.value import NOTHING, cost_to_go
 
 RUNS = 500
 SHARES = (0.1, 0.5, 0.9)
@@ -103,16 +105,37 @@ def forecast(
         shape, table, rule, left_s, work_s, burn, budget, first, estimate_error, held, mode, runs, seed
     )
     played.play()
-    return _summary(played, left_s, (work_s + shape.restart_s) / 3600 * on_demand_burn)
+    return summarize(played, left_s, (work_s + shape.restart_s) / 3600 * on_demand_burn)
 
 
-def _summary(played: PlayedMarkets, left_s: float, on_demand_cost: float) -> Forecast:
+class Played(Protocol):
+    """Markets that were played to the end; arrays have one element a market."""
+
+    going: Flags
+    """Not done by the deadline, and with money left."""
+    on_time: Flags
+    parked: Flags
+    done_s: Floats
+    true_s: Floats
+    spent: Floats
+    money: Floats
+    preempted: Floats
+    ended_s: Floats
+    """From now until the work was done in time; not a number where it was not."""
+
+    @property
+    def rest_burn(self) -> float:
+        """$/h of work that is done after the deadline."""
+        ...
+
+
+def summarize(played: Played, left_s: float, on_demand_cost: float) -> Forecast:
     """Runs past the deadline are charged with the rest of their work on demand, as far as the money goes."""
     import numpy as np
 
     late = played.going
     rest_s = np.maximum(played.true_s - played.done_s, 0.0)
-    to_the_end = played.spent + rest_s / 3600 * played.burn[ON_DEMAND]
+    to_the_end = played.spent + rest_s / 3600 * played.rest_burn
     done_late = late & (to_the_end <= played.money)
     spent = np.where(late, np.minimum(to_the_end, played.money), played.spent)
     p10, p50, p90 = np.quantile(spent, SHARES).tolist()

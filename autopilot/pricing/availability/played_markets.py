@@ -67,6 +67,11 @@ class PlayedMarkets:
         self.on_time, self.parked = np.zeros(runs, bool), np.zeros(runs, bool)
         self.ended_s = np.full(runs, np.nan)
 
+    @property
+    def rest_burn(self) -> float:
+        """$/h of work that is done after the deadline."""
+        return float(self.burn[ON_DEMAND])
+
     def play(self) -> None:
         first = True
         while self._left_s > ENOUGH_S and self.going.any():

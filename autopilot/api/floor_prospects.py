@@ -1,0 +1,90 @@
+"""What was recorded of the cheapest floors, and the question that a forecast by them asks of a job."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from autopilot.domain.job import Job
+from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType, Offer
+from autopilot.domain.params import Params
+from autopilot.engine.auctions import LEARN_FROM, LEAST_RECORDED, auction_of, auction_reserve_s
+from autopilot.ports.store import UnitOfWork
+from autopilot.pricing.auction.played_floors import RECORD_STEP_S, FloorsQuestion
+from autopilot.pricing.availability.shape import LONGEST_S
+from autopilot.pricing.pressure import longer_by, measure_pressure
+from autopilot.pricing.rule.bidding import ceiling
+from autopilot.pricing.rule.cost import Candidate, best
+
+STEP = timedelta(seconds=RECORD_STEP_S)
+MOST_KINDS = 3
+"""GPUs whose floors are read for one plan."""
+LAST_HOUR = 6
+"""Steps."""
+LEARNT_MARKUP = 1.04
+"""Of learnt bids over the floor, about the mean."""
+LOOKS = 1.15
+"""Steps of the tables for which learnt bids go on demand before they must."""
+
+Cheapest = Mapping[tuple[str, str, int], Sequence[float]]
+"""(provider, GPU, number of GPUs) → the cheapest floor in each step in which any was recorded, oldest first, $/h."""
+
+
+async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetime) -> Cheapest:
+    """Of the GPUs that are offered, for as long as bids learn from."""
+    found: dict[tuple[str, str, int], list[float]] = defaultdict(list)
+    for gpu in sorted({offer.gpu for offer in offers if offer.floor is not None})[:MOST_KINDS]:
+        for each in await uow.prices.sum_by_step([gpu], now - LEARN_FROM, now, steps=LEARN_FROM // STEP):
+            if each.low:
+                found[each.provider, gpu, each.num_gpus].append(float(each.low))
+    return found
+
+
+def floors_question(
+    job: Job, candidates: list[Candidate], market: Market, cheapest: Cheapest, now: datetime, params: Params
+) -> FloorsQuestion | None:
+    """None where its spot is not auctioned, or less than a day was recorded. Its budget and what it holds are left out.
+
+    The record is of all machines. Where the cheapest that fits this job is dearer than any was in the last hour, the
+    record counts as so much dearer.
+    """
+    spot, on_demand = best(candidates, CapacityType.SPOT), best(candidates, CapacityType.ON_DEMAND)
+    if spot is None or spot.work is None or len(job.spec.gpus) != 1:
+        return None
+    offer, able = spot.offer, market.providers[spot.offer.provider].capabilities
+    record = cheapest.get((offer.provider, offer.gpu, offer.num_gpus), ())
+    is_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
+    asked = on_demand.offer.on_demand_price if on_demand else offer.on_demand_price
+    highest = ceiling(job.spec, asked, params)
+    if not is_auction or not offer.floor or highest is None or len(record) * STEP < LEAST_RECORDED:
+        return None
+    price_now = float(offer.floor)
+    dearer = max(price_now / max(record[-LAST_HOUR:]), 1.0)
+    pressure, auction = measure_pressure(job, now, params), auction_of(job, candidates, market, now, params)
+    if auction is None:
+        guard_s = pressure.at_risk_s + pressure.to_on_demand_s + 2 * pressure.step_s
+    else:
+        guard_s = LOOKS * auction.kind.step_s + spot.setup.total_seconds() + auction_reserve_s(auction.kind, params)
+    falls_back = on_demand is not None and job.spec.deadline is not None and job.spec.fall_back
+    work_s = spot.work.total_seconds()
+    held_s = max(pressure.upper_work_s - pressure.work_s, 0.0)
+    left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
+    main = job.main
+    return FloorsQuestion(
+        (*(floor * dearer for floor in record), price_now),
+        ceiling=float(highest),
+        markup=float(params.bids.markup) if auction is None else LEARNT_MARKUP,
+        on_demand_price=float(on_demand.expected_price) if on_demand is not None and falls_back else None,
+        storage_rate=float(offer.storage_rate(job.spec.disk_gb)),
+        left_s=left_s,
+        work_s=work_s,
+        estimate_error=longer_by(job, params.deadline),
+        held_s=held_s,
+        setup_s=spot.setup.total_seconds(),
+        lost_s=job.spec.checkpoint_interval.total_seconds() / 2,
+        guard_s=guard_s,
+        waits=auction is not None,
+        bid=float(main.bid) if main is not None and main.is_spot else 0.0,
+    )
