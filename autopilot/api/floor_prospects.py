@@ -12,7 +12,7 @@ from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.params import Params
 from autopilot.engine.auctions import LEARN_FROM, LEAST_RECORDED, auction_of, auction_reserve_s
 from autopilot.ports.store import UnitOfWork
-from autopilot.pricing.auction.played_floors import RECORD_STEP_S, FloorsQuestion
+from autopilot.pricing.auction.played_floors import LEVEL_SPREAD, RECORD_STEP_S, FloorsQuestion
 from autopilot.pricing.availability.shape import LONGEST_S
 from autopilot.pricing.pressure import longer_by, measure_pressure
 from autopilot.pricing.rule.bidding import ceiling
@@ -25,8 +25,13 @@ LAST_HOUR = 6
 """Steps."""
 LEARNT_MARKUP = 1.04
 """Of learnt bids over the floor, about the mean."""
-LOOKS = 1.15
+LOOKS = 1.6
 """Steps of the tables for which learnt bids go on demand before they must."""
+
+LEAST_OFFERS = 4
+"""So many must be there for a market of which less than a day was recorded to be played by its floor of now alone."""
+FIRST_SPREAD = 0.17
+"""The same as ``LEVEL_SPREAD``, there."""
 
 Cheapest = Mapping[tuple[str, str, int], Sequence[float]]
 """(provider, GPU, number of GPUs) → the cheapest floor in each step in which any was recorded, oldest first, $/h."""
@@ -45,7 +50,8 @@ async def read_cheapest(uow: UnitOfWork, offers: Collection[Offer], now: datetim
 def floors_question(
     job: Job, candidates: list[Candidate], market: Market, cheapest: Cheapest, now: datetime, params: Params
 ) -> FloorsQuestion | None:
-    """None where its spot is not auctioned, or less than a day was recorded. Its budget and what it holds are left out.
+    """None where its spot is not auctioned, or where neither a day was recorded nor a few machines are offered. Its
+    budget and what it holds are left out.
 
     The record is of all machines. Where the cheapest that fits this job is dearer than any was in the last hour, the
     record counts as so much dearer.
@@ -58,11 +64,14 @@ def floors_question(
     is_auction = able.reports_floor and able.can_rebid and able.pauses_when_outbid
     asked = on_demand.offer.on_demand_price if on_demand else offer.on_demand_price
     highest = ceiling(job.spec, asked, params)
-    if not is_auction or not offer.floor or highest is None or len(record) * STEP < LEAST_RECORDED:
+    offers = sum(each.capacity_type is CapacityType.SPOT for each in candidates)
+    is_recorded = len(record) * STEP >= LEAST_RECORDED
+    if not is_auction or not offer.floor or highest is None or not (is_recorded or offers >= LEAST_OFFERS):
         return None
     price_now = float(offer.floor)
-    dearer = max(price_now / max(record[-LAST_HOUR:]), 1.0)
-    pressure, auction = measure_pressure(job, now, params), auction_of(job, candidates, market, now, params)
+    dearer = max(price_now / max(record[-LAST_HOUR:]), 1.0) if is_recorded else 1.0
+    auction = auction_of(job, candidates, market, now, params) if is_recorded else None
+    pressure = measure_pressure(job, now, params)
     if auction is None:
         guard_s = pressure.at_risk_s + pressure.to_on_demand_s + 2 * pressure.step_s
     else:
@@ -73,7 +82,8 @@ def floors_question(
     left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
     main = job.main
     return FloorsQuestion(
-        (*(floor * dearer for floor in record), price_now),
+        (*(floor * dearer for floor in record), price_now) if is_recorded else (price_now,),
+        level_spread=LEVEL_SPREAD if is_recorded else FIRST_SPREAD,
         ceiling=float(highest),
         markup=float(params.bids.markup) if auction is None else LEARNT_MARKUP,
         on_demand_price=float(on_demand.expected_price) if on_demand is not None and falls_back else None,

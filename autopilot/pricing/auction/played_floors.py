@@ -27,13 +27,13 @@ NEAREST = 0.2
 BLOCK_H = 12.0
 """After so many hours at the mean a path goes on elsewhere."""
 LEVEL_SPREAD = 0.11
-"""Standard deviation of the logarithm of a market's level."""
+"""Standard deviation of the logarithm of a market's level, where a week or so was recorded."""
 DEARTH_EVERY_H, DEARTH_H = 120.0, 8.0
 LOST_PER_H = 0.07
 """Chance, an hour, of losing a machine to others than bidders, or to a bidder while others are no dearer."""
 OUTBID_ABOVE = 1.6
 """Where the cheapest is dearer than the bid by so much, whoever holds one is outbid."""
-WAIT_MARGIN, WAIT_SLACK_S = 0.15, 5400.0
+WAIT_MARGIN, WAIT_SLACK_S = 0.03, 5400.0
 """Waiting must save such a share, and takes more slack than this."""
 MOVE_MARGIN = 0.15
 ENOUGH_S = 1e-6
@@ -47,6 +47,8 @@ class FloorsQuestion:
 
     floors: tuple[float, ...]
     """The cheapest floor by the record, a step apart, oldest first; the last is that of now."""
+    level_spread: float
+    """Standard deviation of the logarithm of a market's level."""
     ceiling: float
     """No bid is above it."""
     markup: float
@@ -88,7 +90,7 @@ class PlayedFloors:
         self._by_price = np.sort(self._floors)
         near = np.argsort(np.abs(np.log(self._floors / self._floors[-1])), kind="stable")
         self._at: Indices = rng.choice(near[: max(int(NEAREST * len(near)), 1)], runs)
-        self._level = np.exp(LEVEL_SPREAD * rng.standard_normal(runs))
+        self._level = np.exp(asked.level_spread * rng.standard_normal(runs))
         self._has_dearth = np.zeros(runs, bool)
         self._mode = np.full(runs, asked.mode)
         self._bid = np.full(runs, asked.bid)
