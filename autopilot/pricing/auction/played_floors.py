@@ -101,7 +101,7 @@ class PlayedFloors:
         self.going = np.ones(runs, bool)
         self.on_time, self.parked = np.zeros(runs, bool), np.zeros(runs, bool)
         self.ended_s = np.full(runs, np.nan)
-        self.rest_burn = self._rate(ON_DEMAND if asked.on_demand_price is not None else SPOT)
+        self.rest_burn = self._hourly(ON_DEMAND if asked.on_demand_price is not None else SPOT)
 
     def play(self) -> None:
         price: Floats = self._floors[self._at] * self._level
@@ -111,7 +111,7 @@ class PlayedFloors:
             price = self._next_price()
             self._lose(price)
 
-    def _rate(self, mode: int) -> float:
+    def _hourly(self, mode: int) -> float:
         """$/h with its disk; of spot at the floor of now."""
         price = self._floors[-1] if mode == SPOT else self._asked.on_demand_price
         return float(price or 0.0) + self._asked.storage_rate
@@ -181,7 +181,7 @@ class PlayedFloors:
         progress_s = np.where(self._mode == SPOT, np.maximum(step_s - self._pending_s, 0.0), -asked.setup_s)
         upper = np.maximum(asked.work_s - self.done_s, 0.0) + asked.held_s
         is_late = (upper - progress_s + asked.guard_s > self._left_s + ROUNDING) & (upper > progress_s)
-        needed = (self._estimated_left_s() + asked.setup_s) / 3600 * self._rate(ON_DEMAND)
+        needed = (self._estimated_left_s() + asked.setup_s) / 3600 * self._hourly(ON_DEMAND)
         presses: Flags = is_late & (money >= needed)
         return presses
 
