@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
-.PHONY: help demo test lint check pythons sim mutants bench docs pictures page-pictures release previous lock clean
+.PHONY: help demo test lint check pythons sim mutants calibrate bench docs pictures page-pictures release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -43,6 +43,9 @@ SHARD ?= 1/8
 
 mutants: $(READY)    ## break the code of money and checkpoints, one place at a time, and see which test notices: SHARD=3/8, then REPORT=1
 	$(BIN)/python -m tools.mutants $(if $(REPORT),--report,--shard $(SHARD)) $(ARGS)
+
+calibrate: $(READY)    ## plan jobs, play them as live, and hold what was said against what came: SHARD=3/8, then REPORT=1
+	$(BIN)/python -m tools.calibration $(if $(REPORT),--report,--shard $(SHARD)) $(ARGS)
 
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py

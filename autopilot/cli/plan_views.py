@@ -28,6 +28,7 @@ def plan(body: Row, now: datetime) -> list[RenderableType]:
                 ("verdict", _verdict(body)),
                 *[("way out", text.plain(way)) for way in body.get("ways_out") or []],
                 ("expected cost", _show_expected(body)),
+                *_worst_tenth(body),
                 *_likely(body.get("forecast")),
                 ("on demand", text.money(body.get("on_demand_cost"))),
                 ("list price", _list_price(body)),
@@ -51,6 +52,14 @@ def _show_expected(body: Row) -> str:
     if not likely:
         return expected
     return f"{expected} ({text.money(likely['p10'])} to {text.money(likely['p90'])} in 8 of 10 markets)"
+
+
+def _worst_tenth(body: Row) -> list[tuple[str, str]]:
+    """A tight job's: its mean says little of what it costs where it must be finished on demand."""
+    likely = body.get("forecast")
+    if not likely or body.get("verdict") != "tight":
+        return []
+    return [("worst tenth", f"{text.money(likely['p90'])} or more, where the expected cost is the mean of all")]
 
 
 def _likely(likely: Row | None) -> list[tuple[str, str]]:

@@ -45,6 +45,15 @@ def test_a_plan_shows_cost_likelihood_and_what_else_it_could_cost(daemon: Daemon
     assert json.loads(printed(capsys, "plan", file, "--json")) == sample("plan")
 
 
+def test_a_tight_plan_shows_its_worst_tenth_beside_the_mean(daemon: Daemon, capsys: Capture, file: str) -> None:
+    daemon.answers["POST /v1/jobs"] = (200, a_plan(verdict="tight"))
+    assert "worst tenth    $0.52 or more, where the expected cost is the mean of all" in printed(capsys, "plan", file)
+    daemon.answers["POST /v1/jobs"] = (200, a_plan(verdict="tight", forecast=None))
+    assert "worst tenth" not in printed(capsys, "plan", file)
+    daemon.answers["POST /v1/jobs"] = (200, sample("plan"))
+    assert "worst tenth" not in printed(capsys, "plan", file)
+
+
 def test_a_plan_that_submit_would_refuse_exits_with_4(daemon: Daemon, capsys: Capture, file: str) -> None:
     bad = a_plan(verdict="infeasible", refusal="only 3% likely\x1b[2J", ways_out=["more budget: $9.00", "wait"])
     daemon.answers["POST /v1/jobs"] = (200, bad)
