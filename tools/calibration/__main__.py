@@ -15,7 +15,7 @@ from autopilot.lab.backtest.suite_file import read_suite
 from tools.calibration.cases import Case, made_up, recorded
 from tools.calibration.kept import RESULTS, ROOT, Kept, append, code_of, read
 from tools.calibration.report import picture, tables
-from tools.calibration.trial import try_case
+from tools.calibration.trial import Trial, try_case
 
 PICTURE = ROOT / "docs/images/calibration.svg"
 SEEDS = range(31000, 31400)
@@ -81,17 +81,18 @@ def _jobs(
             yield from (job for job in recorded(suite, live) if (name, job[0].run.start) not in known)
 
 
+def newest_groups(kept: Sequence[Kept]) -> dict[str, list[Trial]]:
+    """What was played by the code that played last, by kind of market."""
+    newest = [one for one in kept if one.code == kept[-1].code] if kept else []
+    groups = {kind: [one.trial for one in newest if one.kind == kind] for kind in (MADE_UP, FIRST_JOB, RECORDS)}
+    return {kind: trials for kind, trials in groups.items() if trials}
+
+
 def _report(results: Path) -> int:
-    kept = read(results)
-    if not kept:
+    groups = newest_groups(read(results))
+    if not groups:
         print("nothing was played yet")
         return 1
-    newest = [one for one in kept if one.code == kept[-1].code]
-    groups = {
-        kind: [one.trial for one in newest if one.kind == kind]
-        for kind in (MADE_UP, FIRST_JOB, RECORDS)
-        if any(one.kind == kind for one in newest)
-    }
     print("\n".join(tables(groups)))
     PICTURE.write_text(picture(groups))
     return 0
