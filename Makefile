@@ -15,7 +15,9 @@ help:    ## show this
 demo: $(READY)    ## watch a job being outbid, moved, resumed and billed on a local market (about a minute)
 	$(BIN)/autopilot demo $(ARGS)
 
+# Compiled once: else each process of each test compiles the package for itself where Python is told to keep nothing.
 test: lint    ## lint, type-check and run the tests (a few minutes)
+	$(BIN)/python -m compileall -q autopilot
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 check: lint    ## the long gates as well: coverage, random kills of the daemon, every supported Python
