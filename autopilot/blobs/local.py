@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlencode
 
 from autopilot.blobs.admission import Admission
 from autopilot.blobs.place import MailboxPlace, share
@@ -177,13 +176,9 @@ class LocalBlobStore:
 
     def _sign(self, method: str, key: str, valid_for: timedelta, max_bytes: int) -> str:
         expires = int(self._unix_time() + valid_for.total_seconds())
-        query = urlencode(
-            {
-                "expires": expires,
-                "max_bytes": max_bytes,
-                "signature": self._signature(method, check_key(key), expires, max_bytes),
-            }
-        )
+        signature = self._signature(method, check_key(key), expires, max_bytes)
+        # Nothing in it needs quoting, and each machine's orders hold some fifty of these.
+        query = f"expires={expires}&max_bytes={max_bytes}&signature={signature}"
         return f"{self.base_url.rstrip('/')}{URL_PREFIX}{key}?{query}"
 
     def _signature(self, method: str, key: str, expires: int, max_bytes: int) -> str:

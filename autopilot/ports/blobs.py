@@ -16,7 +16,7 @@ MAX_KEY_LENGTH = 512
 MAX_READ_BYTES = 2_000_000
 """Nothing that is read whole is meant to be so large. A bucket cannot bound what a machine puts into it."""
 
-_SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*", re.ASCII)
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)
 
 
 class BlobUnavailable(Exception):
@@ -28,7 +28,7 @@ def check_key(key: str) -> str:
 
     No segment starts with a dot, so neither ``..`` nor a store's own scratch files can be named. Raises ``ValueError``.
     """
-    if len(key) > MAX_KEY_LENGTH or not all(_SEGMENT.fullmatch(segment) for segment in key.split("/")):
+    if len(key) > MAX_KEY_LENGTH or not _KEY.fullmatch(key):
         raise ValueError(f"not a blob key: {key[:80]!r}")
     return key
 
