@@ -19,6 +19,8 @@ MAX_BYTES = 100_000
 
 def read_job_file(file: Path) -> tuple[str, str]:
     """The text of a job file and its name for messages; ``-`` is standard input. Raises ``UserError``."""
+    if len(str(file)) > 1 and str(file).startswith("-"):
+        raise UserError(f"unknown option: {file}", hint=f"--help lists them; a file of that name is ./{file}")
     source = "standard input" if str(file) == "-" else str(file)
     try:
         raw = sys.stdin.buffer.read(MAX_BYTES + 1) if str(file) == "-" else _head(file)

@@ -63,8 +63,9 @@ def submit(
         print("" if jobs else "\nnothing was submitted (dry run)")
         for job in jobs:
             name = text.plain(job["name"])
-            then = "it waits for others" if job["reason"] == "waiting_for_jobs" else f"autopilot logs {name} -f"
-            print(f"submitted {name} ({text.plain(job['id'])}); follow it: {then}")
+            waits = job["reason"] == "waiting_for_jobs"
+            then = f"what it waits for: autopilot why {name}" if waits else f"follow it: autopilot logs {name} -f"
+            print(f"submitted {name} ({text.plain(job['id'])}); {then}")
     return outcomes.wait_for(client, [job["id"] for job in jobs]) if wait and jobs else plan.exit_of(body)
 
 
