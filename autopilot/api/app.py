@@ -53,6 +53,7 @@ from autopilot.api.problem_documents import Handler
 from autopilot.api.problems import answer_errors
 from autopilot.api.proxied_users import ProxiedUsers
 from autopilot.api.requests import MAX_BODY_BYTES, read_body, read_body_if_any, read_query, whole
+from autopilot.api.schedule_routes import ScheduleRoutes
 from autopilot.api.spend import spend
 from autopilot.api.submissions import Sent, Tell
 from autopilot.api.token_routes import TokenRoutes
@@ -106,6 +107,7 @@ class Api:
         routes = _Routes(jobs, engine, store, clock, uploads, own_store)
         certification, token_routes = CertifyRoutes(certify), TokenRoutes(tokens, jobs)
         lives, page = LifeRoutes(jobs, engine, store, clock), PageRoutes(sessions, engine, clock, find_page)
+        schedules = ScheduleRoutes(jobs, routes.once)
         self._end_calls = routes.end_calls
         self._routes = [
             web.get("/metrics", self._render_metrics),
@@ -113,6 +115,11 @@ class Api:
             web.get("/v1/status", routes.status),
             web.post("/v1/jobs", routes.submit),
             web.post("/v1/sets", routes.submit_set),
+            web.post("/v1/schedules", schedules.create),
+            web.get("/v1/schedules", schedules.list_all),
+            web.post("/v1/schedules/{schedule}/pause", schedules.pause),
+            web.post("/v1/schedules/{schedule}/resume", schedules.resume),
+            web.post("/v1/schedules/{schedule}/end", schedules.end),
             web.get("/v1/jobs", routes.list_jobs),
             web.get("/v1/jobs/{ref}", routes.show),
             web.get("/v1/jobs/{ref}/logs", self._log_feed.answer),
@@ -182,7 +189,7 @@ class _Routes:
         self._engine = engine
         self._store = store
         self._clock = clock
-        self._once = OnceOnly(store, clock)
+        self.once = OnceOnly(store, clock)
 
     async def openapi(self, _: web.Request) -> web.Response:
         return web.json_response(await asyncio.to_thread(openapi))
@@ -234,7 +241,7 @@ class _Routes:
         )
         if body.dry_run:
             return web.json_response(await submit())
-        return await self._once.answer(request, caller.owner, 201, lambda once: submit(once=once))
+        return await self.once.answer(request, caller.owner, 201, lambda once: submit(once=once))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
         return web.json_response(await self._jobs.overview(read_query(request, ListQuery), _own_alone(request)))
@@ -286,7 +293,7 @@ class _Routes:
             token=caller_of(request).token,
             plan_id=body.plan,
         )
-        return await self._once.answer(request, caller_of(request).owner, 200, lambda once: change(once=once))
+        return await self.once.answer(request, caller_of(request).owner, 200, lambda once: change(once=once))
 
     async def stop(self, request: web.Request) -> web.Response:
         return web.json_response({"job": await self._jobs.stop(job_ref(request))})
@@ -300,7 +307,7 @@ class _Routes:
     async def resume(self, request: web.Request) -> web.Response:
         chosen = await read_body_if_any(request, ResumeBody)
         resume = partial(self._jobs.resume, job_ref(request), chosen.from_checkpoint)
-        return await self._once.answer(request, caller_of(request).owner, 200, lambda once: resume(once=once))
+        return await self.once.answer(request, caller_of(request).owner, 200, lambda once: resume(once=once))
 
     async def exec(self, request: web.Request) -> web.Response:
         body = await read_body(request, ExecBody)

@@ -54,6 +54,12 @@ class WaitingPlan:
     confirmed_by: int | None = None
 
 
+def asks_above(token: Token | None, spec: JobSpec) -> Decimal | None:
+    """The dollars above which a person has to confirm it; None where nobody is asked."""
+    limit = None if token is None else token.ask_above
+    return None if limit is None or (spec.budget is not None and spec.budget <= limit) else limit
+
+
 class PlanBook:
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock = clock
@@ -68,8 +74,8 @@ class PlanBook:
         ``asked``: all that the plan is to bind, as JSON. Raises ``ConfirmFirst`` for what nobody has confirmed, and
         ``NotAllowed`` for a plan that is another.
         """
-        limit = None if token is None else token.ask_above
-        if token is None or limit is None or (spec.budget is not None and spec.budget <= limit):
+        limit = asks_above(token, spec)
+        if token is None or limit is None:
             yield
             return
         sha256 = hashlib.sha256(json.dumps([what, asked], sort_keys=True, default=str).encode()).hexdigest()

@@ -181,9 +181,10 @@ class EventFeed:
         return caller.sees_all or await self._owner_of(record) == caller.owner
 
     async def _owner_of(self, record: EventRecord) -> int | None:
-        """None: it concerns no job."""
+        """None: it concerns no job and no schedule."""
         if record.job_id is None:
-            return None
+            owner = dict(record.fields).get("owner") if record.name.startswith("schedule.") else None
+            return owner if isinstance(owner, int) else None
         if record.job_id not in self._owners:
             async with self._store.snapshot() as uow:
                 job = await uow.jobs.find(record.job_id)

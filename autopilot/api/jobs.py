@@ -26,6 +26,7 @@ from autopilot.api.owners import find_owner
 from autopilot.api.pages import select_fields
 from autopilot.api.periods import instant
 from autopilot.api.prospects import Unlikely
+from autopilot.api.schedules import ScheduleService
 from autopilot.api.ssh import SshService
 from autopilot.api.submissions import ParseJob, Submissions
 from autopilot.api.wider import look_wider
@@ -71,6 +72,7 @@ class JobService:
         self.logs = LogReader(store, blobs)
         self.plans = PlanBook(clock, ids)
         self.submissions = Submissions(engine, store, clock, ids, parse, wake, code, self.plans)
+        self.schedules = ScheduleService(self.submissions, store, clock, self.plans, wake)
         self.execs = ExecService(engine, store, clock, ids, find_job)
         self.ssh = SshService(engine, store, find_job)
         self._engine = engine

@@ -26,6 +26,7 @@ _IN_PATH = {
     "number": {"type": "integer", "minimum": 1, "maximum": 999_999},
     "market": {"type": "string"},
     "plan": {"type": "string"},
+    "schedule": {"type": "string", "description": "an id or a name"},
     "name": {"type": "string"},
 }
 _KEY = {

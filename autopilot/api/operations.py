@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from autopilot.api.models import account, jobs, money, plans
+from autopilot.api.models import account, jobs, money, plans, schedules
 from autopilot.api.models.base import Answer, Asked, Query
 
 
@@ -50,6 +50,16 @@ OPERATIONS: dict[str, Operation] = {
         body=jobs.SubmitSetBody,
         acts_once=True,
     ),
+    "POST /v1/schedules": Operation(
+        "Submit a job file again and again, or say what would happen",
+        {200: schedules.Scheduled, 201: schedules.Scheduled},
+        body=schedules.ScheduleBody,
+        acts_once=True,
+    ),
+    "GET /v1/schedules": Operation("List schedules", _one(schedules.Schedules), query=schedules.SchedulesQuery),
+    "POST /v1/schedules/{schedule}/pause": Operation("Make no more jobs for now", _one(schedules.ScheduleAnswer)),
+    "POST /v1/schedules/{schedule}/resume": Operation("Let a paused schedule go on", _one(schedules.ScheduleAnswer)),
+    "POST /v1/schedules/{schedule}/end": Operation("End a schedule", _one(schedules.ScheduleAnswer)),
     "GET /v1/jobs": Operation("List jobs", _one(jobs.Jobs), query=jobs.ListQuery),
     "GET /v1/jobs/{ref}": Operation("A job with its machines, bids and events", _one(jobs.JobLife)),
     "GET /v1/jobs/{ref}/logs": Operation("A job's output", _one(jobs.Logs), query=jobs.LogsQuery, streams=True),

@@ -24,6 +24,7 @@ from autopilot.api.problem_documents import (
 )
 from autopilot.api.prospects import Unlikely
 from autopilot.api.same_job import SameJobOpen
+from autopilot.api.schedules import ScheduleNotFound
 from autopilot.domain.errors import UserError
 from autopilot.engine.execs import ExecBusy, NoAnswer
 from autopilot.ports.blobs import BlobUnavailable
@@ -44,6 +45,7 @@ KINDS = (
     ProblemKind(Unauthorised, 401, "unauthorised"),
     ProblemKind(NotAllowed, 403, "not_allowed"),
     ProblemKind(JobNotFound, 404, "not_found"),
+    ProblemKind(ScheduleNotFound, 404, "not_found"),
     ProblemKind(OverBudget, 402, "over_budget"),
     ProblemKind(Unlikely, 402, "unlikely"),
     ProblemKind(SameJobOpen, 409, "same_job_open"),

@@ -72,6 +72,8 @@ def job(
         "finished_at": plain(state.finished_at),
         "deadline": plain(state.spec.deadline),
         "due_within_s": plain(state.spec.due_within),
+        "schedule": state.schedule_id,
+        "due_at": plain(state.due_at),
         "after": [_predecessor(each, titles) for each in state.spec.after],
         "slack_s": plain(pressure.slack) if judged else None,
         "verdict": pressure.verdict if judged else None,

@@ -11,7 +11,7 @@ from decimal import Decimal
 from autopilot.api.access import NotAllowed
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job
-from autopilot.domain.token import is_of_token
+from autopilot.domain.token import MOST_OPEN_JOBS, is_of_token
 from autopilot.ports.store import UnitOfWork
 
 
@@ -24,10 +24,6 @@ class SameJobOpen(UserError):
             hint="--again submits another one like it",
         )
         self.job_id = job.id
-
-
-MOST_OPEN_JOBS = 500
-"""Of one token: each tick looks at all of them, and one client must not slow down everybody's."""
 
 
 def hash_file(toml: str, code_sha256: str) -> str:

@@ -36,19 +36,16 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.time import show_duration
 from autopilot.domain.token import Token, is_of_token
 from autopilot.engine.engine import Engine
+from autopilot.engine.learnt_time import learn_time
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
-from autopilot.pricing.past_estimates import learn_error
 
 ParseJob = Callable[[str, str, datetime, Token | None], JobSpec]
 """(text, source, now, token whose job it is to be) → spec; raises ``UserError``."""
 
 Tell = Callable[[list[render.Json]], render.Json]
 """From each job with its plan to the answer."""
-
-PAST_JOBS_READ = 200
-"""Of one owner, for how good their estimates were."""
 
 _SCRIPT = re.compile(r"""\b(?:python3?|bash|sh|torchrun|accelerate launch)\s+((?![/$~-])[^\s;&|)"']+\.(?:py|sh))\b""")
 """A program by a path from the work directory, as commands name it."""
@@ -122,14 +119,17 @@ class Submissions:
         accepts any.
         """
         now = self._clock.now()
-        self._check_markets()
-        read = [await self._read(each, now, owner, token, dry_run=dry_run) for each in sent]
+        self.check_markets()
+        read = [await self.read(each, now, owner, token, dry_run=dry_run) for each in sent]
+        for each, (job, _, _) in zip(sent, read, strict=True):
+            with _said_of(each.source, is_one=len(sent) == 1):
+                _refuse_schedule(job.spec)
         async with self._store.snapshot() as uow:
             resolved = await resolve(uow, [job for job, _, _ in read], now)
         drafts = []
         for each, (job, copy, learnt), as_accepted in zip(sent, read, resolved, strict=True):
             with _said_of(each.source, is_one=len(sent) == 1):
-                planned = await self._plan_draft(as_accepted.job, now, least_probability, learnt)
+                planned = await self.plan_draft(as_accepted.job, now, least_probability, learnt)
                 if planned.answer["refusal"] is not None and not dry_run:
                     raise Unlikely(planned.answer["refusal"], hint="; ".join(planned.answer["ways_out"]))
             drafts.append(_Draft(job, copy, each.source, planned))
@@ -147,10 +147,10 @@ class Submissions:
         self._wake()
         return answer
 
-    async def _read(
+    async def read(
         self, sent: Sent, now: datetime, owner: int, token: Token | None, *, dry_run: bool
     ) -> tuple[Job, CodeCopy | None, Sequence[str]]:
-        """With what to say of how long it may take."""
+        """The job that a file asks for, its code, and what to say of how long it may take. Raises ``UserError``."""
         spec = await check_gpus(self._parse(sent.toml, sent.source, now, token), self._engine)
         check_total(spec, is_of_token(owner))
         _check_code(spec, sent.code)
@@ -162,19 +162,14 @@ class Submissions:
 
     async def _learn_time(self, spec: JobSpec, owner: int) -> tuple[JobSpec, Sequence[str]]:
         """``spec`` with the longest time that its owner's past estimates speak for, and what to say of it."""
-        if spec.work_estimate is None or spec.work_at_most is not None or spec.deadline is None:
-            return spec, ()
         async with self._store.snapshot() as uow:
-            past = await uow.jobs.list_newest(limit=PAST_JOBS_READ, owner=owner, is_over=True)
-        learnt = learn_error(spec, past, self._engine.config.params.deadline.estimate_error)
+            spec, learnt = await learn_time(uow, spec, owner, self._engine.config.params.deadline.estimate_error)
         if learnt is None:
             return spec, ()
-        error, count = learnt
-        at_most = spec.work_estimate * (1.0 + error)
-        note = f"time is held for {show_duration(at_most)} of work, {error:.0%} more than estimated"
-        return replace(spec, work_at_most=at_most), (f"{note}, by {count} past jobs of yours",)
+        note = f"time is held for {show_duration(learnt.at_most)} of work, {learnt.error:.0%} more than estimated"
+        return spec, (f"{note}, by {learnt.jobs} past jobs of yours",)
 
-    async def _plan_draft(self, job: Job, now: datetime, least_probability: float, learnt: Sequence[str]) -> JobPlan:
+    async def plan_draft(self, job: Job, now: datetime, least_probability: float, learnt: Sequence[str]) -> JobPlan:
         plan = await self.plan(job, now, least_probability)
         planned = plan.answer
         planned["notes"] += [*learnt, *_script_notes(job.spec), *tell_waits(job)]
@@ -241,7 +236,7 @@ class Submissions:
         ]
         return made
 
-    def _check_markets(self) -> None:
+    def check_markets(self) -> None:
         """A key that is refused is for the user to mend now, not for the job to wait upon."""
         watches = self._engine.watches
         refused = [name for name, watch in watches.items() if watch.no_rights]
@@ -282,6 +277,12 @@ def _sum(limits: Sequence[Decimal | None]) -> Decimal | None:
     """None where one of them has no limit."""
     known = [limit for limit in limits if limit is not None]
     return sum(known, ZERO) if len(known) == len(limits) else None
+
+
+def _refuse_schedule(spec: JobSpec) -> None:
+    if spec.schedule is not None:
+        hint = "autopilot submit FILE does so for one file; programs send it to POST /v1/schedules"
+        raise UserError("a job file with [schedule] is submitted by itself, as a schedule", hint=hint)
 
 
 def _check_code(spec: JobSpec, code: SentCode | None) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from autopilot.cli import money_views, outcomes, plan, text, views
+from autopilot.cli import money_views, outcomes, plan, schedules, text, views
 from autopilot.cli import watch as watching
 from autopilot.cli.client import Client, NotFound, instance_path, job_path
 from autopilot.cli.exits import CommandError, Exit
@@ -32,7 +32,7 @@ def submit(
     wait: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """Hand a job to the daemon, which runs it as cheaply as its deadline allows.
+    """Hand a job to the daemon, which runs it as cheaply as its deadline allows. With [schedule] again and again.
 
     Parameters
     ----------
@@ -55,9 +55,12 @@ def submit(
         raise UserError("--wait and --dry-run exclude each other")
     client = Client()
     body = plan.ask(client, [file, *files], min_probability, dry_run=dry_run, again=again, plan_id=plan_id)
-    jobs = [made["job"] for made in plan.answers_of(body) if made["job"]]
+    jobs = [made["job"] for made in plan.answers_of(body) if made.get("job")]
     if not output.is_for_people:
         output.print(body)
+    elif "schedule" in body:
+        plan.show(client, body)
+        print("", *schedules.tell(body), sep="\n")
     else:
         plan.show(client, body)
         print("" if jobs else "\nnothing was submitted (dry run)")

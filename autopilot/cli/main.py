@@ -39,6 +39,7 @@ COMMANDS = (
     Command("stop", "autopilot.cli.actions:stop", "Save a job and park it"),
     Command("resume", "autopilot.cli.actions:resume", "Let a parked job go on"),
     Command("cancel", "autopilot.cli.actions:cancel", "Stop jobs for good and release their machines"),
+    Command("schedules", "autopilot.cli.schedules:schedules", "List, pause and end what is submitted again and again"),
     Command("release", "autopilot.cli.actions:release", "Give back the machine that is held of a failed job"),
     Command("exec", "autopilot.cli.exec:exec", "Run a command on a job's machine, beside the job"),
     Command("ssh", "autopilot.cli.ssh:ssh", "Open a shell on a job's machine"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from cyclopts import Parameter
@@ -15,6 +17,7 @@ from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.config.client_file import read_client_file
 from autopilot.config.ssh_key import with_key
+from autopilot.config.toml_document import read_toml
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
@@ -89,15 +92,27 @@ def ask_of(
     """``beside``: the directory that paths of ``[code]`` are relative to; ``again``: a second job of the same is meant;
     ``plan_id``: what a person has confirmed.
 
-    On a terminal it asks whether that is so. Raises ``UserError``, ``CommandError``.
+    On a terminal it asks whether that is so. Of a file with ``[schedule]`` the answer has ``schedule`` in place of
+    ``job``. Raises ``UserError``, ``CommandError``.
     """
     _check_probability(min_probability)
     part, said = _send(client, toml, source, beside, dry_run=dry_run)
     asked: Json = {**part, "dry_run": dry_run, "min_probability": min_probability}
     asked |= {"plan": plan_id} if plan_id else {}
-    body = client.post("/v1/jobs", asked) if dry_run else _submit(client, "/v1/jobs", asked, again)
+    if _is_schedule(toml, source):
+        act = client.post if dry_run else partial(client.act_once, "POST")
+        body = act("/v1/schedules", asked)
+    else:
+        body = client.post("/v1/jobs", asked) if dry_run else _submit(client, "/v1/jobs", asked, again)
     body["plan"]["notes"][:0] = said
     return body
+
+
+def _is_schedule(toml: str, source: str) -> bool:
+    """What cannot be read is for the daemon to say."""
+    with contextlib.suppress(UserError):
+        return "schedule" in read_toml(toml, source).values
+    return False
 
 
 def _check_probability(least: float) -> None:
@@ -135,7 +150,7 @@ def show(client: Client, body: Json) -> None:
 
 
 def answers_of(body: Json) -> list[Json]:
-    """One for each job file: ``job`` and ``plan``."""
+    """One for each job file: ``plan``, and ``job`` or ``schedule``."""
     return list(body["jobs"]) if "jobs" in body else [body]
 
 

@@ -67,7 +67,7 @@ def tell_veto(veto: Row) -> str:
     numbers = dict(veto.get("numbers") or {})
     action, because = numbers.pop("action", None), numbers.pop("because", None)
     limit = numbers.pop("limit", None)
-    in_dollars = because in ("over_day_limit", "over_month_limit", "over_allowance", "over_budget", "low_credit")
+    in_dollars = because in _IN_DOLLARS
     shown = text.numbers(numbers)
     if limit is not None:
         as_limit = text.money(limit) if in_dollars else text.per_hour(limit) if because == "over_rate_limit" else limit
@@ -105,6 +105,14 @@ def _tell_count(numbers: Numbers) -> str:
     return f"{found} (on demand {on_demand})" if on_demand else found
 
 
+_IN_DOLLARS = (
+    "over_day_limit",
+    "over_month_limit",
+    "over_allowance",
+    "over_schedule_budget",
+    "over_budget",
+    "low_credit",
+)
 _TRUST = {"verified": "verified hosts", "secure": "datacenters"}
 
 

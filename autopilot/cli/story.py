@@ -156,6 +156,14 @@ def _tell_begin(fields: Fields) -> str:
     return f"the jobs that it waited for have ended: it may begin{due}"
 
 
+def _schedule(fields: Fields) -> str:
+    return f"schedule {text.plain(fields.get('name'))}"
+
+
+def _due(fields: Fields) -> str:
+    return f"due {text.minute(fields.get('due'))} UTC"
+
+
 def _tell_dependency(fields: Fields) -> str:
     job, ended = text.plain(fields.get("job")), text.words(fields.get("ended") or "gone")
     return f": {job}, which it waited for, is {ended}"
@@ -195,6 +203,15 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "job.submitted": "submitted",
     "job.changed": _tell_change,
     "job.predecessors_ended": _tell_begin,
+    "schedule.created": lambda fields: f"{_schedule(fields)} was submitted: {text.plain(fields.get('cron'))}",
+    "schedule.fired": lambda fields: f"{_schedule(fields)} made job {text.plain(fields.get('firing'))}, {_due(fields)}",
+    "schedule.skipped": lambda fields: f"{_schedule(fields)} left out a firing, {_due(fields)}{_because(fields)}",
+    "schedule.missed": lambda fields: (
+        f"{_schedule(fields)} missed {text.plain(fields.get('firings'))} firings, the newest {_due(fields)}"
+    ),
+    "schedule.paused": lambda fields: f"{_schedule(fields)} is paused",
+    "schedule.resumed": lambda fields: f"{_schedule(fields)} goes on",
+    "schedule.ended": lambda fields: f"{_schedule(fields)} has ended{_because(fields)}",
     "lease.intended": _tell_intended,
     "lease.acquired": lambda fields: f"rented as instance {text.plain(fields.get('instance_id'))}",
     "lease.adopted": lambda fields: f"rented after a lost answer, as instance {text.plain(fields.get('instance_id'))}",

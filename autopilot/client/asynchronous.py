@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from autopilot.api.models import jobs as m
 from autopilot.api.models import money, plans
+from autopilot.api.models import schedules as s
 from autopilot.client.errors import ApiError, JobEnded, Unreachable
 from autopilot.client.http import Http
 from autopilot.client.sent_part import SentPart
@@ -89,6 +90,33 @@ class AsyncClient:
             body = body.model_copy(update={"min_probability": min_probability})
         answer = await self._http.ask("POST /v1/sets", m.SubmittedSet, body=body, acts_once=True)
         return [AsyncJob(self, made.job, made.plan) for made in answer.jobs if made.job is not None]
+
+    async def schedule(
+        self, job_file: str | Path, *, min_probability: float | None = None, plan: str = ""
+    ) -> s.Schedule:
+        """Submit a file with ``[schedule]``, which makes a job of it again and again. The rest is as for ``submit``."""
+        body = s.ScheduleBody(**await self._send(job_file, dry_run=False), plan=plan)
+        if min_probability is not None:
+            body = body.model_copy(update={"min_probability": min_probability})
+        answer = await self._http.ask("POST /v1/schedules", s.Scheduled, body=body, acts_once=True)
+        assert answer.schedule is not None, "one was made"
+        return answer.schedule
+
+    async def schedules(self, *, all: bool = False) -> list[s.Schedule]:
+        """Those that have not ended, oldest first; with ``all`` the others too, newest first."""
+        query = s.SchedulesQuery(all=all)
+        return (await self._http.ask("GET /v1/schedules", s.Schedules, query=query)).schedules
+
+    async def pause_schedule(self, ref: str) -> s.Schedule:
+        """Make no more jobs for now. ``ref``: its id or name."""
+        return (await self._http.ask("POST /v1/schedules/{schedule}/pause", s.ScheduleAnswer, ref)).schedule
+
+    async def resume_schedule(self, ref: str) -> s.Schedule:
+        return (await self._http.ask("POST /v1/schedules/{schedule}/resume", s.ScheduleAnswer, ref)).schedule
+
+    async def end_schedule(self, ref: str) -> s.Schedule:
+        """For good. Jobs that it has made go on."""
+        return (await self._http.ask("POST /v1/schedules/{schedule}/end", s.ScheduleAnswer, ref)).schedule
 
     async def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
         """What a submit would cost, without one."""

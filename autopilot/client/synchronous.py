@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from autopilot.api.models import jobs as m
 from autopilot.api.models import money, plans
+from autopilot.api.models import schedules as s
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
 
 T = TypeVar("T")
@@ -59,6 +60,21 @@ class Client:
     ) -> list[SubmittedJob]:
         made = self._inner.submit_set(job_files, min_probability=min_probability, again=again, plan=plan)
         return [SubmittedJob(self, each) for each in self._run(made)]
+
+    def schedule(self, job_file: str | Path, *, min_probability: float | None = None, plan: str = "") -> s.Schedule:
+        return self._run(self._inner.schedule(job_file, min_probability=min_probability, plan=plan))
+
+    def schedules(self, *, all: bool = False) -> list[s.Schedule]:
+        return self._run(self._inner.schedules(all=all))
+
+    def pause_schedule(self, ref: str) -> s.Schedule:
+        return self._run(self._inner.pause_schedule(ref))
+
+    def resume_schedule(self, ref: str) -> s.Schedule:
+        return self._run(self._inner.resume_schedule(ref))
+
+    def end_schedule(self, ref: str) -> s.Schedule:
+        return self._run(self._inner.end_schedule(ref))
 
     def plan(self, job_file: str | Path, *, min_probability: float | None = None) -> plans.Plan:
         return self._run(self._inner.plan(job_file, min_probability=min_probability))

@@ -30,6 +30,7 @@ from autopilot.config.job_keys import (
     OnStall,
     RunAs,
 )
+from autopilot.config.schedule_section import read_schedule
 from autopilot.config.secret_files import check_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
 from autopilot.config.values import size_gb
@@ -75,6 +76,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
+    fields["schedule"] = read_schedule(document, read, now)
     fields["deadline"], fields["due_within"] = _deadline(document, read, now)
     fields["fall_back"] = (
         read.get(("deadline", "fallback"), Fallback.DEADLINE) is Fallback.DEADLINE and policy is not SpotPolicy.SPOT
@@ -262,7 +264,8 @@ def _deadline(
             f"{document.place(('deadline', key))}: the deadline is too far away",
             hint=f"set one within {FURTHEST_DEADLINE.days} days, or leave [deadline] out",
         )
-    return (None, left) if at is None and ("after",) in read else (now + left, None)
+    counts_later = ("after",) in read or ("schedule", "cron") in read
+    return (None, left) if at is None and counts_later else (now + left, None)
 
 
 def _refuse_contradictions(document: TomlDocument, read: Mapping[KeyPath, Any], policy: SpotPolicy) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from autopilot.config import values
 from autopilot.config.secret_files import check_name
+from autopilot.domain.cadence import Overlap
 from autopilot.domain.job import SpotPolicy, Trust
 
 TOP = ""
@@ -100,8 +101,17 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
         "within": Key("duration", values.duration),
         "fallback": Key("deadline or never", values.one_of(Fallback)),
     },
+    "schedule": {
+        "cron": Key("cron expression", values.cron),
+        "zone": Key("time zone", values.zone, needs="cron"),
+        "overlap": Key("skip or queue", values.one_of(Overlap), needs="cron"),
+        "catch_up": Key("true or false", values.flag, needs="cron"),
+        "until": Key("date, or date and time", values.day_or_instant, needs="cron"),
+        "count": Key("number", values.firings, needs="cron"),
+    },
     "budget": {
         "total": Key("money", values.money, "budget"),
+        "all": Key("money, or money/month", values.amount_over_all),
         "max_rate": Key("money", values.money, "max_rate"),
         "on_exhausted": Key("park or cancel", values.one_of(OnExhausted), needs="total"),
     },

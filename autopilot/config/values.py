@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import TypeVar
 
+from autopilot.domain import cadence
 from autopilot.domain.after import MOST_AFTER, After, On
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.errors import UserError
@@ -168,6 +170,41 @@ def instant(raw: object) -> datetime:
         return raw.astimezone(UTC)
     except OverflowError:
         raise ValueError(f"out of range: {raw.isoformat()}") from None
+
+
+def cron(raw: object) -> str:
+    return cadence.check_cron(text(raw))
+
+
+def zone(raw: object) -> str:
+    name = text(raw)
+    cadence.check_zone(name)
+    return name
+
+
+def firings(raw: object) -> int:
+    number = count(raw)
+    if number > cadence.MOST_FIRINGS:
+        raise ValueError(f"must be {cadence.MOST_FIRINGS:,} at most, not {number}")
+    return number
+
+
+def day_or_instant(raw: object) -> date | datetime:
+    """A day without a time, or as ``instant``."""
+    if isinstance(raw, str):
+        with contextlib.suppress(ValueError):
+            return date.fromisoformat(raw.strip())
+    if isinstance(raw, date) and not isinstance(raw, datetime):
+        return raw
+    return instant(raw)
+
+
+def amount_over_all(raw: object) -> tuple[Decimal, bool]:
+    """Dollars, and whether they are for each month: ``"$60/month"``, or ``"$60"`` for ever."""
+    amount, slash, period = raw.partition("/") if isinstance(raw, str) else (raw, "", "")
+    if slash and period.strip() != "month":
+        raise ValueError(f'must be like "$60/month", or "$60" for all firings ever, not {_show(raw)}')
+    return money(amount), bool(slash)
 
 
 def gpus(raw: object) -> tuple[GpuChoice, ...]:

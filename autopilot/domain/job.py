@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from autopilot.domain import gpu_names
 from autopilot.domain.after import After
+from autopilot.domain.cadence import Cadence
 from autopilot.domain.code import NO_CODE, CodeSpec, JobCode
 from autopilot.domain.lease import Lease, Slot
 from autopilot.domain.money import ZERO, Number
@@ -131,7 +132,9 @@ class JobSpec:
     after: tuple[After, ...] = ()
     """The jobs that have to end before anything is rented for this one."""
     due_within: timedelta | None = None
-    """Counted from when those have ended: ``deadline`` is not known before."""
+    """Counted from when those have ended, or from when a firing is due: ``deadline`` is not known before."""
+    schedule: Cadence | None = None
+    """When a job is to be made of it; None: at once, and once. Jobs have none themselves."""
     tags: tuple[tuple[str, str], ...] = ()
     """(key, value): the user's own words for what it belongs to, by which spend can be grouped."""
     notify: tuple[str, ...] | None = None
@@ -214,6 +217,10 @@ class Job:
     """Of what its job file says, in whatever order and spelling; empty: it is from before that was kept."""
     predecessors_ended_at: datetime | None = None
     """When the last of the jobs that it waits for had ended, each as asked; None: not yet, or it waits for none."""
+    schedule_id: str | None = None
+    """The schedule of which it is a firing; None: it was submitted as a job."""
+    due_at: datetime | None = None
+    """When that firing was due. No two jobs have one schedule and one such instant."""
     leases: tuple[Lease, ...] = field(default=())
 
     @property

@@ -38,13 +38,15 @@ class Allowance:
     """$/h that may burn on top of what does."""
     instances: int | None = None
     """How many more may be rented."""
-    token: Decimal | None = None
-    """What the allowance of the job's token still allows; None: it is no token's, or the token has none."""
+    purse: Decimal | None = None
+    """What the job's token, or its schedule, still allows over several jobs: the less of the two; None: no bound."""
+    purse_reason: Reason = Reason.OVER_ALLOWANCE
+    """Why there is no more: which of the two that is."""
 
     @property
     def exhausted(self) -> Reason | None:
-        if self.token is not None and self.token <= 0:
-            return Reason.OVER_ALLOWANCE
+        if self.purse is not None and self.purse <= 0:
+            return self.purse_reason
         if self.month is not None and self.month <= 0:
             return Reason.OVER_MONTH_LIMIT
         return Reason.OVER_DAY_LIMIT if self.day is not None and self.day <= 0 else None

@@ -59,6 +59,7 @@ class Reason(StrEnum):
     OVER_DAY_LIMIT = "over_day_limit"
     OVER_MONTH_LIMIT = "over_month_limit"
     OVER_ALLOWANCE = "over_allowance"
+    OVER_SCHEDULE_BUDGET = "over_schedule_budget"
     OVER_RATE_LIMIT = "over_rate_limit"
     TOO_MANY_INSTANCES = "too_many_instances"
     TOO_MANY_LAUNCHES = "too_many_launches"

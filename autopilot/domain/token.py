@@ -28,6 +28,9 @@ class Scope(StrEnum):
         return order.index(self) >= order.index(other)
 
 
+MOST_OPEN_JOBS = 500
+"""Of one token: each tick looks at all of them, and one client must not slow down everybody's."""
+
 PROXIED = "proxy:"
 """Before the name of whoever a reverse proxy vouches for. No name of a token has a colon."""
 

@@ -43,6 +43,7 @@ from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog
+from autopilot.engine.firings import Firings
 from autopilot.engine.history import History, Retention
 from autopilot.engine.lost_bids import LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
@@ -160,6 +161,7 @@ class Engine:
         self._orphans = Orphans(config.install_id, ids)
         self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined)
         self.waits = Waits()
+        self.firings = Firings(store, clock, ids, config.users, config.params)
         self._maintenance = Maintenance(providers, store, clock, config.settle_delay, config.install_id, ids)
         self._drift = DriftLog(providers, store, clock)
         self._history = History(store, clock, config.retention)
@@ -174,6 +176,7 @@ class Engine:
     async def tick(self) -> None:
         """One pass over everything. Raises ``StoreUnavailable`` after having asked for the destroys that are due."""
         try:
+            await self.firings.fire_due()
             async with self._store.snapshot() as uow:
                 self._known_jobs = await uow.jobs.list_open()
                 orphans = await uow.leases.list_orphans()
@@ -503,13 +506,12 @@ class Engine:
     def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
         params = self.config.params
         over_all = allowance(exposure, self.config.limits, params, job)
-        all_burn, purse = burn(exposure.leases), exposure.purses.get(job.id)
-        token_burn = ZERO if purse is None else purse.burn(exposure.leases)
+        all_burn, purses = burn(exposure.leases), exposure.purses.get(job.id, ())
         lefts = (
             (left(job, params), burn(job.leases)),
             (over_all.day, all_burn),
             (over_all.month, all_burn),
-            (over_all.token, token_burn),
+            *((purse.left_for(job, exposure.leases, params), purse.burn(exposure.leases)) for purse in purses),
         )
         return permit_ttl_s(lefts, self.config.permit_ttl_s, params)
 

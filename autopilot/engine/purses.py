@@ -1,4 +1,4 @@
-"""Where each token's jobs stand together, from the ledger: read in the transaction that decides."""
+"""Where each token's jobs stand together, and each schedule's: from the ledger, in the transaction that decides."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from decimal import Decimal
 from autopilot.domain.job import Job
 from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token, is_of_token
 from autopilot.policy.budget import commitment
 from autopilot.policy.purse import Purse
-from autopilot.ports.store import UnitOfWork
+from autopilot.ports.store import OwnerTotals, UnitOfWork
 
 
 async def read_purses(
@@ -23,33 +24,52 @@ async def read_purses(
     now: datetime,
     params: Params,
     users: Sequence[Token] = (),
-) -> dict[str, Purse]:
-    """By job, of those that are a token's, or of a user whom the settings limit (``users``). ``unposted``: by lease the
-    dollars beyond what is posted, at worst.
+) -> dict[str, tuple[Purse, ...]]:
+    """By job, of those that are a token's, a schedule's, or of a user whom the settings limit (``users``).
 
-    What is unposted counts in the present month, whenever it fell due; so does what is held back. ``jobs``: all that
-    are open.
+    ``unposted``: by lease the dollars beyond what is posted, at worst. What is unposted counts in the present month,
+    whenever it fell due; so does what is held back. ``jobs``: all that are open.
     """
     by_owner: dict[int, list[Job]] = defaultdict(list)
+    by_schedule: dict[str, list[Job]] = defaultdict(list)
     limited = {user.owner for user in users}
     for job in jobs:
         if is_of_token(job.owner) or job.owner in limited:
             by_owner[job.owner].append(job)
-    if not by_owner:
-        return {}
-    purses: dict[str, Purse] = {}
-    for token in (*users, *await uow.tokens.list_all()):
+        if job.schedule_id is not None:
+            by_schedule[job.schedule_id].append(job)
+    purses: dict[str, tuple[Purse, ...]] = defaultdict(tuple)
+
+    def add(purse: Purse) -> None:
+        for job_id in purse.job_ids:
+            purses[job_id] += (purse,)
+
+    for token in (*users, *await uow.tokens.list_all()) if by_owner else ():
         of_token = by_owner.pop(token.owner, [])
-        if not of_token:
-            continue
-        sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
-        leases = [lease for job in of_token for lease in job.leases]
-        more = sum((unposted.get(lease.id, ZERO) for lease in leases), ZERO)
-        # What is held back for machines that go in this very tick; for earlier ones it is in the sums.
-        going = sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO)
-        ids = frozenset(job.id for job in of_token)
-        purse = Purse(token.allowance, sums.posted + sums.held + more + going, ids, not token.is_in_force(now))
-        purses |= dict.fromkeys(ids, purse)
-    # A job of a token that the ledger does not have may spend nothing.
-    lost = (job.id for of_token in by_owner.values() for job in of_token)
-    return purses | {job_id: Purse(ZERO, ZERO, frozenset([job_id]), has_ended=True) for job_id in lost}
+        if of_token:
+            sums = await uow.ledger.sum_owner(token.owner, token.counts_from(now))
+            spent = _spent(sums, of_token, unposted, params)
+            add(Purse(token.allowance, spent, _ids(of_token), not token.is_in_force(now)))
+    for job in (job for of_token in by_owner.values() for job in of_token):
+        # A job of a token that the ledger does not have may spend nothing.
+        add(Purse(ZERO, ZERO, frozenset([job.id]), has_ended=True))
+    for schedule in await uow.schedules.list_by_ids(by_schedule) if by_schedule else ():
+        if schedule.budget is not None:
+            firings = by_schedule[schedule.id]
+            sums = await uow.ledger.sum_schedule(schedule.id, schedule.counts_from(now))
+            spent = _spent(sums, firings, unposted, params)
+            add(Purse(schedule.budget, spent, _ids(firings), reason=Reason.OVER_SCHEDULE_BUDGET))
+    return dict(purses)
+
+
+def _spent(sums: OwnerTotals, jobs: Sequence[Job], unposted: Mapping[str, Decimal], params: Params) -> Decimal:
+    """``sums``: of all their jobs; ``jobs``: those that are open."""
+    leases = [lease for job in jobs for lease in job.leases]
+    more = sum((unposted.get(lease.id, ZERO) for lease in leases), ZERO)
+    # What is held back for machines that go in this very tick; for earlier ones it is in the sums.
+    going = sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO)
+    return sums.posted + sums.held + more + going
+
+
+def _ids(jobs: Sequence[Job]) -> frozenset[str]:
+    return frozenset(job.id for job in jobs)

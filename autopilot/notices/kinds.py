@@ -16,6 +16,7 @@ from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.money import show
 from autopilot.domain.reasons import Reason
+from autopilot.domain.schedule import ScheduleReason
 from autopilot.domain.time import show_duration
 from autopilot.ports.store import EventRecord
 
@@ -102,6 +103,7 @@ def _say_parking(facts: Facts) -> Words:
         Reason.OVER_DAY_LIMIT: "It goes on by itself on the next UTC day.",
         Reason.OVER_MONTH_LIMIT: "It goes on by itself in the next UTC month.",
         Reason.OVER_ALLOWANCE: "It goes on by itself in the next UTC month if its token has a monthly allowance then.",
+        Reason.OVER_SCHEDULE_BUDGET: "It goes on by itself in the next UTC month if its schedule's budget is monthly.",
     }
     resume = f"autopilot why {job.spec.name} says more, autopilot resume {job.spec.name} lets it go on."
     return (
@@ -234,6 +236,49 @@ def _say_restart(facts: Facts) -> Words:
     )
 
 
+def _say_left_out(facts: Facts) -> Words:
+    fields = facts.fields
+    name, due = fields["name"], datetime.fromisoformat(str(fields["due"]))
+    causes = {
+        "overlap": ("An earlier firing is not over.", f"autopilot cancel {name} ends that one"),
+        "secret_refused": ("Its owner may not use a secret any more that it names.", "an admin makes a token that may"),
+        "confirm_first": (
+            "It may cost more than its owner may spend unasked.",
+            "have it confirmed anew",
+        ),
+        "too_many_jobs": ("Its owner has as many jobs as one may have.", "cancel some"),
+    }
+    cause, step = causes.get(str(fields.get("reason")), (_because(facts).capitalize() + ".", "autopilot schedules"))
+    return (
+        f"A firing of schedule {name} was left out",
+        f"It was due at {_clock(due)}. {cause} The next one comes as it is due.\nNext: {step}.",
+    )
+
+
+def _say_missed(facts: Facts) -> Words:
+    fields = facts.fields
+    count, due = fields["firings"], datetime.fromisoformat(str(fields["due"]))
+    firings = "1 firing" if count == 1 else f"{count} firings"
+    return (
+        f"Schedule {fields['name']} has missed {firings}",
+        f"No daemon looked when they were due, the newest at {_clock(due)}. They are not made up for; catch_up = true "
+        f"makes up for the newest.\nNext: nothing; the next one comes as it is due.",
+    )
+
+
+def _say_schedule_end(facts: Facts) -> Words:
+    fields = facts.fields
+    return (
+        f"Schedule {fields['name']} has ended with its token",
+        f"The token of its owner was revoked or has expired; it made {fields['firings']} jobs.\n"
+        f"Next: submit it again with another token if it is still wanted.",
+    )
+
+
+def _is_of_token(facts: Facts) -> bool:
+    return facts.fields.get("reason") == ScheduleReason.TOKEN_ENDED
+
+
 def _is_unpaid(facts: Facts) -> bool:
     return facts.fields.get("reason") == Reason.BUDGET_EXHAUSTED
 
@@ -248,6 +293,9 @@ KINDS = (
     NoticeKind("budget_low", "budget.ran_low", _say_budget_low),
     NoticeKind("budget_used_up", "job.parked", _say_used_up, _is_unpaid),
     NoticeKind("budget_used_up", "job.cancelling", _say_used_up, _is_unpaid),
+    NoticeKind("firing_left_out", "schedule.skipped", _say_left_out),
+    NoticeKind("firing_left_out", "schedule.missed", _say_missed),
+    NoticeKind("schedule_ended", "schedule.ended", _say_schedule_end, _is_of_token),
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),
     NoticeKind("market_quarantined", "market.quarantined", _say_quarantine),
     NoticeKind("credit_low", "credit.ran_low", _say_credit_low),

@@ -65,10 +65,11 @@ class Announcer:
         if kind is None:
             return []
         title, text = self._words(kind, facts)
+        named = await self._named_by(uow, record, job)
         return [
             PendingNotice(notice_id, sink, kind.name, record.at, record.job_id, record.lease_id, title, text, record.at)
             for notice_id in [self._ids.new()]
-            for sink in self._sinks_for(kind, job)
+            for sink in self._sinks_for(kind, named)
         ]
 
     def _words(self, kind: NoticeKind, facts: Facts) -> tuple[str, str]:
@@ -81,8 +82,15 @@ class Announcer:
         line = " ".join((self._prefix + title).split())
         return self._scrub(line)[:LONGEST_TITLE], self._scrub(text)[:LONGEST_TEXT]
 
-    def _sinks_for(self, kind: NoticeKind, job: Job | None) -> list[str]:
-        named = None if job is None else job.spec.notify
+    async def _named_by(self, uow: UnitOfWork, record: EventRecord, job: Job | None) -> tuple[str, ...] | None:
+        """The sinks that the job's file names, or the schedule's; None: it names none."""
+        if job is not None:
+            return job.spec.notify
+        schedule_id = dict(record.fields).get("schedule")
+        schedule = await uow.schedules.find(schedule_id) if isinstance(schedule_id, str) else None
+        return None if schedule is None else schedule.spec.notify
+
+    def _sinks_for(self, kind: NoticeKind, named: tuple[str, ...] | None) -> list[str]:
         return [
             name
             for name, sink in self._sinks.items()
@@ -142,6 +150,7 @@ class _AnnouncingUnitOfWork:
         self.notes = uow.notes
         self.answers = uow.answers
         self.notices = uow.notices
+        self.schedules = uow.schedules
         self.tokens = uow.tokens
 
 

@@ -206,7 +206,7 @@ def _in_its_place(situation: Situation, action: Action) -> Action:
         return action
     needed = budget.start_reserve(job, action.offer, action.bid, params)
     is_over_hourly = any(more > left + main.burn_upper for left in hourly_caps)
-    is_over_caps = any(cap is not None and cap < needed for cap in (room.day, room.month, room.token))
+    is_over_caps = any(cap is not None and cap < needed for cap in (room.day, room.month, room.purse))
     if is_over_hourly or is_over_caps:
         return action
     return SaveAndStop(main.id, Reason.DEADLINE) if is_at_work(main) else Release(main.id, Reason.DEADLINE)

@@ -60,13 +60,14 @@ class Exposure:
     launches_hour: LaunchCount = NO_LAUNCHES
     held: Decimal = ZERO
     """Held back for machines that are gone and whose bills are not yet believed."""
-    purses: Mapping[str, Purse] = field(default_factory=dict)
-    """By job: of those that are a token's."""
+    purses: Mapping[str, tuple[Purse, ...]] = field(default_factory=dict)
+    """By job: of those that are a token's, or a schedule's."""
 
-    def token_left(self, job: Job, params: Params) -> Decimal | None:
-        """Dollars that the allowance of the job's token leaves beyond all commitments; None: no such bound."""
-        purse = self.purses.get(job.id)
-        return None if purse is None else purse.left_for(job, self.leases, params)
+    def purse_left(self, job: Job, params: Params) -> tuple[Decimal, Reason] | None:
+        """Dollars that the job's token and its schedule leave beyond all commitments, and which of them leaves the
+        least; None: no such bound."""
+        lefts = ((purse.left_for(job, self.leases, params), purse.reason) for purse in self.purses.get(job.id, ()))
+        return min(((left, reason) for left, reason in lefts if left is not None), default=None)
 
     def with_changed(self, lease: Lease) -> Exposure:
         """With what was decided for that lease."""
@@ -77,16 +78,18 @@ class Exposure:
 def allowance(exposure: Exposure, limits: Limits, params: Params, job: Job | None = None) -> Allowance:
     """What the caps leave beyond all that is spent or committed, that burns, and that is rented.
 
-    ``job``: whose token's allowance counts too.
+    ``job``: whose token's allowance and whose schedule's budget count too.
     """
     sums = _sum_up(Same(exposure.leases), Same(params))
+    purse = None if job is None else exposure.purse_left(job, params)
     committed = exposure.held + sums.committed
     return Allowance(
         day=None if limits.day is None else limits.day - exposure.spent_day - committed,
         month=None if limits.month is None else limits.month - exposure.spent_month - committed,
         hourly=None if limits.max_hourly is None else limits.max_hourly - sums.burn,
         instances=limits.max_instances - sums.live,
-        token=None if job is None else exposure.token_left(job, params),
+        purse=None if purse is None else purse[0],
+        purse_reason=Reason.OVER_ALLOWANCE if purse is None else purse[1],
     )
 
 
@@ -285,9 +288,9 @@ def _over_caps(
         burn = budget.burn(job.leases) + more_per_hour
         if burn > job.spec.max_rate:
             return Reason.OVER_RATE_LIMIT, (("burn", burn), ("limit", job.spec.max_rate))
-    token_left = exposure.token_left(job, params)
-    if token_left is not None and more > token_left:
-        return Reason.OVER_ALLOWANCE, (("needed", more), ("left", token_left))
+    purse = exposure.purse_left(job, params)
+    if purse is not None and more > purse[0]:
+        return purse[1], (("needed", more), ("left", purse[0]))
     open_commitments = exposure.held + sum((budget.commitment(lease, params) for lease in exposure.leases), ZERO)
     for reason, spent, limit in (
         (Reason.OVER_DAY_LIMIT, exposure.spent_day, limits.day),

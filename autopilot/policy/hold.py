@@ -75,6 +75,6 @@ def _unpaid(job: Job, market: Market, more: Decimal, params: Params) -> Reason |
         (Reason.BUDGET_EXHAUSTED, budget.left(job, params)),
         (Reason.OVER_DAY_LIMIT, market.allowance.day),
         (Reason.OVER_MONTH_LIMIT, market.allowance.month),
-        (Reason.OVER_ALLOWANCE, market.allowance.token),
+        (market.allowance.purse_reason, market.allowance.purse),
     )
     return next((reason for reason, left in limits if left is not None and left + more < ZERO), None)

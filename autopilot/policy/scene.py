@@ -9,7 +9,21 @@ from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from types import ModuleType
 
-from autopilot.domain import actions, after, code, floors, instance, job, lease, market, offer, outlook, params, reasons
+from autopilot.domain import (
+    actions,
+    after,
+    cadence,
+    code,
+    floors,
+    instance,
+    job,
+    lease,
+    market,
+    offer,
+    outlook,
+    params,
+    reasons,
+)
 from autopilot.domain.actions import Decision
 from autopilot.domain.codec import Codec
 from autopilot.domain.job import Job
@@ -44,6 +58,7 @@ _CODEC = Codec(
         for module in (
             actions,
             after,
+            cadence,
             pressure,
             code,
             floors,

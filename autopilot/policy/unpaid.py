@@ -16,7 +16,8 @@ from autopilot.policy.eligibility import eligible
 from autopilot.policy.options import reserve
 from autopilot.pricing.rule.cost import price_candidates
 
-LIMIT_REASONS = (Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT, Reason.OVER_ALLOWANCE)
+_PURSES = {Reason.OVER_ALLOWANCE: "allowance_left", Reason.OVER_SCHEDULE_BUDGET: "schedule_left"}
+LIMIT_REASONS = (Reason.OVER_DAY_LIMIT, Reason.OVER_MONTH_LIMIT, *_PURSES)
 
 
 def next_reserve(job: Job, market: Market, now: datetime, params: Params) -> Decimal | None:
@@ -63,7 +64,7 @@ def goes_on(job: Job, market: Market, now: datetime, params: Params) -> Note | N
     if not market.made_room or job.reason not in (*LIMIT_REASONS, Reason.BUDGET_EXHAUSTED):
         return None
     needed, left = next_reserve(job, market, now, params), budget.left(job, params)
-    lefts = (left, market.allowance.day, market.allowance.month, market.allowance.token)
+    lefts = (left, market.allowance.day, market.allowance.month, market.allowance.purse)
     room = [each for each in lefts if each is not None]
     if needed is None or any(each < needed for each in room):
         return None
@@ -74,8 +75,8 @@ def goes_on(job: Job, market: Market, now: datetime, params: Params) -> Note | N
 
 def limit_numbers(room: Allowance) -> tuple[tuple[str, Number], ...]:
     """What the limits over several jobs leave, in dollars."""
-    of_token = () if room.token is None else (("allowance_left", room.token),)
-    return ("day_left", room.day), ("month_left", room.month), *of_token
+    purse = () if room.purse is None else ((_PURSES[room.purse_reason], room.purse),)
+    return ("day_left", room.day), ("month_left", room.month), *purse
 
 
 def _is_new_period(reason: Reason, parked_at: datetime, now: datetime) -> bool:

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from datetime import UTC
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import structlog
@@ -17,6 +17,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from autopilot import __version__
 from autopilot.api.forecaster import FORECAST_EVERY_REAL_S
 from autopilot.blobs.place import MailboxPlace
+from autopilot.clock import SystemClock
 from autopilot.config.settings import Settings, load_settings
 from autopilot.engine.certification import CertifyRules
 from autopilot.listener.process import run_listener
@@ -110,7 +111,14 @@ async def _serve(settings: Settings, record: Path | None, rules: CertifyRules) -
         )
         notify("READY=1", f"STATUS=autopilot {__version__}")
         try:
-            await _tick_until(stopping, running, 2 * settings.engine.tick_s / running.clock.speed)
+
+            def wake_for_firing() -> None:
+                in_real_s = running.real_s_to_firing()
+                if in_real_s is not None:
+                    at = SystemClock().now() + timedelta(seconds=in_real_s)
+                    scheduler.add_job(wake, "date", run_date=at, id="firing", replace_existing=True)
+
+            await _tick_until(stopping, running, 2 * settings.engine.tick_s / running.clock.speed, wake_for_firing)
         finally:
             notify("STOPPING=1")
             scheduler.shutdown(wait=False)
@@ -135,9 +143,11 @@ async def _unless(stopping: asyncio.Event, starting: Coroutine[None, None, Daemo
         stop.cancel()
 
 
-async def _tick_until(stopping: asyncio.Event, running: Daemon, longest_s: float) -> None:
+async def _tick_until(
+    stopping: asyncio.Event, running: Daemon, longest_s: float, after_tick: Callable[[], None]
+) -> None:
     """A tick whenever it is woken, and after ``longest_s`` in any case: APScheduler goes by the wall clock, and waits
-    for it to catch up once it was set back."""
+    for it to catch up once it was set back. ``after_tick``: is called after each."""
     stop, lost = asyncio.create_task(stopping.wait()), asyncio.create_task(running.lost.wait())
     while not (stopping.is_set() or running.lost.is_set()):
         wake = asyncio.create_task(running.wake.wait())
@@ -147,6 +157,7 @@ async def _tick_until(stopping: asyncio.Event, running: Daemon, longest_s: float
             break
         running.wake.clear()
         await _tick(running)
+        after_tick()
     stop.cancel()
     lost.cancel()
     if running.lost.is_set():

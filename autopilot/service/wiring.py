@@ -100,6 +100,13 @@ class Daemon:
     forecaster: Forecaster
     ping: DeadManSwitch | None = None
 
+    def real_s_to_firing(self) -> float | None:
+        """Real seconds until a schedule's next firing is due; None: none is."""
+        due = self.engine.firings.next_due
+        if due is None:
+            return None
+        return max((due - self.clock.now()).total_seconds(), 0.0) / self.clock.speed
+
 
 @asynccontextmanager
 async def daemon(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import delete, exists, or_, select
 
 from autopilot.domain.code import CodeCopy
+from autopilot.domain.schedule import ScheduleStatus
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import code_copies, jobs
+from autopilot.store.schema import code_copies, jobs, schedules
 from autopilot.store.statements import SqlRepository
 
 
@@ -23,8 +24,10 @@ class SqlCodeCopies(SqlRepository):
         return None if row is None else record_of(CodeCopy, code_copies, row)
 
     async def list_unused(self) -> tuple[CodeCopy, ...]:
-        is_used = exists().where(jobs.c.code_copy_id == code_copies.c.id)
-        chosen = select(code_copies).where(~is_used).order_by(code_copies.c.sent_at, code_copies.c.id)
+        is_run = exists().where(jobs.c.code_copy_id == code_copies.c.id)
+        is_live = schedules.c.status != ScheduleStatus.ENDED
+        is_due = exists().where(schedules.c.code_copy_id == code_copies.c.id, is_live)
+        chosen = select(code_copies).where(~or_(is_run, is_due)).order_by(code_copies.c.sent_at, code_copies.c.id)
         return tuple(record_of(CodeCopy, code_copies, row) for row in await self._sql.fetch_all(chosen))
 
     async def remove(self, copy: CodeCopy) -> None:

@@ -114,6 +114,10 @@ class SqlJobs(SqlRepository):
             newest = newest.where(jobs.c.owner == owner)
         return tuple(job_id for (job_id,) in await self._sql.fetch_all(newest))
 
+    async def has_fired(self, schedule_id: str, due_at: datetime) -> bool:
+        is_it = (jobs.c.schedule_id == schedule_id) & (jobs.c.due_at == due_at)
+        return await self._sql.fetch_first(select(jobs.c.id).where(is_it)) is not None
+
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         said = (jobs.c.name, jobs.c.owner, jobs.c.status, jobs.c.finished_at)
         chosen = select(jobs.c.id, *said).where(jobs.c.id.in_(job_ids))

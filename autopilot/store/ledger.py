@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Select, case, func, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.ledger import (
@@ -73,11 +73,17 @@ class SqlLedger(SqlRepository):
         return Totals(day=row[0], month=row[1])
 
     async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
-        of_owner = _entry.job_id.in_(select(jobs.c.id).where(jobs.c.owner == owner))
-        spend = select(_total).where(of_owner, _is_spend)
+        return await self._sum_jobs(jobs.c.owner == owner, since)
+
+    async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
+        return await self._sum_jobs(jobs.c.schedule_id == schedule_id, since)
+
+    async def _sum_jobs(self, are_meant: ColumnElement[bool], since: date | None) -> OwnerTotals:
+        of_jobs = _entry.job_id.in_(select(jobs.c.id).where(are_meant))
+        spend = select(_total).where(of_jobs, _is_spend)
         if since is not None:
             spend = spend.where(_entry.day >= since)
-        held = select(_total).where(of_owner, _entry.lease_id.in_(_select_unsettled()), _entry.type.in_(RESERVE_TYPES))
+        held = select(_total).where(of_jobs, _entry.lease_id.in_(_select_unsettled()), _entry.type.in_(RESERVE_TYPES))
         ((posted,),), ((reserved,),) = await self._sql.fetch_all(spend), await self._sql.fetch_all(held)
         return OwnerTotals(Decimal(posted), Decimal(reserved))
 

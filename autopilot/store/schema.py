@@ -31,12 +31,13 @@ from autopilot.domain.lease import WANTED, Lease, Span
 from autopilot.domain.ledger import InvoiceLine, LedgerEntry
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
+from autopilot.domain.schedule import Schedule
 from autopilot.domain.token import Token
 from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0022"
+REVISION = "0023"
 
 metadata = MetaData(
     naming_convention={
@@ -87,6 +88,19 @@ jobs = Table(
     Index(None, "code_copy_id"),
     Index(None, "certifies"),
     Index(None, "owner"),
+    # A firing is made once: by two daemons, and by one whose clock was set back.
+    Index("uq_jobs_firing", "schedule_id", "due_at", unique=True),
+    info={PATHS: JOB_PATHS},
+)
+
+schedules = Table(
+    "schedules",
+    metadata,
+    *columns_of(Schedule, key=("id",), paths=JOB_PATHS),
+    Column("name", Text, nullable=False),
+    Index(None, "status"),
+    Index(None, "owner"),
+    Index(None, "code_copy_id"),
     info={PATHS: JOB_PATHS},
 )
 

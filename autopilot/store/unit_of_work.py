@@ -16,6 +16,7 @@ from autopilot.store.notices import SqlNotices
 from autopilot.store.prices import SqlPrices
 from autopilot.store.readings import SqlMachineReadings
 from autopilot.store.reports import SqlReports
+from autopilot.store.schedules import SqlSchedules
 from autopilot.store.statements import Statements
 from autopilot.store.tokens import SqlTokens
 
@@ -40,6 +41,7 @@ class SqlUnitOfWork:
         "notices",
         "prices",
         "reports",
+        "schedules",
         "tokens",
     )
 
@@ -62,4 +64,5 @@ class SqlUnitOfWork:
         self.machine_readings = SqlMachineReadings(sql)
         self.drifts = SqlDrifts(sql)
         self.forecasts = SqlForecasts(sql)
+        self.schedules = SqlSchedules(sql)
         self.tokens = SqlTokens(sql)

@@ -41,6 +41,7 @@ GOES_ON = {
     "over_day_limit": "They go on by themselves at 00:00 UTC.",
     "over_month_limit": "They go on by themselves on the first of the month, at 00:00 UTC.",
     "over_allowance": "They go on when the allowance of their token has room again.",
+    "over_schedule_budget": "They go on when the budget over all firings of their schedule has room again.",
 }
 
 _DARK = "Prices and machines there are as they were read last."

@@ -40,6 +40,7 @@ from tests.contract.store_invoices import WhatReconciliationReads
 from tests.contract.store_notices import WhatAStoreKeepsOfNotices
 from tests.contract.store_readings import WhatAStoreKeepsOfMachines
 from tests.contract.store_reports import WhatAStoreForgets, WhatAStoreKeepsOfPrices, WhatReportsRead
+from tests.contract.store_schedules import WhatAStoreKeepsOfSchedules
 from tests.contract.store_tokens import WhatAStoreKeepsOfTokens
 from tests.store_records import DAY, START, a_checkpoint, a_job, a_lease, an_entry, forgotten, money, records, texts
 
@@ -61,7 +62,13 @@ def whole_jobs(draw: st.DrawFn) -> Job:
     checkpoint = draw(st.none() | records(Checkpoint, job_id=id, lease_id=ordered[0].id)) if ordered else None
     return draw(
         records(
-            Job, id=id, leases=ordered, checkpoint=checkpoint, spent=money if ordered else Decimal(0), held=Decimal(0)
+            Job,
+            id=id,
+            leases=ordered,
+            checkpoint=checkpoint,
+            spent=money if ordered else Decimal(0),
+            held=Decimal(0),
+            schedule_id=st.sampled_from((None, f"schedule of {id}")),  # one firing for each instant
         )
     )
 
@@ -738,6 +745,7 @@ class StoreContract(
     WhatAStoreKeepsOfMachines,
     WhatAStoreKeepsOfAnswers,
     WhatAStoreKeepsOfNotices,
+    WhatAStoreKeepsOfSchedules,
     WhatAStoreKeepsOfTokens,
     WhatReportsRead,
     WhatAStoreKeepsOfPrices,

@@ -444,21 +444,23 @@ class Spending:
         over = (lease for job in self.jobs.values() for lease in job.leases if lease.is_over)
         return sum((commitment(lease, PARAMS) for lease in over), ZERO)
 
-    def _purses(self) -> dict[str, Purse]:
+    def _purses(self) -> dict[str, tuple[Purse, ...]]:
         if self.token_allowance is None:
             return {}
         spent = sum((self.jobs[job_id].spent + self._held(job_id) for job_id in self.token_jobs), self._going())
         purse = Purse(self.token_allowance, spent, self.token_jobs, has_ended=False)
-        return dict.fromkeys(self.token_jobs, purse)
+        return dict.fromkeys(self.token_jobs, (purse,))
 
     def _renew(self, job_id: str, exposure: Exposure) -> None:
         """As the engine renews permits."""
         job = self.jobs[job_id]
         over_all, all_burn = allowance(exposure, self.limits, PARAMS, job), burn(exposure.leases)
-        purse = exposure.purses.get(job_id)
         lefts = (
             *((left(job, PARAMS), burn(job.leases)), (over_all.day, all_burn), (over_all.month, all_burn)),
-            (over_all.token, ZERO if purse is None else purse.burn(exposure.leases)),
+            *(
+                (p.left_for(job, exposure.leases, PARAMS), p.burn(exposure.leases))
+                for p in exposure.purses.get(job_id, ())
+            ),
         )
         for left_over, rate in lefts:
             self.is_at_a_limit |= left_over is not None and left_over < rate / 12

@@ -270,7 +270,7 @@ def test_nothing_that_the_guard_lets_through_breaks_a_cap(job: Job, market: Mark
         LaunchCount(data.draw(st.integers(0, 10)), data.draw(st.integers(0, 201))),
     )
     purse = Purse(data.draw(money), data.draw(st.integers(0, 10**10).map(from_nano)), frozenset([job.id]), False)
-    account = replace(account, purses={job.id: purse})
+    account = replace(account, purses={job.id: (purse,)})
     allowed, vetoes = guard(job, decision, market, account, caps, START, P)
     assert sorted(map(repr, [*allowed, *(veto.action for veto in vetoes)])) == sorted(map(repr, decision.actions))
 

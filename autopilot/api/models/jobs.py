@@ -228,6 +228,10 @@ class Job(Answer):
     deadline: Instant | None
     due_within_s: Seconds | None
     """Where the deadline counts from when other jobs have ended, and they have not."""
+    schedule: str | None
+    """The id of the schedule of which it is a firing."""
+    due_at: Instant | None
+    """When that firing was due."""
     after: list[Predecessor]
     slack_s: Seconds | None
     verdict: str | None

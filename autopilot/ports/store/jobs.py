@@ -68,6 +68,11 @@ class Jobs(Protocol):
         """Of all, or of that owner's: newest first, finished ones included."""
         ...
 
+    async def has_fired(self, schedule_id: str, due_at: datetime) -> bool:
+        """Whether a job is the schedule's firing that was due then. To save a second one is refused
+        (``ConstraintViolated``)."""
+        ...
+
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         """By id; what is no job's id is left out."""
         ...

@@ -33,6 +33,10 @@ class Ledger(Protocol):
         """
         ...
 
+    async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
+        """The same of all firings of that schedule."""
+        ...
+
     async def sum_held(self) -> Mapping[str | None, Decimal]:
         """By job: the open reserves of machines that are gone and not yet settled."""
         ...

@@ -80,7 +80,7 @@ class PendingNotice:
 
 @dataclass(frozen=True, slots=True)
 class OwnerTotals:
-    """Dollars of one owner's jobs."""
+    """Dollars of one owner's jobs, or of one schedule's."""
 
     posted: Decimal
     """Spend."""

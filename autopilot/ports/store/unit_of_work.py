@@ -17,6 +17,7 @@ from autopilot.ports.store.ledger import Invoices, Ledger, Reports
 from autopilot.ports.store.notices import Notices
 from autopilot.ports.store.prices import Prices
 from autopilot.ports.store.readings import MachineReadings
+from autopilot.ports.store.schedules import Schedules
 from autopilot.ports.store.tokens import Tokens
 
 
@@ -76,6 +77,9 @@ class UnitOfWork(Protocol):
 
     @property
     def notices(self) -> Notices: ...
+
+    @property
+    def schedules(self) -> Schedules: ...
 
     @property
     def tokens(self) -> Tokens: ...

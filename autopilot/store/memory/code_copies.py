@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from autopilot.domain.code import CodeCopy
+from autopilot.domain.schedule import ScheduleStatus
 from autopilot.store.memory.access import MemoryRepository
 
 
@@ -24,6 +25,8 @@ class MemoryCodeCopies(MemoryRepository):
         tables = self._access.read()
         copies = list(tables.code_copies.values())
         used = {job.code.copy_id for job in tables.jobs.values()} if copies else set()
+        live = (each for each in tables.schedules.values() if each.status is not ScheduleStatus.ENDED)
+        used |= {each.code.copy_id for each in live}
         return tuple(sorted((copy for copy in copies if copy.id not in used), key=_age_order))
 
     async def remove(self, copy: CodeCopy) -> None:

@@ -76,6 +76,9 @@ class MemoryJobs(MemoryRepository):
     async def list_newest_ids(self, *, limit: int, owner: int | None = None) -> tuple[str, ...]:
         return tuple(job.id for job in await self.list_newest(limit=limit, owner=owner))
 
+    async def has_fired(self, schedule_id: str, due_at: datetime) -> bool:
+        return self._access.read().firings.get((schedule_id, due_at)) is not None
+
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         found = filter(None, map(self._access.read().jobs.get, job_ids))
         return {job.id: JobTitle.of(job) for job in found}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
+from autopilot.domain.job import Job
 from autopilot.domain.ledger import BILL_TYPES, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import OwnerTotals, Totals
@@ -53,8 +54,14 @@ class MemoryLedger(MemoryRepository):
         return Totals(day=tables.spent_on.get(day) or ZERO, month=month)
 
     async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
+        return self._sum_jobs(lambda job: job.owner == owner, since)
+
+    async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
+        return self._sum_jobs(lambda job: job.schedule_id == schedule_id, since)
+
+    def _sum_jobs(self, is_meant: Callable[[Job], bool], since: date | None) -> OwnerTotals:
         tables = self._access.read()
-        ids = {job.id for job in tables.jobs.values() if job.owner == owner}
+        ids = {job.id for job in tables.jobs.values() if is_meant(job)}
         lease_ids = [lease_id for job_id in ids for lease_id in tables.leases_by_job.get(job_id) or ()]
         sums = (item for lease_id in lease_ids for item in (tables.posted.get(lease_id) or {}).items())
         posted = sum((amount for (_, day), amount in sums if since is None or day >= since), ZERO)

@@ -19,6 +19,7 @@ from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LeaseBooks, Ledger
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
+from autopilot.domain.schedule import Schedule
 from autopilot.domain.token import Token
 from autopilot.ports.store import BidRecord, ConstraintViolated, DecisionRecord, EventRecord, KeptAnswer, PendingNotice
 from autopilot.store.memory.rows import Rows
@@ -49,6 +50,7 @@ class MemoryTables:
         self.readings: Rows[str, tuple[MachineReading, ...]] = rows("readings")
         self.notes: Rows[str, str] = rows("notes")
         self.tokens: Rows[int, Token] = rows("tokens")
+        self.schedules: Rows[str, Schedule] = rows("schedules")
         self.code_copies: Rows[str, CodeCopy] = rows("code_copies")
         self.drifts: Rows[DriftKey, Drift] = rows("drifts")
         self.forecasts: Rows[str, JobForecast] = rows("forecasts")
@@ -62,6 +64,7 @@ class MemoryTables:
         # Indexes and sums
         self.last_seq: Rows[str, int] = rows("last_seq")
         self.open_jobs: Rows[str, bool] = rows("open_jobs")
+        self.firings: Rows[tuple[str, datetime], str] = rows("firings")
         self.certifications: Rows[str, bool] = rows("certifications")
         self.leases_by_job: Rows[str, tuple[str, ...]] = rows("leases_by_job")
         self.leases_by_label: Rows[str, tuple[str, ...]] = rows("leases_by_label")
@@ -82,6 +85,12 @@ class MemoryTables:
         return [rows for rows in vars(self).values() if isinstance(rows, Rows)]
 
     def put_job(self, job: Job) -> None:
+        if job.schedule_id is not None and job.due_at is not None:
+            firing = job.schedule_id, job.due_at
+            made = self.firings.get(firing)
+            if made not in (None, job.id):
+                raise ConstraintViolated(f"job {made} is the firing of {firing} already")
+            self.firings.put(firing, job.id)
         self.jobs.put(job.id, replace(job, leases=(), checkpoint=None, spent=ZERO, held=ZERO))
         if job.certifies:
             self.certifications.put(job.id, True)

@@ -17,6 +17,7 @@ from autopilot.store.memory.notices import MemoryNotices
 from autopilot.store.memory.prices import MemoryPrices
 from autopilot.store.memory.readings import MemoryMachineReadings
 from autopilot.store.memory.reports import MemoryReports
+from autopilot.store.memory.schedules import MemorySchedules
 from autopilot.store.memory.tokens import MemoryTokens
 
 
@@ -40,6 +41,7 @@ class MemoryUnitOfWork:
         "notices",
         "prices",
         "reports",
+        "schedules",
         "tokens",
     )
 
@@ -62,4 +64,5 @@ class MemoryUnitOfWork:
         self.machine_readings = MemoryMachineReadings(access)
         self.drifts = MemoryDrifts(access)
         self.forecasts = MemoryForecasts(access)
+        self.schedules = MemorySchedules(access)
         self.tokens = MemoryTokens(access)

@@ -38,7 +38,15 @@ async def test_a_token_submits_and_reads_its_job(remote: Remote) -> None:
 
 async def test_every_call_takes_a_token_and_with_one_the_daemon_answers(remote: Remote) -> None:
     token = await remote.token(scope="read")
-    names = {"ref": "none", "sha256": "0" * 64, "number": "1", "market": "none", "name": "nobody", "plan": "none"}
+    names = {
+        "ref": "none",
+        "sha256": "0" * 64,
+        "number": "1",
+        "market": "none",
+        "name": "nobody",
+        "plan": "none",
+        "schedule": "none",
+    }
     for call in RULES:
         method, _, address = call.partition(" ")
         path = address.format(**names)

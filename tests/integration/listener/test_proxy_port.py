@@ -139,7 +139,14 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(proxy: Proxy) ->
             method, _, address = call.partition(" ")
             of_job = address.startswith("/v1/jobs/{ref}")
             for own in (True, False) if of_job else (True,):
-                names = {"sha256": "0" * 64, "number": "1", "market": "none", "name": "nobody", "plan": "none"}
+                names = {
+                    "sha256": "0" * 64,
+                    "number": "1",
+                    "market": "none",
+                    "name": "nobody",
+                    "plan": "none",
+                    "schedule": "none",
+                }
                 path = address.format(ref=(mine if own else others) if of_job else "none", **names)
                 status, body = await proxy.ask(user, method, path, {} if method in ("POST", "PATCH") else None)
                 refused = expected(rule, scope, sees_all=sees_all, of_job=of_job, own=own)

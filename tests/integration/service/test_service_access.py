@@ -87,7 +87,14 @@ async def test_every_call_by_every_scope_for_own_and_other_jobs(served: Served, 
                 object.__setattr__(job, "owner", mine.owner)
                 await uow.jobs.save(job)
             ref = own["id"] if is_own else others["id"]
-            names = {"sha256": NO_CODE, "number": "1", "market": "none", "name": "nobody", "plan": "none"}
+            names = {
+                "sha256": NO_CODE,
+                "number": "1",
+                "market": "none",
+                "name": "nobody",
+                "plan": "none",
+                "schedule": "none",
+            }
             path = address.replace("{ref}", ref if of_job else "none")
             path = path.format(**names)
             status, body = await token.call(method, path, {} if method in ("POST", "PATCH") else None)

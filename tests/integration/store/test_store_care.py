@@ -37,6 +37,7 @@ from autopilot.store.health import examine
 from autopilot.store.leader import leading
 from autopilot.store.schema import REVISION
 from autopilot.store.transfer import TABLES, Fingerprint, fingerprints
+from tests.contract.store_schedules import a_schedule
 from tests.permissions import kept_out
 from tests.pg import PostgresServer
 from tests.store_records import START, a_checkpoint, a_job, a_lease, an_entry
@@ -96,6 +97,7 @@ async def fill(url: str) -> None:
         cents = [Decimal(cents) / 100 for cents in (50, 125, 100, 120, 150)]
         await work.forecasts.save(JobForecast("job-000001", START, *cents, START, START, START, 0.9, 1.0, 0.0, 0.5))
         await work.tokens.save(Token(1, "ci", "a" * 64, Scope.READ, False, ("hf",), START, None))
+        await work.schedules.save(a_schedule())
         await work.answers.add(KeptAnswer(1000, "k", "a" * 64, START, 201, "{}"))
         await work.notices.save([PendingNotice("i", "team", "job_failed", START, "job-000001", None, "t", "x", START)])
         await work.certificates.save(Certificate("job-000001", "vastai", "account", "0.1", START, START + LASTS))

@@ -334,7 +334,7 @@ def _allowance_of_posted_alone() -> Patches:
         def left_for(self, job: Any, leases: Any, params: Any) -> Any:
             return None if self.allowance is None else self.allowance - self.spent
 
-    async def posted_alone(uow: Any, jobs: Any, unposted: Any, now: Any, params: Any) -> dict[str, Purse]:
+    async def posted_alone(uow: Any, jobs: Any, unposted: Any, now: Any, params: Any) -> dict[str, tuple[Purse, ...]]:
         sums = {
             token.owner: (await uow.ledger.sum_owner(token.owner, token.counts_from(now))).posted
             for token in await uow.tokens.list_all()
@@ -342,8 +342,13 @@ def _allowance_of_posted_alone() -> Patches:
         jobs = list(jobs)
         owners = {job.id: job.owner for job in jobs}
         return {
-            job_id: Posted(purse.allowance, sums[owners[job_id]], purse.job_ids, purse.has_ended)
-            for job_id, purse in (await read(uow, jobs, unposted, now, params)).items()
+            job_id: tuple(
+                Posted(purse.allowance, sums[owners[job_id]], purse.job_ids, purse.has_ended)
+                if purse.reason is Reason.OVER_ALLOWANCE
+                else purse
+                for purse in of_job
+            )
+            for job_id, of_job in (await read(uow, jobs, unposted, now, params)).items()
         }
 
     return [(engine, "read_purses", posted_alone)]

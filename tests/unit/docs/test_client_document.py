@@ -7,13 +7,13 @@ import inspect
 from pathlib import Path
 
 from autopilot.api.models import jobs as m
-from autopilot.api.models import money, plans
+from autopilot.api.models import money, plans, schedules
 from autopilot.api.operations import OPERATIONS
 from autopilot.client import asynchronous, synchronous
 from autopilot.client.asynchronous import AsyncClient, AsyncJob
 from autopilot.client.synchronous import Client, SubmittedJob
 
-ROOMS = {"m": m, "money": money, "plans": plans}
+ROOMS = {"m": m, "money": money, "plans": plans, "s": schedules}
 
 
 def requests() -> list[tuple[str, str | None, dict[str, ast.expr], ast.AsyncFunctionDef]]:

@@ -78,9 +78,9 @@ def test_an_intent_of_a_cancelled_job_is_told_to_leave_once_and_goes_when_it_lan
         (Reason.OVER_DAY_LIMIT, 15 * HOUR, Allowance(month=D(0)), False),
         (Reason.OVER_MONTH_LIMIT, 15 * HOUR, Allowance(), False),
         (Reason.OVER_MONTH_LIMIT, 11 * 24 * HOUR, Allowance(), True),  # the first of December
-        (Reason.OVER_ALLOWANCE, 15 * HOUR, Allowance(token=D(5)), False),
-        (Reason.OVER_ALLOWANCE, 11 * 24 * HOUR, Allowance(token=D(5)), True),
-        (Reason.OVER_ALLOWANCE, 11 * 24 * HOUR, Allowance(token=D(0)), False),
+        (Reason.OVER_ALLOWANCE, 15 * HOUR, Allowance(purse=D(5)), False),
+        (Reason.OVER_ALLOWANCE, 11 * 24 * HOUR, Allowance(purse=D(5)), True),
+        (Reason.OVER_ALLOWANCE, 11 * 24 * HOUR, Allowance(purse=D(0)), False),
         (Reason.BUDGET_EXHAUSTED, 90 * 24 * HOUR, Allowance(), False),
     ],
 )
@@ -104,9 +104,9 @@ def test_what_an_account_limit_parked_goes_on_in_the_next_period(
         (Reason.OVER_DAY_LIMIT, True, D(2), Allowance(day=D("0.01")), False),
         (Reason.OVER_MONTH_LIMIT, True, D("0.01"), Allowance(month=D(1)), False),
         (Reason.OVER_MONTH_LIMIT, False, D(2), Allowance(month=D(1)), False),
-        (Reason.OVER_ALLOWANCE, True, D(2), Allowance(token=D(1)), True),
-        (Reason.OVER_ALLOWANCE, True, D(2), Allowance(token=D("0.01")), False),
-        (Reason.BUDGET_EXHAUSTED, True, D(2), Allowance(token=D("0.01")), False),
+        (Reason.OVER_ALLOWANCE, True, D(2), Allowance(purse=D(1)), True),
+        (Reason.OVER_ALLOWANCE, True, D(2), Allowance(purse=D("0.01")), False),
+        (Reason.BUDGET_EXHAUSTED, True, D(2), Allowance(purse=D("0.01")), False),
         (Reason.USER_CANCELLED, True, D(2), Allowance(), False),  # only what money parked
     ],
 )
@@ -180,7 +180,7 @@ def test_without_money_a_machine_that_does_no_work_is_given_back_at_once(lease: 
         (Allowance(day=D(0), month=D(5)), Reason.OVER_DAY_LIMIT),
         (Allowance(day=D(-1), month=D(0)), Reason.OVER_MONTH_LIMIT),
         (Allowance(month=D(0)), Reason.OVER_MONTH_LIMIT),
-        (Allowance(month=D(0), token=D("-0.1")), Reason.OVER_ALLOWANCE),
+        (Allowance(month=D(0), purse=D("-0.1")), Reason.OVER_ALLOWANCE),
     ],
 )
 def test_an_account_at_its_limit_saves_and_parks(allowance: Allowance, reason: Reason) -> None:

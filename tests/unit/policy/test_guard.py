@@ -87,17 +87,17 @@ def a_token_with(allowance: Decimal | None, *, has_ended: bool = False) -> Expos
     others = tuple(replace(lease, job_id="sibling") for lease in OTHERS)
     stranger = replace(a_lease("z", bid=D(9)), job_id="stranger")
     purse = Purse(allowance, D(3), frozenset(["sibling", a_job().id]), has_ended)
-    return replace(exposure(*others, stranger), purses={a_job().id: purse})
+    return replace(exposure(*others, stranger), purses={a_job().id: (purse,)})
 
 
 def test_an_allowance_leaves_what_the_token_s_jobs_have_neither_spent_nor_committed() -> None:
     account = a_token_with(D(10))
-    assert allowance(account, limits(), P, a_job()).token == 7 - OPEN
-    assert allowance(account, limits(), P).token is None
+    assert allowance(account, limits(), P, a_job()).purse == 7 - OPEN
+    assert allowance(account, limits(), P).purse is None
     assert allowance(account, limits(), P, replace(a_job(), id="stranger")).token is None
     begun = replace(a_job(), launches=1)
-    assert allowance(a_token_with(D(10), has_ended=True), limits(), P, begun).token == 7 - OPEN
-    assert allowance(a_token_with(D(10), has_ended=True), limits(), P, a_job()).token == 0
+    assert allowance(a_token_with(D(10), has_ended=True), limits(), P, begun).purse == 7 - OPEN
+    assert allowance(a_token_with(D(10), has_ended=True), limits(), P, a_job()).purse == 0
     purse = account.purses[a_job().id]
     assert purse.burn(account.leases) == D("0.608")
 

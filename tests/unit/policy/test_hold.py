@@ -133,7 +133,7 @@ STOP = budget.commitment(a_lease(), P)
         (None, Allowance(day=RATE, month=RATE), None),
         (None, Allowance(day=RATE - D("0.000000001")), Reason.OVER_DAY_LIMIT),
         (None, Allowance(month=RATE - D("0.000000001")), Reason.OVER_MONTH_LIMIT),
-        (None, Allowance(token=RATE - D("0.000000001")), Reason.OVER_ALLOWANCE),
+        (None, Allowance(purse=RATE - D("0.000000001")), Reason.OVER_ALLOWANCE),
     ],
 )
 def test_it_does_not_begin_without_its_money(
