@@ -39,6 +39,6 @@ class Counting:
 
 async def test_a_scheduler_that_never_wakes_it_does_not_keep_it_from_ticking() -> None:
     stopping = asyncio.Event()
-    running = Counting(stopping)
-    await asyncio.wait_for(_tick_until(stopping, cast(Any, running), 0.01), 20)
-    assert running.ticks == 3
+    running, seen = Counting(stopping), list[int]()
+    await asyncio.wait_for(_tick_until(stopping, cast(Any, running), 0.01, lambda: seen.append(1)), 20)
+    assert running.ticks == len(seen) == 3

@@ -184,8 +184,12 @@ class Conduct:
         return all(limit is None or dollars(nano) + STARTS_WITH <= limit for limit, nano in spent)
 
     def _is_within_allowance(self, job: Job) -> bool:
-        """Of the job's token, where it has one."""
+        """Of the job's token and of its schedule, where it has them."""
         committed, books = self._ground.committed, self._ground.books
+        if job.schedule_id is not None and (budget := committed["schedules"][job.schedule_id].budget) is not None:
+            firings = (each.id for each in committed["jobs"].values() if each.schedule_id == job.schedule_id)
+            if dollars(sum(books.by_job[job_id] for job_id in firings)) + STARTS_WITH > budget:
+                return False
         if not is_of_token(job.owner):
             return True
         token: Token = committed["tokens"][-job.owner]

@@ -21,6 +21,7 @@ from tests.simulation.checks.allowances import Allowances
 from tests.simulation.checks.bids import Bids
 from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
 from tests.simulation.checks.dependants import Dependants
+from tests.simulation.checks.firings import Firings
 from tests.simulation.checks.holds import Holds
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.ground import DARK, Ground
@@ -60,6 +61,8 @@ CHECKERS = {
     "S26": "no machine is held without money for all of its hold, nor beyond the hold, nor beyond its own lifetime",
     "S27": "the jobs of a token together stay within its allowance at every instant, excused spend apart",
     "S28": "nothing is rented for a job before those that it waits for have ended as it asks, and it may begin once",
+    "S29": "each due instant of a schedule becomes one job at most, no earlier than it is due, and none beside another",
+    "S30": "the firings of a schedule together stay within its budget at every instant, excused spend apart",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -134,6 +137,7 @@ class Invariants:
         self._conduct = Conduct(ground, markets, objects, self._unless_old, self._dependants.is_held_up)
         self._holds = Holds(ground, markets, self._unless_old)
         self._allowances = Allowances(ground, self._unless_old)
+        self._firings = Firings(ground, self._unless_old)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -250,6 +254,7 @@ class Invariants:
                 known_job = self.ground.committed.get("jobs", {}).get(job_id)
                 self._conduct.change_job(known_job, job)
                 self._dependants.change_job(known_job, job, tables)
+                self._firings.change_job(known_job, job, tables)
             if job is not None and job.status is JobStatus.SUCCEEDED and job_id not in self.ground.finished:
                 self.add_violation("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
             if job is not None and not self.is_ledger_old:
@@ -381,6 +386,7 @@ class Invariants:
         self._conduct.look()
         self._holds.look()
         self._allowances.look()
+        self._firings.look()
         self._machines()
         self._unready()
         self._check_destroys()
@@ -388,7 +394,8 @@ class Invariants:
 
     def _limits(self) -> None:
         ground, books = self.ground, self.ground.books
-        for job_id, spec in ground.scenario.jobs.items():
+        firings = {job.id: job.spec for job in ground.committed.get("jobs", {}).values() if job.schedule_id}
+        for job_id, spec in (ground.scenario.jobs | firings).items():
             if spec.budget is not None and dollars(books.by_job[job_id]) > spec.budget:
                 self._overrun(f"job {job_id[-1]}", dollars(books.by_job[job_id]), spec.budget)
         limits, today = ground.scenario.limits, at(ground.now_s).date()

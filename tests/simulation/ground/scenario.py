@@ -10,12 +10,15 @@ from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.after import After, On
+from autopilot.domain.cadence import Cadence, Overlap
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus, SpotPolicy
 from autopilot.domain.reasons import Reason
+from autopilot.domain.schedule import Schedule, ScheduleReason, ScheduleStatus
 from autopilot.domain.token import Scope, Token
 from autopilot.engine.event_log import EventLog
+from autopilot.engine.firings import end, move
 from autopilot.policy.guard import Limits
-from autopilot.ports.store import UnitOfWork
+from autopilot.ports.store import EventRecord, UnitOfWork
 from tests.simulation.ground.faults import Burst
 from tests.simulation.ground.machines import Host
 from tests.simulation.virtual.clock import at
@@ -29,6 +32,8 @@ UNDER_A_TOKEN = 0.4
 """Share of the seeds."""
 IN_A_ROW = 0.25
 """Share of the seeds in which jobs wait for earlier ones."""
+AGAIN_AND_AGAIN = 0.25
+"""Share of the seeds with a schedule."""
 D = Decimal
 
 
@@ -88,6 +93,46 @@ class Revoke:
                 await uow.tokens.save(replace(token, revoked_at=now))
 
 
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A job file with ``[schedule]``."""
+
+    schedule_id: str
+    spec: JobSpec
+    owner: int = 0
+
+    async def grant(self, uow: UnitOfWork, now: datetime) -> None:
+        if await uow.schedules.find(self.schedule_id) is None:
+            status, reason = ScheduleStatus.ACTIVE, ScheduleReason.SUBMITTED
+            await uow.schedules.save(Schedule(self.schedule_id, self.spec, self.owner, status, reason, now, now))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveSchedule:
+    """Pause it, let it go on, or end it with all jobs of it that are not over."""
+
+    schedule_id: str
+    status: ScheduleStatus
+
+    async def grant(self, uow: UnitOfWork, now: datetime) -> None:
+        schedule = await uow.schedules.find(self.schedule_id)
+        if schedule is None:
+            return
+        if schedule.status not in (self.status, ScheduleStatus.ENDED):
+            records: list[EventRecord] = []
+            is_over = self.status is ScheduleStatus.ENDED
+            moved = (
+                end(schedule, ScheduleReason.USER_ENDED, now, records)
+                if is_over
+                else move(schedule, self.status, now, records)
+            )
+            await uow.schedules.save(moved)
+            await uow.events.add(records)
+        for job in await uow.jobs.list_open() if self.status is ScheduleStatus.ENDED else ():
+            if job.schedule_id == schedule.id:
+                await Move(job.id, JobStatus.CANCELLING).grant(uow, now)
+
+
 async def _apply(uow: UnitOfWork, job: Job, event: e.Event) -> None:
     event_log = EventLog(job)
     event_log.apply(event)
@@ -95,7 +140,7 @@ async def _apply(uow: UnitOfWork, job: Job, event: e.Event) -> None:
     await uow.events.add(event_log.records)
 
 
-Wish = Submit | Move | GiveBack | Revoke
+Wish = Submit | Move | GiveBack | Revoke | Repeat | MoveSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +167,10 @@ class Scenario:
     @property
     def jobs(self) -> dict[str, JobSpec]:
         return {wish.job_id: wish.spec for _, wish in self.wishes if isinstance(wish, Submit)}
+
+    @property
+    def schedules(self) -> list[str]:
+        return [wish.schedule_id for _, wish in self.wishes if isinstance(wish, Repeat)]
 
 
 def a_spec(work: timedelta, **changes: object) -> JobSpec:
@@ -158,6 +207,7 @@ def draw_scenario(seed: int) -> Scenario:
     limits = Limits(day, month, D(10), 8, 3, an_hour)
     tick_s = rng.choices(*zip(*TICKS_S.items(), strict=True))[0]
     wishes = _in_a_row(random.Random(f"{seed}/line"), wishes)
+    wishes += _again_and_again(random.Random(f"{seed}/schedules"), seed)
     tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
     return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens)
 
@@ -179,6 +229,36 @@ def _in_a_row(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tupl
     return made
 
 
+def _again_and_again(rng: random.Random, seed: int) -> list[tuple[float, Wish]]:
+    """In some seeds: a schedule of short jobs, which is perhaps paused for some hours."""
+    if rng.random() >= AGAIN_AND_AGAIN:
+        return []
+    schedule_id = f"01SCH{seed % 10**9:09d}{0:012d}"
+    budget, is_monthly = rng.choice((None, D("0.60"), D(1), D(6))), rng.random() < 0.4
+    cadence = Cadence(
+        f"{rng.randrange(60)} */{rng.choice((1, 2, 3, 6))} * * *",
+        overlap=rng.choice(list(Overlap)),
+        catch_up=rng.random() < 0.5,
+        count=rng.choice((None, None, 3)),
+        budget=budget,
+        is_monthly=is_monthly and budget is not None,
+    )
+    work = timedelta(minutes=rng.choice((5, 20, 60, 120)))
+    spec = a_spec(
+        work,
+        budget=rng.choice((None, D("0.50"))),
+        due_within=rng.choice((None, work * 2 + timedelta(hours=1))),
+        schedule=cadence,
+    )
+    begins_s = rng.uniform(60, 2 * HOUR_S)
+    wishes: list[tuple[float, Wish]] = [(begins_s, Repeat(schedule_id, spec))]
+    if rng.random() < 0.3:
+        paused_s = begins_s + rng.uniform(HOUR_S, 10 * HOUR_S)
+        wishes.append((paused_s, MoveSchedule(schedule_id, ScheduleStatus.PAUSED)))
+        wishes.append((paused_s + rng.uniform(60, 8 * HOUR_S), MoveSchedule(schedule_id, ScheduleStatus.ACTIVE)))
+    return wishes
+
+
 def _due_after(spec: JobSpec, begins_s: float) -> JobSpec:
     """Its deadline counts from the end of those that it waits for."""
     return spec if spec.deadline is None else replace(spec, deadline=None, due_within=spec.deadline - at(begins_s))
@@ -193,8 +273,9 @@ def _under_a_token(
     ends_at = at(rng.uniform(2 * HOUR_S, LENGTH_S)) if rng.random() < 0.3 else None
     allowance, is_monthly = rng.choice((D("0.60"), D(1), D(2), D(6))), rng.random() < 0.4
     token = Token(1, "ci", "0" * 64, Scope.SUBMIT, False, (), at(0), ends_at, None, allowance, is_monthly)
+    owned_kinds = (Submit, Repeat)
     owned = [
-        (moment_s, replace(wish, owner=token.owner) if isinstance(wish, Submit) and rng.random() < 0.8 else wish)
+        (moment_s, replace(wish, owner=token.owner) if isinstance(wish, owned_kinds) and rng.random() < 0.8 else wish)
         for moment_s, wish in wishes
     ]
     if rng.random() < 0.2:

@@ -8,15 +8,17 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.after import After
+from autopilot.domain.cadence import Cadence, Overlap
 from autopilot.domain.job import JobStatus, SpotPolicy
 from autopilot.policy.guard import Limits
 from tests.simulation.ground.faults import Burst
-from tests.simulation.ground.scenario import GiveBack, Move, Scenario, Submit, Wish, a_spec
+from tests.simulation.ground.scenario import GiveBack, Move, Repeat, Scenario, Submit, Wish, a_spec
 from tests.simulation.virtual.clock import at
 
 D = Decimal
 JOB = "01JOB000000000000000000000"
 SECOND = "01JOB000000000000000000001"
+SCHEDULE = "01SCH000000000000000000000"
 LENGTH_S = 2400.0
 LIMITS = Limits(D(50), D(500), D(10), 8, 3, 20)
 
@@ -160,6 +162,25 @@ STORIES: dict[str, Scenario] = {
         max_attempts=1,
         wishes=((60.0, Submit(SECOND, a_spec(timedelta(minutes=5), after=(After(JOB),)))),),
         length_s=2400.0,
+    ),
+    "a firing is due, and its daemon is killed": _story(
+        (600.0, "kill"),
+        wishes=((60.0, Repeat(SCHEDULE, a_spec(timedelta(minutes=5), schedule=Cadence("10 */1 * * *")))),),
+        length_s=3600.0,
+    ),
+    "a firing waits for the one before": _story(
+        (500.0, "restart"),
+        minutes=5,
+        wishes=(
+            (
+                60.0,
+                Repeat(
+                    SCHEDULE,
+                    a_spec(timedelta(minutes=20), schedule=Cadence("*/10 */1 * * *", overlap=Overlap.QUEUE, count=2)),
+                ),
+            ),
+        ),
+        length_s=6000.0,
     ),
     "ends unseen": _story((500.0, "ends unseen"), minutes=10, length_s=4200.0),
     "market dark for long, its machine speaks": _story(

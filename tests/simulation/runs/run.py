@@ -15,13 +15,14 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.lease import LeaseState
 from autopilot.domain.ledger import SPEND_TYPES
 from autopilot.domain.money import ZERO
+from autopilot.domain.schedule import ScheduleStatus
 from tests.simulation.checks.conduct import CHECKED_EVERY_S
 from tests.simulation.checks.invariants import QUARANTINE_S, Violation
 from tests.simulation.checks.logs import watch_log
 from tests.simulation.ground.books import dollars
 from tests.simulation.ground.faults import Faults
 from tests.simulation.ground.machines import Box
-from tests.simulation.ground.scenario import HOUR_S, Move, Scenario, draw_scenario
+from tests.simulation.ground.scenario import HOUR_S, Move, MoveSchedule, Scenario, draw_scenario
 from tests.simulation.runs.bugs import plant
 from tests.simulation.runs.events import Events
 from tests.simulation.runs.world import World
@@ -141,6 +142,8 @@ class Play:
         await self.watch(CONVERGES_S + (QUARANTINE_S + MARGIN_S) * world.check.is_ledger_old)
         self._check_converged(scenario.length_s)
         await self.watch(scenario.goes_on_s)
+        for schedule_id in scenario.schedules:
+            world.wish(MoveSchedule(schedule_id, ScheduleStatus.ENDED))
         for job_id in scenario.jobs:
             world.wish(Move(job_id, JobStatus.CANCELLING))
         await self.end()

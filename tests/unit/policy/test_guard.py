@@ -94,11 +94,11 @@ def test_an_allowance_leaves_what_the_token_s_jobs_have_neither_spent_nor_commit
     account = a_token_with(D(10))
     assert allowance(account, limits(), P, a_job()).purse == 7 - OPEN
     assert allowance(account, limits(), P).purse is None
-    assert allowance(account, limits(), P, replace(a_job(), id="stranger")).token is None
+    assert allowance(account, limits(), P, replace(a_job(), id="stranger")).purse is None
     begun = replace(a_job(), launches=1)
     assert allowance(a_token_with(D(10), has_ended=True), limits(), P, begun).purse == 7 - OPEN
     assert allowance(a_token_with(D(10), has_ended=True), limits(), P, a_job()).purse == 0
-    purse = account.purses[a_job().id]
+    purse = account.purses[a_job().id][0]
     assert purse.burn(account.leases) == D("0.608")
 
 
