@@ -180,7 +180,8 @@ def _foretell(known: Row | None, now: datetime) -> list[tuple[str, str]]:
     )
     said = [f"{usual} in all, {low} to {high} in 8 of 10 markets"]
     if known["done_p50"] is not None:
-        said.append(f"done {text.when(known['done_p50'], now)}, in 9 of 10 by {text.when(known['done_p90'], now)}")
+        usual_end, latest = text.when(known["done_p50"], now), text.when(known["done_p90"], now)
+        said.append(f"done {usual_end}, at the latest {latest} in 9 of 10")
     if known["on_time"] is not None:
         said.append(f"{text.percent(known['on_time'])} in time")
     return [("forecast", f"{'; '.join(said)} (as of {text.when(known['at'], now)})")]
