@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from browser_world import Onlooker
-from playwright.sync_api import Browser, Request, expect
+from browser_world import SOON_MS, Onlooker
+from playwright.sync_api import Browser, Request, Route, expect
 
 from autopilot.lab.demo.theatre import Theatre
 from tests.acceptance.stage import job_text, show, submit, until
@@ -180,4 +180,28 @@ def test_a_daemon_that_is_killed_is_said_within_5_s_and_comes_back(onlooker: Onl
     expect(onlooker.page.locator("#lost")).to_be_hidden(timeout=30_000)
     assert onlooker.page.evaluate("window.isTheSamePage") is True
     # What the browser and htmx say of a server that is gone.
-    onlooker.complaints = [each for each in onlooker.complaints if "ERR_" not in each and "htmx:sse:error" not in each]
+    expected = ("ERR_", "htmx:sse:error", "htmx:error: Failed to fetch", "status of 503")
+    onlooker.complaints = [each for each in onlooker.complaints if not any(words in each for words in expected)]
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/{job}"])
+def test_a_stream_that_cannot_be_opened_is_said_and_asked_for_again(onlooker: Onlooker, job: str, path: str) -> None:
+    """The daemon may be killed between the page and its stream: no connection, then a refusal, then the stream."""
+    failing = ["connection", "refusal"]
+
+    def answer(route: Route) -> None:
+        if not failing:
+            route.continue_()
+        elif failing.pop(0) == "connection":
+            route.abort("connectionrefused")
+        else:
+            route.fulfill(status=503, content_type="text/html", body="<p>The daemon is silent</p>")
+
+    onlooker.page.route("**/stream/**", answer)
+    onlooker.open(path.format(job=job))
+    expect(onlooker.page.locator("#lost")).to_be_visible()
+    expect(onlooker.page.locator("#lost")).to_be_hidden(timeout=SOON_MS)
+    assert not failing
+    expect(onlooker.page.get_by_text("The daemon is silent")).to_have_count(0)
+    onlooker.page.unroute("**/stream/**")
+    onlooker.complaints.clear()  # of the two that were made to fail

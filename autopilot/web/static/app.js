@@ -2,8 +2,9 @@
 "use strict";
 const lost = document.getElementById("lost");
 const silent = document.getElementById("silent");
-const hasStream = document.getElementById("live") !== null;
+const live = document.getElementById("live");
 const DEAF_MS = 15000;
+const AGAIN_MS = 1000;
 const zone = document.documentElement.dataset.zone;
 const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium", timeZone: zone });
 let heardAt = Date.now();
@@ -15,7 +16,21 @@ const miss = () => {
   lost.hidden = false;
 };
 
-if (hasStream) {
+// htmx asks again for a stream that ends. One that never began is asked for again here.
+const askAgain = () => {
+  miss();
+  setTimeout(() => live.dispatchEvent(new Event("again")), AGAIN_MS);
+};
+
+if (live) {
+  live.addEventListener("htmx:before:response", event => {
+    const { status, headers } = event.detail.ctx.response;
+    if (event.target !== live || (headers.get("Content-Type") || "").includes("text/event-stream")) return;
+    event.preventDefault();  // what is told instead of a stream does not replace what the page shows
+    if (status === 401) location.reload();
+    else askAgain();
+  });
+  live.addEventListener("htmx:error", event => { if (event.target === live) askAgain(); });
   for (const name of ["htmx:sse:error", "htmx:sse:close"]) {
     document.addEventListener(name, event => {
       if (event.detail.status === 401) location.reload();

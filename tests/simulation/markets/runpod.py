@@ -95,7 +95,7 @@ class Runpod:
             rows = rows[:-1]
         if rows and faults.hits("B6"):
             changed = drift(rows[0], faults.rng("B6"), _DRIFTING)
-            is_read = all(changed.get(name) == rows[0][name] for name in _NEEDED)
+            is_read = _is_readable(changed, rows[0])
             rows = [changed, *rows[1:]]
             if not is_read:
                 self.ground.spoil(self.market.provider)
@@ -270,6 +270,15 @@ class Runpod:
         elif self.ground.faults.hits("D4"):
             self.ground.loop.after(REUSED_AFTER_S, self.market.reuse, box)
         return _data({"podTerminate": None})
+
+
+def _is_readable(changed: Json, row: Json) -> bool:
+    """Whether a reader can take the list with ``changed`` in the place of ``row``.
+
+    Any text names a pod: with another id the list is read, and shows another pod.
+    """
+    names = [name for name in _NEEDED if name != "id" or not isinstance(changed.get("id"), str)]
+    return all(changed.get(name) == row[name] for name in names)
 
 
 def _data(data: Json) -> Raw:

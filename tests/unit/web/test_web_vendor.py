@@ -41,3 +41,11 @@ def test_our_own_scripts_keep_to_the_policy() -> None:
             "document.write",
         ):
             assert forbidden not in text, (name, forbidden)
+
+
+def test_htmx_begins_with_its_extension_and_our_listeners_in_place() -> None:
+    """It begins when the document is read, and deferred scripts may come after that: a page would never be live."""
+    base = (VENDOR.parent / "templates" / "base.html").read_text()
+    scripts = re.findall(r"<script( defer)? src=\"{{ static\('([\w.-]+)'\) }}\">", base)
+    assert scripts == [("", "app.js"), ("", "htmx.min.js"), ("", "hx-sse.min.js")]
+    assert base.index("</main>") < base.index("<script")
