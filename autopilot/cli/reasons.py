@@ -265,6 +265,16 @@ def _tell_after(numbers: Numbers) -> str:
     return f"waits until {name} {ENDS[On(numbers['on'])]}; it is {status}{mend}"
 
 
+def _tell_floors(numbers: Numbers) -> str:
+    hours = numbers.get("recorded_h")
+    recorded = "recorded floors" if hours is None else f"{hours} h of recorded floors"
+    if int(numbers.get("learning") or 0):
+        return f"bids are being learnt from {recorded}; the first machine waits for that, 2 minutes at the most"
+    if int(numbers.get("learnt") or 0):
+        return f"bids are learnt from {recorded}"
+    return f"bids follow the rule and a shipped prior: {hours or 0} h of floors are recorded, learning takes 24 h"
+
+
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "after": _tell_after,
     "search": _tell_search,
@@ -274,6 +284,7 @@ SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "status": _tell_status,
     "paused": _tell_paused,
     "lost_bid": _tell_lost_bid,
+    "floors": _tell_floors,
     "no_spot": _tell_no_spot,
     "certificate_ends": lambda numbers: (
         f"the certificate of {text.plain(numbers.get('provider'))} ends on {text.plain(numbers.get('ends_at'))[:10]}: "

@@ -44,6 +44,7 @@ from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
 from autopilot.domain.errors import UserError
+from autopilot.domain.job import GpuChoice
 from autopilot.policy.budget import PERMIT_LEAST_S
 
 REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net")
@@ -51,6 +52,9 @@ REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net")
 
 PAPER_PREFIX = "paper-"
 """Before a market's name where its instances are simulated: no row of a ledger can be mistaken for real spend."""
+
+MOST_WATCHED = 20
+"""GPUs: with more each would be searched less than once in an hour."""
 
 _SOCKET_PATH_LIMIT = 107
 """Bytes that a unix socket's address holds, less its closing zero."""
@@ -75,6 +79,16 @@ def _check_bucket(url: str) -> str:
 Money = Annotated[Decimal, BeforeValidator(lambda raw: raw if isinstance(raw, Decimal) else values.money(raw))]
 Duration = Annotated[timedelta, BeforeValidator(values.duration)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _check_watched(watched: tuple[str, ...]) -> tuple[str, ...]:
+    if len(watched) > MOST_WATCHED:
+        raise ValueError(f"no more than {MOST_WATCHED} are watched")
+    for each in watched:
+        values.gpus(each)
+    return watched
+
+
 Url = Annotated[str, AfterValidator(_check_url)]
 
 
@@ -129,6 +143,12 @@ class HistorySettings(_Section):
     raw_days: PositiveInt = 14
     keep_days: PositiveInt = 365
     events_days: PositiveInt = 90
+    watch: Annotated[tuple[str, ...], AfterValidator(_check_watched)] = ()
+
+    @property
+    def watched(self) -> tuple[GpuChoice, ...]:
+        """The GPUs whose floors are recorded whether jobs run or not."""
+        return tuple(gpu for each in self.watch for gpu in values.gpus(each))
 
 
 class PaperMarketSettings(_Section):

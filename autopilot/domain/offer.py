@@ -97,3 +97,6 @@ class OfferQuery:
     disk_gb: Decimal
     verified_only: bool
     datacenter_only: bool
+    floors_only: bool = False
+    """No job asks, a record does: floors alone are wanted, and little may be spent on them. What a market counts or
+    limits is left to jobs; nothing is an answer where none of it is to spare."""

@@ -100,3 +100,7 @@ class Outlook:
     """Of the phases of the shape: whether any spot capacity that the job may rent can be had."""
     auction: AuctionShape | None = None
     """Of the tables for bids, where enough floors were recorded and the tables have been made."""
+    recorded_h: float | None = None
+    """Hours of floors on record of what the job bids on; None: nobody has looked, or it bids on no such market."""
+    is_learning: bool = False
+    """Bids will come from floors that are on record in a moment: the first machine can wait for that."""

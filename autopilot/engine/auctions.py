@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from math import ceil, isinf, nan
@@ -66,6 +66,8 @@ class _Learnt:
     floors: FloorOutlook | None
     """None: too little was recorded."""
     at: datetime
+    recorded: timedelta | None = None
+    """None: it has not been read yet."""
 
 
 class Auctions:
@@ -83,6 +85,29 @@ class Auctions:
     def of(self, job: Job) -> AuctionShape | None:
         """What was made for the job, if its tables are ready."""
         return self._tables.of(job.id)
+
+    def recorded_h(self, job: Job) -> float | None:
+        """Hours of floors on record of what the job bids on; None: not known."""
+        learnt = self._learnt_for(job)
+        return None if learnt is None or learnt.recorded is None else learnt.recorded / timedelta(hours=1)
+
+    def is_learning(self, job: Job) -> bool:
+        """Whether what the job asked for is being read, learnt or made, and it has nothing of it yet."""
+        if job.id not in self._asked or self.of(job) is not None:
+            return False
+        learnt = self._learnt_for(job)
+        if learnt is None or learnt.recorded is None:
+            return True
+        return learnt.floors is not None
+
+    def has_learnt_for(self, job: Job) -> bool:
+        """Whether floors are learnt for which the job has asked for no table yet."""
+        learnt = self._learnt_for(job)
+        return learnt is not None and learnt.floors is not None and not self._tables.knows(job.id)
+
+    def _learnt_for(self, job: Job) -> _Learnt | None:
+        asked = self._asked.get(job.id)
+        return None if asked is None else self._learnt.get(asked[0])
 
     def shape(self, job: Job, candidates: Sequence[Candidate], market: Market, now: datetime) -> None:
         """Ask for what this job needs, by what it may rent now."""
@@ -103,7 +128,7 @@ class Auctions:
             every = LOOK_AGAIN if had_too_little else LEARN_EVERY
             is_due = learnt is None or now - learnt.at >= every
             if is_due and kind not in self._learning:
-                self._learnt[kind] = _Learnt(learnt.floors if learnt else None, now)
+                self._learnt[kind] = replace(learnt, at=now) if learnt else _Learnt(None, now)
                 self._learning[kind] = asyncio.create_task(self._learn(kind, on_demand_price, now))
 
     def forget(self, open_jobs: Collection[str]) -> None:
@@ -129,10 +154,12 @@ class Auctions:
                     seen = await uow.prices.list_by_gpu(kind.gpu, since, until, provider=kind.provider)
                 record.add([each for each in seen if each.num_gpus == kind.num_gpus])
                 since = until
+            before = self._learnt.get(kind)
+            self._learnt[kind] = _Learnt(before.floors if before else None, now, record.recorded)
             if record.recorded < LEAST_RECORDED:
                 return
             floors = await asyncio.to_thread(estimate, record.floors, kind.step_s, on_demand_price, FloorFit())
-            self._learnt[kind] = _Learnt(floors, now)
+            self._learnt[kind] = _Learnt(floors, now, record.recorded)
             log.info("floors.learnt", provider=kind.provider, gpu=kind.gpu, machines=len(record.floors))
         except (StoreUnavailable, ValueError) as problem:
             # ValueError: no machine was seen with a floor twice in a row.

@@ -25,7 +25,7 @@ from autopilot.domain import gpu_names
 from autopilot.domain.actions import Acquire, Action, ChangeBid, Decision, Hold, Release, Start, Stop
 from autopilot.domain.errors import UserError
 from autopilot.domain.evolve import HEARTBEAT_LASTS
-from autopilot.domain.job import Job, JobSpec
+from autopilot.domain.job import GpuChoice, Job, JobSpec
 from autopilot.domain.launches import LaunchCount
 from autopilot.domain.lease import Lease, LeaseState, Role
 from autopilot.domain.market import Market, ProviderView
@@ -58,6 +58,7 @@ from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
 from autopilot.engine.unrecorded_cancels import UnrecordedCancels
 from autopilot.engine.waits import Waits
+from autopilot.engine.watching import Watching
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
 from autopilot.mailbox.report_shapes import SshLogin
 from autopilot.mailbox.wire import EXEC
@@ -98,6 +99,8 @@ class EngineConfig:
     certify: CertifyRules = field(default_factory=CertifyRules)
     users: tuple[Token, ...] = ()
     """Of the control socket, whose jobs have limits of their own."""
+    watched: tuple[GpuChoice, ...] = ()
+    """GPUs whose floors are recorded whether jobs run or not."""
 
 
 def _no_password(name: str, server: str) -> str:
@@ -154,7 +157,8 @@ class Engine:
         self.calls = Calls(
             providers, store, bootstrap, clock, self._avoid, self._lost_bids, self._logins, config.params
         )
-        self.outlooks = Outlooks(store, PHASES, config.params)
+        self._watching = Watching(config.watched)
+        self.outlooks = Outlooks(store, PHASES, config.params, self._watching.kinds)
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self.execs = self._mailbox.execs
         self.certification = Certification(config.certify, self.watches)
@@ -188,7 +192,8 @@ class Engine:
             readings = await self._read_markets(leases)
             mail = await self._read_mail(self._known_jobs)
             offers = await self._read_offers(self._known_jobs)
-            jobs, outbox, orphans = await self._commit(readings, mail, offers)
+            watched = await self._watching.read(tuple(self.watches.values()), offers)
+            jobs, outbox, orphans = await self._commit(readings, mail, offers, watched)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.
             self._destroy_due(self.unrecorded_cancels.let_go(self._known_jobs, self._clock.now()), ())
@@ -297,7 +302,11 @@ class Engine:
         return dict(zip(queries, found, strict=True))
 
     async def _commit(
-        self, readings: Mapping[str, Reading], mail: Mapping[str, Mail], offers: Mapping[OfferQuery, tuple[Offer, ...]]
+        self,
+        readings: Mapping[str, Reading],
+        mail: Mapping[str, Mail],
+        offers: Mapping[OfferQuery, tuple[Offer, ...]],
+        watched: Mapping[OfferQuery, tuple[Offer, ...]],
     ) -> tuple[tuple[Job, ...], _Outbox, tuple[Lease, ...]]:
         """The one transaction of a tick: from what was read to intents, all or nothing."""
         outbox = _Outbox([], [], [], [])
@@ -332,7 +341,7 @@ class Engine:
             await self._conditions.note(uow, readings, [event_log.job for event_log in event_logs], orphans, now)
             leases = [*(lease for c in event_logs for lease in c.job.leases), *orphans]
             await hold_reserves(uow, leases, self.config.params, now)
-            await self._history.record_prices(uow, offers, now)
+            await self._history.record_prices(uow, {**watched, **offers}, leases, now)
             await self._history.record_readings(uow, (event_log.job for event_log in event_logs))
         return tuple(event_log.job for event_log in event_logs), outbox, orphans
 

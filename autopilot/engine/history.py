@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from autopilot.domain.job import Job
-from autopilot.domain.lease import Lease, Slot
+from autopilot.domain.lease import Lease, LeaseState, Slot
 from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.domain.prices import PRICES_EVERY, PriceObservation
 from autopilot.domain.readings import MachineReading, reading_of
@@ -18,6 +18,7 @@ from autopilot.ports.store import Store, UnitOfWork
 
 log = structlog.get_logger(__name__)
 
+HELD = frozenset({LeaseState.ACTIVE, LeaseState.PAUSED})
 READINGS_EVERY = timedelta(minutes=5)
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -51,13 +52,22 @@ class History:
         self._tidied_at: datetime | None = None
 
     async def record_prices(
-        self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], now: datetime
+        self, uow: UnitOfWork, offers: Mapping[OfferQuery, tuple[Offer, ...]], leases: Iterable[Lease], now: datetime
     ) -> None:
+        """``leases``: a machine that we hold is not gone, though its floor is not seen: it is recorded without one."""
         if self._prices_at is not None and now - self._prices_at < PRICES_EVERY:
             return
         seen = {offer.key: offer for found in offers.values() for offer in found}
         if seen:
-            await uow.prices.add(observation(offer, now) for offer in seen.values())
+            held = {
+                (lease.provider, lease.machine_id, lease.num_gpus): lease for lease in leases if lease.state in HELD
+            }
+            await uow.prices.add(
+                [
+                    *(observation(offer, now) for offer in seen.values()),
+                    *(_without_floor(lease, now) for key, lease in held.items() if key not in seen),
+                ]
+            )
             self._prices_at = now
 
     async def record_readings(self, uow: UnitOfWork, jobs: Iterable[Job]) -> None:
@@ -104,6 +114,20 @@ class History:
             log.info("history.tidied", hours_thinned=thinned, rows_forgotten=forgotten)
         if thinned < HOURS_AT_ONCE:
             self._tidied_at = now
+
+
+def _without_floor(lease: Lease, now: datetime) -> PriceObservation:
+    """Of a machine that we hold: its floor would echo our own bid."""
+    return PriceObservation(
+        provider=lease.provider,
+        machine_id=lease.machine_id,
+        gpu=lease.gpu,
+        num_gpus=lease.num_gpus,
+        floor=None,
+        on_demand_price=None,
+        observed_at=now,
+        host_id=lease.host_id,
+    )
 
 
 def observation(offer: Offer, now: datetime) -> PriceObservation:

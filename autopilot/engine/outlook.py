@@ -6,7 +6,7 @@ Tables are made in threads, so the loop goes on; until a job's table is ready it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -31,13 +31,20 @@ from autopilot.pricing.rule.cost import price_candidates
 LIVES_FROM = timedelta(days=60)
 LIVES_EVERY = timedelta(minutes=15)
 SHAPE_EVERY = timedelta(minutes=2)
+LEARN_WAIT = timedelta(minutes=2)
+"""What is on record is learnt within seconds: a job with slack waits so long for it before its first machine."""
 LOSSES = frozenset({Reason.OUTBID, Reason.DISPLACED, Reason.HOST_LOST, Reason.VANISHED, Reason.UNKNOWN})
 
 
 class Outlooks:
     """One per engine. ``of`` is asked once a tick for each job; everything else happens beside the tick."""
 
-    def __init__(self, store: Store, phases: PhaseModel, params: Params) -> None:
+    def __init__(
+        self, store: Store, phases: PhaseModel, params: Params, watched: Collection[tuple[str, int]] = ()
+    ) -> None:
+        """``watched``: (GPU, count) whose floors are recorded before the first job."""
+        self._watched = frozenset(watched)
+        self._learning_since: dict[str, datetime] = {}
         self._store = store
         self._phases = phases
         self._params = params
@@ -54,10 +61,24 @@ class Outlooks:
             return outlook
         belief = self._update_belief(job, market, now)
         since = self._shaped_at.get(job.id)
-        if since is None or now - since >= SHAPE_EVERY:
+        may_wait = self._may_wait(job, now)
+        if since is None or now - since >= SHAPE_EVERY or (may_wait and self._auctions.has_learnt_for(job)):
             self._shaped_at[job.id] = now
             self._shape(job, replace(market, outlook=outlook), now)
-        return replace(outlook, shape=self._tables.of(job.id), belief=belief, auction=self._auctions.of(job))
+        return replace(
+            outlook,
+            shape=self._tables.of(job.id),
+            belief=belief,
+            auction=self._auctions.of(job),
+            recorded_h=self._auctions.recorded_h(job),
+            is_learning=may_wait and self._auctions.is_learning(job),
+        )
+
+    def _may_wait(self, job: Job, now: datetime) -> bool:
+        """Whether its first machine can wait for bids to be learnt: what it bids on is watched, and it is new."""
+        if job.main is not None or not self._watched.issuperset(job.spec.query.gpus):
+            return False
+        return now - self._learning_since.setdefault(job.id, now) < LEARN_WAIT
 
     def hazard_of(self, lease: Lease) -> float:
         """Preemptions per hour to be expected of the lease's machine."""
@@ -72,6 +93,7 @@ class Outlooks:
         for job_id in self._shaped_at.keys() | self._beliefs.keys():
             if job_id not in kept:
                 self._beliefs.pop(job_id, None)
+                self._learning_since.pop(job_id, None)
                 self._shaped_at.pop(job_id, None)
         self._tables.forget(kept)
         self._auctions.forget(kept)

@@ -40,6 +40,10 @@ class Tables(Generic[S]):
             del self._wanted[job_id]
         return self._shapes.get(job_id)
 
+    def knows(self, job_id: str) -> bool:
+        """Whether the job has a table, or is to have one."""
+        return job_id in self._shapes or job_id in self._wanted
+
     def want(self, job_id: str, shape: S) -> None:
         """See to it that the job has a table that serves for this shape."""
         present = self.of(job_id)

@@ -34,7 +34,7 @@ from autopilot.policy.paused import decide_paused
 from autopilot.policy.situation import Answer, Situation
 from autopilot.policy.unpaid import budget_notes, end_unpaid, goes_on, limit_numbers, next_reserve
 from autopilot.policy.wait import wait_notes
-from autopilot.pricing.pressure import Pressure, is_at_work, measure_pressure
+from autopilot.pricing.pressure import Pressure, Verdict, is_at_work, measure_pressure
 from autopilot.pricing.rule.ranking import rank
 
 RUNS_PER_MACHINE = 2
@@ -81,13 +81,26 @@ def decide(job: Job, market: Market, now: datetime, params: Params) -> Decision:
         return Decision((RunAgain(job.main.id, Reason.RETRY),), (status,))
     if job.next is not None:
         return Decision(continue_move(job, now, params), (status,))
+    if job.main is None and market.outlook.is_learning and pressure.verdict is Verdict.FINE:
+        return Decision((), (status, *_recorded_notes(market)))
     candidates = rank(job, market, Eligibility(job, market, now, params).holds, params)
     situation = _with_payable(Situation(job, market, now, params, pressure, candidates))
     actions, why = _for_main(situation)
     actions = tuple(_in_its_place(situation, action) for action in actions)
     if job.main is None and not actions:
         why = (*why, *wait_notes(job, market, now, params))
-    return Decision(actions, (status, *why, *_no_spot_notes(market), *_lost_bid_notes(market, now, params)))
+    notes = (*_recorded_notes(market), *_no_spot_notes(market), *_lost_bid_notes(market, now, params))
+    return Decision(actions, (status, *why, *notes))
+
+
+def _recorded_notes(market: Market) -> tuple[Note, ...]:
+    """What bids come from: learnt from so much record, or from numbers that are shipped."""
+    outlook = market.outlook
+    if outlook.recorded_h is None and outlook.auction is None and not outlook.is_learning:
+        return ()
+    hours = None if outlook.recorded_h is None else round(outlook.recorded_h)
+    is_learnt = int(outlook.auction is not None)
+    return (Note("floors", (("recorded_h", hours), ("learnt", is_learnt), ("learning", int(outlook.is_learning)))),)
 
 
 def _no_spot_notes(market: Market) -> tuple[Note, ...]:

@@ -28,6 +28,7 @@ from autopilot.ports.provider import MarketUnknown, Provider, RefusalCode
 from autopilot.ports.store import StoreUnavailable
 from autopilot.service.certificates import examine_certificates
 from autopilot.service.identity import prepare_state_dir
+from autopilot.service.watched import read_watched
 from autopilot.service.wiring import bucket, connect_markets
 from autopilot.store.care import ledger_as_it_is
 from autopilot.store.health import examine
@@ -65,7 +66,8 @@ def run(config: Path | None) -> list[Check]:
     checks.append(Check("settings", True, f"state in {settings.state_dir}"))
     checks += [_state_dir(settings), *_other_state(settings)]
     checks += [_ledger(settings), asyncio.run(check_mailbox(settings)), _daemon()]
-    return checks + asyncio.run(_markets(settings)) + asyncio.run(_certificates(settings))
+    checks += asyncio.run(_markets(settings)) + asyncio.run(_certificates(settings))
+    return checks + asyncio.run(check_watched(settings))
 
 
 async def _certificates(settings: Settings) -> list[Check]:
@@ -76,6 +78,21 @@ async def _certificates(settings: Settings) -> list[Check]:
     return [
         Check(f"certificate of {market}", ok, detail, f'autopilot certify {market} --budget "$1.00"')
         for market, (ok, detail) in found.items()
+    ]
+
+
+async def check_watched(settings: Settings) -> list[Check]:
+    """The floors that are to be recorded at all times."""
+    now = SystemClock().now()
+    try:
+        async with ledger_as_it_is(settings.ledger_url) as uow:
+            found = [await read_watched(uow, gpu, now) for gpu in settings.history.watched]
+    except (UserError, StoreUnavailable):
+        return []  # the ledger's own check has said it
+    hint = "does a market list it (autopilot offers --gpu), and does the daemon run?"
+    return [
+        Check(f"watch {each.gpu.name}:{each.gpu.count}", True if each.is_recorded(now) else None, each.tell(now), hint)
+        for each in found
     ]
 
 

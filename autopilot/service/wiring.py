@@ -287,6 +287,7 @@ def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> Engin
             events=timedelta(days=settings.history.events_days),
         ),
         certify=rules,
+        watched=settings.history.watched,
     )
 
 

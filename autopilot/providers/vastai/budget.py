@@ -6,6 +6,12 @@ from datetime import datetime, timedelta
 
 from autopilot.domain.time import start_of_day, utc_day
 
+WATCHED_SHARE = 0.25
+"""Of the day's rows that may go to floors which are watched and which no job has asked for."""
+LEFT_TO_JOBS = 0.125
+"""Of the day's rows: the last ones, which nothing but jobs gets."""
+DAY_S = 86_400.0
+
 
 def _next_midnight(now: datetime) -> datetime:
     return start_of_day(utc_day(now) + timedelta(days=1))
@@ -16,21 +22,32 @@ class RowBudget:
 
     def __init__(self, rows_per_day: int, now: datetime) -> None:
         self._rows_per_day = rows_per_day
-        self._used = 0
+        self._used = self._watched = 0
         self._ends_at = _next_midnight(now)
         self._closed_until = now
 
     def _roll(self, now: datetime) -> None:
         if now >= self._ends_at:
-            self._used, self._ends_at = 0, _next_midnight(now)
+            self._used, self._watched, self._ends_at = 0, 0, _next_midnight(now)
 
     def allows(self, rows: int, now: datetime) -> bool:
         self._roll(now)
         return now >= self._closed_until and self._used + rows <= self._rows_per_day
 
-    def spend(self, rows: int, now: datetime) -> None:
+    def allows_watching(self, rows: int, now: datetime) -> bool:
+        """Whether so many rows may go to what no job has asked for."""
+        self._roll(now)
+        is_within_share = self._watched + rows <= self._rows_per_day * WATCHED_SHARE
+        return is_within_share and self.allows(rows + round(self._rows_per_day * LEFT_TO_JOBS), now)
+
+    def watched_apart_s(self, rows: int) -> float:
+        """How far apart searches of so many rows must be for their share to last a day."""
+        return rows * DAY_S / (self._rows_per_day * WATCHED_SHARE)
+
+    def spend(self, rows: int, now: datetime, *, watching: bool = False) -> None:
         self._roll(now)
         self._used += rows
+        self._watched += rows if watching else 0
 
     def close_until(self, now: datetime, retry_after_s: float | None) -> None:
         """The market refused: nothing more before it said, or before midnight when it said nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,13 +13,14 @@ from autopilot.domain.offer import Offer, OfferQuery
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown, RefusalCode
 from autopilot.providers import values
-from autopilot.providers.vastai import mapping, shapes, wire
+from autopilot.providers.vastai import mapping, shapes, watched, wire
 from autopilot.providers.vastai.budget import RowBudget
 from autopilot.providers.vastai.client import VastaiClient
 from autopilot.providers.vastai.config import VastaiSettings
 from autopilot.providers.vastai.echoes import Echoes
 from autopilot.providers.vastai.outcomes import SearchQuotaExceeded
 from autopilot.providers.vastai.pacing import Family
+from autopilot.providers.vastai.watched import WatchedFloors
 
 SearchType = Literal["on-demand", "bid"]
 
@@ -47,6 +49,7 @@ class OfferSearch:
         self._clock = clock
         self._budget = RowBudget(settings.search_rows_per_day, clock.now())
         self._found: dict[OfferQuery, _Found] = {}
+        self._watched = WatchedFloors(self._budget, clock, self._ask_floors)
         self._searching = asyncio.Lock()
         self._names: tuple[str, ...] = ()
         self._names_at: float | None = None
@@ -72,6 +75,11 @@ class OfferSearch:
 
         Raises ``MarketUnknown``; RATE_LIMITED when the day's rows are used up.
         """
+        if query.floors_only:
+            async with self._searching:
+                rows = await self._watched.rows(query)
+            floors = mapping.offers((), self._echoes.remove(rows))
+            return tuple(offer for offer in floors if self._fits(offer, query))
         async with self._searching:
             now = self._clock.monotonic()
             self._found = {key: held for key, held in self._found.items() if now - held.asked_at < FORGET_AFTER_S}
@@ -109,17 +117,26 @@ class OfferSearch:
         searches: tuple[tuple[SearchType, list[wire.OfferRow]], ...] = (("on-demand", on_demand), ("bid", bid))
         for gpu, num_gpus in query.gpus:
             for search_type, into in searches:
-                found, returned = await self._ask(search_body(query, gpu, num_gpus, search_type, self._settings))
+                self._check_rows()
+                body = search_body(query, gpu, num_gpus, search_type, self._settings)
+                found, returned = await self._ask(body)
                 into.extend(found)
                 rows += returned
         now = self._clock.monotonic()
-        # A bid search's price is the floor, also in a row that does not name it.
-        floors = tuple(replace(row, min_bid=row.min_bid or row.price) for row in bid)
-        return _Found(tuple(on_demand), floors, rows, seen_at=now, asked_at=now)
+        return _Found(tuple(on_demand), _with_floors(bid), rows, seen_at=now, asked_at=now)
 
-    async def _ask(self, body: dict[str, Any]) -> tuple[tuple[wire.OfferRow, ...], int]:
+    async def _ask_floors(self, query: OfferQuery) -> tuple[wire.OfferRow, ...]:
+        """A watched query is of one kind of GPU."""
+        ((gpu, num_gpus),) = query.gpus
+        body = search_body(query, gpu, num_gpus, "bid", self._settings) | {"limit": watched.ROWS}
+        found, _ = await self._ask(body, watching=True)
+        return _with_floors(found)
+
+    def _check_rows(self) -> None:
         if not self._budget.allows(self._settings.search_limit, self._clock.now()):
             raise MarketUnknown("the search rows of this UTC day are used up", RefusalCode.RATE_LIMITED)
+
+    async def _ask(self, body: dict[str, Any], *, watching: bool = False) -> tuple[tuple[wire.OfferRow, ...], int]:
         try:
             answer = await self._client.read(Family.SEARCH, "/bundles/", shapes.OFFERS, body=body)
         except SearchQuotaExceeded as error:
@@ -128,7 +145,7 @@ class OfferSearch:
         raw = answer.get("offers")
         if not isinstance(raw, list):
             raise MarketUnknown("the search answer holds no list of offers")
-        self._budget.spend(len(raw), self._clock.now())
+        self._budget.spend(len(raw), self._clock.now(), watching=watching)
         found, skipped = wire.offer_rows(raw)
         if skipped:
             log.info("offers.skipped", skipped=skipped, read=len(found))
@@ -144,6 +161,11 @@ class OfferSearch:
             and (offer.verified or not query.verified_only)
             and (offer.datacenter or not query.datacenter_only)
         )
+
+
+def _with_floors(bid: Iterable[wire.OfferRow]) -> tuple[wire.OfferRow, ...]:
+    """A bid search's price is the floor, also in a row that does not name it."""
+    return tuple(replace(row, min_bid=row.min_bid or row.price) for row in bid)
 
 
 def search_body(
