@@ -1,4 +1,4 @@
-"""Floors of GPUs that the user watches, from the day of installation on: while no job searches them, and never at its cost.
+"""Floors of GPUs that the user watches, from the day of installation on, while no job searches them.
 
 What is found is recorded with all other prices; decisions of jobs do not read it.
 """
@@ -22,9 +22,7 @@ def watch_queries(gpus: Iterable[GpuChoice]) -> tuple[OfferQuery, ...]:
     """One for each model that is meant, so that each gets an equal share of what may be searched."""
     kinds = ((name, gpu.count, gpu_names.least_gb(gpu.name)) for gpu in gpus for name in gpu_names.expand(gpu.name))
     return tuple(
-        OfferQuery(
-            ((name, count),), Decimal(least_gb), DISK_GB, verified_only=True, datacenter_only=False, floors_only=True
-        )
+        OfferQuery(((name, count),), least_gb, DISK_GB, verified_only=True, datacenter_only=False, floors_only=True)
         for name, count, least_gb in dict.fromkeys(kinds)
     )
 

@@ -26,7 +26,7 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.clock import ManualClock
 from autopilot.config.job_changes import change_spec
 from autopilot.config.job_file import parse_job
-from autopilot.domain.job import Job, JobStatus
+from autopilot.domain.job import GpuChoice, Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import EntryType, LedgerEntry
 from autopilot.domain.money import ZERO
@@ -101,6 +101,7 @@ class World:
         self.limits = LIMITS
         """Of the next daemon."""
         self.certify_rules = CertifyRules()
+        self.watched: tuple[GpuChoice, ...] = ()
         self.timeout_s = 5.0
         self.ledger_url = str(root / "ledger.db")
         self.api_key = "sandbox-key"
@@ -113,7 +114,12 @@ class World:
         self.store = await open_store(self.ledger_url)
         self.provider = self.connect()
         config = EngineConfig(
-            INSTALL_ID, self.limits, Params(), settle_delay=timedelta(seconds=30), certify=self.certify_rules
+            INSTALL_ID,
+            self.limits,
+            Params(),
+            settle_delay=timedelta(seconds=30),
+            certify=self.certify_rules,
+            watched=self.watched,
         )
         bootstrap = await AgentBootstrap.prepare(self.blobs)
         store = self.wrap(self.store)

@@ -132,3 +132,21 @@ def test_a_bid_that_lost() -> None:
 def test_what_a_job_file_names_cannot_command_the_terminal() -> None:
     told = reasons.tell({"topic": "search", "numbers": SEARCH | {"gpus": "1×\x1b[2JH100"}})
     assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("numbers", "told"),
+    [
+        ({"recorded_h": 31, "learnt": 1, "learning": 0}, "bids are learnt from 31 h of recorded floors"),
+        (
+            {"recorded_h": None, "learnt": 0, "learning": 1},
+            "bids are being learnt from recorded floors; the first machine waits for that, 2 minutes at the most",
+        ),
+        (
+            {"recorded_h": 5, "learnt": 0, "learning": 0},
+            "bids follow the rule and a shipped prior: 5 h of floors are recorded, learning takes 24 h",
+        ),
+    ],
+)
+def test_what_bids_come_from(numbers: dict[str, Any], told: str) -> None:
+    assert reasons.tell({"topic": "floors", "numbers": numbers}) == told

@@ -61,10 +61,10 @@ async def test_prices_are_kept_five_minutes_apart_thinned_and_forgotten() -> Non
         return [(seen.observed_at, seen.samples) for seen in prices]
 
     async with store.transaction() as uow:
-        await history.record_prices(uow, {}, clock.now())  # nothing was looked for: that is no observation
+        await history.record_prices(uow, {}, [], clock.now())  # nothing was looked for: that is no observation
     for _ in range(12):
         async with store.transaction() as uow:
-            await history.record_prices(uow, {QUERY: (OFFER, OFFER)}, clock.now())
+            await history.record_prices(uow, {QUERY: (OFFER, OFFER)}, [], clock.now())
         clock.advance(timedelta(minutes=2).total_seconds())
     recorded = [(START + timedelta(minutes=6 * n), 1) for n in range(4)]
     assert await kept() == recorded
@@ -78,6 +78,17 @@ async def test_prices_are_kept_five_minutes_apart_thinned_and_forgotten() -> Non
     clock.advance(timedelta(days=2).total_seconds())
     await history.tidy()
     assert await kept() == []
+
+
+async def test_a_machine_that_we_hold_is_marked_and_has_no_floor() -> None:
+    store = MemoryStore()
+    held, gone = a_lease(machine_id="held"), a_lease("gone", machine_id="gone", state=LeaseState.GONE)
+    listed = a_lease("listed", machine_id=OFFER.machine_id)
+    async with store.transaction() as uow:
+        history = History(store, ManualClock(START), SHORT)
+        await history.record_prices(uow, {QUERY: (OFFER,)}, [held, gone, listed], START)
+        seen = await uow.prices.list_by_gpu("RTX 4090", START, START + timedelta(minutes=1))
+    assert {each.machine_id: each.floor for each in seen} == {"m1": Decimal("0.20"), "held": None}
 
 
 async def test_much_that_is_old_is_thinned_in_several_passes() -> None:
