@@ -63,6 +63,24 @@ async def test_searches_are_remembered_and_own_machines_left_out(bench: Bench) -
     assert 0 < (bench.provider.offers_age_s(QUERY) or 0) < 3600
 
 
+async def test_watched_floors_cost_one_bid_search_of_few_rows_and_no_job_s(bench: Bench) -> None:
+    watched = query(("RTX 4090", 1), floors_only=True)
+    found = await bench.provider.offers(watched)
+    assert 0 < len(found) <= 8
+    assert all(offer.floor and offer.on_demand_price is None and offer.verified for offer in found)
+    assert {offer.machine_id for offer in await bench.provider.offers(watched)} == {offer.machine_id for offer in found}
+    assert await bench.requests("search") == 1
+    for_job = await bench.provider.offers(query(("RTX 4090", 1)))
+    assert await bench.requests("search") == 3
+    floors = {offer.machine_id: offer.floor for offer in for_job}
+    assert all(floors[offer.machine_id] == offer.floor for offer in found)
+    await bench.rent_offer(min(for_job, key=lambda offer: offer.floor or Decimal(1000)))
+    assert await bench.requests("search") == 3
+    (rented,) = await bench.provider.instances()
+    left = {offer.machine_id for offer in await bench.provider.offers(watched)}
+    assert {offer.machine_id for offer in found} - left == {rented.machine_id}
+
+
 async def test_an_old_search_is_repeated(bench: Bench) -> None:
     provider = bench.connect(offers_max_age_s=60)
     assert provider.offers_age_s(QUERY) is None
