@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from autopilot.domain.array import split_task
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec
 from autopilot.domain.token import PageSession, Scope, Token
@@ -69,6 +70,7 @@ RULES = {
     "POST /v1/jobs/{ref}/stop": Rule(OPERATE),
     "POST /v1/jobs/{ref}/cancel": Rule(OPERATE),
     "POST /v1/jobs/{ref}/resume": Rule(OPERATE),
+    "POST /v1/jobs/{ref}/retry": Rule(OPERATE),
     "POST /v1/jobs/{ref}/release": Rule(OPERATE),
     "POST /v1/jobs/{ref}/exec": Rule(SUBMIT),
     "GET /v1/jobs/{ref}/ssh": Rule(SUBMIT),
@@ -175,11 +177,16 @@ def check_total(spec: JobSpec, owner_is_token: bool) -> None:
 
 
 async def find_own(uow: UnitOfWork, reference: str, caller: ApiCaller, rule: Rule) -> str | None:
-    """The id of the caller's job of that reference, or of another's that the call may reach."""
-    job = await uow.jobs.find(reference, owner=caller.owner)
+    """The id of the caller's job of that reference, or of another's that the call may reach; of tasks with their
+    numbers behind it.
+    """
+    whole, tasks = split_task(reference)
+    job = await uow.jobs.find(whole, owner=caller.owner)
     if job is None and caller.may_reach_others(rule):
-        job = await uow.jobs.find(reference)
-    return None if job is None else job.id
+        job = await uow.jobs.find(whole)
+    if job is None:
+        return None
+    return f"{job.id}/{tasks}" if tasks else job.id
 
 
 async def recognise(store: Store, sha256: str, now: datetime) -> Token:

@@ -35,6 +35,7 @@ from autopilot.api.models.jobs import (
     ExecBody,
     ListQuery,
     ResumeBody,
+    RetryBody,
     SetPart,
     SubmitBody,
     SubmitSetBody,
@@ -131,6 +132,7 @@ class Api:
             web.post("/v1/jobs/{ref}/cancel", routes.cancel),
             web.post("/v1/jobs/{ref}/resume", routes.resume),
             web.post("/v1/jobs/{ref}/exec", routes.exec),
+            web.post("/v1/jobs/{ref}/retry", routes.retry),
             web.post("/v1/jobs/{ref}/release", routes.release),
             web.get("/v1/jobs/{ref}/ssh", routes.ssh),
             web.get("/v1/code/{sha256}", routes.look_for_code),
@@ -216,7 +218,7 @@ class _Routes:
 
     async def submit(self, request: web.Request) -> web.Response:
         body = await read_body(request, SubmitBody)
-        part = SetPart(toml=body.toml, source=body.source, code=body.code)
+        part = SetPart(toml=body.toml, source=body.source, code=body.code, table=body.table)
         return await self._submit(request, [part], body, lambda made: made[0])
 
     async def submit_set(self, request: web.Request) -> web.Response:
@@ -227,7 +229,9 @@ class _Routes:
         self, request: web.Request, parts: Sequence[SetPart], body: SubmitBody | SubmitSetBody, tell: Tell
     ) -> web.Response:
         caller = caller_of(request)
-        sent = [Sent(each.toml, each.source, SentCode.of(each.code) if each.code else None) for each in parts]
+        sent = [
+            Sent(each.toml, each.source, SentCode.of(each.code) if each.code else None, each.table) for each in parts
+        ]
         submit = partial(
             self._jobs.submissions.submit,
             sent,
@@ -308,6 +312,11 @@ class _Routes:
         chosen = await read_body_if_any(request, ResumeBody)
         resume = partial(self._jobs.resume, job_ref(request), chosen.from_checkpoint)
         return await self.once.answer(request, caller_of(request).owner, 200, lambda once: resume(once=once))
+
+    async def retry(self, request: web.Request) -> web.Response:
+        body = await read_body_if_any(request, RetryBody)
+        retry = partial(self._jobs.tasks.retry, job_ref(request), failed=body.failed)
+        return await self.once.answer(request, caller_of(request).owner, 200, lambda once: retry(once=once))
 
     async def exec(self, request: web.Request) -> web.Response:
         body = await read_body(request, ExecBody)

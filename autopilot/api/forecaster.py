@@ -27,7 +27,11 @@ FORECAST_EVERY_REAL_S = 60
 
 
 def _may_be_reckoned(job: Job) -> bool:
-    """Of one that waits for others nobody knows when it will begin."""
+    """Of one that waits for others nobody knows when it will begin; of an array its plan says more than one machine's
+    forecast, and its tasks are too many.
+    """
+    if job.is_array or job.array_id is not None:
+        return False
     return job.status in GOES_ON and job.remaining_work is not None and not job.waits_for_jobs
 
 

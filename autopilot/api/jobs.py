@@ -15,7 +15,7 @@ from autopilot.api.changes import ChangeSpec, check_paid, is_looser, is_tighter
 from autopilot.api.code import CodeService
 from autopilot.api.confirmations import PlanBook
 from autopilot.api.exec import ExecService
-from autopilot.api.finding import find_job
+from autopilot.api.finding import find_job, no_such_job, refuse_array
 from autopilot.api.job_life import read_decisions, read_life
 from autopilot.api.logs import LogReader
 from autopilot.api.models import jobs as models
@@ -29,8 +29,10 @@ from autopilot.api.prospects import Unlikely
 from autopilot.api.schedules import ScheduleService
 from autopilot.api.ssh import SshService
 from autopilot.api.submissions import ParseJob, Submissions
+from autopilot.api.tasks import TaskService, refuse_task
 from autopilot.api.wider import look_wider
 from autopilot.domain import events as e
+from autopilot.domain.array import read_tasks, split_task
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
@@ -73,6 +75,7 @@ class JobService:
         self.plans = PlanBook(clock, ids)
         self.submissions = Submissions(engine, store, clock, ids, parse, wake, code, self.plans)
         self.schedules = ScheduleService(self.submissions, store, clock, self.plans, wake)
+        self.tasks = TaskService(store, clock, ids, wake, self.render, self._read_moment)
         self.execs = ExecService(engine, store, clock, ids, find_job)
         self.ssh = SshService(engine, store, find_job)
         self._engine = engine
@@ -93,17 +96,37 @@ class JobService:
                 if owner not in (None, wanted):
                     return {"jobs": [], "next": None}
                 owner = wanted
+            if asked.array:
+                return await self._list_tasks(uow, asked, owner)
             last = await _find_last(uow, asked.after, owner)
             moment = await self._read_moment(uow)
             if asked.all:
                 jobs = await uow.jobs.list_newest(limit=asked.limit + 1, owner=owner, before=last, since=since)
+                moment = await self._read_moment(uow, *(job for job in jobs if job.is_array))
             else:
-                jobs = tuple(job for job in moment.jobs if _is_on_page(job, owner, last, since))
+                shown = (job for job in moment.jobs if asked.tasks or job.array_id is None)
+                jobs = tuple(job for job in shown if _is_on_page(job, owner, last, since))
             page = jobs[: asked.limit]
             return {
                 "jobs": select_fields((self.render(job, moment) for job in page), asked.fields, models.Job),
                 "next": page[-1].id if len(jobs) > len(page) else None,
             }
+
+    async def _list_tasks(self, uow: UnitOfWork, asked: ListQuery, owner: int | None) -> render.Json:
+        array = await find_job(uow, asked.array)
+        if array.spec.array is None:
+            raise UserError(f"job {array.spec.name} has no tasks", hint="it is no array")
+        if owner not in (None, array.owner):
+            raise no_such_job(asked.array)
+        after = read_tasks(asked.after) if asked.after else range(-1, 0)
+        if after is None:
+            raise UserError("after: no page ends with that", hint="give what the page before named as next")
+        found = await uow.jobs.list_tasks(array.id, first=after[-1] + 1, limit=asked.limit + 1)
+        page, moment = found[: asked.limit], await self._read_moment(uow)
+        return {
+            "jobs": select_fields((self.render(job, moment) for job in page), asked.fields, models.Job),
+            "next": str(page[-1].task) if len(found) > len(page) else None,
+        }
 
     async def show(self, reference: str) -> render.Json:
         async with self._store.snapshot() as uow:
@@ -125,6 +148,7 @@ class JobService:
         """The parts of what the job has left, in order, each with an address from which it can be read for an hour."""
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
+        refuse_array(job, "outputs")
         manifest = await kept_outputs(self._blobs, job.id) if job.status is JobStatus.SUCCEEDED else None
         if manifest is None:
             reason = "has no outputs" if job.status is JobStatus.SUCCEEDED else f"is {job.status}"
@@ -164,6 +188,7 @@ class JobService:
             job = await find_job(uow, reference)
             moment = await self._read_moment(uow)
         _refuse_if_over(job)
+        refuse_task(job)
         changed = replace(job, spec=self._change_spec(job.spec, wish, now))
         check_total(changed.spec, is_of_token(job.owner))
         plan = None
@@ -181,6 +206,8 @@ class JobService:
                 _refuse_if_over(job)
                 event_log = EventLog(job)
                 event_log.apply(e.SpecChanged(self._change_spec(job.spec, wish, now), self._clock.now()))
+                if job.is_array:
+                    await self.tasks.spread_change(uow, event_log, self._clock.now())
                 await uow.jobs.save(event_log.job)
                 await uow.events.add(event_log.records)
                 if plan is None or plan.forecast is None or job.waits_for_jobs:
@@ -221,6 +248,8 @@ class JobService:
         Raises ``UserError``, and ``StoreUnavailable`` where the ledger cannot even be read.
         """
         try:
+            if split_task(reference)[1]:
+                return await self.tasks.cancel(reference), ""
             async with self._store.snapshot() as uow:
                 is_held = (await find_job(uow, reference)).on_hold is not None
             if is_held:
@@ -292,7 +321,7 @@ class JobService:
         event_log.apply(event)
         await uow.jobs.save(event_log.job)
         await uow.events.add(event_log.records)
-        return self.render(event_log.job, await self._read_moment(uow))
+        return self.render(event_log.job, await self._read_moment(uow, event_log.job))
 
     async def _read_moment(self, uow: UnitOfWork, *others: Job) -> Moment:
         return await read_moment(uow, self._clock.now(), self._engine.config.params, others)
@@ -300,8 +329,9 @@ class JobService:
     def render(self, job: Job, moment: Moment) -> render.Json:
         total = moment.money_of(job)
         wait = self._engine.waits.of(job)
-        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles)
-        if job.waits_for_jobs:
+        stands = moment.tasks.get(job.id, render.NO_TASKS)
+        answer = render.job(job, self._clock.now(), self._engine.config.params, total, wait, moment.titles, stands)
+        if job.waits_for_jobs or job.is_array:
             return answer
         if job.status is JobStatus.PENDING and not any(w.last.known for w in self._engine.watches.values()):
             answer["reason"] = Reason.MARKET_UNKNOWN

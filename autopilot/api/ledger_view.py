@@ -95,7 +95,9 @@ class LedgerView:
         return await read_moment(self.uow, self.now, self.params, others)
 
     def _job(self, job: Job, moment: Moment) -> render.Json:
-        return render.job(job, self.now, self.params, moment.money_of(job), titles=moment.titles)
+        stands = moment.tasks.get(job.id, render.NO_TASKS)
+        money = moment.money_of(job)
+        return render.job(job, self.now, self.params, money, titles=moment.titles, stands=stands)
 
 
 class LedgerReader:

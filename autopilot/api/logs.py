@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autopilot.api import render
-from autopilot.api.finding import find_job
+from autopilot.api.finding import find_job, refuse_array
 from autopilot.domain.lease import Lease
 from autopilot.mailbox.keys import log_key, log_prefix, parse_log_key
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES, LogNote, LogPosition, read_log_note
@@ -31,6 +31,7 @@ class LogReader:
         """
         async with self._store.snapshot() as uow:
             job = await find_job(uow, reference)
+            refuse_array(job, "output")
             leases = await uow.leases.list_by_job(job.id)
         if tail and not after:
             chunks, earlier = await self._newest_chunks(job.id, leases)

@@ -74,6 +74,13 @@ OPERATIONS: dict[str, Operation] = {
     "POST /v1/jobs/{ref}/resume": Operation(
         "Let a parked job go on", _one(jobs.JobAnswer), body=jobs.ResumeBody, may_be_bare=True, acts_once=True
     ),
+    "POST /v1/jobs/{ref}/retry": Operation(
+        "Let tasks of an array that are over begin anew",
+        _one(jobs.Retried),
+        body=jobs.RetryBody,
+        may_be_bare=True,
+        acts_once=True,
+    ),
     "POST /v1/jobs/{ref}/release": Operation("Give back the machine that is held", _one(jobs.JobAnswer)),
     "POST /v1/jobs/{ref}/exec": Operation("Run a command beside the job", _one(jobs.ExecAnswer), body=jobs.ExecBody),
     "GET /v1/jobs/{ref}/ssh": Operation("Where a job's machine can be entered", _one(jobs.SshAnswer)),

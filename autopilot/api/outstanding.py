@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
+from autopilot.domain.array import TaskCounts
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
@@ -19,8 +20,10 @@ from autopilot.domain.money import ZERO
 from autopilot.domain.params import Params
 from autopilot.engine.accrue import sum_unposted
 from autopilot.policy.budget import Holding, holdings, unobserved_cost
-from autopilot.ports.store import UnitOfWork
+from autopilot.ports.store import OwnerTotals, UnitOfWork
 from autopilot.ports.store.jobs import JobTitle
+
+NOTHING = OwnerTotals(ZERO, ZERO)
 
 
 class Money(NamedTuple):
@@ -64,12 +67,23 @@ class Moment:
     _by_job: Mapping[str | None, Sequence[Outstanding]]
     titles: Mapping[str, JobTitle] = field(default_factory=dict)
     """By id: of the jobs that those wait for, or have waited for."""
+    tasks: Mapping[str, TaskCounts] = field(default_factory=dict)
+    """By array, of all that are open or asked for: how their tasks stand."""
+    sums: Mapping[str, OwnerTotals] = field(default_factory=dict)
+    """By array: what all its tasks have spent, and what is held for their machines that are gone."""
 
     def of_job(self, job_id: str) -> Sequence[Outstanding]:
         return self._by_job.get(job_id, ())
 
     def money_of(self, job: Job) -> Money:
-        return money(job.spent, self.of_job(job.id))
+        """Of an array: of all its tasks together."""
+        if not job.is_array:
+            return money(job.spent, self.of_job(job.id))
+        tasks = [task for task in self.jobs if task.array_id == job.id]
+        live = [row for task in tasks for row in self.of_job(task.id) if not row.lease.is_over]
+        sums = self.sums.get(job.id, NOTHING)
+        of_live = money(sums.posted, live)
+        return of_live._replace(held=of_live.held + sums.held)
 
 
 async def read_moment(uow: UnitOfWork, now: datetime, params: Params, others: Iterable[Job] = ()) -> Moment:
@@ -81,7 +95,10 @@ async def read_moment(uow: UnitOfWork, now: datetime, params: Params, others: It
         by_job[each.lease.job_id].append(each)
     named = {after.job for job in (*jobs, *others) for after in job.spec.after}
     titles = await uow.jobs.list_titles(named) if named else {}
-    return Moment(now, jobs, outstanding, by_job, titles)
+    arrays = list({job.id for job in (*jobs, *others) if job.is_array})
+    tasks = await uow.jobs.count_tasks(arrays) if arrays else {}
+    sums = await uow.ledger.sum_arrays(arrays) if arrays else {}
+    return Moment(now, jobs, outstanding, by_job, titles, tasks, sums)
 
 
 async def _read_outstanding(

@@ -11,6 +11,7 @@ from autopilot.api.budget import burning, read_account
 from autopilot.api.outstanding import Moment
 from autopilot.api.spend import spend, spend_of_month
 from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
 from autopilot.domain.time import utc_day
 from autopilot.policy.guard import Limits
 from autopilot.ports.store import UnitOfWork
@@ -34,15 +35,20 @@ async def read_now(
     """``jobs``: open ones and the newest that are over; ``burns`` of open jobs, $/h by id; ``account`` as in a budget
     and ``month``, its spend: null for an ``owner``, whose jobs alone are told of.
     """
-    still = [job for job in moment.jobs if owner in (None, job.owner)]
+    still = [job for job in moment.jobs if owner in (None, job.owner) and job.array_id is None]
     over = await uow.jobs.list_newest(limit=OVER_SHOWN, owner=owner, is_over=True)
     month = {"by": "month", "month": f"{utc_day(moment.now):%Y-%m}"}
     return {
         "jobs": [render_job(job, moment) for job in {job.id: job for job in (*still, *over)}.values()],
-        "burns": {job.id: render.plain(burning(job.leases)) for job in still},
+        "burns": {job.id: render.plain(burning(_leases_of(job, moment))) for job in still},
         "account": await read_account(uow, moment, limits, credits) if owner is None else None,
         "month": await spend(uow, moment, month) if owner is None else None,
     }
+
+
+def _leases_of(job: Job, moment: Moment) -> list[Lease]:
+    """Of an array those of its tasks."""
+    return [lease for each in moment.jobs if job.id in (each.id, each.array_id) for lease in each.leases]
 
 
 async def read_money(uow: UnitOfWork, moment: Moment, limits: Limits, by: str, month: str) -> render.Json:

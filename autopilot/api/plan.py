@@ -91,6 +91,7 @@ def plan(
         "budget": render.plain(job.spec.budget),
         "deadline": render.plain(job.spec.deadline),
         "forecast": render.forecast(told),
+        "array": None,
         "verdict": likely.verdict,
         "min_probability": least_probability,
         "refusal": likely.refusal,

@@ -14,6 +14,7 @@ from typing import Any
 from autopilot.api.outstanding import Money
 from autopilot.domain.actions import Note
 from autopilot.domain.after import After
+from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.code import JobCode
 from autopilot.domain.job import Job
 from autopilot.domain.job_forecast import JobForecast
@@ -29,6 +30,7 @@ from autopilot.ports.store.jobs import JobTitle
 from autopilot.pricing.pressure import measure_pressure
 
 Json = dict[str, Any]
+NO_TASKS = TaskCounts()
 NO_TITLES: Mapping[str, JobTitle] = {}
 
 
@@ -56,14 +58,18 @@ def job(
     money: Money,
     waits: Wait | None = None,
     titles: Mapping[str, JobTitle] = NO_TITLES,
+    stands: TaskCounts = NO_TASKS,
 ) -> Json:
-    """``titles``: of the jobs that it waits for, by id."""
+    """``titles``: of the jobs that it waits for, by id; ``stands``: of an array, how its tasks do."""
     pressure = measure_pressure(state, now, params)
-    judged = not state.status.is_final
+    judged = not state.status.is_final and not state.is_array  # of the whole no single machine's pressure tells
     checkpoint = state.checkpoint
     return {
         "id": state.id,
         "name": state.spec.name,
+        "array": state.array_id,
+        "task": state.task,
+        "tasks": None if state.spec.array is None else _tasks(state.spec.array, stands),
         "status": state.status,
         "reason": state.reason,
         "submitted_at": plain(state.submitted_at),
@@ -98,6 +104,18 @@ def job(
         "next": lease(state.next) if state.next else None,
         "held_until": plain(state.on_hold.held_until) if state.on_hold else None,
         "waiting": _wait_for_jobs(state, titles, now) or (waits and wait(waits)),
+    }
+
+
+def _tasks(array: ArraySpec, stands: TaskCounts) -> Json:
+    told = ("waiting", "running", "parked", "ending", "succeeded", "failed", "cancelled")
+    return {
+        "count": array.count,
+        "needed": array.needed,
+        "parallel": array.parallel,
+        "max_failures": array.max_failures,
+        "unbegun": array.count - stands.begun,
+        **{name: getattr(stands, name) for name in told},
     }
 
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from autopilot.api.models.base import Asked, Query
 from autopilot.domain.errors import UserError
 
-MAX_BODY_BYTES = 256 * 1024
-"""Of every body that is read whole."""
+MAX_BODY_BYTES = 1_500_000
+"""Of every body that is read whole: the largest is a job file with the table of an array."""
 
 _WORDS = {
     "missing": "is missing",

@@ -26,13 +26,14 @@ class SameJobOpen(UserError):
         self.job_id = job.id
 
 
-def hash_file(toml: str, code_sha256: str) -> str:
-    """Of what the job file says, in whatever order and spelling, and of the code that comes with it.
+def hash_file(toml: str, code_sha256: str, table: str | None = None) -> str:
+    """Of what the job file says, in whatever order and spelling, and of the code and the table that come with it.
 
     ``toml`` has been read before: it is whole.
     """
     said = tomllib.loads(toml, parse_float=Decimal)
-    text = json.dumps([said, code_sha256], sort_keys=True, default=str, ensure_ascii=True)
+    beside = [code_sha256] if table is None else [code_sha256, table]
+    text = json.dumps([said, *beside], sort_keys=True, default=str, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

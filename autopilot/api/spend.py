@@ -164,7 +164,7 @@ def _with_outstanding(
 def _facts(lease: Lease, job: Job | None) -> LeaseFacts:
     named = (lease.id, lease.job_id, None if job is None else job.spec.name, lease.provider, lease.instance_id)
     facts = LeaseFacts(*named, lease.gpu, lease.num_gpus, lease.on_demand_price)
-    return facts if job is None else replace(facts, owner=job.owner, tags=job.spec.tags)
+    return facts if job is None else replace(facts, owner=job.owner, tags=job.spec.tags, array_id=job.array_id)
 
 
 def spend_row(row: SpendRow) -> render.Json:

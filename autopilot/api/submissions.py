@@ -12,6 +12,8 @@ from decimal import Decimal
 
 from autopilot.api import render
 from autopilot.api.access import check_total
+from autopilot.api.array_plan import plan_array
+from autopilot.api.array_table import with_table
 from autopilot.api.budget import account
 from autopilot.api.certify import certificate_notes
 from autopilot.api.code import CodeService, SentCode, take
@@ -58,6 +60,8 @@ class Sent:
     toml: str
     source: str
     code: SentCode | None = None
+    table: str | None = None
+    """The text of what ``[array] from`` names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class _Draft:
 
     job: Job
     copy: CodeCopy | None
-    source: str
+    sent: Sent
     plan: JobPlan
 
 
@@ -132,7 +136,7 @@ class Submissions:
                 planned = await self.plan_draft(as_accepted.job, now, least_probability, learnt)
                 if planned.answer["refusal"] is not None and not dry_run:
                     raise Unlikely(planned.answer["refusal"], hint="; ".join(planned.answer["ways_out"]))
-            drafts.append(_Draft(job, copy, each.source, planned))
+            drafts.append(_Draft(job, copy, each, planned))
         if dry_run:
             return tell([{"job": None, "plan": draft.plan.answer} for draft in drafts])
         jobs = [draft.job for draft in drafts]
@@ -140,7 +144,7 @@ class Submissions:
         with self._plans.asking(token, "submit", _together([job.spec for job in jobs]), asked, plan_id):
             async with self._store.transaction() as uow:
                 if not again:
-                    refuse_doubles([(draft.job, draft.source) for draft in drafts])
+                    refuse_doubles([(draft.job, draft.sent.source) for draft in drafts])
                 answer = tell(await self._accept(uow, drafts, now, again=again))
                 if once is not None:
                     await once.keep(uow, 201, answer)
@@ -151,14 +155,15 @@ class Submissions:
         self, sent: Sent, now: datetime, owner: int, token: Token | None, *, dry_run: bool
     ) -> tuple[Job, CodeCopy | None, Sequence[str]]:
         """The job that a file asks for, its code, and what to say of how long it may take. Raises ``UserError``."""
-        spec = await check_gpus(self._parse(sent.toml, sent.source, now, token), self._engine)
+        parsed = with_table(self._parse(sent.toml, sent.source, now, token), sent.table, sent.source)
+        spec = await check_gpus(parsed, self._engine)
         check_total(spec, is_of_token(owner))
         _check_code(spec, sent.code)
         spec, learnt = await self._learn_time(spec, owner)
         copy = await self._code.require(owner, sent.code.sha256) if sent.code and not dry_run else None
         taken = _code_of(sent.code, copy)
         job = Job(self._ids.new(), spec, JobStatus.PENDING, Reason.SUBMITTED, now, owner=owner)
-        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256)), copy, learnt
+        return replace(job, code=taken, file_sha256=hash_file(sent.toml, taken.sha256, sent.table)), copy, learnt
 
     async def _learn_time(self, spec: JobSpec, owner: int) -> tuple[JobSpec, Sequence[str]]:
         """``spec`` with the longest time that its owner's past estimates speak for, and what to say of it."""
@@ -195,6 +200,8 @@ class Submissions:
             if draft.copy is not None:
                 await take(uow, draft.copy)
             await uow.jobs.save(job)
+            if draft.sent.table is not None:
+                await uow.jobs.keep_table(job.id, draft.sent.table)
             if draft.plan.forecast is not None and not job.waits_for_jobs:
                 await uow.forecasts.save(draft.plan.forecast)
             submitted = EventRecord(now, "job.submitted", job.id, None, (("name", job.spec.name),))
@@ -220,7 +227,15 @@ class Submissions:
             limits = await account(uow, config.limits, now, config.params)
             cheapest = await read_cheapest(uow, offers, now)
         made = await asyncio.to_thread(
-            plan, job, market, now, config.params, least_probability, limits, spent, cheapest
+            plan_array if job.is_array else plan,
+            job,
+            market,
+            now,
+            config.params,
+            least_probability,
+            limits,
+            spent,
+            cheapest,
         )
         planned = made.answer
         if not planned["offers"] and least_probability:

@@ -58,7 +58,7 @@ def cancel(
     Parameters
     ----------
     jobs
-        Ids or names.
+        Ids or names; JOB/17 is a task of an array, JOB/3-9 are several.
     all
         Every open job.
     yes
@@ -82,6 +82,29 @@ def resume(job: str, /, *, from_checkpoint: str | None = None) -> int:
         Number of an older checkpoint, or LEASE.NUMBER where two have it (see `show`); newer ones are dropped for good.
     """
     return _act(job, "resume", {} if from_checkpoint is None else {"from_checkpoint": from_checkpoint})
+
+
+def retry(task: str, /, *tasks: str, failed: Annotated[bool, Flag] = False) -> int:
+    """Let tasks of an array that failed or were cancelled begin anew, with all their attempts.
+
+    They begin when there is a place for them: no more run at once than `parallel` allows.
+
+    Parameters
+    ----------
+    task
+        JOB/17 for one task, JOB/3-9 for several; with --failed the array.
+    tasks
+        More of them.
+    failed
+        All tasks of the array that have failed, 1,000 at a time.
+    """
+    client = Client()
+    for each in (task, *tasks):
+        answer = client.act_once("POST", job_path(each, "retry"), {"failed": failed})
+        count = len(answer["tasks"])
+        name = text.plain(answer["job"]["name"])
+        print(f"{name}: {count} task{'s' * (count != 1)} to begin anew")
+    return Exit.OK
 
 
 def release(job: str, /) -> int:
@@ -114,7 +137,7 @@ def change(
     job
         The job's id or name.
     changes
-        budget=30 max_price=0.9 max_hourly=1 max_rate=2 deadline=12h deadline=+6h deadline=2026-12-24T18:00Z; =none.
+        budget=30 max_price=0.9 max_hourly=1 max_rate=2 parallel=8 deadline=12h deadline=+6h; an instant or =none, too.
     min_probability
         What leaves it less is refused when the job is less likely than this to be done in time.
     plan_id

@@ -10,13 +10,14 @@ from cyclopts import Parameter
 
 from autopilot.cli import money_views, outcomes, plan, schedules, text, views
 from autopilot.cli import watch as watching
-from autopilot.cli.client import Client, NotFound, instance_path, job_path
+from autopilot.cli.client import Client, Json, NotFound, instance_path, job_path
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile
 from autopilot.cli.output import FOR_PEOPLE, Output, console
 from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
+TASKS_A_PAGE = 1000
 PICTURE = "autopilot.web.picture:write_picture"
 """Named by text: the page is above this room."""
 
@@ -67,23 +68,29 @@ def submit(
         for job in jobs:
             name = text.plain(job["name"])
             waits = job["reason"] == "waiting_for_jobs"
-            then = f"what it waits for: autopilot why {name}" if waits else f"follow it: autopilot logs {name} -f"
+            follow = f"autopilot show {name}" if job.get("tasks") else f"autopilot logs {name} -f"
+            then = f"what it waits for: autopilot why {name}" if waits else f"follow it: {follow}"
             print(f"submitted {name} ({text.plain(job['id'])}); {then}")
     return outcomes.wait_for(client, [job["id"] for job in jobs]) if wait and jobs else plan.exit_of(body)
 
 
 def ps(
+    array: str | None = None,
+    /,
     *,
     all: Annotated[bool, Parameter(name=["--all", "-a"], negative="")] = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
     watch: Annotated[bool, Parameter(name=["--watch", "-w"], negative="")] = False,
     owner: str | None = None,
+    tasks: Annotated[bool, Flag] = False,
     output: Output = FOR_PEOPLE,
 ) -> int:
-    """List jobs: those that are not over.
+    """List jobs: those that are not over. An array is one line; with its name, its tasks that have begun.
 
     Parameters
     ----------
+    array
+        An array's id or name, whose tasks are listed, finished ones too.
     all
         Finished jobs, too.
     quiet
@@ -92,24 +99,45 @@ def ps(
         Keep the list on the screen and up to date, until Ctrl-C; below it what happens, in sentences.
     owner
         Those of one owner: a user's name, token:NAME, proxy:NAME, or the number that a job shows as its owner.
+    tasks
+        Open tasks of arrays as well, each by itself.
     """
+    if array is not None and (all or watch or owner is not None or tasks):
+        raise UserError("the tasks of one array are listed with neither --all, --watch, --owner nor --tasks")
+    if tasks and (all or watch):
+        raise UserError("--tasks goes with neither --all nor --watch")
     if watch and owner is not None:
         raise UserError("--watch and --owner exclude each other")
     if sum((not output.is_for_people, watch, quiet)) > 1:
         raise UserError("--json or -o, --quiet and --watch exclude each other")
     client = Client()
     query = 1 if all else None
+    if watch:
+        watching.watch(client, query)
+        return Exit.OK
+    body = _list_jobs(client, all=query, owner=owner, tasks=1 if tasks else None, array=array)
     if quiet:
-        for job in client.get("/v1/jobs", all=query, owner=owner)["jobs"]:
+        for job in body["jobs"]:
             print(text.plain(job["id"]))
     elif not output.is_for_people:
-        output.print(client.get("/v1/jobs", all=query, owner=owner), "jobs")
-    elif watch:
-        watching.watch(client, query)
+        output.print(body, "jobs")
     else:
-        jobs = client.get("/v1/jobs", all=query, owner=owner)["jobs"]
-        console().print(views.job_list(jobs, client.market_now(), all=all))
+        console().print(views.job_list(body["jobs"], client.market_now(), all=all or array is not None))
     return Exit.OK
+
+
+def _list_jobs(client: Client, array: str | None, **query: str | int | None) -> Json:
+    """One page of jobs; of an array all its tasks, page by page."""
+    if array is None:
+        return client.get("/v1/jobs", **query)
+    jobs: list[Json] = []
+    after: str | None = None
+    while True:
+        page = client.get("/v1/jobs", array=array, after=after, limit=TASKS_A_PAGE)
+        jobs += page["jobs"]
+        after = page["next"]
+        if after is None:
+            return {"jobs": jobs, "next": None}
 
 
 def show(
@@ -146,7 +174,7 @@ def show(
     out = console()
     for part in views.job_detail(body, client.market_now(), with_fields=events):
         out.print(part)
-    if body["job"]["status"] == "failed":
+    if body["job"]["status"] == "failed" and not body["job"].get("tasks"):
         for part in views.last_output(client.get(job_path(job, "logs"), tail=1)["chunks"]):
             out.print(part)
     return Exit.OK

@@ -38,6 +38,7 @@ COMMANDS = (
     Command("change", "autopilot.cli.actions:change", "Change a job's budget, deadline or highest price"),
     Command("stop", "autopilot.cli.actions:stop", "Save a job and park it"),
     Command("resume", "autopilot.cli.actions:resume", "Let a parked job go on"),
+    Command("retry", "autopilot.cli.actions:retry", "Let failed tasks of an array begin anew"),
     Command("cancel", "autopilot.cli.actions:cancel", "Stop jobs for good and release their machines"),
     Command("schedules", "autopilot.cli.schedules:schedules", "List, pause and end what is submitted again and again"),
     Command("release", "autopilot.cli.actions:release", "Give back the machine that is held of a failed job"),

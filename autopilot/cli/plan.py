@@ -15,6 +15,7 @@ from autopilot.cli.client import Client, JobIsDouble, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
 from autopilot.cli.output import FOR_PEOPLE, Output, console
+from autopilot.code.table import read_table_of
 from autopilot.config.client_file import read_client_file
 from autopilot.config.ssh_key import with_key
 from autopilot.config.toml_document import read_toml
@@ -124,6 +125,8 @@ def _send(client: Client, toml: str, source: str, beside: Path, *, dry_run: bool
     """What a submit says of one job file, once its code is sent; and the notes of that."""
     toml = with_key(toml, source, beside, read_client_file().ssh_key)
     part: Json = {"toml": toml, "source": source}
+    if (table := read_table_of(toml, beside)) is not None:
+        part["table"] = table
     sent = code.send(client, beside, toml, source, dry_run=dry_run)
     return (part, []) if sent is None else (part | {"code": sent[0]}, [sent[1]])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import text
+from autopilot.cli import array_views, text
 from autopilot.cli.output import facts, table
 from autopilot.domain.time import show_duration
 
@@ -22,14 +22,15 @@ def plan(body: Row, now: datetime) -> list[RenderableType]:
     parts: list[RenderableType] = []
     if rows := body.get("offers"):
         parts += [_offers_to_rent(rows), ""]
+    if array := body.get("array"):
+        parts += [*array_views.plan(array, now), ""]
     parts.append(
         facts(
             [
                 ("verdict", _verdict(body)),
                 *[("way out", text.plain(way)) for way in body.get("ways_out") or []],
                 ("expected cost", _show_expected(body)),
-                *_worst_tenth(body),
-                *_likely(body.get("forecast")),
+                *([] if body.get("array") else [*_worst_tenth(body), *_likely(body.get("forecast"))]),
                 ("on demand", text.money(body.get("on_demand_cost"))),
                 ("list price", _list_price(body)),
                 ("budget", text.money(body.get("budget"))),
@@ -49,7 +50,7 @@ def _verdict(body: Row) -> str:
 
 def _show_expected(body: Row) -> str:
     expected, likely = text.money(body.get("expected_cost")), body.get("forecast")
-    if not likely:
+    if not likely or body.get("array"):
         return expected
     return f"{expected} ({text.money(likely['p10'])} to {text.money(likely['p90'])} in 8 of 10 markets)"
 

@@ -23,7 +23,14 @@ REFUSED = (400, 401, 403)
 """How stores answer an address that has expired."""
 
 
-def pull(job: str, directory: Path | None = None, /, *, code: Annotated[bool, Parameter(negative="")] = False) -> int:
+def pull(
+    job: str,
+    directory: Path | None = None,
+    /,
+    *,
+    code: Annotated[bool, Parameter(negative="")] = False,
+    all: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
     """Fetch what a job has left: the paths that its [outputs] name, each file checked.
 
     Parameters
@@ -34,13 +41,46 @@ def pull(job: str, directory: Path | None = None, /, *, code: Annotated[bool, Pa
         Where to put them: a new directory, or an empty one. Left out: one with the job's name.
     code
         Fetch the code that the job runs, as its [code] was sent.
+    all
+        Of an array: the outputs of each task that has succeeded, in directories by number; those there already stay.
     """
+    if code and all:
+        raise UserError("--code and --all exclude each other", hint="the code is the same for all tasks")
+    return _pull_all(job, directory) if all else _pull_one(job, directory, code=code)
+
+
+def _pull_all(array: str, directory: Path | None) -> int:
+    name, tasks = _list_succeeded(array)
+    target = (directory or Path(name)).absolute()
+    for task in tasks:
+        if not (target / str(task)).exists():
+            _pull_one(f"{array}/{task}", target / str(task), code=False)
+    count = f"{len(tasks)} task{'s' * (len(tasks) != 1)}"
+    print(f"the outputs of {count} are in {target}")
+    return Exit.OK
+
+
+def _list_succeeded(array: str) -> tuple[str, list[int]]:
+    client = Client()
+    name = text.plain(client.get(job_path(array))["job"]["name"])
+    numbers: list[int] = []
+    after: str | None = None
+    while True:
+        page = client.get("/v1/jobs", array=array, after=after, fields="task,status")
+        numbers += [row["task"] for row in page["jobs"] if row["status"] == "succeeded"]
+        after = page["next"]
+        if after is None:
+            return name, numbers
+
+
+def _pull_one(job: str, directory: Path | None, *, code: bool) -> int:
     from autopilot.agent.unpack import unpack, unpack_code
     from autopilot.mailbox.report_shapes import Part
 
     source = _Stored(job, "code" if code else "outputs")
     name = text.plain(source.body["name"])
-    target = (directory or Path(f"{name}-code" if code else name)).absolute()
+    own = name.replace("/", "-")  # of a task
+    target = (directory or Path(f"{own}-code" if code else own)).absolute()
     if code:
         sha256 = source.body["code"]["sha256"]
         return _fill(target, "code", lambda scratch: unpack_code(sha256, source.open, scratch))

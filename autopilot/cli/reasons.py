@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from autopilot.cli import story, text
+from autopilot.cli import array_views, story, text
 from autopilot.cli.certify_views import LACKS
 from autopilot.cli.plan_views import OPTION
 from autopilot.domain.after import ENDS, On
@@ -276,6 +276,7 @@ def _tell_floors(numbers: Numbers) -> str:
 
 
 SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
+    "width": array_views.tell_width,
     "after": _tell_after,
     "search": _tell_search,
     "removed": _tell_removed,

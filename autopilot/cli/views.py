@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from autopilot.cli import readings, reasons, story, text
+from autopilot.cli import array_views, readings, reasons, story, text
 from autopilot.cli.output import facts, table
 from autopilot.cli.plan_views import OPTION, options_weighed
 from autopilot.domain.time import show_duration
@@ -79,7 +79,9 @@ def _gpu_cell(main: Row) -> str:
 
 
 def _status(job: Row) -> str:
-    """With the reason where it does not run, or runs and does nothing."""
+    """With the reason where it does not run, or runs and does nothing; of an array how its tasks stand."""
+    if job.get("tasks") and job["status"] == "running":
+        return array_views.brief(job["tasks"])
     status, reason = text.plain(job["status"]), job.get("reason")
     is_plain = not reason or (status in RUN_OR_DONE and reason != "stalled")
     return status if is_plain else f"{status}: {text.words(reason)}"
@@ -96,13 +98,13 @@ def _time_left(job: Row, now: datetime) -> str:
 def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[RenderableType]:
     """``with_fields``: events as names and fields, not as sentences."""
     job = body["job"]
-    checkpoint = job.get("checkpoint")
     spend = body.get("spend") or {}
     parts: list[RenderableType] = [
         facts(
             [
                 ("job", f"{text.plain(job['name'])} ({text.plain(job['id'])})"),
                 ("status", f"{text.plain(job['status'])}: {reasons.tell_stall(job, now) or text.words(job['reason'])}"),
+                *(array_views.tell(job["tasks"]) if job.get("tasks") else []),
                 *[("waits", line) for line in reasons.tell_wait(job)],
                 *([("machine", _hold(job))] if job.get("held_until") else []),
                 *[("after", _predecessor(each)) for each in job.get("after") or []],
@@ -111,11 +113,10 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 *([("exit code", str(job["exit_code"]))] if job.get("exit_code") is not None else []),
                 *([("code", _code(job["code"]))] if job.get("code") else []),
                 *[("machine", told) for told in [readings.tell(job.get("main"), now)] if told],
-                ("work done", _work(job)),
+                *([] if job.get("tasks") else [("work done", _work(job))]),
                 ("deadline", _deadline_detail(job, now)),
                 *_foretell(body.get("forecast"), now),
-                ("checkpoint", _checkpoint(checkpoint, now)),
-                ("runs", f"epoch {job['run_epoch']}, {job['failures']} failed"),
+                *([] if job.get("tasks") else _runs(job, now)),
                 *_money_lines(job, spend),
                 ("budget", text.money(job.get("budget")) if job.get("budget") is not None else "none"),
                 *_savings(spend),
@@ -131,6 +132,11 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
     if events := body.get("events"):
         parts += ["\nEvents", event_list(events, with_fields=with_fields)]
     return parts
+
+
+def _runs(job: Row, now: datetime) -> list[tuple[str, str]]:
+    runs = f"epoch {job['run_epoch']}, {job['failures']} failed"
+    return [("checkpoint", _checkpoint(job.get("checkpoint"), now)), ("runs", runs)]
 
 
 def _hold(job: Row) -> str:

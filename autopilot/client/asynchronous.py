@@ -15,6 +15,7 @@ from autopilot.client.errors import ApiError, JobEnded, Unreachable
 from autopilot.client.http import Http
 from autopilot.client.sent_part import SentPart
 from autopilot.code.bundle import bundle, has_code
+from autopilot.code.table import read_table_of
 from autopilot.config.daemon_address import DaemonAddress, find_daemon_address
 from autopilot.config.login import check_daemon_url
 from autopilot.domain.errors import UserError
@@ -135,6 +136,8 @@ class AsyncClient:
         """What a submit says of one job file, once its code is sent."""
         toml, source, beside = _read(job_file)
         part: dict[str, Any] = {"toml": toml, "source": source}
+        if (table := await asyncio.to_thread(read_table_of, toml, beside)) is not None:
+            part["table"] = table
         if has_code(toml, source):
             found = await asyncio.to_thread(bundle, toml, source, beside, (await self.status()).now)
             if not dry_run:
@@ -163,6 +166,24 @@ class AsyncClient:
     async def read_job(self, ref: str) -> m.JobLife:
         """With its machines, checkpoints, bids and events."""
         return await self._http.ask("GET /v1/jobs/{ref}", m.JobLife, ref)
+
+    async def tasks(self, ref: str) -> AsyncIterator[m.Job]:
+        """Of an array: those that have begun, in their order, finished ones included."""
+        after = ""
+        while True:
+            query = m.ListQuery(array=ref, limit=PAGE, after=after)
+            page = await self._http.ask("GET /v1/jobs", m.Jobs, query=query)
+            for each in page.jobs:
+                if isinstance(each, m.Job):
+                    yield each
+            if page.next is None:
+                return
+            after = page.next
+
+    async def retry(self, ref: str, *, failed: bool = False) -> m.Retried:
+        """Let tasks that are over begin anew: ``JOB/17``, ``JOB/3-9``, or with ``failed`` all of an array."""
+        body = m.RetryBody(failed=failed)
+        return await self._http.ask("POST /v1/jobs/{ref}/retry", m.Retried, ref, body=body, acts_once=True)
 
     async def jobs(self, *, all: bool = False, since: datetime | None = None) -> AsyncIterator[m.Job]:
         """Open jobs, oldest first; with ``all`` finished ones too, newest first."""

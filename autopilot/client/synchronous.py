@@ -88,6 +88,12 @@ class Client:
     def jobs(self, *, all: bool = False, since: datetime | None = None) -> Iterator[m.Job]:
         return self._iterate(self._inner.jobs(all=all, since=since))
 
+    def tasks(self, ref: str) -> Iterator[m.Job]:
+        return self._iterate(self._inner.tasks(ref))
+
+    def retry(self, ref: str, *, failed: bool = False) -> m.Retried:
+        return self._run(self._inner.retry(ref, failed=failed))
+
     def events(self, after: int = 0, *, follow: bool = False) -> Iterator[m.Event]:
         return self._iterate(self._inner.events(after, follow=follow))
 

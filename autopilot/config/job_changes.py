@@ -10,6 +10,7 @@ from typing import Any
 from autopilot.config import values
 from autopilot.config.job_file import FURTHEST_DEADLINE
 from autopilot.config.toml_document import nearest
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec, SpotPolicy
 
@@ -17,7 +18,7 @@ NONE = "none"
 """Takes a limit away."""
 AMOUNTS = {"budget": "budget", "max_price": "max_bid", "max_hourly": "max_hourly", "max_rate": "max_rate"}
 """Name of an amount as it is typed, and its field of ``JobSpec``."""
-KEYS = (*AMOUNTS, "deadline")
+KEYS = (*AMOUNTS, "deadline", "parallel")
 
 
 def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpec:
@@ -35,6 +36,8 @@ def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpe
         try:
             if name == "deadline":
                 changes["deadline"], changes["due_within"] = _deadline(spec, text.strip(), now)
+            elif name == "parallel":
+                changes["array"] = _parallel(spec, text.strip())
             else:
                 changes[AMOUNTS[name]] = None if text.strip() == NONE else values.money(text)
         except ValueError as error:
@@ -45,6 +48,14 @@ def change_spec(spec: JobSpec, wish: Mapping[str, str], now: datetime) -> JobSpe
     if changed == spec:
         raise UserError("the job has these values already")
     return changed
+
+
+def _parallel(spec: JobSpec, text: str) -> ArraySpec:
+    if spec.array is None:
+        raise UserError("parallel is of arrays, and the job is none")
+    if not text.isdecimal():
+        raise ValueError(f"must be a whole number, not {text!r}")
+    return replace(spec.array, parallel=values.task_count(int(text)))
 
 
 def _deadline(spec: JobSpec, text: str, now: datetime) -> tuple[datetime | None, timedelta | None]:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
+from autopilot.config.array_section import read_array
 from autopilot.config.job_keys import (
     AS_CLUSTER,
     AS_CODE,
@@ -73,6 +74,7 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
     fields["registry"] = _registry(document, read)
     fields["inputs"], fields["inputs_gb"] = _read_inputs(document)
     fields["code"] = _read_code(document, read)
+    fields["array"] = read_array(document, read, fields["env"], fields["secrets"])
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read

@@ -134,6 +134,14 @@ JOB_KEYS: dict[str, dict[str, Key]] = {
     "retry": {
         "max_attempts": Key("number", values.count, "max_attempts"),
     },
+    "array": {
+        "count": Key("number", values.task_count),
+        "matrix": Key("values by variable", values.matrix),
+        "from": Key("file", values.text),
+        "parallel": Key("number", values.task_count),
+        "succeed_at": Key("share", values.share),
+        "max_failures": Key("number", values.task_count),
+    },
     "debug": {
         "hold": Key("duration", values.hold, "hold"),
         "exec": Key("true or false", values.flag, "may_exec"),

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from autopilot.domain import cadence
 from autopilot.domain.after import MOST_AFTER, After, On
+from autopilot.domain.array import LONGEST_VALUE, MOST_TASKS, check_variable
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
@@ -152,6 +153,47 @@ def count(raw: object) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int) or raw < 1:
         raise ValueError(f"must be a whole number of at least 1, not {_show(raw)}")
     return raw
+
+
+def task_count(raw: object) -> int:
+    number = count(raw)
+    if number > MOST_TASKS:
+        raise ValueError(f"must be {MOST_TASKS:,} at most, not {number:,}")
+    return number
+
+
+def share(raw: object) -> Decimal:
+    """Above 0, up to 1."""
+    if isinstance(raw, bool) or not isinstance(raw, (int, Decimal)) or not 0 < raw <= 1:
+        raise ValueError(f"must be a share like 0.9, above 0 and up to 1, not {_show(raw)}")
+    return Decimal(raw)
+
+
+def matrix(raw: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Variables, each with its values: numbers stand as they are written."""
+    if not isinstance(raw, dict) or not raw:
+        raise ValueError("must be values by variable like { LR = [0.1, 0.01], SEED = [1, 2, 3] }")
+    product = 1
+    for name, listed in raw.items():
+        try:
+            check_variable(name)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+        if not isinstance(listed, list) or not listed:
+            raise ValueError(f"{name} must be a list of values like [0.1, 0.01]")
+        product *= len(listed)
+        if product > MOST_TASKS:
+            raise ValueError(f"has more than {MOST_TASKS:,} combinations")
+    return tuple((name, tuple(map(_task_value, listed))) for name, listed in raw.items())
+
+
+def _task_value(raw: object) -> str:
+    if isinstance(raw, bool) or not isinstance(raw, (int, Decimal, str)):
+        raise ValueError(f"a value must be a number or text in quotes, not {_show(raw)}")
+    value = str(raw)
+    if "\0" in value or len(value) > LONGEST_VALUE:
+        raise ValueError(f"a value must have {LONGEST_VALUE:,} characters at most, and no zero byte")
+    return value
 
 
 def instant(raw: object) -> datetime:

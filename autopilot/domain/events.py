@@ -294,6 +294,13 @@ class PredecessorsEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskRetried:
+    """A task that is over begins anew once there is a place for it: from what it had saved, with all its attempts."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class SpecChanged:
     """The user changed what the job may cost, or when it is due; the rest of ``spec`` is as it was."""
 
@@ -331,5 +338,6 @@ Event = (
     | LeaseSettled
     | StatusSet
     | PredecessorsEnded
+    | TaskRetried
     | SpecChanged
 )

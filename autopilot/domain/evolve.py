@@ -64,6 +64,17 @@ def evolve(job: Job, event: e.Event) -> Job:
             job = replace(job, predecessors_ended_at=ended_at, spec=_due_from(job.spec, ended_at))
         case e.SpecChanged(spec):
             job = replace(job, spec=spec)
+        case e.TaskRetried():
+            job = replace(
+                _fall_back(job),
+                status=JobStatus.PARKED,
+                reason=Reason.RETRIED,
+                finished_at=None,
+                parked_at=event.at,
+                failures=0,
+                fruitless=0,
+                exit_code=None,
+            )
         case _:
             before = _lease(job, event.lease_id)
             after = evolve_lease(before, event)
@@ -202,7 +213,12 @@ def _judge_launches(job: Job, before: Lease, event: e.Event) -> Job:
 
 
 def _restate(job: Job, event: e.Event) -> Job:
-    """The job's status as its leases imply it; final, stopping, parked and cancelling states are set by events only."""
+    """The job's status as its leases imply it; final, stopping, parked and cancelling states are set by events only.
+
+    Those of an array as well, which has none: its tasks imply them.
+    """
+    if job.is_array:
+        return job
     if job.status is JobStatus.CANCELLING and all(lease.is_over for lease in job.leases):
         return replace(job, status=JobStatus.CANCELLED, finished_at=event.at)
     if not job.status.wants_capacity:

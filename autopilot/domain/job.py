@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from autopilot.domain import gpu_names
 from autopilot.domain.after import After
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence
 from autopilot.domain.code import NO_CODE, CodeSpec, JobCode
 from autopilot.domain.lease import Lease, Slot
@@ -135,6 +136,8 @@ class JobSpec:
     """Counted from when those have ended, or from when a firing is due: ``deadline`` is not known before."""
     schedule: Cadence | None = None
     """When a job is to be made of it; None: at once, and once. Jobs have none themselves."""
+    array: ArraySpec | None = None
+    """It is one job of many tasks; the rest of the file holds for each of them, budget and deadline for all."""
     tags: tuple[tuple[str, str], ...] = ()
     """(key, value): the user's own words for what it belongs to, by which spend can be grouped."""
     notify: tuple[str, ...] | None = None
@@ -221,7 +224,16 @@ class Job:
     """The schedule of which it is a firing; None: it was submitted as a job."""
     due_at: datetime | None = None
     """When that firing was due. No two jobs have one schedule and one such instant."""
+    array_id: str | None = None
+    """The array of which it is a task; None: it is no task."""
+    task: int | None = None
+    """Which one, from 0; unique within the array."""
     leases: tuple[Lease, ...] = field(default=())
+
+    @property
+    def is_array(self) -> bool:
+        """It has tasks, which are jobs, and never a machine of its own."""
+        return self.spec.array is not None
 
     @property
     def waits_for_jobs(self) -> bool:

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from autopilot.domain.array import split_task
 from autopilot.domain.instance import CostKind, InstanceStatus
 from autopilot.domain.lease import Span
 from autopilot.domain.money import ZERO, accrue, to_nano
@@ -57,6 +58,8 @@ class LeaseFacts:
     """The job's; None: nobody's job."""
     tags: tuple[tuple[str, str], ...] = ()
     """The job's, where they were asked for."""
+    array_id: str | None = None
+    """Of a task; reports by job tell of the array."""
 
 
 class Cell(NamedTuple):
@@ -222,7 +225,7 @@ class _Sum:
 
     def _count(self, lease: LeaseFacts) -> None:
         self.leases.add(lease.id)
-        self.name = lease.label
+        self.name = _name_of_whole(lease)
 
     def add_hours(self, lease: LeaseFacts, ran: timedelta) -> None:
         self.running += ran
@@ -321,6 +324,11 @@ def _weight(spans: Sequence[Span], kind: CostKind | None, since: datetime, until
     return weight
 
 
+def _name_of_whole(lease: LeaseFacts) -> str | None:
+    """A task's name is that of its array and its number."""
+    return lease.label if lease.array_id is None or lease.label is None else split_task(lease.label)[0]
+
+
 def _key(by: str, lease: LeaseFacts, kind: CostKind, day: date | None) -> str:
     match by:
         case "month":
@@ -328,9 +336,9 @@ def _key(by: str, lease: LeaseFacts, kind: CostKind, day: date | None) -> str:
         case "day":
             return "" if day is None else day.isoformat()
         case "job":
-            return lease.job_id or ""
+            return lease.array_id or lease.job_id or ""
         case "label":
-            return lease.label or ""
+            return _name_of_whole(lease) or ""
         case "owner":
             return "" if lease.owner is None else str(lease.owner)
         case "provider":

@@ -36,6 +36,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token
 from autopilot.engine.accrue import hold_reserves, post_accruals
 from autopilot.engine.actions import action_events, action_note, intended_lease, veto_note
+from autopilot.engine.arrays import Arrays
 from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid, Calls
 from autopilot.engine.certification import Certification, CertifyRules
 from autopilot.engine.checkpoint_retention import CheckpointRetention
@@ -52,7 +53,7 @@ from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
 from autopilot.engine.predecessors import judge_waiting
-from autopilot.engine.purses import read_purses
+from autopilot.engine.purses import read_array_purses, read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
 from autopilot.engine.registry_logins import Logins, RegistryAccess, login_refused
@@ -162,6 +163,7 @@ class Engine:
         self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
         self.execs = self._mailbox.execs
         self.certification = Certification(config.certify, self.watches)
+        self._arrays = Arrays(ids, config.params)
         self._orphans = Orphans(config.install_id, ids)
         self._conditions = ConditionLog(self.watches, self._orphans.is_quarantined)
         self.waits = Waits()
@@ -328,6 +330,15 @@ class Engine:
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
             orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
             exposure = await self._accrue(uow, event_logs, orphans, held, now)
+            begun, exposure = await self._arrays.advance(
+                uow,
+                event_logs,
+                exposure,
+                allowance(exposure, self.config.limits, self.config.params).instances,
+                lambda job: self.market_view(offers.get(job.spec.query, ()), None, now),
+                now,
+            )
+            event_logs += begun
             recent = await uow.leases.count_launches(now - timedelta(minutes=10))
             for event_log in event_logs:
                 if not event_log.is_broken:
@@ -383,6 +394,11 @@ class Engine:
             event_log.job = replace(job, spent=job.spent + more)
         unposted_all = sum(upper.values(), ZERO)
         totals = await uow.ledger.sum_totals(now.date())
+        jobs = [each.job for each in event_logs]
+        array_purses = await read_array_purses(uow, jobs, upper, params)
+        for event_log in event_logs:
+            if (of_array := array_purses.get(event_log.job.id)) is not None:
+                event_log.job = replace(event_log.job, spent=of_array.spent)
         return Exposure(
             leases=tuple(lease for lease in leases if not lease.is_over),
             spent_day=totals.day + unposted_all,
@@ -390,7 +406,8 @@ class Engine:
             launches_job_10min=LaunchCount(),
             launches_hour=sum((await uow.leases.count_launches(now - timedelta(hours=1))).values(), LaunchCount()),
             held=held + sum((commitment(lease, params) for lease in leases if lease.is_over), ZERO),
-            purses=await read_purses(uow, [each.job for each in event_logs], upper, now, params, self.config.users),
+            purses=await read_purses(uow, jobs, upper, now, params, self.config.users),
+            array_purses=array_purses,
         )
 
     async def _decide(
@@ -404,8 +421,9 @@ class Engine:
         now: datetime,
     ) -> Exposure:
         """Decide, guard and write down the intents for one job; returns the exposure that the next job meets."""
-        job, params, limits = event_log.job, self.config.params, self.config.limits
-        if job.waits_for_jobs and job.status.wants_capacity:
+        params, limits = self.config.params, self.config.limits
+        job = exposure.as_limited(event_log.job, params)
+        if job.is_array or (job.waits_for_jobs and job.status.wants_capacity):
             return exposure
         room = allowance(exposure, limits, params, job)
         if room.instances is not None and room.instances <= 0 and self.waits.is_queued(job, now):
@@ -447,8 +465,9 @@ class Engine:
         for action in allowed:
             match action:
                 case Acquire():
+                    as_limited = replace(event_log.job, spec=job.spec)
                     lease = intended_lease(
-                        event_log.job, action, decision_id, self.config.install_id, self._ids, now, params
+                        as_limited, action, decision_id, self.config.install_id, self._ids, now, params
                     )
                     event_log.apply(e.LeaseIntended(lease, now))
                     lease = next(held for held in event_log.job.leases if held.id == lease.id)
@@ -515,7 +534,7 @@ class Engine:
     def _permit_ttl_s(self, job: Job, exposure: Exposure) -> int:
         params = self.config.params
         over_all = allowance(exposure, self.config.limits, params, job)
-        all_burn, purses = burn(exposure.leases), exposure.purses.get(job.id, ())
+        all_burn, purses = burn(exposure.leases), exposure.purses_of(job)
         lefts = (
             (left(job, params), burn(job.leases)),
             (over_all.day, all_burn),

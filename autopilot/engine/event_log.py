@@ -10,6 +10,7 @@ from typing import Any
 
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AgentState
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.certificate import Certificate, ClaimFinding
 from autopilot.domain.evolve import evolve
 from autopilot.domain.evolve_lease import evolve_lease
@@ -83,7 +84,8 @@ def _list_changes(old: JobSpec, new: JobSpec) -> Iterator[Fields]:
     for field in dataclasses.fields(JobSpec):
         before, after = getattr(old, field.name), getattr(new, field.name)
         if before != after:
-            yield ("key", field.name), ("from", _number(before)), ("to", _number(after))
+            key = "parallel" if isinstance(after, ArraySpec) else field.name  # nothing else of it can be changed
+            yield ("key", key), ("from", _number(before)), ("to", _number(after))
 
 
 def _number(value: Any) -> Number:
@@ -92,6 +94,8 @@ def _number(value: Any) -> Number:
         number = value.isoformat()
     elif isinstance(value, timedelta):
         number = round(value.total_seconds())
+    elif isinstance(value, ArraySpec):
+        number = value.parallel
     return number
 
 
@@ -173,7 +177,7 @@ def _lease_id(event: e.Event) -> str | None:
             return lease.id
         case e.CheckpointVerified(checkpoint):
             return checkpoint.lease_id
-        case e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged():
+        case e.StatusSet() | e.PredecessorsEnded() | e.SpecChanged() | e.TaskRetried():
             return None
         case _:
             return event.lease_id

@@ -1,9 +1,12 @@
-"""Where each token's jobs stand together, and each schedule's: from the ledger, in the transaction that decides."""
+"""Where each token's jobs stand together, each schedule's, and each array's tasks: from the ledger, in the transaction
+that decides.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -13,6 +16,7 @@ from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.token import Token, is_of_token
 from autopilot.policy.budget import commitment
+from autopilot.policy.guard import Exposure
 from autopilot.policy.purse import Purse
 from autopilot.ports.store import OwnerTotals, UnitOfWork
 
@@ -60,6 +64,49 @@ async def read_purses(
             spent = _spent(sums, firings, unposted, params)
             add(Purse(schedule.budget, spent, _ids(firings), reason=Reason.OVER_SCHEDULE_BUDGET))
     return dict(purses)
+
+
+async def read_array_purses(
+    uow: UnitOfWork, jobs: Iterable[Job], unposted: Mapping[str, Decimal], params: Params
+) -> dict[str, Purse]:
+    """By array: what its tasks have spent, and what is held back for those of their machines that are gone, of its
+    budget. Arguments as of ``read_purses``.
+    """
+    jobs = tuple(jobs)
+    # A task may be the last of its array whose machine bills: it counts without the array, and may spend nothing.
+    arrays = {job.id: job for job in jobs if job.is_array}
+    tasks: dict[str, list[Job]] = {array_id: [] for array_id in arrays}
+    for job in jobs:
+        if job.array_id is not None:
+            tasks.setdefault(job.array_id, []).append(job)
+    if not tasks:
+        return {}
+    sums = await uow.ledger.sum_arrays(list(tasks))
+    purses: dict[str, Purse] = {}
+    for array_id, of_array in tasks.items():
+        array = arrays.get(array_id)
+        budget, max_rate = (ZERO, ZERO) if array is None else (array.spec.budget, array.spec.max_rate)
+        spent = _spent(sums[array_id], of_array, unposted, params)
+        purses[array_id] = Purse(budget, spent, _ids(of_array), reason=Reason.BUDGET_EXHAUSTED, max_rate=max_rate)
+    return purses
+
+
+def with_tasks(exposure: Exposure, array_id: str, task_ids: Sequence[str]) -> Exposure:
+    """With tasks that have just begun: they share the array's budget, and the allowance of its owner's token."""
+    if not task_ids:
+        return exposure
+    new = frozenset(task_ids)
+    of_array = exposure.array_purses.get(array_id)
+    array_purses = dict(exposure.array_purses)
+    if of_array is not None:
+        array_purses[array_id] = replace(of_array, job_ids=of_array.job_ids | new)
+    purses = dict(exposure.purses)
+    before = purses.get(array_id, ())
+    grown = {id(purse): replace(purse, job_ids=purse.job_ids | new) for purse in before}
+    for job_id, held in exposure.purses.items():
+        purses[job_id] = tuple(grown.get(id(purse), purse) for purse in held)
+    purses |= dict.fromkeys(new, tuple(grown.values())) if before else {}
+    return replace(exposure, purses=purses, array_purses=array_purses)
 
 
 def _spent(sums: OwnerTotals, jobs: Sequence[Job], unposted: Mapping[str, Decimal], params: Params) -> Decimal:

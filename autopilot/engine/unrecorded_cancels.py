@@ -21,14 +21,18 @@ class UnrecordedCancels:
     def apply(self, event_log: EventLog, now: datetime) -> None:
         """The cancel as it would have been recorded. What has ended or was cancelled since stays as it is."""
         job = event_log.job
-        if job.id in self._ids and not _is_ending(job):
+        if self._is_meant(job) and not _is_ending(job):
             event_log.apply(e.StatusSet(JobStatus.CANCELLING, Reason.USER_CANCELLED, now))
-        elif job.id in self._ids and job.on_hold is not None:
+        elif self._is_meant(job) and job.on_hold is not None:
             event_log.apply(e.ReleaseRequested(job.on_hold.id, Reason.USER_RELEASED, now))
+
+    def _is_meant(self, job: Job) -> bool:
+        """It was cancelled, or the array of which it is a task."""
+        return job.id in self._ids or job.array_id in self._ids
 
     def let_go(self, jobs: Iterable[Job], now: datetime) -> tuple[Job, ...]:
         """These jobs as they are, the machines of those that were cancelled to be destroyed."""
-        return tuple(self._release(job, now) if job.id in self._ids else job for job in jobs)
+        return tuple(self._release(job, now) if self._is_meant(job) else job for job in jobs)
 
     def forget_recorded(self, jobs: Iterable[Job]) -> None:
         """``jobs``: all that are open, as they were just committed."""

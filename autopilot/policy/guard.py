@@ -62,12 +62,24 @@ class Exposure:
     """Held back for machines that are gone and whose bills are not yet believed."""
     purses: Mapping[str, tuple[Purse, ...]] = field(default_factory=dict)
     """By job: of those that are a token's, or a schedule's."""
+    array_purses: Mapping[str, Purse] = field(default_factory=dict)
+    """By array: of those of which a task is open."""
 
     def purse_left(self, job: Job, params: Params) -> tuple[Decimal, Reason] | None:
         """Dollars that the job's token and its schedule leave beyond all commitments, and which of them leaves the
         least; None: no such bound."""
         lefts = ((purse.left_for(job, self.leases, params), purse.reason) for purse in self.purses.get(job.id, ()))
         return min(((left, reason) for left, reason in lefts if left is not None), default=None)
+
+    def purses_of(self, job: Job) -> tuple[Purse, ...]:
+        """All whose money the job draws on."""
+        of_array = () if job.array_id is None else (self.array_purses.get(job.array_id),)
+        return (*self.purses.get(job.id, ()), *(purse for purse in of_array if purse is not None))
+
+    def as_limited(self, job: Job, params: Params) -> Job:
+        """The job as its limits bind it: a task of an array by those of the array, of which others have taken."""
+        purse = None if job.array_id is None else self.array_purses.get(job.array_id)
+        return job if purse is None else purse.share_of(job, self.leases, params)
 
     def with_changed(self, lease: Lease) -> Exposure:
         """With what was decided for that lease."""
@@ -164,6 +176,8 @@ def _refusal(
 ) -> Refusal | None:
     """Why the action may not go on, caps on money apart."""
     match action:
+        case Acquire() if job.is_array:
+            return Reason.IS_ARRAY, ()
         case Acquire() if job.waits_for_jobs:
             return Reason.WAITING_FOR_JOBS, (("jobs", len(job.spec.after)),)
         case Acquire():

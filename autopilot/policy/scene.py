@@ -12,6 +12,7 @@ from types import ModuleType
 from autopilot.domain import (
     actions,
     after,
+    array,
     cadence,
     code,
     floors,
@@ -59,6 +60,7 @@ _CODEC = Codec(
             actions,
             after,
             cadence,
+            array,
             pressure,
             code,
             floors,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Select, case, delete, func, or_, select
 
+from autopilot.domain.array import TaskCounts
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.ledger import SPEND_TYPES
@@ -18,7 +19,7 @@ from autopilot.ports.store.jobs import JobTitle
 from autopilot.store.leases import LIVE, SqlLeases
 from autopilot.store.ledger import SqlLedger
 from autopilot.store.rows import record_of, values_of
-from autopilot.store.schema import checkpoints, jobs, leases, ledger_entries
+from autopilot.store.schema import array_tables, checkpoints, jobs, leases, ledger_entries
 from autopilot.store.statements import SqlRepository, Statements
 
 _MIN_PREFIX_LENGTH = 6
@@ -98,6 +99,7 @@ class SqlJobs(SqlRepository):
         is_over: bool = False,
     ) -> tuple[Job, ...]:
         newest = _of_owner(owner).order_by(jobs.c.submitted_at.desc(), jobs.c.id.desc())
+        newest = newest.where(jobs.c.array_id.is_(None))
         if before is not None:
             at, job_id = before
             is_then = (jobs.c.submitted_at == at) & (jobs.c.id < job_id)
@@ -122,6 +124,36 @@ class SqlJobs(SqlRepository):
         said = (jobs.c.name, jobs.c.owner, jobs.c.status, jobs.c.finished_at)
         chosen = select(jobs.c.id, *said).where(jobs.c.id.in_(job_ids))
         return {job_id: JobTitle(*title) for job_id, *title in await self._sql.fetch_all(chosen)}
+
+    async def count_tasks(self, array_ids: Collection[str]) -> Mapping[str, TaskCounts]:
+        key = jobs.c.array_id, jobs.c.status
+        sums = select(*key, func.count(), func.sum(jobs.c.work_done)).where(jobs.c.array_id.in_(array_ids))
+        found: dict[str, dict[str, int]] = {array_id: {} for array_id in array_ids}
+        work: dict[str, timedelta] = {}
+        for array_id, status, count, done in await self._sql.fetch_all(sums.group_by(*key)):
+            found[array_id][status] = count
+            if status is JobStatus.SUCCEEDED:
+                work[array_id] = done
+        return {id: TaskCounts.of(statuses, work.get(id, timedelta(0))) for id, statuses in found.items()}
+
+    async def list_tasks(
+        self, array_id: str, *, first: int = 0, limit: int, statuses: Collection[JobStatus] | None = None
+    ) -> tuple[Job, ...]:
+        chosen = select(jobs).where(jobs.c.array_id == array_id, jobs.c.task >= first)
+        if statuses is not None:
+            chosen = chosen.where(jobs.c.status.in_(statuses))
+        return await self._select(chosen.order_by(jobs.c.task).limit(limit))
+
+    async def list_task_numbers(self, array_id: str) -> tuple[int, ...]:
+        numbers = select(jobs.c.task).where(jobs.c.array_id == array_id).order_by(jobs.c.task)
+        return tuple(task for (task,) in await self._sql.fetch_all(numbers))
+
+    async def keep_table(self, job_id: str, text: str) -> None:
+        await self._sql.append(array_tables, [{"job_id": job_id, "text": text}])
+
+    async def find_table(self, job_id: str) -> str | None:
+        chosen = select(array_tables.c.text).where(array_tables.c.job_id == job_id)
+        return next((text for (text,) in await self._sql.fetch_all(chosen)), None)
 
     async def _select(self, chosen: Any) -> tuple[Job, ...]:
         """Six queries, however many jobs."""

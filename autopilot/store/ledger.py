@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -86,6 +86,17 @@ class SqlLedger(SqlRepository):
         held = select(_total).where(of_jobs, _entry.lease_id.in_(_select_unsettled()), _entry.type.in_(RESERVE_TYPES))
         ((posted,),), ((reserved,),) = await self._sql.fetch_all(spend), await self._sql.fetch_all(held)
         return OwnerTotals(Decimal(posted), Decimal(reserved))
+
+    async def sum_arrays(self, array_ids: Collection[str]) -> Mapping[str, OwnerTotals]:
+        of_arrays = jobs.c.array_id.in_(array_ids)
+        spend = select(jobs.c.array_id, func.sum(_entry.amount)).join_from(
+            jobs, ledger_entries, _entry.job_id == jobs.c.id
+        )
+        spend = spend.where(of_arrays).group_by(jobs.c.array_id)
+        held = spend.where(_entry.lease_id.in_(_select_unsettled()), _entry.type.in_(RESERVE_TYPES))
+        posted = dict(map(tuple, await self._sql.fetch_all(spend.where(_is_spend))))
+        reserved = dict(map(tuple, await self._sql.fetch_all(held)))
+        return {id: OwnerTotals(posted.get(id, ZERO), reserved.get(id, ZERO)) for id in array_ids}
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
         sums = select(_entry.job_id, func.sum(_entry.amount)).group_by(_entry.job_id)

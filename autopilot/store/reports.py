@@ -50,7 +50,9 @@ class SqlReports(SqlRepository):
     ) -> SpendSource:
         chosen = _within(since, before)
         if job_id is not None:
-            chosen.append(_sum.lease_id.in_(select(leases.c.id).where(leases.c.job_id == job_id)))
+            tasks = select(jobs.c.id).where(jobs.c.array_id == job_id)
+            of_job = or_(leases.c.job_id == job_id, leases.c.job_id.in_(tasks))
+            chosen.append(_sum.lease_id.in_(select(leases.c.id).where(of_job)))
         cells = await self._cells(chosen, per)
         concerned = select(_sum.lease_id).where(*chosen).distinct()
         facts = await self._facts(concerned)
@@ -93,9 +95,10 @@ class SqlReports(SqlRepository):
     async def _facts(self, concerned: Any) -> dict[str, LeaseFacts]:
         lease = leases.c
         columns = (lease.id, lease.job_id, jobs.c.name, lease.provider, lease.instance_id, lease.gpu, lease.num_gpus)
-        joined = select(*columns, lease.on_demand_price, jobs.c.owner).outerjoin(jobs, jobs.c.id == lease.job_id)
+        more = lease.on_demand_price, jobs.c.owner, jobs.c.array_id
+        joined = select(*columns, *more).outerjoin(jobs, jobs.c.id == lease.job_id)
         rows = await self._sql.fetch_all(joined.where(lease.id.in_(concerned)))
-        facts = {row[0]: LeaseFacts(*row) for row in rows}
+        facts = {row[0]: replace(LeaseFacts(*row[:9]), array_id=row[9]) for row in rows}
         unknown = [lease_id for lease_id, fact in facts.items() if fact.on_demand_price is None]
         if not unknown:
             return facts

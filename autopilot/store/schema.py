@@ -37,7 +37,7 @@ from autopilot.ports.store import BidRecord, DecisionRecord, EventRecord, KeptAn
 from autopilot.store.columns import PATHS, columns_of
 from autopilot.store.types import Code, Instant, NanoUSD
 
-REVISION = "0023"
+REVISION = "0024"
 
 metadata = MetaData(
     naming_convention={
@@ -89,6 +89,8 @@ jobs = Table(
     Index(None, "certifies"),
     Index(None, "owner"),
     # A firing is made once: by two daemons, and by one whose clock was set back.
+    Index(None, "array_id", "task", unique=True),
+    Index(None, "array_id", "status"),
     Index("uq_jobs_firing", "schedule_id", "due_at", unique=True),
     info={PATHS: JOB_PATHS},
 )
@@ -102,6 +104,14 @@ schedules = Table(
     Index(None, "owner"),
     Index(None, "code_copy_id"),
     info={PATHS: JOB_PATHS},
+)
+
+array_tables = Table(
+    "array_tables",
+    metadata,
+    Column("job_id", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+    _refers("job_id", "jobs.id"),
 )
 
 code_copies = Table("code_copies", metadata, *columns_of(CodeCopy, key=("id",)), Index(None, "owner", "sha256"))

@@ -100,7 +100,7 @@ class Duration(TypeDecorator[timedelta]):
         return None if value is None else value // _MICROSECOND
 
     def process_result_value(self, value: Any, dialect: Dialect) -> timedelta | None:
-        return None if value is None else value * _MICROSECOND
+        return None if value is None else int(value) * _MICROSECOND  # a sum of PostgreSQL's is no int
 
 
 class Code(TypeDecorator[StrEnum]):

@@ -32,6 +32,7 @@ from autopilot.ports.store import (
     StoreUnavailable,
 )
 from tests.contract.store_answers import WhatAStoreKeepsOfAnswers
+from tests.contract.store_arrays import WhatAStoreKeepsOfArrays
 from tests.contract.store_certificates import WhatAStoreKeepsOfCertificates
 from tests.contract.store_code import WhatAStoreKeepsOfCode
 from tests.contract.store_drifts import WhatAStoreKeepsOfDrift
@@ -738,6 +739,7 @@ class StoreContract(
     WhatAStoreRefuses,
     WhatATransactionIs,
     WhatReconciliationReads,
+    WhatAStoreKeepsOfArrays,
     WhatAStoreKeepsOfCertificates,
     WhatAStoreKeepsOfCode,
     WhatAStoreKeepsOfDrift,

@@ -9,6 +9,7 @@ from pydantic import Field, RootModel
 from autopilot.api.models.base import Answer, Asked, Instant, Money, Number, Query, Scalar, Seconds, Share
 from autopilot.api.models.plans import Forecast, Plan
 from autopilot.domain.after import On
+from autopilot.domain.array import MOST_TABLE_BYTES
 from autopilot.domain.code import MOST_BYTES
 from autopilot.domain.job import JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
@@ -42,6 +43,8 @@ class SubmitBody(Asked):
     plan: str = ""
     """The id of the plan that a person has confirmed, where the token asks for it."""
     code: SentCode | None = None
+    table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)
+    """The text of the file that ``[array] from`` names: comma-separated values, the first line names the variables."""
 
 
 class SetPart(Asked):
@@ -50,6 +53,7 @@ class SetPart(Asked):
     toml: str
     source: str = ""
     code: SentCode | None = None
+    table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)
 
 
 class SubmitSetBody(Asked):
@@ -73,6 +77,8 @@ class ChangeBody(Asked):
     max_rate: str | None = None
     deadline: str | None = None
     """An instant, a span from now on (``6h``), or ``+6h``: so much later than it is."""
+    parallel: str | None = None
+    """Of an array: tasks at once, at the most."""
     plan: str = ""
     """As of a submit."""
     min_probability: Share = LEAST_PROBABILITY
@@ -81,6 +87,11 @@ class ChangeBody(Asked):
 class ResumeBody(Asked):
     from_checkpoint: str = ""
     """A number, or ``LEASE.NUMBER`` where two machines wrote one."""
+
+
+class RetryBody(Asked):
+    failed: bool = False
+    """All tasks that have failed, of the array that the address names."""
 
 
 class ExecBody(Asked):
@@ -107,6 +118,10 @@ class ListQuery(Query):
     """Of that owner alone: a user's name, ``token:NAME``, ``proxy:NAME``, or a number."""
     fields: str = ""
     """Names of fields, with commas between: the answer has no others."""
+    tasks: bool = False
+    """Open tasks of arrays as well, each by itself."""
+    array: str = ""
+    """The tasks of that array that have begun, in their order, finished ones included; ``after``: a task's number."""
 
 
 class LogsQuery(Query):
@@ -215,9 +230,33 @@ class Predecessor(Answer):
     status: JobStatus | None
 
 
+class Tasks(Answer):
+    """How the tasks of an array stand."""
+
+    count: int
+    needed: int
+    """So many have to succeed."""
+    parallel: int
+    max_failures: int | None
+    unbegun: int
+    waiting: int
+    """For a machine, or while one is made ready."""
+    running: int
+    parked: int
+    ending: int
+    succeeded: int
+    failed: int
+    cancelled: int
+
+
 class Job(Answer):
     id: str
     name: str
+    array: str | None
+    """The id of the array of which it is a task."""
+    task: int | None
+    tasks: Tasks | None
+    """Of an array."""
     status: JobStatus
     reason: str
     submitted_at: Instant
@@ -282,6 +321,13 @@ class Changed(Answer):
     job: Job
     plan: Plan | None
     """Where it leaves less than before."""
+
+
+class Retried(Answer):
+    job: Job
+    """The array, or the one task that was named."""
+    tasks: list[int]
+    """Those that begin anew."""
 
 
 class Cancelled(Answer):

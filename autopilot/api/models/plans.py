@@ -52,6 +52,35 @@ class Forecast(Answer):
     preemptions: float
 
 
+class PlannedWidth(Answer):
+    """An array on so many machines at once."""
+
+    width: int
+    expected_cost: Money
+    end: Instant
+    on_time: float | None
+    """How likely it is to end before the deadline."""
+
+
+class ArrayPlan(Answer):
+    count: int
+    needed: int
+    parallel: int
+    width: int
+    """Tasks at once, as things are now."""
+    bound: str
+    """What keeps it from being more: ``parallel``, ``tasks``, ``price``, ``budget``, ``no_offer``."""
+    task_cost: Money | None
+    task_s: Seconds | None
+    """From renting a machine to its end."""
+    end: Instant | None
+    on_time: float | None
+    payable: int | None
+    """Tasks that the budget will finish."""
+    curve: list[PlannedWidth]
+    """What other widths would come to."""
+
+
 class Plan(Answer):
     offers: list[PlannedOffer]
     expected_cost: Money | None
@@ -61,6 +90,8 @@ class Plan(Answer):
     budget: Money | None
     deadline: Instant | None
     forecast: Forecast | None
+    """Of an array: of one of its tasks."""
+    array: ArrayPlan | None
     verdict: str | None
     min_probability: float
     refusal: str | None

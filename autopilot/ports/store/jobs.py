@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
+from autopilot.domain.array import TaskCounts
 from autopilot.domain.job import Checkpoint, Job, JobStatus
 
 
@@ -57,7 +58,7 @@ class Jobs(Protocol):
         since: datetime | None = None,
         is_over: bool = False,
     ) -> tuple[Job, ...]:
-        """Of all, or of that owner's: newest first, finished ones included.
+        """Of all, or of that owner's: newest first, finished ones included, an array's tasks not.
 
         ``before``: those that come after the job submitted then, of that id; ``since``: submitted then or later;
         ``is_over``: those whose status is final.
@@ -75,6 +76,28 @@ class Jobs(Protocol):
 
     async def list_titles(self, job_ids: Collection[str]) -> Mapping[str, JobTitle]:
         """By id; what is no job's id is left out."""
+        ...
+
+    async def count_tasks(self, array_ids: Collection[str]) -> Mapping[str, TaskCounts]:
+        """By array, of each that is named: how its tasks stand that have begun."""
+        ...
+
+    async def list_tasks(
+        self, array_id: str, *, first: int = 0, limit: int, statuses: Collection[JobStatus] | None = None
+    ) -> tuple[Job, ...]:
+        """Tasks of the array that have begun, from that number on, in order. ``statuses``: those that stand so."""
+        ...
+
+    async def list_task_numbers(self, array_id: str) -> tuple[int, ...]:
+        """Of all tasks that have begun, in order."""
+        ...
+
+    async def keep_table(self, job_id: str, text: str) -> None:
+        """The table that came with an array, once: a row for each of its tasks."""
+        ...
+
+    async def find_table(self, job_id: str) -> str | None:
+        """None: none came with it."""
         ...
 
 

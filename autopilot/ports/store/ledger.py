@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Protocol
@@ -35,6 +35,9 @@ class Ledger(Protocol):
 
     async def sum_schedule(self, schedule_id: str, since: date | None) -> OwnerTotals:
         """The same of all firings of that schedule."""
+
+    async def sum_arrays(self, array_ids: Collection[str]) -> Mapping[str, OwnerTotals]:
+        """By array, of each that is named: what all its tasks have spent, and what is held for them."""
         ...
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
@@ -88,6 +91,8 @@ class Reports(Protocol):
         with_tags: bool = False,
     ) -> SpendSource:
         """What was spent on the UTC days from ``since`` up to but without ``before``, summed per lease and kind.
+
+        ``job_id``: of that job alone, or of all tasks of that array.
 
         ``per``: per UTC day or month as well; a month's sum has its first day. ``with_spans``: with all that the leases
         were, for another zone's days. ``with_tags``: with those of their jobs.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from autopilot.domain.job import Checkpoint, Job
+from autopilot.domain.array import TaskCounts
+from autopilot.domain.job import Checkpoint, Job, JobStatus
 from autopilot.domain.money import ZERO
 from autopilot.ports.store.jobs import JobTitle
 from autopilot.store.memory.access import MemoryRepository
@@ -68,6 +70,7 @@ class MemoryJobs(MemoryRepository):
     ) -> tuple[Job, ...]:
         tables = self._access.read()
         newest = sorted(_of_owner(tables, owner), key=_age_order, reverse=True)
+        newest = [job for job in newest if job.array_id is None]
         newest = [job for job in newest if before is None or _age_order(job) < before]
         newest = [job for job in newest if since is None or job.submitted_at >= since]
         newest = [job for job in newest if job.status.is_final or not is_over]
@@ -83,6 +86,27 @@ class MemoryJobs(MemoryRepository):
         found = filter(None, map(self._access.read().jobs.get, job_ids))
         return {job.id: JobTitle.of(job) for job in found}
 
+    async def count_tasks(self, array_ids: Collection[str]) -> Mapping[str, TaskCounts]:
+        return {array_id: _count(_tasks_of(self._access.read(), array_id)) for array_id in array_ids}
+
+    async def list_tasks(
+        self, array_id: str, *, first: int = 0, limit: int, statuses: Collection[JobStatus] | None = None
+    ) -> tuple[Job, ...]:
+        tables = self._access.read()
+        found = [job for job in _tasks_of(tables, array_id) if job.task is not None and job.task >= first]
+        found = [job for job in found if statuses is None or job.status in statuses]
+        return tuple(_assemble(tables, job) for job in found[:limit])
+
+    async def list_task_numbers(self, array_id: str) -> tuple[int, ...]:
+        return tuple(job.task for job in _tasks_of(self._access.read(), array_id) if job.task is not None)
+
+    async def keep_table(self, job_id: str, text: str) -> None:
+        with self._access.write() as tables:
+            tables.array_tables.put(job_id, text)
+
+    async def find_table(self, job_id: str) -> str | None:
+        return self._access.read().array_tables.get(job_id)
+
 
 class MemoryCheckpoints(MemoryRepository):
     __slots__ = ()
@@ -97,6 +121,16 @@ class MemoryCheckpoints(MemoryRepository):
     async def remove(self, checkpoint: Checkpoint) -> None:
         with self._access.write() as tables:
             tables.remove_checkpoint(checkpoint)
+
+
+def _tasks_of(tables: MemoryTables, array_id: str) -> list[Job]:
+    found = (require(tables.jobs.get(job_id)) for job_id in tables.tasks_by_array.get(array_id) or ())
+    return sorted(found, key=lambda job: job.task or 0)
+
+
+def _count(tasks: list[Job]) -> TaskCounts:
+    work = sum((job.work_done for job in tasks if job.status is JobStatus.SUCCEEDED), timedelta(0))
+    return TaskCounts.of(Counter(job.status for job in tasks), work)
 
 
 def _of_owner(tables: MemoryTables, owner: int | None) -> list[Job]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
@@ -53,6 +53,10 @@ class MemoryLedger(MemoryRepository):
         month = sum((tables.spent_on.get(each) or ZERO for each in tables.spent_on if first <= each < after), ZERO)
         return Totals(day=tables.spent_on.get(day) or ZERO, month=month)
 
+    async def sum_arrays(self, array_ids: Collection[str]) -> Mapping[str, OwnerTotals]:
+        tables = self._access.read()
+        return {id: _sum_jobs(tables, tables.tasks_by_array.get(id) or ()) for id in array_ids}
+
     async def sum_owner(self, owner: int, since: date | None) -> OwnerTotals:
         return self._sum_jobs(lambda job: job.owner == owner, since)
 
@@ -61,11 +65,7 @@ class MemoryLedger(MemoryRepository):
 
     def _sum_jobs(self, is_meant: Callable[[Job], bool], since: date | None) -> OwnerTotals:
         tables = self._access.read()
-        ids = {job.id for job in tables.jobs.values() if is_meant(job)}
-        lease_ids = [lease_id for job_id in ids for lease_id in tables.leases_by_job.get(job_id) or ()]
-        sums = (item for lease_id in lease_ids for item in (tables.posted.get(lease_id) or {}).items())
-        posted = sum((amount for (_, day), amount in sums if since is None or day >= since), ZERO)
-        return OwnerTotals(posted, sum((sum_held_of(tables, job_id) for job_id in ids), ZERO))
+        return _sum_jobs(tables, {job.id for job in tables.jobs.values() if is_meant(job)}, since)
 
     async def sum_held(self) -> Mapping[str | None, Decimal]:
         return sum_held(self._access.read())
@@ -73,6 +73,13 @@ class MemoryLedger(MemoryRepository):
     async def sum_books(self, lease_ids: Sequence[str]) -> Mapping[str, LeaseBooks]:
         tables = self._access.read()
         return {lease_id: tables.books.get(lease_id) or LeaseBooks() for lease_id in lease_ids}
+
+
+def _sum_jobs(tables: MemoryTables, ids: Collection[str], since: date | None = None) -> OwnerTotals:
+    lease_ids = [lease_id for job_id in ids for lease_id in tables.leases_by_job.get(job_id) or ()]
+    sums = (item for lease_id in lease_ids for item in (tables.posted.get(lease_id) or {}).items())
+    posted = sum((amount for (_, day), amount in sums if since is None or day >= since), ZERO)
+    return OwnerTotals(posted, sum((sum_held_of(tables, job_id) for job_id in ids), ZERO))
 
 
 def sum_held(tables: MemoryTables) -> dict[str | None, Decimal]:

@@ -33,7 +33,7 @@ class MemoryReports(MemoryRepository):
         cells: list[Cell] = []
         for lease_id in tables.posted:
             lease = tables.leases.get(lease_id)
-            if lease is None or job_id not in (None, lease.job_id):
+            if lease is None or job_id not in (None, lease.job_id, self._array_of(lease)):
                 continue
             sums: dict[tuple[CostKind, date | None], Decimal] = {}
             for (kind, day), amount in (tables.posted.get(lease_id) or {}).items():
@@ -72,6 +72,10 @@ class MemoryReports(MemoryRepository):
             lines,
         )
 
+    def _array_of(self, lease: Lease) -> str | None:
+        job = None if lease.job_id is None else self._access.read().jobs.get(lease.job_id)
+        return None if job is None else job.array_id
+
     def _facts(self, lease: Lease, *, with_tags: bool) -> LeaseFacts:
         job = None if lease.job_id is None else self._access.read().jobs.get(lease.job_id)
         facts = LeaseFacts(
@@ -85,6 +89,7 @@ class MemoryReports(MemoryRepository):
             lease.on_demand_price,
             None if job is None else job.owner,
             job.spec.tags if job is not None and with_tags else (),
+            None if job is None else job.array_id,
         )
         if lease.on_demand_price is not None:
             return facts

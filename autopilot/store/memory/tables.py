@@ -41,6 +41,7 @@ class MemoryTables:
 
         self.jobs: Rows[str, Job] = rows("jobs")
         self.leases: Rows[str, Lease] = rows("leases")
+        self.array_tables: Rows[str, str] = rows("array_tables")
         self.checkpoints: Rows[tuple[str, int], Checkpoint] = rows("checkpoints")
         self.entries: Rows[str, LedgerEntry] = rows("entries")
         self.bids: Rows[str, BidRecord] = rows("bids")
@@ -66,6 +67,8 @@ class MemoryTables:
         self.open_jobs: Rows[str, bool] = rows("open_jobs")
         self.firings: Rows[tuple[str, datetime], str] = rows("firings")
         self.certifications: Rows[str, bool] = rows("certifications")
+        self.tasks_by_array: Rows[str, tuple[str, ...]] = rows("tasks_by_array")
+        self.task_places: Rows[tuple[str, int], str] = rows("task_places")
         self.leases_by_job: Rows[str, tuple[str, ...]] = rows("leases_by_job")
         self.leases_by_label: Rows[str, tuple[str, ...]] = rows("leases_by_label")
         self.live_leases: Rows[str, bool] = rows("live_leases")
@@ -91,6 +94,13 @@ class MemoryTables:
             if made not in (None, job.id):
                 raise ConstraintViolated(f"job {made} is the firing of {firing} already")
             self.firings.put(firing, job.id)
+        if job.array_id is not None and job.task is not None:
+            holder = self.task_places.get((job.array_id, job.task))
+            if holder not in (None, job.id):
+                raise ConstraintViolated(f"task {job.task} of array {job.array_id} is job {holder}")
+            if holder is None:
+                self.task_places.put((job.array_id, job.task), job.id)
+                _move(self.tasks_by_array, job.id, None, job.array_id)
         self.jobs.put(job.id, replace(job, leases=(), checkpoint=None, spent=ZERO, held=ZERO))
         if job.certifies:
             self.certifications.put(job.id, True)
@@ -186,6 +196,8 @@ class MemoryTables:
         """Every row that was written names rows that exist. Raises ``ConstraintViolated``."""
         for lease in _list_written(self.leases):
             self._refer(f"lease {lease.id}", self.jobs, lease.job_id)
+        for job_id in self.array_tables.changes:
+            self._refer("a table", self.jobs, job_id)
         for checkpoint in _list_written(self.checkpoints):
             self._refer(f"checkpoint {checkpoint.number}", self.jobs, checkpoint.job_id)
             self._refer(f"checkpoint {checkpoint.number}", self.leases, checkpoint.lease_id)

@@ -81,6 +81,7 @@ async def fill(url: str) -> None:
     store = await open_store(url)
     async with store.transaction() as work:
         await work.jobs.save(a_job(leases=(lease, a_lease("gone", state=LeaseState.GONE))))
+        await work.jobs.keep_table("job-000001", "LR\n0.1\n")
         await work.leases.save(a_lease("orphan", None))
         await work.checkpoints.add(a_checkpoint(3))
         await work.bids.save(BidRecord("b1", "lease-1", START, Decimal("0.31"), "done", "d1"))

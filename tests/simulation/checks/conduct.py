@@ -149,7 +149,8 @@ class Conduct:
         self._idle_s = {}
         jobs = [ground.committed["jobs"][id_] for id_ in ground.committed.get("open_jobs", {})]
         for job in jobs:
-            if not job.status.wants_capacity or job.id in held or self._is_held_up(job):
+            has_task = job.is_array and any(each.array_id == job.id for each in jobs)
+            if not job.status.wants_capacity or job.id in held or has_task or self._is_held_up(job):
                 continue
             passed_s = CHECKED_EVERY_S if self._could_rent(job) else 0.0
             self._idle_s[job.id] = idle_s.get(job.id, 0.0) + passed_s

@@ -18,6 +18,7 @@ from autopilot.providers.runpod import pacing as runpod_pacing
 from autopilot.providers.vastai import pacing as vastai_pacing
 from autopilot.store.memory.tables import MemoryTables
 from tests.simulation.checks.allowances import Allowances
+from tests.simulation.checks.arrays import Arrays
 from tests.simulation.checks.bids import Bids
 from tests.simulation.checks.conduct import CHECKED_EVERY_S, Conduct
 from tests.simulation.checks.dependants import Dependants
@@ -63,6 +64,7 @@ CHECKERS = {
     "S28": "nothing is rented for a job before those that it waits for have ended as it asks, and it may begin once",
     "S29": "each due instant of a schedule becomes one job at most, no earlier than it is due, and none beside another",
     "S30": "the firings of a schedule together stay within its budget at every instant, excused spend apart",
+    "S31": "each task of an array is there once, and no more of them are open than the array allows",
     "L1": "in the end nothing of ours is rented that no job wants",
     "L2": "in the end every intent is resolved",
     "L3": "in the end every job is over, with a reason",
@@ -138,6 +140,7 @@ class Invariants:
         self._holds = Holds(ground, markets, self._unless_old)
         self._allowances = Allowances(ground, self._unless_old)
         self._firings = Firings(ground, self._unless_old)
+        self._arrays = Arrays(ground, self._unless_old)
         self.is_ledger_old = False
         """An old copy of it was put back: what was forgotten cannot be held against the daemon."""
 
@@ -255,7 +258,8 @@ class Invariants:
                 self._conduct.change_job(known_job, job)
                 self._dependants.change_job(known_job, job, tables)
                 self._firings.change_job(known_job, job, tables)
-            if job is not None and job.status is JobStatus.SUCCEEDED and job_id not in self.ground.finished:
+                self._arrays.change_job(known_job, job, tables)
+            if job is not None and job.status is JobStatus.SUCCEEDED and not self._arrays.is_finished(job):
                 self.add_violation("S14", f"job {job_id[-1]} is a success, but nobody has finished it")
             if job is not None and not self.is_ledger_old:
                 reported = sum(1 for known, _ in self.ground.failed_runs if known == job_id)
@@ -396,8 +400,9 @@ class Invariants:
         ground, books = self.ground, self.ground.books
         firings = {job.id: job.spec for job in ground.committed.get("jobs", {}).values() if job.schedule_id}
         for job_id, spec in (ground.scenario.jobs | firings).items():
-            if spec.budget is not None and dollars(books.by_job[job_id]) > spec.budget:
-                self._overrun(f"job {job_id[-1]}", dollars(books.by_job[job_id]), spec.budget)
+            spent = dollars(sum(books.by_job[each] for each in self._arrays.with_tasks(job_id)))
+            if spec.budget is not None and spent > spec.budget:
+                self._overrun(f"job {job_id[-1]}", spent, spec.budget)
         limits, today = ground.scenario.limits, at(ground.now_s).date()
         if limits.day is not None and dollars(books.by_day[today]) > limits.day:
             self._overrun(f"the day {today}", dollars(books.by_day[today]), limits.day)

@@ -118,6 +118,13 @@ class Ground:
         spec: JobSpec = self.committed["jobs"][job_id].spec if asked is None else asked
         return spec
 
+    def is_doomed(self, job_id: str | None) -> bool:
+        """Its command fails; of an array every other task's."""
+        job = self.committed.get("jobs", {}).get(job_id)
+        if job is not None and job.array_id is not None:
+            return job.array_id in self.doomed and job.task % 2 == 1
+        return job_id in self.doomed
+
     def owner_of(self, label: str) -> tuple[str | None, str | None]:
         """The committed lease, and its job, that a label names."""
         ids = self.committed.get("leases_by_label", {}).get(label) or ()

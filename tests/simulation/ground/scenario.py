@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from autopilot.domain import events as e
 from autopilot.domain.after import After, On
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence, Overlap
 from autopilot.domain.job import GpuChoice, Job, JobSpec, JobStatus, SpotPolicy
 from autopilot.domain.reasons import Reason
@@ -30,6 +31,8 @@ TICKS_S = {15.0: 1, 20.0: 1, 30.0: 4, 60.0: 10}
 """How long a tick lasts, and how often that is drawn: seeds with seldom ticks take less time to play."""
 UNDER_A_TOKEN = 0.4
 """Share of the seeds."""
+OF_ARRAYS = 0.25
+"""Share of the seeds in which a job is an array."""
 IN_A_ROW = 0.25
 """Share of the seeds in which jobs wait for earlier ones."""
 AGAIN_AND_AGAIN = 0.25
@@ -206,10 +209,31 @@ def draw_scenario(seed: int) -> Scenario:
     an_hour = random.Random(f"{seed}/launches").choice((20, 20, 20, 2))
     limits = Limits(day, month, D(10), 8, 3, an_hour)
     tick_s = rng.choices(*zip(*TICKS_S.items(), strict=True))[0]
+    wishes = _with_array(random.Random(f"{seed}/array"), wishes)
     wishes = _in_a_row(random.Random(f"{seed}/line"), wishes)
     wishes += _again_and_again(random.Random(f"{seed}/schedules"), seed)
     tokens, wishes = _under_a_token(random.Random(f"{seed}/tokens"), wishes)
     return Scenario(tuple(sorted(wishes, key=lambda pair: pair[0])), limits, tick_s, tokens=tokens)
+
+
+def _with_array(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:
+    """In some seeds: one job has tasks, each with a part of its work."""
+    if rng.random() >= OF_ARRAYS:
+        return wishes
+    chosen = rng.choice([at for at, (_, wish) in enumerate(wishes) if isinstance(wish, Submit)])
+    moment_s, wish = wishes[chosen]
+    assert isinstance(wish, Submit)
+    count = rng.randint(2, 7)
+    work = timedelta(minutes=rng.choice((10, 20, 60)))
+    array = ArraySpec(
+        count,
+        parallel=rng.randint(1, 4),
+        succeed_at=rng.choice((D(1), D(1), D("0.6"))),
+        max_failures=rng.choice((None, None, 2)),
+    )
+    estimate = None if wish.spec.work_estimate is None else work
+    spec = replace(wish.spec, array=array, run=f"work {round(work.total_seconds())}", work_estimate=estimate)
+    return [*wishes[:chosen], (moment_s, replace(wish, spec=spec)), *wishes[chosen + 1 :]]
 
 
 def _in_a_row(rng: random.Random, wishes: list[tuple[float, Wish]]) -> list[tuple[float, Wish]]:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from autopilot.domain.after import After
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence, Overlap
 from autopilot.domain.job import JobStatus, SpotPolicy
 from autopilot.policy.guard import Limits
@@ -156,6 +157,10 @@ STORIES: dict[str, Scenario] = {
         (700.0, "kill"),
         wishes=((60.0, Submit(SECOND, a_spec(timedelta(minutes=5), after=(After(JOB),)))),),
         length_s=3600.0,
+    ),
+    "an array, killed over": _story((700.0, "kill"), minutes=5, array=ArraySpec(3, parallel=2), length_s=3600.0),
+    "an array, its budget used up": _story(
+        minutes=120, array=ArraySpec(4, parallel=4), budget=D("0.55"), work_estimate=None, length_s=9000.0
     ),
     "a job waits for another that fails": _story(
         faults={"E15": (0,)},

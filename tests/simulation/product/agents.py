@@ -207,7 +207,7 @@ class SimAgent:
                 ground.loop.after(self.rng.uniform(20, 90), self._ended, self.process_n, 0)
             return
         ground.check.begin_run(box, machine.epoch, box.disk.step)
-        if box.is_broken == "fails" or box.job_id in ground.doomed:
+        if box.is_broken == "fails" or ground.is_doomed(box.job_id):
             ground.loop.after(self.rng.uniform(60, 1800), self._ended, self.process_n, 1)
         elif not box.is_broken:
             left_s = max(self._total_s() - box.disk.step, 0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from autopilot.config.job_file import parse_job
 from autopilot.config.job_keys import JOB_KEYS
 from autopilot.domain.after import After, On
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice, JobSpec, SpotPolicy, Trust
@@ -91,6 +92,11 @@ interval = "90s"
 keep = 3
 [retry]
 max_attempts = 10
+[array]
+matrix = { LR = [0.1, 1e-2], SEED = [1, "x y"] }
+parallel = 3
+succeed_at = 0.75
+max_failures = 2
 [debug]
 hold = "90m"
 exec = false
@@ -155,6 +161,7 @@ def test_every_key_is_read() -> None:
         may_exec=False,
         notify=("team", "ops"),
         tags=(("project", "bert qa"), ("team", "vision")),
+        array=ArraySpec(4, (("LR", ("0.1", "0.01")), ("SEED", ("1", "x y"))), "", 3, Decimal("0.75"), 2),
         after=(After("prepare"), After("01KDZ3V8XQ7M2N4P6R8T0V1W2X", On.ANY)),
         ssh_key="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBdTvTnGDZKJkcFNbe1LPJ7fnTkzFf0NJGQFvY4H3EwQ me@laptop",
         hold=timedelta(minutes=90),
@@ -411,7 +418,7 @@ def test_the_shipped_jobs_are_valid_and_bear_their_file_s_name(path: Path) -> No
 
 
 def test_the_shipped_jobs_are_these() -> None:
-    names = {"demo", "research", "finetune-70b", "batch-inference", "chain-prepare", "chain-train"}
+    names = {"demo", "research", "finetune-70b", "batch-inference", "chain-prepare", "chain-train", "sweep"}
     assert {path.stem for path in JOBS.glob("*.toml")} == names
 
 

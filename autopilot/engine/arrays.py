@@ -1,0 +1,281 @@
+"""Arrays in a tick: their tasks come into being as jobs when there is a place for them, and end them as they end.
+
+All of it within the tick's transaction and before any job is decided upon, so a task is decided upon in the tick in
+which it came into being. Of what has ended only what an earlier transaction has committed counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
+from typing import NamedTuple
+
+from autopilot.domain import events as e
+from autopilot.domain.array import (
+    TASK_VARIABLE,
+    TASKS_VARIABLE,
+    ArraySpec,
+    TaskCounts,
+    combine,
+    read_table,
+    task_name,
+)
+from autopilot.domain.job import Job, JobSpec, JobStatus
+from autopilot.domain.market import Market
+from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
+from autopilot.engine.event_log import EventLog
+from autopilot.engine.purses import with_tasks
+from autopilot.policy.array_measures import like_a_task, machines_of, measure_task
+from autopilot.policy.arrays import Course, course_of
+from autopilot.policy.eligibility import eligible
+from autopilot.policy.guard import Exposure
+from autopilot.policy.width import Bound, TaskMeasure, Width, choose_width, due_of_task
+from autopilot.ports.ids import Ids
+from autopilot.ports.store import DecisionRecord, EventRecord, UnitOfWork
+from autopilot.pricing.rule.cost import price_candidates
+
+MarketOf = Callable[[Job], Market]
+_PARKED_WITH_ARRAY = (Reason.USER_STOPPED, Reason.BUDGET_EXHAUSTED)
+
+
+class _Chosen(NamedTuple):
+    """A width, and what it was reckoned of."""
+
+    width: Width
+    measure: TaskMeasure
+
+
+class Arrays:
+    """One per engine. Keeps only what it has told last."""
+
+    def __init__(self, ids: Ids, params: Params) -> None:
+        self._ids = ids
+        self._params = params
+        self._told: dict[str, tuple[int, Bound]] = {}
+
+    async def advance(
+        self,
+        uow: UnitOfWork,
+        event_logs: Sequence[EventLog],
+        exposure: Exposure,
+        room: int | None,
+        market_of: MarketOf,
+        now: datetime,
+    ) -> tuple[list[EventLog], Exposure]:
+        """The tasks that begin in this tick, written down, and the exposure that knows of them.
+
+        ``event_logs``: of all open jobs. ``room``: how many more machines the account may have.
+        """
+        arrays = [each for each in event_logs if each.job.is_array and not each.is_broken]
+        arrays = [each for each in arrays if not (each.job.status.is_final or _waits(each.job))]
+        self._told = {each.job.id: self._told[each.job.id] for each in arrays if each.job.id in self._told}
+        if not arrays:
+            return [], exposure
+        counts = await uow.jobs.count_tasks([each.job.id for each in arrays])
+        begun: list[EventLog] = []
+        for array in arrays:
+            tasks = [each for each in event_logs if each.job.array_id == array.job.id and not each.is_broken]
+            tasks = [each for each in tasks if not each.job.status.is_final]
+            stands = counts[array.job.id]
+            if not self._goes_on(array, tasks, stands, now):
+                continue
+            more, chosen = self._choose(array.job, tasks, stands, exposure, market_of, now)
+            if room is not None:
+                more = min(more, max(room - stands.waiting, 0))
+            queued = [each for each in tasks if _is_queued(each.job)][:more]
+            for each in queued:
+                each.apply(e.StatusSet(JobStatus.PENDING, Reason.RETRIED, now))
+            opened = await self._open(uow, array, more - len(queued), chosen, now)
+            await self._tell(uow, array, chosen.width, stands, now)
+            is_unpaid = chosen.width.bound is Bound.BUDGET or any(_is_unpaid(each.job) for each in tasks)
+            if is_unpaid and not (opened or queued or stands.active):
+                _end_unpaid(array, now)
+            exposure = with_tasks(exposure, array.job.id, [each.job.id for each in opened])
+            begun += opened
+            room = None if room is None else room - len(opened)
+        return begun, exposure
+
+    def _goes_on(self, array: EventLog, tasks: Sequence[EventLog], stands: TaskCounts, now: datetime) -> bool:
+        """Whether tasks may begin; where they may not, what has to be done to those that have begun is done."""
+        job = array.job
+        spec = _spec_of(job)
+        match job.status:
+            case JobStatus.CANCELLING:
+                _cancel(tasks, job.reason, now)
+                if not stands.open:
+                    array.apply(e.StatusSet(JobStatus.CANCELLED, job.reason, now))
+                return False
+            case JobStatus.STOPPING:
+                for each in tasks:
+                    if each.job.status.wants_capacity:
+                        each.apply(e.StatusSet(JobStatus.STOPPING, job.reason, now))
+                if stands.open == stands.parked:
+                    array.apply(e.StatusSet(JobStatus.PARKED, job.reason, now))
+                return False
+            case JobStatus.PARKED:
+                return False
+        if job.status is JobStatus.PENDING and stands.begun:
+            _resume(array, tasks, now)
+        course, status, reason = course_of(spec, stands)
+        match course:
+            case Course.ENDED:
+                numbers = (("succeeded", stands.succeeded), ("failed", stands.failed), ("count", spec.count))
+                array.apply(e.StatusSet(status, reason, now, numbers))
+            case Course.FINISH_ENOUGH:
+                idle = [each for each in tasks if not each.job.launches or each.job.status is JobStatus.PARKED]
+                _cancel(idle, Reason.ENOUGH_SUCCEEDED, now)
+            case Course.END_ALL:
+                _cancel(tasks, reason, now)
+        return course is Course.OPEN_MORE
+
+    def _choose(
+        self,
+        job: Job,
+        tasks: Sequence[EventLog],
+        stands: TaskCounts,
+        exposure: Exposure,
+        market_of: MarketOf,
+        now: datetime,
+    ) -> tuple[int, _Chosen]:
+        """How many tasks may begin now, and what that was reckoned of."""
+        spec, params = _spec_of(job), self._params
+        market = market_of(job)
+        leases = [lease for each in tasks for lease in each.job.leases if lease.is_wanted]
+        purse = exposure.array_purses.get(job.id)
+        budget = None if purse is None else purse.left_for(job, exposure.leases, params)
+        left = None if job.spec.deadline is None else job.spec.deadline - now
+        like = like_a_task(job)
+        candidates = price_candidates(like, market, eligible(like, market, now, params), params)
+        measure = measure_task(job, stands, candidates, params)
+        offered = machines_of(candidates, market, leases, job.spec.disk_gb, spec.parallel)
+        prices = [lease.burn_upper for lease in leases]
+        queued = sum(_is_queued(each.job) for each in tasks)
+        width = choose_width(spec, stands, measure, prices, offered, left, budget, queued)
+        return max(width.tasks - stands.active, 0), _Chosen(width, measure)
+
+    async def _open(
+        self, uow: UnitOfWork, array: EventLog, more: int, chosen: _Chosen, now: datetime
+    ) -> list[EventLog]:
+        job = array.job
+        spec = _spec_of(job)
+        if more <= 0:
+            return []
+        taken = set(await uow.jobs.list_task_numbers(job.id))
+        numbers = [task for task in range(spec.count) if task not in taken][:more]
+        rows = _rows_of(await uow.jobs.find_table(job.id) or "") if spec.source else None
+        unbegun = spec.count - len(taken)
+        due = job.spec.deadline
+        if due is not None:
+            due = due_of_task(unbegun, chosen.width.tasks, chosen.measure, due, now)
+        made = [task_of(job, number, rows, due, self._ids.new(), now) for number in numbers]
+        await uow.jobs.save_all(made)
+        await uow.events.add(begin_record(each, now) for each in made)
+        if job.status is JobStatus.PENDING:
+            array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))
+        return [EventLog(each) for each in made]
+
+    async def _tell(self, uow: UnitOfWork, array: EventLog, width: Width, stands: TaskCounts, now: datetime) -> None:
+        """A decision of the array's own, where the width or what bounds it is another than before."""
+        told = width.tasks, width.bound
+        if self._told.get(array.job.id) == told or array.is_broken:
+            return
+        self._told[array.job.id] = told
+        number = array.job.decisions + 1
+        note = width.note(stands, _spec_of(array.job))
+        await uow.decisions.add(DecisionRecord(f"{array.job.id}-{number}", array.job.id, now, (), (), (note,)))
+        array.job = replace(array.job, decisions=number)
+
+
+def task_of(
+    job: Job,
+    task: int,
+    rows: Sequence[tuple[tuple[str, str], ...]] | None,
+    due: datetime | None,
+    id: str,
+    now: datetime,
+) -> Job:
+    """Task ``task`` of the array, as it begins. ``rows``: of the table that came with it."""
+    return Job(
+        id,
+        spec_of_task(job.spec, task, rows, due),
+        JobStatus.PENDING,
+        Reason.SUBMITTED,
+        now,
+        owner=job.owner,
+        code=job.code,
+        array_id=job.id,
+        task=task,
+    )
+
+
+def spec_of_task(
+    spec: JobSpec, task: int, rows: Sequence[tuple[tuple[str, str], ...]] | None, due: datetime | None
+) -> JobSpec:
+    """Budget and most an hour are the array's alone; of notices there is one, at the end of all."""
+    array = spec.array
+    assert array is not None, "of an array"
+    own = rows[task] if rows is not None else combine(array.axes, task)
+    numbers = (TASK_VARIABLE, str(task)), (TASKS_VARIABLE, str(array.count))
+    return replace(
+        spec,
+        array=None,
+        name=task_name(spec.name, task),
+        env=(*spec.env, *own, *numbers),
+        after=(),
+        due_within=None,
+        deadline=due,
+        budget=None,
+        max_rate=None,
+        notify=(),
+    )
+
+
+def begin_record(task: Job, now: datetime) -> EventRecord:
+    return EventRecord(now, "job.submitted", task.id, None, (("name", task.spec.name),))
+
+
+@lru_cache(8)
+def _rows_of(text: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+    return read_table(text)
+
+
+def _is_queued(task: Job) -> bool:
+    """It is to begin anew when there is a place for it."""
+    return task.status is JobStatus.PARKED and task.reason is Reason.RETRIED
+
+
+def _waits(job: Job) -> bool:
+    return job.waits_for_jobs and job.status.wants_capacity
+
+
+def _spec_of(job: Job) -> ArraySpec:
+    assert job.spec.array is not None, "of an array"
+    return job.spec.array
+
+
+def _cancel(tasks: Sequence[EventLog], reason: Reason, now: datetime) -> None:
+    for each in tasks:
+        if each.job.status is not JobStatus.CANCELLING:
+            each.apply(e.StatusSet(JobStatus.CANCELLING, reason, now))
+
+
+def _resume(array: EventLog, tasks: Sequence[EventLog], now: datetime) -> None:
+    """The array goes on, and the tasks that were parked with it."""
+    for each in tasks:
+        if each.job.status is JobStatus.PARKED and each.job.reason in _PARKED_WITH_ARRAY:
+            each.apply(e.StatusSet(JobStatus.PENDING, Reason.SUBMITTED, now))
+    array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))
+
+
+def _is_unpaid(task: Job) -> bool:
+    return task.status is JobStatus.PARKED and task.reason is Reason.BUDGET_EXHAUSTED
+
+
+def _end_unpaid(array: EventLog, now: datetime) -> None:
+    """What the budget has left pays for no task more."""
+    is_cancelled = array.job.spec.cancel_when_exhausted
+    status = JobStatus.CANCELLING if is_cancelled else JobStatus.PARKED
+    array.apply(e.StatusSet(status, Reason.BUDGET_EXHAUSTED, now))

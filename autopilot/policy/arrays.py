@@ -1,0 +1,35 @@
+"""What the ends of its tasks mean for an array, by what the ledger has of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from autopilot.domain.array import ArraySpec, TaskCounts
+from autopilot.domain.job import JobStatus
+from autopilot.domain.reasons import Reason
+
+
+class Course(StrEnum):
+    """How an array goes on."""
+
+    OPEN_MORE = "open_more"
+    FINISH_ENOUGH = "finish_enough"
+    """So many have succeeded that the others need not: those that run are finished."""
+    END_ALL = "end_all"
+    """So many have failed that the others are cancelled."""
+    ENDED = "ended"
+
+
+def course_of(array: ArraySpec, counts: TaskCounts) -> tuple[Course, JobStatus, Reason]:
+    """How it goes on, and the status and the reason in which it ends by that.
+
+    ``counts``: as an earlier transaction has committed them, so that no end counts that may yet be dropped.
+    """
+    if counts.succeeded >= array.needed:
+        course = Course.ENDED if not counts.open else Course.FINISH_ENOUGH
+        return course, JobStatus.SUCCEEDED, Reason.COMPLETED
+    if array.max_failures is not None and counts.failed >= array.max_failures:
+        course = Course.ENDED if not counts.open else Course.END_ALL
+        return course, JobStatus.FAILED, Reason.TOO_MANY_FAILURES
+    is_through = not counts.open and counts.begun >= array.count
+    return Course.ENDED if is_through else Course.OPEN_MORE, JobStatus.FAILED, Reason.TASKS_FAILED
