@@ -14,7 +14,7 @@ from autopilot.engine.auctions import LEARN_FROM, LEAST_RECORDED, auction_of, au
 from autopilot.ports.store import UnitOfWork
 from autopilot.pricing.auction.played_floors import LEVEL_SPREAD, RECORD_STEP_S, FloorsQuestion
 from autopilot.pricing.availability.shape import LONGEST_S
-from autopilot.pricing.pressure import longer_by, measure_pressure
+from autopilot.pricing.pressure import left_longer_by, measure_pressure
 from autopilot.pricing.rule.bidding import ceiling
 from autopilot.pricing.rule.cost import Candidate, best
 
@@ -90,7 +90,7 @@ def floors_question(
         storage_rate=float(offer.storage_rate(job.spec.disk_gb)),
         left_s=left_s,
         work_s=work_s,
-        estimate_error=longer_by(job, params.deadline),
+        estimate_error=left_longer_by(job, params.deadline),
         held_s=held_s,
         setup_s=spot.setup.total_seconds(),
         lost_s=job.spec.checkpoint_interval.total_seconds() / 2,

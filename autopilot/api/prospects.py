@@ -25,7 +25,7 @@ from autopilot.pricing.availability.prior import PHASES
 from autopilot.pricing.availability.shape import LONGEST_S, shape_of
 from autopilot.pricing.availability.value import NOTHING, ON_DEMAND, SPOT
 from autopilot.pricing.hazard import hazard
-from autopilot.pricing.pressure import Verdict, longer_by, measure_pressure
+from autopilot.pricing.pressure import Verdict, left_longer_by, measure_pressure
 from autopilot.pricing.rule.cost import Candidate, best
 
 FINE_FROM = 0.95
@@ -211,7 +211,7 @@ def _question(job: Job, candidates: list[Candidate], market: Market, now: dateti
         budget,
         is_on=spot is not None,
         belief=belief,
-        estimate_error=longer_by(job, params.deadline),
+        estimate_error=left_longer_by(job, params.deadline),
         held_s=_held_s(job, now, params),
         rule=rule,
         mode=_held_mode(job, is_on=spot is not None),

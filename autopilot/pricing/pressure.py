@@ -115,8 +115,7 @@ def _error(job: Job, remaining: timedelta, params: Params) -> timedelta:
     estimate, left = job.spec.work_estimate, job.remaining_work
     pace_trust = _pace_trust(job, numbers)
     if pace_trust is not None:
-        share = pace_trust * numbers.pace_error + (1 - pace_trust) * numbers.estimate_error
-        return _held(job, remaining * max(share, numbers.pace_error), params, job.work_done + remaining)
+        return _held(job, remaining * left_longer_by(job, numbers), params, job.work_done + remaining)
     worst = longer_by(job, numbers)
     if job.progress is not None or estimate is None or not left:
         more = (estimate if estimate and not left else remaining) * worst
@@ -131,6 +130,19 @@ def longer_by(job: Job, numbers: Deadline) -> float:
     if not estimate or at_most is None:
         return numbers.estimate_error
     return max(at_most / estimate - 1.0, 0.0)
+
+
+def left_longer_by(job: Job, numbers: Deadline) -> float:
+    """The share of what is left by which it may be longer or shorter, 1 at the most.
+
+    The less is left, the more the whole estimate's error is of it, until the job's own pace replaces the estimate.
+    """
+    pace_trust = _pace_trust(job, numbers)
+    if pace_trust is None:
+        estimate, left = job.spec.work_estimate, job.remaining_work
+        return min(longer_by(job, numbers) * (estimate / left if estimate and left else 1.0), 1.0)
+    share = pace_trust * numbers.pace_error + (1 - pace_trust) * numbers.estimate_error
+    return max(share, numbers.pace_error)
 
 
 def _pace_trust(job: Job, numbers: Deadline) -> float | None:

@@ -9,7 +9,7 @@ import pytest
 from autopilot.domain.job import Job, pace_key
 from autopilot.domain.lease import Role
 from autopilot.domain.params import Budget, Deadline, Params, Timing
-from autopilot.pricing.pressure import Verdict, measure_pressure
+from autopilot.pricing.pressure import Verdict, left_longer_by, measure_pressure
 from tests.builders import HOUR, START, a_job, a_lease, a_new_home, a_paused_lease, a_spec
 
 P = Params(
@@ -118,6 +118,16 @@ def test_its_own_pace_replaces_the_estimate_the_more_of_it_was_seen(progress: st
     left = 8 * HOUR * float(1 - done)
     held = timedelta(hours=left / HOUR * (share if share is not None else 0.1))
     assert slack_of(job) == pytest.approx(20 * HOUR - left - held, abs=timedelta(seconds=1))
+
+
+def test_what_is_left_is_less_sure_the_less_it_is_until_the_pace_is_known() -> None:
+    lease = a_lease()
+    pace = ((pace_key(lease.gpu, lease.num_gpus), Decimal("0.1")),)
+    assert left_longer_by(job_due(20), P.deadline) == pytest.approx(0.1)
+    assert left_longer_by(job_due(20, lease, work_done=5 * HOUR), P.deadline) == pytest.approx(0.2)
+    assert left_longer_by(job_due(20, lease, work_done=9.5 * HOUR), P.deadline) == 1.0
+    paced = job_due(20, lease, progress=Decimal("0.5"), paces=pace, work_done=5 * HOUR)
+    assert left_longer_by(paced, P.deadline) == P.deadline.pace_error
 
 
 def test_the_pace_on_another_gpu_says_little_of_this_one() -> None:
