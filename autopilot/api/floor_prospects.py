@@ -76,17 +76,15 @@ def floors_question(
         guard_s = pressure.at_risk_s + pressure.to_on_demand_s + 2 * pressure.step_s
     else:
         guard_s = LOOKS * auction.kind.step_s + spot.setup.total_seconds() + auction_reserve_s(auction.kind, params)
-    falls_back = on_demand is not None and job.spec.deadline is not None and job.spec.fall_back
     work_s = spot.work.total_seconds()
     held_s = max(pressure.upper_work_s - pressure.work_s, 0.0)
     left_s = LONGEST_S if job.spec.deadline is None else (job.spec.deadline - now).total_seconds()
-    main = job.main
     return FloorsQuestion(
         (*(floor * dearer for floor in record), price_now) if is_recorded else (price_now,),
         level_spread=LEVEL_SPREAD if is_recorded else FIRST_SPREAD,
         ceiling=float(highest),
         markup=float(params.bids.markup) if auction is None else LEARNT_MARKUP,
-        on_demand_price=float(on_demand.expected_price) if on_demand is not None and falls_back else None,
+        on_demand_price=_on_demand_price(job, on_demand),
         storage_rate=float(offer.storage_rate(job.spec.disk_gb)),
         left_s=left_s,
         work_s=work_s,
@@ -96,5 +94,13 @@ def floors_question(
         lost_s=job.spec.checkpoint_interval.total_seconds() / 2,
         guard_s=guard_s,
         waits=auction is not None,
-        bid=float(main.bid) if main is not None and main.is_spot else 0.0,
+        bid=float(job.main.bid) if job.main is not None and job.main.is_spot else 0.0,
     )
+
+
+def _on_demand_price(job: Job, on_demand: Candidate | None) -> float | None:
+    """$/h of what it falls back to, or holds; None where it does neither."""
+    if job.main is not None and not job.main.is_spot:
+        return float(job.main.bid)
+    falls_back = job.spec.deadline is not None and job.spec.fall_back
+    return float(on_demand.expected_price) if on_demand is not None and falls_back else None

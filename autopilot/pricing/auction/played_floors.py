@@ -7,7 +7,8 @@
 
 The policy is played in short. It bids on the cheapest, stays until it is outbid or another is much cheaper, waits with
 slack to spare while the floor is dearer than hours that the record promises, and goes on demand when the guard of the
-real one would. The numbers here were chosen on made-up markets: ``docs/research/2026-11-calibration.md``.
+real one would; from there it comes back with much slack alone. The numbers were chosen on made-up markets:
+``docs/research/2026-11-calibration.md``.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class FloorsQuestion:
     markup: float
     """A bid over its floor, as a factor."""
     on_demand_price: float | None
-    """None: the job does not fall back."""
+    """None: the job does not fall back, and holds no such machine."""
     storage_rate: float
     left_s: float
     work_s: float
@@ -154,7 +155,8 @@ class PlayedFloors:
         waits = has_slack & self._is_dear(price) if asked.waits else np.zeros(len(price), bool)
         wanted = np.where(can_bid & ~waits, SPOT, NOTHING)
         wanted = np.where(on_spot, SPOT, wanted)
-        wanted = np.where(presses | (self._mode == ON_DEMAND), ON_DEMAND, wanted)
+        is_back = can_bid & ~waits & (slack_s > asked.guard_s + WAIT_SLACK_S)
+        wanted = np.where(presses | ((self._mode == ON_DEMAND) & ~is_back), ON_DEMAND, wanted)
         begins = (wanted != self._mode) | (is_cheaper & ~presses)
         self._bid = np.where(begins & (wanted == SPOT), np.minimum(price * asked.markup, asked.ceiling), self._bid)
         self._pending_s = np.where(begins, asked.setup_s, self._pending_s)

@@ -10,12 +10,13 @@ import pytest
 from autopilot.api.floor_prospects import floors_question, read_cheapest
 from autopilot.api.plan import plan
 from autopilot.domain.job import GpuChoice
+from autopilot.domain.offer import CapacityType
 from autopilot.domain.params import Params
 from autopilot.domain.prices import PriceObservation
 from autopilot.policy.eligibility import eligible
 from autopilot.pricing.rule.cost import price_candidates
 from autopilot.store.memory.store import MemoryStore
-from tests.builders import HOUR, START, D, a_job, a_market, a_spec, an_offer
+from tests.builders import HOUR, START, D, a_job, a_lease, a_market, a_spec, an_offer
 
 PARAMS = Params()
 KEY = ("vastai", "RTX 4090", 1)
@@ -29,8 +30,10 @@ def seen(minutes_ago: int, floor: str | None, **changes: Any) -> PriceObservatio
     return PriceObservation(observed_at=START - timedelta(minutes=minutes_ago), **(values | changes))
 
 
-def asked(record: tuple[float, ...], offers: int = 1, able: dict[str, bool] | None = None, **spec: Any) -> Any:
-    job = a_job(spec=a_spec(**{"work_estimate": 10 * HOUR, "deadline": START + 30 * HOUR, **spec}))
+def asked(
+    record: tuple[float, ...], offers: int = 1, able: dict[str, bool] | None = None, leases: Any = (), **spec: Any
+) -> Any:
+    job = a_job(*leases, spec=a_spec(**{"work_estimate": 10 * HOUR, "deadline": START + 30 * HOUR, **spec}))
     market = a_market(*(an_offer(f"machine-{number}") for number in range(offers)), **(able or {}))
     candidates = price_candidates(job, market, eligible(job, market, START, PARAMS), PARAMS)
     return floors_question(job, candidates, market, {KEY: record}, START, PARAMS)
@@ -70,6 +73,15 @@ def test_several_machines_are_played_by_their_floor_of_now_where_nothing_is_reco
     first = asked((), offers=4)
     assert (first.floors, first.waits, first.markup) == ((0.2,), False, 1.15)
     assert first.level_spread > asked((0.2,) * 144).level_spread
+
+
+def test_what_a_job_falls_back_to_is_what_it_holds_or_what_is_offered() -> None:
+    day = (0.25,) * 144
+    assert asked(day).on_demand_price == 0.6
+    assert asked(day, fall_back=False).on_demand_price is None
+    held = a_lease(capacity_type=CapacityType.ON_DEMAND, bid=D("0.7"))
+    assert asked(day, leases=(held,), fall_back=False).on_demand_price == 0.7
+    assert asked(day, leases=(a_lease(bid=D("0.31")),)).bid == 0.31
 
 
 def test_a_record_of_cheaper_machines_than_fit_counts_as_dearer() -> None:

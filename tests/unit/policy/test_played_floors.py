@@ -112,10 +112,14 @@ def test_more_money_never_helps_less() -> None:
 
 
 def test_a_machine_that_works_already_saves_the_start() -> None:
-    bought = of(replace(CALM, mode=ON_DEMAND))
+    bought = of(replace(CALM, mode=ON_DEMAND, left_s=11 * H))
     assert bought.p50 == pytest.approx(10 * 1.01, rel=0.01)
     running = replace(CALM, mode=SPOT, bid=0.31, level_spread=0.0)
     assert of(running).p10 == pytest.approx(10 * 0.32, rel=0.01)
+
+
+def test_a_job_on_demand_comes_back_to_spot_with_much_slack_alone() -> None:
+    assert of(replace(CALM, mode=ON_DEMAND)).p90 < 0.6 * of(replace(CALM, mode=ON_DEMAND, left_s=11 * H)).p10
 
 
 def test_equal_questions_get_equal_answers() -> None:
