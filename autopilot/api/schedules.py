@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from autopilot.api import render
 from autopilot.api.access import ApiCaller, NotAllowed
@@ -13,6 +12,7 @@ from autopilot.api.confirmations import PlanBook, asks_above
 from autopilot.api.models.schedules import ScheduleBody
 from autopilot.api.once import Once
 from autopilot.api.prospects import Unlikely
+from autopilot.api.schedule_view import firings_shown, list_live, render_schedule
 from autopilot.api.submissions import Sent, Submissions
 from autopilot.domain.cadence import Cadence, list_due
 from autopilot.domain.errors import UserError
@@ -23,7 +23,6 @@ from autopilot.engine.firings import begin, end, firing_spec, move
 from autopilot.ports.clock import Clock
 from autopilot.ports.store import EventRecord, Store, UnitOfWork
 
-NEXT_SHOWN = 3
 MOST_LISTED = 200
 
 
@@ -56,7 +55,7 @@ class ScheduleService:
         planned = (await self._submissions.plan_draft(due_now, now, asked.min_probability, learnt)).answer
         if planned["refusal"] is not None and not asked.dry_run:
             raise Unlikely(planned["refusal"], hint="; ".join(planned["ways_out"]))
-        coming = [render.plain(due) for due in list_due(cadence, now, _firings_left(made))]
+        coming = [render.plain(due) for due in list_due(cadence, now, firings_shown(made))]
         answer: render.Json = {"schedule": None, "next": coming, "zone": cadence.zone, "plan": planned}
         if asked.dry_run:
             return answer
@@ -70,7 +69,7 @@ class ScheduleService:
                     await take(uow, copy)
                 await uow.schedules.save(made)
                 await uow.events.add([begin(made)])
-                answer["schedule"] = await self._render(uow, made, now)
+                answer["schedule"] = await render_schedule(uow, made, now)
                 if once is not None:
                     await once.keep(uow, 201, answer)
         self._wake()
@@ -83,8 +82,8 @@ class ScheduleService:
             if all:
                 found: Sequence[Schedule] = await uow.schedules.list_newest(limit=MOST_LISTED, owner=owner)
             else:
-                found = [each for each in await uow.schedules.list_live() if owner in (None, each.owner)]
-            return {"schedules": [await self._render(uow, each, now) for each in found[:MOST_LISTED]]}
+                found = await list_live(uow, owner)
+            return {"schedules": [await render_schedule(uow, each, now) for each in found[:MOST_LISTED]]}
 
     async def move(self, reference: str, caller: ApiCaller, status: ScheduleStatus) -> render.Json:
         """Pause it, let it go on, or end it. Jobs that it has made stay what they are. Raises ``UserError``."""
@@ -101,43 +100,9 @@ class ScheduleService:
                 schedule = move(schedule, status, now, records)
             await uow.schedules.save(schedule)
             await uow.events.add(records)
-            answer = {"schedule": await self._render(uow, schedule, now)}
+            answer = {"schedule": await render_schedule(uow, schedule, now)}
         self._wake()
         return answer
-
-    async def _render(self, uow: UnitOfWork, schedule: Schedule, now: datetime) -> render.Json:
-        cadence, is_active = schedule.cadence, schedule.status is ScheduleStatus.ACTIVE
-        last, sums = schedule.last_job, await uow.ledger.sum_schedule(schedule.id, schedule.counts_from(now))
-        title = (await uow.jobs.list_titles([last])).get(last) if last is not None else None
-        since = max(schedule.looked_until, now)
-        coming = list_due(cadence, since, _firings_left(schedule)) if is_active else []
-        return {
-            "id": schedule.id,
-            "name": schedule.spec.name,
-            "owner": schedule.owner,
-            "status": schedule.status,
-            "reason": schedule.reason,
-            "created_at": render.plain(schedule.created_at),
-            "ended_at": render.plain(schedule.ended_at),
-            "cron": cadence.cron,
-            "zone": cadence.zone,
-            "overlap": cadence.overlap,
-            "catch_up": cadence.catch_up,
-            "until": render.plain(cadence.until),
-            "count": cadence.count,
-            "next": [render.plain(due) for due in coming],
-            "fired": schedule.fired,
-            "last": last
-            and {"job": last, "due_at": render.plain(schedule.last_due), "status": title.status if title else None},
-            "left_out": schedule.left_out,
-            "left_out_at": render.plain(schedule.left_out_at),
-            "left_out_reason": schedule.left_out_reason,
-            "job_budget": render.plain(schedule.spec.budget),
-            "budget": render.plain(cadence.budget),
-            "is_monthly": cadence.is_monthly,
-            "posted": render.plain(sums.posted),
-            "held": render.plain(sums.held),
-        }
 
 
 def _check_cadence(spec: JobSpec, owner: int) -> Cadence:
@@ -152,12 +117,6 @@ def _check_cadence(spec: JobSpec, owner: int) -> Cadence:
 def _as_confirmed(spec: JobSpec, cadence: Cadence) -> JobSpec:
     """What a person is shown: when it is due, and what all firings may cost."""
     return replace(spec, run=f"{cadence.cron} ({cadence.zone}): {spec.run}", budget=cadence.budget)
-
-
-def _firings_left(schedule: Schedule) -> int:
-    """Of those that are shown."""
-    count = schedule.cadence.count
-    return NEXT_SHOWN if count is None else min(NEXT_SHOWN, max(count - schedule.fired, 0))
 
 
 async def _refuse_more(uow: UnitOfWork, made: Schedule) -> None:

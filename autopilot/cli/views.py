@@ -107,6 +107,7 @@ def job_detail(body: Row, now: datetime, *, with_fields: bool = False) -> list[R
                 *(array_views.tell(job["tasks"]) if job.get("tasks") else []),
                 *[("waits", line) for line in reasons.tell_wait(job)],
                 *([("machine", _hold(job))] if job.get("held_until") else []),
+                *([("schedule", _firing(job))] if job.get("schedule") else []),
                 *[("after", _predecessor(each)) for each in job.get("after") or []],
                 ("submitted", text.when(job["submitted_at"], now)),
                 *([("finished", text.when(job["finished_at"], now))] if job.get("finished_at") else []),
@@ -159,6 +160,10 @@ def _work(job: Row) -> str:
     done = f"{text.span(job['work_done_s'])} of {text.span(job.get('estimate_s'))}"
     claimed = f", {text.percent(job['progress'])}" if job.get("progress") is not None else ""
     return f"{done}{claimed}, step {job['step']}"
+
+
+def _firing(job: Row) -> str:
+    return f"{text.plain(job['schedule'])}, due {text.minute(job['due_at'])} UTC"
 
 
 def _predecessor(after: Row) -> str:

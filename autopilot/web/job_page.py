@@ -156,6 +156,8 @@ def _tell_why(job: Row, now: datetime) -> list[str]:
     told = [reasons.tell_stall(job, now) or words.words(job["reason"])]
     if job["reason"] == "waiting_for_jobs":
         told += reasons.tell_wait(job)
+    if job.get("schedule"):
+        told.append(f"a firing of schedule {words.plain(job['schedule'])}, due {words.moment_in_zone(job['due_at'])}")
     if main:
         how = f"{words.capacity(main['capacity_type'])} at {words.per_hour(main['bid'])}"
         told.append(f"{main['num_gpus']} × {words.plain(main['gpu'])}, {words.market(main['provider'])} {how}")

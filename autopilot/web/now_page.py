@@ -80,6 +80,14 @@ class FinishedRow(NamedTuple):
     spent: str
 
 
+class ScheduleRow(NamedTuple):
+    schedule: Row
+    when: str
+    next: str
+    fired: str
+    spent: str
+
+
 class MachineRow(NamedTuple):
     machine: MachineLife
     job: Row
@@ -104,6 +112,7 @@ class NowPage:
     needs: list[Need]
     figures: list[Figure]
     open: list[JobRow]
+    schedules: list[ScheduleRow]
     finished: list[FinishedRow]
     finished_count: int
     machines: list[MachineRow]
@@ -135,6 +144,7 @@ async def build(source: PageSource) -> NowPage:
         [*_list_dark(markets, now), *_list_needs([*still, *over], now)],
         figures,
         rows,
+        [_schedule_row(each) for each in body["schedules"]],
         [FinishedRow(job, status_of(job), words.money(spent_of(job))) for job in over[:FINISHED_SHOWN]],
         len(over),
         machines,
@@ -290,6 +300,19 @@ def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow
         "no budget is set" if job["budget"] is None else f"of {words.money(job['budget'])}",
         budget_meter(job, job["budget"]),
         deadline_of(job, now),
+    )
+
+
+def _schedule_row(each: Row) -> ScheduleRow:
+    coming = words.moment(each["next"][0]) if each["next"] else words.words(each["status"])
+    left_out = f", {each['left_out']} left out" if each["left_out"] else ""
+    over_all = f" of {words.money(each['budget'])}{' a month' if each['is_monthly'] else ''}" if each["budget"] else ""
+    return ScheduleRow(
+        each,
+        f"{words.plain(each['cron'])} {words.plain(each['zone'])}",
+        coming,
+        f"{each['fired']} fired{left_out}",
+        f"{words.money(each['posted'])}{over_all}",
     )
 
 

@@ -14,10 +14,13 @@ from web_ledger import JOB, LIMITS, NOW, a_reader, fill
 
 from autopilot.api.ledger_view import LedgerReader, LedgerView
 from autopilot.clock import ManualClock
+from autopilot.domain.cadence import Cadence
 from autopilot.domain.reasons import Reason
+from autopilot.domain.schedule import ScheduleStatus
 from autopilot.store.memory.store import MemoryStore
 from autopilot.web import job_page, money_page, now_page
 from autopilot.web.site import PageSite
+from tests.contract.store_schedules import a_schedule
 
 D = Decimal
 
@@ -96,6 +99,20 @@ async def test_a_budget_that_is_used_up_is_raised_and_not_resumed() -> None:
     async with LedgerReader(store, ManualClock(NOW), LIMITS).view() as view:
         needs = (await now_page.build(view)).needs
     assert "autopilot change research-2 budget=AMOUNT raises it, and it goes on." in [need.way_out for need in needs]
+
+
+async def test_schedules_stand_beside_the_jobs() -> None:
+    store = MemoryStore()
+    cadence = Cadence("30 2 * * *", "Europe/Berlin", budget=Decimal(60), is_monthly=True)
+    async with store.transaction() as work:
+        one = a_schedule(looked_until=NOW, fired=3, left_out=1, last_job="job-000009", last_due=NOW)
+        await work.schedules.save(replace(one, spec=replace(one.spec, name="nightly", schedule=cadence)))
+        await work.schedules.save(a_schedule("over", status=ScheduleStatus.ENDED))
+    async with LedgerReader(store, ManualClock(NOW), LIMITS).view() as view:
+        (row,) = (await now_page.build(view)).schedules
+    assert (row.schedule["name"], row.when) == ("nightly", "30 2 * * * Europe/Berlin")
+    assert (row.fired, row.spent) == ("3 fired, 1 left out", "$0.00 of $60.00 a month")
+    assert row.next.endswith("01:30:00")
 
 
 class _WithMarkets:
