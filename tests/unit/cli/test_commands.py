@@ -182,6 +182,57 @@ def test_submit_sends_several_files_as_one_set(daemon: Daemon, capsys: Capture, 
     assert "one file is named twice" in printed(capsys, "submit", str(files[0]), str(files[0]), code=2)
 
 
+def a_schedule(**changes: object) -> dict[str, object]:
+    return {
+        "id": "01KDZ3V8XQ7M2N4P6R8T0V1W2X",
+        "name": "nightly",
+        "status": "active",
+        "reason": "submitted",
+        "cron": "0 2 * * *",
+        "zone": "Europe/Berlin",
+        "count": None,
+        "next": ["2026-01-02T01:00:00+00:00"],
+        "fired": 3,
+        "last": {"job": "01KDZ3V8XQ7M2N4P6R8T0V1W2Y", "due_at": "2026-01-01T01:00:00+00:00", "status": "running"},
+        "left_out": 1,
+        "left_out_reason": "overlap",
+        "posted": "3.10",
+        "budget": "60",
+        "is_monthly": True,
+    } | changes
+
+
+def test_submit_of_a_file_with_a_schedule_makes_one(daemon: Daemon, capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "nightly.toml"
+    file.write_text('name = "nightly"\n[schedule]\ncron = "0 2 * * *"\n')
+    plan = sample("submitted")["plan"]
+    made = {"schedule": a_schedule(), "next": a_schedule()["next"], "zone": "Europe/Berlin", "plan": plan}
+    daemon.answers["POST /v1/schedules"] = (201, made)
+    out = " ".join(printed(capsys, "submit", str(file)).split())
+    assert "scheduled nightly (01KDZ3V8XQ7M2N4P6R8T0V1W2X); due 2026-01-02 02:00 Europe/Berlin" in out
+    assert "(2026-01-02 01:00 UTC) autopilot schedules end nightly ends it" in out
+    daemon.answers["POST /v1/schedules"] = (200, made | {"schedule": None})
+    assert "nothing was submitted (dry run); due" in printed(capsys, "submit", str(file), "--dry-run")
+    asked = [body for what, _, body in daemon.requests if what == "POST /v1/schedules"]
+    assert [each["dry_run"] for each in asked] == [False, True]
+
+
+def test_schedules_are_listed_and_moved(daemon: Daemon, capsys: Capture) -> None:
+    daemon.answers["GET /v1/schedules"] = (200, {"schedules": [a_schedule()]})
+    out = printed(capsys, "schedules")
+    assert out.splitlines() == [
+        "nightly (01KDZ3V8XQ7M2N4P6R8T0V1W2X): active, 0 2 * * * Europe/Berlin",
+        "  next: 2026-01-02 02:00 Europe/Berlin (2026-01-02 01:00 UTC)",
+        "  3 fired, 1 left out (overlap); $3.10 of $60.00/month spent",
+        "  last: 01KDZ3V8XQ7M2N4P6R8T0V1W2Y running",
+    ]
+    daemon.answers["POST /v1/schedules/nightly/end"] = (200, {"schedule": a_schedule(status="ended", next=[])})
+    ended = printed(capsys, "schedules", "end", "nightly")
+    assert ended == "ended nightly; its last job (01KDZ3V8XQ7M2N4P6R8T0V1W2Y) is running and goes on\n"
+    assert "which schedule?" in printed(capsys, "schedules", "pause", code=2)
+    assert "ls takes no names" in printed(capsys, "schedules", "ls", "nightly", code=2)
+
+
 def test_submit_reads_standard_input(daemon: Daemon, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'name = "x"')))
     printed(capsys, "submit", "-")

@@ -1,0 +1,43 @@
+"""A schedule of a real daemon, which is killed between two firings: each due instant becomes one job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tests.acceptance.stage import a_theatre, command, job_text, until
+
+AGAIN = '[schedule]\ncron = "*/10 * * * *"\noverlap = "queue"\ncatch_up = true\ncount = 2\n'
+WITHIN_S = 180
+
+
+def test_a_schedule_goes_on_where_a_killed_daemon_left_it() -> None:
+    with a_theatre() as theatre:
+        theatre.start_market()
+        daemon = theatre.launch_daemon()
+        until(theatre.client.socket_path.is_socket, "the control socket")
+        until(lambda: theatre.client.get("/v1/status")["last_tick_at"], "the first tick")
+        file = theatre.root / "nightly.toml"
+        file.write_text(job_text(20) + AGAIN)
+        submitted = command(theatre, "submit", str(file))
+        assert submitted.returncode == 0, submitted.stderr
+        assert "scheduled train" in submitted.stdout
+        assert theatre.client.get("/v1/jobs")["jobs"] == []
+
+        def fired(count: int) -> bool:
+            (schedule,) = theatre.client.get("/v1/schedules", all=1)["schedules"]
+            return bool(schedule["fired"] >= count)
+
+        until(lambda: fired(1), "the first firing", WITHIN_S)
+        daemon.kill()
+        daemon.wait(30)
+        theatre.start_daemon()
+        until(lambda: fired(2), "the second firing", WITHIN_S)
+        until(lambda: not theatre.client.get("/v1/jobs")["jobs"], "the end of both", WITHIN_S)
+        jobs = theatre.client.get("/v1/jobs", all=1)["jobs"]
+        assert [job["status"] for job in jobs] == ["succeeded"] * 2
+        due = sorted(datetime.fromisoformat(job["due_at"]) for job in jobs)
+        assert due[0] < due[1]
+        assert all(each.minute % 10 == each.second == 0 for each in due)
+        listed = command(theatre, "schedules", "--all")
+        assert "2 of 2 fired" in listed.stdout
+        assert "ended (count reached)" in listed.stdout
