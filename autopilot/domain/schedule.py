@@ -39,8 +39,8 @@ class ScheduleReason(StrEnum):
     MISSED = "missed"
     """Nobody looked when it was due."""
     TOO_MANY_JOBS = "too_many_jobs"
-    SECRET_REFUSED = "secret_refused"  # noqa: S105
-    """Its owner may not use a secret any more that the job file names."""
+    NOT_ALLOWED = "not_allowed"
+    """Its owner may submit no more, or use a secret no more that the job file names."""
     CONFIRM_FIRST = "confirm_first"
     """It may cost more than its owner may spend unasked, and no person has confirmed it."""
 

@@ -20,7 +20,7 @@ from autopilot.domain.money import Number
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import Schedule, ScheduleReason, ScheduleStatus
-from autopilot.domain.token import MOST_OPEN_JOBS, Token, is_of_token
+from autopilot.domain.token import MOST_OPEN_JOBS, Scope, Token, is_of_token
 from autopilot.engine.learnt_time import learn_time
 from autopilot.ports.clock import Clock
 from autopilot.ports.ids import Ids
@@ -59,7 +59,9 @@ class Firings:
                 if _has_news(schedule, owners, now):
                     async with self._store.transaction() as uow:
                         await self._look(uow, schedule.id, now)
-                nexts.append(find_next(schedule.cadence, max(schedule.looked_until, now)))
+                    nexts.append(find_next(schedule.cadence, now))
+                elif schedule.status is ScheduleStatus.ACTIVE:
+                    nexts.append(_coming(schedule))
             except StoreUnavailable:
                 raise
             except Exception:
@@ -110,8 +112,9 @@ class Firings:
         earlier = [job for job in open_jobs if job.schedule_id == schedule.id and not job.status.is_final]
         refusal = _refusal(schedule, token, earlier, open_jobs)
         if refusal is not None:
+            again = int(_was_left_out(schedule, refusal))
             schedule = _leave_out(schedule, refusal, due, 1)
-            fields: tuple[tuple[str, Number], ...] = (("due", due.isoformat()), ("reason", refusal))
+            fields: tuple[tuple[str, Number], ...] = (("due", due.isoformat()), ("reason", refusal), ("again", again))
             in_the_way = earlier[-1].id if earlier and refusal is ScheduleReason.OVERLAP else None
             records.append(_record(schedule, "schedule.skipped", now, fields, in_the_way))
             return schedule
@@ -171,9 +174,15 @@ async def _read_owners(uow: UnitOfWork, schedules: Iterable[Schedule], users: Se
 def _has_news(schedule: Schedule, owners: Mapping[int, Token], now: datetime) -> bool:
     if has_lost_token(schedule, owners.get(schedule.owner), now) or now < schedule.looked_until:
         return True
-    coming = find_next(schedule.cadence, schedule.looked_until)
-    is_due = coming is not None and coming <= now and schedule.status is ScheduleStatus.ACTIVE
-    return is_due or find_next(schedule.cadence, max(schedule.looked_until, now)) is None
+    if schedule.status is ScheduleStatus.PAUSED:
+        return schedule.cadence.until is not None and schedule.cadence.until <= now
+    coming = _coming(schedule)
+    return coming is None or coming <= now
+
+
+def _coming(schedule: Schedule) -> datetime | None:
+    """The next that is due. From where it was looked at last, not from now: that is reckoned once, not at each tick."""
+    return find_next(schedule.cadence, schedule.looked_until)
 
 
 def _end_if_done(schedule: Schedule, now: datetime, records: list[EventRecord]) -> Schedule:
@@ -194,14 +203,21 @@ def _refusal(
         return ScheduleReason.OVERLAP
     spec = schedule.spec
     registry = () if spec.registry is None else (spec.registry.secret,)
-    if token is not None and not {*(name for _, name in spec.secrets), *registry} <= set(token.secrets):
-        return ScheduleReason.SECRET_REFUSED
+    secrets = {*(name for _, name in spec.secrets), *registry}
+    if token is not None and not (token.scope.covers(Scope.SUBMIT) and secrets <= set(token.secrets)):
+        return ScheduleReason.NOT_ALLOWED
     ask_above = None if token is None or schedule.is_confirmed else token.ask_above
     if ask_above is not None and (spec.budget is None or spec.budget > ask_above):
         return ScheduleReason.CONFIRM_FIRST
     if is_of_token(schedule.owner) and sum(job.owner == schedule.owner for job in open_jobs) >= MOST_OPEN_JOBS:
         return ScheduleReason.TOO_MANY_JOBS
     return None
+
+
+def _was_left_out(schedule: Schedule, reason: ScheduleReason) -> bool:
+    """The firing before was, for the same reason."""
+    at, fired = schedule.left_out_at, schedule.last_due
+    return schedule.left_out_reason is reason and at is not None and (fired is None or at > fired)
 
 
 def _leave_out(schedule: Schedule, reason: ScheduleReason, due: datetime, firings: int) -> Schedule:

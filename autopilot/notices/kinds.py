@@ -241,7 +241,10 @@ def _say_left_out(facts: Facts) -> Words:
     name, due = fields["name"], datetime.fromisoformat(str(fields["due"]))
     causes = {
         "overlap": ("An earlier firing is not over.", f"autopilot cancel {name} ends that one"),
-        "secret_refused": ("Its owner may not use a secret any more that it names.", "an admin makes a token that may"),
+        "not_allowed": (
+            "Its owner may not submit it any more, or not with its secrets.",
+            "an admin gives them the right",
+        ),
         "confirm_first": (
             "It may cost more than its owner may spend unasked.",
             "have it confirmed anew",
@@ -293,7 +296,7 @@ KINDS = (
     NoticeKind("budget_low", "budget.ran_low", _say_budget_low),
     NoticeKind("budget_used_up", "job.parked", _say_used_up, _is_unpaid),
     NoticeKind("budget_used_up", "job.cancelling", _say_used_up, _is_unpaid),
-    NoticeKind("firing_left_out", "schedule.skipped", _say_left_out),
+    NoticeKind("firing_left_out", "schedule.skipped", _say_left_out, lambda facts: not facts.fields.get("again")),
     NoticeKind("firing_left_out", "schedule.missed", _say_missed),
     NoticeKind("schedule_ended", "schedule.ended", _say_schedule_end, _is_of_token),
     NoticeKind("market_unread", "market.stayed_unread", _say_unread),

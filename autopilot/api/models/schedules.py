@@ -8,7 +8,7 @@ from autopilot.api.models.plans import Plan
 from autopilot.domain.cadence import Overlap
 from autopilot.domain.job import JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
-from autopilot.domain.schedule import ScheduleReason, ScheduleStatus
+from autopilot.domain.schedule import ScheduleStatus
 
 
 class ScheduleBody(Asked):
@@ -45,7 +45,7 @@ class Schedule(Answer):
     owner: int
     """The uid of whoever submitted it; below zero a token, by its number."""
     status: ScheduleStatus
-    reason: ScheduleReason
+    reason: str
     created_at: Instant
     ended_at: Instant | None
     cron: str
@@ -64,7 +64,7 @@ class Schedule(Answer):
     """Firings of which no job was made."""
     left_out_at: Instant | None
     """When the newest of them was due."""
-    left_out_reason: ScheduleReason | None
+    left_out_reason: str | None
     job_budget: Money | None
     """Of each firing."""
     budget: Money | None

@@ -247,7 +247,12 @@ async def test_what_a_token_may_is_asked_at_each_firing(world: World) -> None:
     await keep_token(world, secrets=())
     to_the_hour(world)
     await world.tick()
-    assert (await find(world)).left_out_reason is ScheduleReason.SECRET_REFUSED
+    assert (await find(world)).left_out_reason is ScheduleReason.NOT_ALLOWED
+    await keep_token(world, secrets=("hf",), scope=Scope.OPERATE)
+    to_the_hour(world)
+    await world.tick()
+    assert (await find(world)).left_out_reason is ScheduleReason.NOT_ALLOWED
+    assert [each["again"] for each in await said(world) if each["event"] == "schedule.skipped"] == [0, 1]
     await keep_token(world, secrets=("hf",), ask_above=Decimal("0.5"))
     to_the_hour(world)
     await world.tick()

@@ -35,7 +35,7 @@ FIELDS: dict[str, tuple[tuple[str, Any], ...]] = {
     "lease.instance_found": (("instance_id", "77"),),
     "invoice.drifted": (("drift", Decimal("0.12")), ("estimate", Decimal(1)), ("instance_id", "77")),
     "daemon.restarted": (("since", START.isoformat()),),
-    "schedule.skipped": (("name", "train"), ("due", START.isoformat()), ("reason", "overlap")),
+    "schedule.skipped": (("name", "train"), ("due", START.isoformat()), ("reason", "overlap"), ("again", 0)),
     "schedule.missed": (("name", "train"), ("due", START.isoformat()), ("firings", 5)),
     "schedule.ended": (("name", "train"), ("reason", "token_ended"), ("firings", 5)),
 }
