@@ -264,8 +264,8 @@ def _say_missed(facts: Facts) -> Words:
     firings = "1 firing" if count == 1 else f"{count} firings"
     return (
         f"Schedule {fields['name']} has missed {firings}",
-        f"No daemon looked when they were due, the newest at {_clock(due)}. They are not made up for; catch_up = true "
-        f"makes up for the newest.\nNext: nothing; the next one comes as it is due.",
+        f"No daemon looked when they were due, the newest at {_clock(due)}, and no job is made of them. The next one "
+        f"comes as it is due.\nNext: catch_up = true in the job file has a job made for the newest that was missed.",
     )
 
 

@@ -109,10 +109,14 @@ async def test_schedules_stand_beside_the_jobs() -> None:
         await work.schedules.save(replace(one, spec=replace(one.spec, name="nightly", schedule=cadence)))
         await work.schedules.save(a_schedule("over", status=ScheduleStatus.ENDED))
     async with LedgerReader(store, ManualClock(NOW), LIMITS).view() as view:
-        (row,) = (await now_page.build(view)).schedules
+        page = await now_page.build(view)
+        text = PageReader(PageSite().render("now.html", "/", page=page)).text
+    (row,) = page.schedules
     assert (row.schedule["name"], row.when) == ("nightly", "30 2 * * * Europe/Berlin")
     assert (row.fired, row.spent) == ("3 fired, 1 left out", "$0.00 of $60.00 a month")
     assert row.next.endswith("01:30:00")
+    assert "nightly 30 2 * * * Europe/Berlin" in text
+    assert "3 fired, 1 left out job-000009 $0.00 of $60.00 a month" in text
 
 
 class _WithMarkets:
