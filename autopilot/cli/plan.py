@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from autopilot.cli import code, plan_views, text
+from autopilot.cli import code, plan_views, schedules, text
 from autopilot.cli.client import Client, JobIsDouble, Json
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.cli.files import JobFile, read_job_file
@@ -44,6 +44,8 @@ def plan(file: JobFile, /, *files: JobFile, min_probability: float = 0.8, output
         output.print(body)
     else:
         show(client, body)
+        if "schedule" in body:
+            print("", *schedules.tell(body), sep="\n")
     return exit_of(body)
 
 

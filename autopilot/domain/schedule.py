@@ -69,7 +69,7 @@ class Schedule:
     left_out_reason: ScheduleReason | None = None
     ended_at: datetime | None = None
     is_confirmed: bool = False
-    """A person has confirmed it, for as long as its job file stays what it is: for good."""
+    """A person has confirmed it: nobody is asked about its firings."""
     code: JobCode = NO_CODE
     file_sha256: str = ""
 

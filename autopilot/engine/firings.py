@@ -108,9 +108,8 @@ class Firings:
             )
         if is_missed:
             return schedule
-        open_jobs = await uow.jobs.list_open()
-        earlier = [job for job in open_jobs if job.schedule_id == schedule.id and not job.status.is_final]
-        refusal = _refusal(schedule, token, earlier, open_jobs)
+        earlier = await uow.jobs.list_open_firings(schedule.id)
+        refusal = _refusal(schedule, token, earlier) or await _refuse_crowd(uow, schedule)
         if refusal is not None:
             again = int(_was_left_out(schedule, refusal))
             schedule = _leave_out(schedule, refusal, due, 1)
@@ -194,9 +193,7 @@ def _end_if_done(schedule: Schedule, now: datetime, records: list[EventRecord]) 
     return schedule
 
 
-def _refusal(
-    schedule: Schedule, token: Token | None, earlier: Sequence[Job], open_jobs: Sequence[Job]
-) -> ScheduleReason | None:
+def _refusal(schedule: Schedule, token: Token | None, earlier: Sequence[Job]) -> ScheduleReason | None:
     """Why the firing is left out. ``earlier``: its schedule's jobs that are not over."""
     is_one_waiting = any(job.waits_for_jobs for job in earlier)
     if earlier and (schedule.cadence.overlap is Overlap.SKIP or is_one_waiting):
@@ -209,9 +206,15 @@ def _refusal(
     ask_above = None if token is None or schedule.is_confirmed else token.ask_above
     if ask_above is not None and (spec.budget is None or spec.budget > ask_above):
         return ScheduleReason.CONFIRM_FIRST
-    if is_of_token(schedule.owner) and sum(job.owner == schedule.owner for job in open_jobs) >= MOST_OPEN_JOBS:
-        return ScheduleReason.TOO_MANY_JOBS
     return None
+
+
+async def _refuse_crowd(uow: UnitOfWork, schedule: Schedule) -> ScheduleReason | None:
+    """As many jobs of a token as it may have at once leave no room for another."""
+    if not is_of_token(schedule.owner):
+        return None
+    count = sum(job.owner == schedule.owner for job in await uow.jobs.list_open())
+    return ScheduleReason.TOO_MANY_JOBS if count >= MOST_OPEN_JOBS else None
 
 
 def _was_left_out(schedule: Schedule, reason: ScheduleReason) -> bool:

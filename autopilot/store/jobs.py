@@ -116,6 +116,10 @@ class SqlJobs(SqlRepository):
             newest = newest.where(jobs.c.owner == owner)
         return tuple(job_id for (job_id,) in await self._sql.fetch_all(newest))
 
+    async def list_open_firings(self, schedule_id: str) -> tuple[Job, ...]:
+        chosen = select(jobs).where(jobs.c.schedule_id == schedule_id, jobs.c.status.in_(_OPEN))
+        return await self._select(chosen.order_by(jobs.c.due_at))
+
     async def has_fired(self, schedule_id: str, due_at: datetime) -> bool:
         is_it = (jobs.c.schedule_id == schedule_id) & (jobs.c.due_at == due_at)
         return await self._sql.fetch_first(select(jobs.c.id).where(is_it)) is not None

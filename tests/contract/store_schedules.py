@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from autopilot.domain.cadence import Cadence
 from autopilot.domain.code import CodeCopy, JobCode
+from autopilot.domain.job import JobStatus
 from autopilot.domain.ledger import EntryType
 from autopilot.domain.schedule import Schedule, ScheduleReason, ScheduleStatus
 from autopilot.ports.store import ConstraintViolated, OwnerTotals, Store
@@ -71,6 +72,19 @@ class WhatAStoreKeepsOfSchedules:
             await self._fire_again(store)
         async with store.snapshot() as work:
             assert await work.jobs.find("job-000006") is None
+
+    async def test_firings_that_are_not_over_are_listed_as_they_were_due(self, store: Store) -> None:
+        later, first = (
+            a_job(id, schedule_id="schedule-1", due_at=START + after * HOUR)
+            for id, after in (("job-000001", 2), ("job-000002", 1))
+        )
+        async with store.transaction() as work:
+            await work.jobs.save_all([later, first, a_job("job-000003")])
+            await work.jobs.save(a_job("job-000004", schedule_id="schedule-2", due_at=START))
+            over = a_job("job-000005", schedule_id="schedule-1", due_at=START, status=JobStatus.CANCELLED)
+            await work.jobs.save(over)
+            assert await work.jobs.list_open_firings("schedule-1") == (first, later)
+            assert await work.jobs.list_open_firings("schedule-3") == ()
 
     async def _fire_again(self, store: Store) -> None:
         async with store.transaction() as work:

@@ -69,6 +69,10 @@ class Jobs(Protocol):
         """Of all, or of that owner's: newest first, finished ones included."""
         ...
 
+    async def list_open_firings(self, schedule_id: str) -> tuple[Job, ...]:
+        """Jobs of that schedule that are not final, in the order in which they were due."""
+        ...
+
     async def has_fired(self, schedule_id: str, due_at: datetime) -> bool:
         """Whether a job is the schedule's firing that was due then. To save a second one is refused
         (``ConstraintViolated``)."""

@@ -79,6 +79,12 @@ class MemoryJobs(MemoryRepository):
     async def list_newest_ids(self, *, limit: int, owner: int | None = None) -> tuple[str, ...]:
         return tuple(job.id for job in await self.list_newest(limit=limit, owner=owner))
 
+    async def list_open_firings(self, schedule_id: str) -> tuple[Job, ...]:
+        tables = self._access.read()
+        known = filter(None, map(tables.jobs.get, tables.open_jobs))
+        firings = [(job.due_at, job) for job in known if job.schedule_id == schedule_id and job.due_at is not None]
+        return tuple(_assemble(tables, job) for _, job in sorted(firings, key=lambda firing: firing[0]))
+
     async def has_fired(self, schedule_id: str, due_at: datetime) -> bool:
         return self._access.read().firings.get((schedule_id, due_at)) is not None
 

@@ -263,6 +263,20 @@ async def test_what_a_token_may_is_asked_at_each_firing(world: World) -> None:
     assert len(await firings(world)) == 1
 
 
+async def test_a_token_with_as_many_jobs_as_it_may_have_gets_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autopilot.engine.firings.MOST_OPEN_JOBS", 1)
+    await world.tick()
+    caller = await keep_token(world)
+    await create(world, caller=caller)
+    await create(world, HOURLY.replace('name = "train"', 'name = "second"', 1), caller)
+    to_the_hour(world)
+    await world.tick()
+    assert len(await firings(world)) == 1
+    assert (await find(world, "second")).left_out_reason is ScheduleReason.TOO_MANY_JOBS
+
+
 async def test_a_person_confirms_a_schedule_once(world: World) -> None:
     await world.tick()
     caller = await keep_token(world, ask_above=Decimal("0.5"))

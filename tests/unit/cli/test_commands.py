@@ -213,8 +213,9 @@ def test_submit_of_a_file_with_a_schedule_makes_one(daemon: Daemon, capsys: Capt
     assert "(2026-01-02 01:00 UTC) autopilot schedules end nightly ends it" in out
     daemon.answers["POST /v1/schedules"] = (200, made | {"schedule": None})
     assert "nothing was submitted (dry run); due" in printed(capsys, "submit", str(file), "--dry-run")
+    assert "(dry run); due 2026-01-02 02:00 Europe/Berlin" in printed(capsys, "plan", str(file))
     asked = [body for what, _, body in daemon.requests if what == "POST /v1/schedules"]
-    assert [each["dry_run"] for each in asked] == [False, True]
+    assert [each["dry_run"] for each in asked] == [False, True, True]
 
 
 def test_schedules_are_listed_and_moved(daemon: Daemon, capsys: Capture) -> None:
