@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import pytest
+
 from tests.acceptance.stage import a_theatre, command, job_text, until
 
 AGAIN = '[schedule]\ncron = "*/10 * * * *"\noverlap = "queue"\ncatch_up = true\ncount = 2\n'
 WITHIN_S = 180
 
 
+@pytest.mark.slow
 def test_a_schedule_goes_on_where_a_killed_daemon_left_it() -> None:
     with a_theatre() as theatre:
         theatre.start_market()
