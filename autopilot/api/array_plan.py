@@ -17,7 +17,7 @@ from autopilot.api import render
 from autopilot.api.account_limits import AccountState
 from autopilot.api.floor_prospects import Cheapest
 from autopilot.api.plan import JobPlan, OverBudget, plan
-from autopilot.api.prospects import INFEASIBLE
+from autopilot.api.prospects import INFEASIBLE, WITHOUT_DEADLINE
 from autopilot.domain.array import ArraySpec, TaskCounts
 from autopilot.domain.job import Job
 from autopilot.domain.market import Market
@@ -97,7 +97,9 @@ def plan_array(
             "curve": curve,
         },
     }
-    answer["notes"] = [_about(array), *_about_budget(array, width, budget), *answer["notes"]]
+    # The deadline is the array's, and is told above; the task by itself has none.
+    of_task = [note for note in answer["notes"] if left is None or note != WITHOUT_DEADLINE]
+    answer["notes"] = [_about(array), *_about_budget(array, width, budget), *of_task]
     _judge(answer, array, chosen, left, least_probability)
     return JobPlan(answer, None)
 

@@ -38,6 +38,8 @@ INFEASIBLE = "infeasible"
 LATER = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0)
 """Deadlines that are tried as a way out, as multiples of the time that is left."""
 
+WITHOUT_DEADLINE = "without a [deadline] nothing can be said of being in time"
+
 
 class Unlikely(UserError):
     """The job would probably not be done in time, or not for its money."""
@@ -147,7 +149,7 @@ def _unknowns(job: Job, candidates: list[Candidate], market: Market) -> tuple[st
     if job.spec.work_estimate is None:
         notes.append("without [work] estimate nothing can be said of its whole cost, nor of when it is done")
     elif job.spec.deadline is None:
-        notes.append("without a [deadline] nothing can be said of being in time")
+        notes.append(WITHOUT_DEADLINE)
     if candidates and best(candidates, CapacityType.SPOT) is None and job.spec.spot_policy is not SpotPolicy.ON_DEMAND:
         if _falls_back(job):
             notes.append(

@@ -25,9 +25,10 @@ _TOLD = ("succeeded", "running", "waiting", "parked", "ending", "failed", "cance
 
 
 def brief(tasks: Row) -> str:
-    """``12/100 done, 4 running, 1 failed``."""
-    told = [f"{tasks['succeeded']}/{tasks['count']} done", f"{tasks['running'] + tasks['waiting']} running"]
-    return ", ".join([*told, *([f"{tasks['failed']} failed"] if tasks["failed"] else [])])
+    """``12/100 done, 4 running, 2 starting, 1 failed``. Who has no machine yet, or has lost one, is starting."""
+    told = [f"{tasks['succeeded']}/{tasks['count']} done", f"{tasks['running']} running"]
+    more = (("waiting", "starting"), ("failed", "failed"))
+    return ", ".join([*told, *(f"{tasks[name]} {word}" for name, word in more if tasks[name])])
 
 
 def tell(tasks: Row) -> list[tuple[str, str]]:
