@@ -19,6 +19,7 @@ from autopilot.client import ApiError, AsyncClient, Client, JobEnded, Unreachabl
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobStatus
 from autopilot.domain.reasons import Reason
+from autopilot.domain.schedule import ScheduleStatus
 from autopilot.mailbox.keys import log_key
 from autopilot.ports.store import EventRecord
 from tests.acceptance.stage import job_text
@@ -58,6 +59,19 @@ async def test_jobs_are_submitted_changed_and_ended(served: Served, client: Asyn
     with pytest.raises(ApiError) as refused:
         await client.outputs(job.id)
     assert (refused.value.status, refused.value.reason) == (422, "bad_input")
+
+
+async def test_schedules_are_made_paused_and_ended(client: AsyncClient) -> None:
+    made = await client.schedule(GOOD + '[schedule]\ncron = "0 2 * * *"\n')
+    assert (made.status, made.fired, len(made.next)) == (ScheduleStatus.ACTIVE, 0, 3)
+    assert [each.id for each in await client.schedules()] == [made.id]
+    assert (await client.pause_schedule(made.name)).status is ScheduleStatus.PAUSED
+    assert (await client.resume_schedule(made.id)).next == made.next
+    assert (await client.end_schedule(made.id)).reason == "user_ended"
+    assert (await client.schedules(), len(await client.schedules(all=True))) == ([], 1)
+    with pytest.raises(ApiError) as unknown:
+        await client.pause_schedule("nothing")
+    assert unknown.value.reason == "not_found"
 
 
 async def test_a_refusal_carries_its_reason(client: AsyncClient) -> None:
