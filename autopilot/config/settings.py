@@ -43,6 +43,7 @@ from autopilot.config.policy import PolicySettings
 from autopilot.config.secret_files import readable_values
 from autopilot.config.sources import Source, read_sources
 from autopilot.config.toml_document import nearest
+from autopilot.domain import gpu_names
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.policy.budget import PERMIT_LEAST_S
@@ -54,7 +55,7 @@ PAPER_PREFIX = "paper-"
 """Before a market's name where its instances are simulated: no row of a ledger can be mistaken for real spend."""
 
 MOST_WATCHED = 20
-"""GPUs: with more each would be searched less than once in an hour."""
+"""Models of GPU: with more each would be searched less than once in an hour."""
 
 _SOCKET_PATH_LIMIT = 107
 """Bytes that a unix socket's address holds, less its closing zero."""
@@ -82,10 +83,9 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _check_watched(watched: tuple[str, ...]) -> tuple[str, ...]:
-    if len(watched) > MOST_WATCHED:
-        raise ValueError(f"no more than {MOST_WATCHED} are watched")
-    for each in watched:
-        values.gpus(each)
+    models = sum(len(gpu_names.expand(gpu.name)) for each in watched for gpu in values.gpus(each))
+    if models > MOST_WATCHED:
+        raise ValueError(f"no more than {MOST_WATCHED} models can be watched, and these are {models}")
     return watched
 
 
