@@ -33,6 +33,7 @@ from autopilot.pricing.rule.cost import price_candidates
 FINE_FROM = 0.95
 P90 = NormalDist().inv_cdf(0.9)
 NO_FLOORS: Cheapest = MappingProxyType({})
+NO_TASKS = TaskCounts()
 SHOWN = Decimal("0.0001")
 
 
@@ -55,32 +56,34 @@ def plan_array(
     account: AccountState | None = None,
     spent: Decimal = ZERO,
     cheapest: Cheapest = NO_FLOORS,
+    counts: TaskCounts = NO_TASKS,
 ) -> JobPlan:
-    """Arguments and errors as of ``plan``. ``spent``: of all tasks so far."""
+    """Arguments and errors as of ``plan``. ``spent``: of all tasks so far; ``counts``: how they stand. What is planned
+    is the rest."""
     array = job.spec.array
     assert array is not None, "of an array"
     like = like_a_task(job)
     made = plan(like, market, now, params, least_probability, account, cheapest=cheapest)
     answer = made.answer
     candidates = price_candidates(like, market, eligible(like, market, now, params), params)
-    counts = TaskCounts()
+    rest = max(array.needed - counts.succeeded, 0)
     measure = measure_task(job, counts, candidates, params)
     prices = machines_of(candidates, market, (), job.spec.disk_gb, array.parallel)
     left = None if job.spec.deadline is None else job.spec.deadline - now
     budget = None if job.spec.budget is None else job.spec.budget - spent
     width = choose_width(array, counts, measure, (), prices, left, budget)
-    if width.payable == 0 and budget is not None and measure.cost is not None:
+    if width.payable == 0 and not counts.begun and budget is not None and measure.cost is not None:
         raise OverBudget(
             f"a budget of {show(budget)} pays for none of the {array.count} tasks, about {show(measure.cost)} each",
             hint="raise [budget] total, or ask for a cheaper GPU in [resources]",
         )
     task = _measure(measure, made, now)
-    curve = [] if task is None else [_on(n, array, task, prices, left, now) for n in _widths(array, width)]
+    curve = [] if task is None else [_on(n, rest, task, prices, left, now) for n in _widths(array, width)]
     chosen = next((row for row in curve if row["width"] == max(width.tasks, 1)), None)
     answer |= {
         "expected_cost": chosen and chosen["expected_cost"],
-        "on_demand_cost": _times(answer["on_demand_cost"], array.needed),
-        "list_price_cost": _times(answer["list_price_cost"], array.needed),
+        "on_demand_cost": _times(answer["on_demand_cost"], rest),
+        "list_price_cost": _times(answer["list_price_cost"], rest),
         "budget": render.plain(job.spec.budget),
         "deadline": render.plain(job.spec.deadline),
         "array": {
@@ -99,7 +102,7 @@ def plan_array(
     }
     # The deadline is the array's, and is told above; the task by itself has none.
     of_task = [note for note in answer["notes"] if left is None or note != WITHOUT_DEADLINE]
-    answer["notes"] = [_about(array), *_about_budget(array, width, budget), *of_task]
+    answer["notes"] = [_about(array), *_about_budget(rest, width, budget), *of_task]
     _judge(answer, array, chosen, left, least_probability)
     return JobPlan(answer, None)
 
@@ -125,14 +128,14 @@ def _widths(array: ArraySpec, width: Width) -> list[int]:
 
 
 def _on(
-    width: int, array: ArraySpec, task: _Task, prices: list[Decimal], left: timedelta | None, now: datetime
+    width: int, rest: int, task: _Task, prices: list[Decimal], left: timedelta | None, now: datetime
 ) -> render.Json:
-    turns = ceil(array.needed / width)
+    turns = ceil(rest / width)
     mean_s, spread_s = turns * task.mean_s, sqrt(turns) * task.spread_s
     on_time = None
     if left is not None:
         on_time = _chance(left.total_seconds(), mean_s, spread_s) ** width
-    cost = task.cost * array.needed * _dearer(width, prices)
+    cost = task.cost * rest * _dearer(width, prices)
     return {
         "width": width,
         "expected_cost": render.plain(cost.quantize(SHOWN)),
@@ -165,10 +168,10 @@ def _about(array: ArraySpec) -> str:
     return f"an array of {array.count:,} tasks{suffices}, {array.parallel} at once at the most; offers are for one task"
 
 
-def _about_budget(array: ArraySpec, width: Width, budget: Decimal | None) -> list[str]:
-    if budget is None or width.payable is None or width.payable >= array.needed:
+def _about_budget(rest: int, width: Width, budget: Decimal | None) -> list[str]:
+    if budget is None or width.payable is None or width.payable >= rest:
         return []
-    return [f"the budget of {show(budget)} finishes about {width.payable:,} of the {array.needed:,} tasks"]
+    return [f"the budget of {show(budget)} finishes about {width.payable:,} of the {rest:,} tasks"]
 
 
 def _judge(

@@ -16,6 +16,7 @@ from autopilot.ports.store import UnitOfWork
 
 LEASES_DRAWN = 200
 """Of one job, the newest."""
+TASKS_DRAWN = 1000
 DECISIONS_A_PAGE = 100
 _REPORTS_READ = 5000
 """Of all jobs of one answer, the newest."""
@@ -79,10 +80,13 @@ def render_lease(lease: Lease, posted: Iterable[Decimal], outstanding: Outstandi
 async def read_drawn(uow: UnitOfWork, job: Job, decisions: int) -> render.Json:
     """What a picture of a job takes beside its life: its newest decisions, newest first; the spans of its newest
     machines by lease; ``postings``: each instant at which something was posted for it, with the sum; and ``gpus``.
+
+    Of an array also its ``tasks`` that have begun, the first of them.
     """
     drawn = (await uow.leases.list_by_job(job.id))[-LEASES_DRAWN:]
     return {
         "gpus": [choice.name for choice in job.spec.gpus],
+        "tasks": [_task(task) for task in await uow.jobs.list_tasks(job.id, limit=TASKS_DRAWN)] if job.is_array else [],
         "decisions": await read_decisions(uow, job.id, limit=decisions),
         "spans": {lease.id: list_spans(lease) for lease in drawn},
         "postings": [
@@ -91,6 +95,16 @@ async def read_drawn(uow: UnitOfWork, job: Job, decisions: int) -> render.Json:
             for entry in await uow.ledger.list_entries(lease.id)
             if entry.is_spend
         ],
+    }
+
+
+def _task(task: Job) -> render.Json:
+    return {
+        "id": task.id,
+        "task": task.task,
+        "status": task.status,
+        "reason": task.reason,
+        "posted": render.plain(task.spent),
     }
 
 

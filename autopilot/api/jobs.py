@@ -113,11 +113,11 @@ class JobService:
             }
 
     async def _list_tasks(self, uow: UnitOfWork, asked: ListQuery, owner: int | None) -> render.Json:
-        array = await find_job(uow, asked.array)
+        array = await uow.jobs.find(asked.array, owner=owner)
+        if array is None:
+            raise no_such_job(asked.array)
         if array.spec.array is None:
             raise UserError(f"job {array.spec.name} has no tasks", hint="it is no array")
-        if owner not in (None, array.owner):
-            raise no_such_job(asked.array)
         after = read_tasks(asked.after) if asked.after else range(-1, 0)
         if after is None:
             raise UserError("after: no page ends with that", hint="give what the page before named as next")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 
 from autopilot.api import render
 from autopilot.api.access import check_total
@@ -226,17 +227,10 @@ class Submissions:
         async with self._store.snapshot() as uow:
             limits = await account(uow, config.limits, now, config.params)
             cheapest = await read_cheapest(uow, offers, now)
-        made = await asyncio.to_thread(
-            plan_array if job.is_array else plan,
-            job,
-            market,
-            now,
-            config.params,
-            least_probability,
-            limits,
-            spent,
-            cheapest,
-        )
+            counts = (await uow.jobs.count_tasks([job.id]))[job.id]
+        reckon: Callable[..., JobPlan] = partial(plan_array, counts=counts) if job.is_array else plan
+        asked = job, market, now, config.params, least_probability, limits, spent, cheapest
+        made = await asyncio.to_thread(reckon, *asked)
         planned = made.answer
         if not planned["offers"] and least_probability:
             lacking = await unfillable(job.spec, self._engine, self._store, now)

@@ -78,9 +78,12 @@ class TaskService:
             array, numbers = await self._find(uow, reference)
             _refuse_ended(array, (await uow.jobs.count_tasks([array.id]))[array.id].succeeded)
             if failed:
-                over = (JobStatus.FAILED, JobStatus.CANCELLED)
-                chosen = list(await uow.jobs.list_tasks(array.id, limit=array_count(array), statuses=over))
-                chosen = [job for job in chosen if _has_failed(job)][:MOST_AT_ONCE]
+                over = [
+                    job
+                    for status in (JobStatus.FAILED, JobStatus.CANCELLED)
+                    for job in await uow.jobs.list_tasks(array.id, limit=MOST_AT_ONCE, statuses=[status])
+                ]
+                chosen = [job for job in over if _has_failed(job)][:MOST_AT_ONCE]
             else:
                 known = await self._find_known(uow, array, numbers)
                 chosen = [job for job in known.values() if job.status in (JobStatus.FAILED, JobStatus.CANCELLED)]

@@ -116,13 +116,16 @@ class Arrays:
                     array.apply(e.StatusSet(JobStatus.PARKED, job.reason, now))
                 return False
             case JobStatus.PARKED:
+                if job.reason is Reason.BUDGET_EXHAUSTED and any(each.job.status.wants_capacity for each in tasks):
+                    array.apply(e.StatusSet(JobStatus.RUNNING, Reason.TASKS_OPEN, now))  # a bill gave it money back
                 return False
         if job.status is JobStatus.PENDING and stands.begun:
             _resume(array, tasks, now)
         course, status, reason = course_of(spec, stands)
         match course:
             case Course.ENDED:
-                numbers = (("succeeded", stands.succeeded), ("failed", stands.failed), ("count", spec.count))
+                over = ("succeeded", stands.succeeded), ("failed", stands.failed), ("cancelled", stands.cancelled)
+                numbers = (*over, ("count", spec.count), ("spent", job.spent))
                 array.apply(e.StatusSet(status, reason, now, numbers))
             case Course.FINISH_ENOUGH:
                 idle = [each for each in tasks if not each.job.launches or each.job.status is JobStatus.PARKED]

@@ -53,9 +53,24 @@ class NoticeKind:
     """Sent to sinks that do not choose."""
 
 
+def _tell_tasks(facts: Facts) -> str:
+    """Of an array that has ended."""
+    told = {name: facts.fields.get(name, 0) for name in ("succeeded", "failed", "cancelled", "count")}
+    cost = _money(Decimal(facts.fields.get("spent") or 0))
+    return (
+        f"Of {told['count']} tasks {told['succeeded']} succeeded, {told['failed']} failed and {told['cancelled']} were"
+        f" cancelled, for {cost} together."
+    )
+
+
 def _say_success(facts: Facts) -> Words:
     job = facts.its_job
     took = show_duration(facts.event.at - job.submitted_at)
+    if job.is_array:
+        return f"Job {job.spec.name} has succeeded", (
+            f"{_tell_tasks(facts)} It took {took} from its submission. Late bills may change the cost.\n"
+            f"Next: autopilot pull {job.spec.name} --all fetches what its tasks have left."
+        )
     return (
         f"Job {job.spec.name} has succeeded",
         f"It took {took} from its submission and cost {_spent(job)}. Machines' last bills may still change that.\n"
@@ -70,6 +85,11 @@ def _say_failure(facts: Facts) -> Words:
             f"Job {job.spec.name} never began",
             f"Job {facts.fields.get('job')}, which it waited for, is {facts.fields.get('ended') or 'gone'}. "
             f"Nothing was rented for it.\nNext: mend that one, and submit both again.",
+        )
+    if job.is_array:
+        return f"Job {job.spec.name} has failed", (
+            f"{_tell_tasks(facts)}\n"
+            f"Next: autopilot ps {job.spec.name} lists them, autopilot retry {job.spec.name} --failed tries again."
         )
     ended = (
         f"Its command ended with exit code {job.exit_code}" if job.exit_code is not None else "Its command never ran"

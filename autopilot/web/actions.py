@@ -114,7 +114,8 @@ def list_verbs(job: Row, visitor: Visitor) -> list[tuple[str, Verb]]:
     if job.get("held_until"):
         found.append("release")
     if status not in _ENDED and status not in _LEAVING:
-        found += ["resume" if status == "parked" else "stop", "change"]
+        found += ["resume" if status == "parked" else "stop"]
+        found += ["change"] if job["array"] is None else []  # a task has no limits of its own
     if status not in _ENDED and status != "cancelling":
         found.append("cancel")
     return [(verb, VERBS[verb]) for verb in found if visitor.may(VERBS[verb].scope)]

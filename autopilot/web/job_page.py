@@ -51,6 +51,14 @@ class DecisionView(NamedTuple):
     later: str | None
 
 
+class TaskLine(NamedTuple):
+    number: int
+    id: str
+    status: StatusWord
+    why: str
+    cost: str
+
+
 class MachineLine(NamedTuple):
     machine: MachineLife
     since: str
@@ -82,6 +90,8 @@ class JobPage:
     machines: list[MachineLine]
     total: str
     """What the machines have cost together."""
+    tasks: list[TaskLine]
+    """Of an array, those that have begun; the first of them."""
 
 
 async def build(source: PageSource, reference: str, query: Mapping[str, str]) -> JobPage:
@@ -120,6 +130,7 @@ async def build(source: PageSource, reference: str, query: Mapping[str, str]) ->
         max(len(lines) - EVENTS_SHOWN, 0),
         rows,
         total,
+        [_tell_task(task) for task in body.get("tasks") or ()],
     )
 
 
@@ -164,7 +175,35 @@ def _tell_why(job: Row, now: datetime) -> list[str]:
     return told
 
 
+def _tell_task(task: Row) -> TaskLine:
+    reason = "" if task["status"] in ("succeeded", "running") else words.words(task["reason"])
+    return TaskLine(task["task"], task["id"], status_of(task), reason, words.money(task["posted"]))
+
+
+def _list_array_figures(job: Row, now: datetime) -> list[Figure]:
+    tasks, due = job["tasks"], deadline_of(job, now)
+    at_work, over = tasks["running"] + tasks["waiting"], tasks["failed"] + tasks["cancelled"]
+    done = curves.draw_meter([("work", Decimal(tasks["succeeded"]))], str(tasks["count"]), "tasks done")
+    needed = f"of {tasks['count']:,}, {tasks['needed']:,} have to succeed"
+    return [
+        Figure("Tasks done", f"{tasks['succeeded']:,}", needed, done),
+        Figure("At work", f"{at_work:,}", f"{tasks['parallel']:,} at the most, {tasks['unbegun']:,} have not begun"),
+        Figure(
+            "Failed or cancelled", f"{over:,}", f"{tasks['failed']:,} failed", tone="bad" if tasks["failed"] else ""
+        ),
+        _figure_of_spend(job),
+        Figure("Deadline", "none", "it may take its time") if due is None else Figure("Deadline", "", due.due),
+    ]
+
+
+def _figure_of_spend(job: Row) -> Figure:
+    meter = budget_meter(job, job["budget"])
+    return Figure("Spent", words.money(spent_of(job)), tell_limit(job, job["budget"], "budget"), meter)
+
+
 def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
+    if job.get("tasks"):
+        return _list_array_figures(job, now)
     work, estimate = words.duration(job["work_done_s"]), job["estimate_s"]
     # The share is the command's own count, and may disagree with the time that it was said to take.
     done = f"{work} of work, {'no estimate' if estimate is None else f'{words.duration(estimate)} estimated'}"
@@ -178,7 +217,7 @@ def _list_figures(job: Row, spend: Row, now: datetime) -> list[Figure]:
         below = f"; {words.percent(str(1 - spent / Decimal(on_demand)))} saved"
     return [
         Figure("Done", words.percent(job["progress"]), done, meter),
-        Figure("Spent", words.money(spent), tell_limit(job, job["budget"], "budget"), budget_meter(job, job["budget"])),
+        _figure_of_spend(job),
         Figure("Deadline", f"{due.sign} {due.word}", due.due, tone=due.tone)
         if due
         else Figure("Deadline", "none", "it may take its time"),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from autopilot.cli import reasons
+from autopilot.cli import array_views, reasons
 from autopilot.domain.money import ZERO
 from autopilot.web import curves, svg, words
 from autopilot.web.machines import MachineLife, draw_strip, read_machines
@@ -280,21 +280,24 @@ def _list_figures(account: Row, month: Row) -> list[Figure]:
 
 
 def _job_row(job: Row, burn: str | None, strip: Markup, now: datetime) -> JobRow:
-    main, work = job["main"], words.duration(job["work_done_s"])
-    estimate = job["estimate_s"]
+    main, tasks, estimate = job["main"], job["tasks"], job["estimate_s"]
+    estimated = "" if estimate is None else f", {words.duration(estimate)} estimated"
+    work = array_views.brief(tasks) if tasks else f"{words.duration(job['work_done_s'])} of work{estimated}"
     why = reasons.tell_stall(job, now) or ("" if job["reason"] == "working" else words.words(job["reason"]))
     if job["reason"] == "waiting_for_jobs":
         why = reasons.brief(job)
     machine = f"{main['num_gpus']} × {words.plain(main['gpu'])}, {words.market(main['provider'])}" if main else ""
     share = None if job["progress"] is None else Decimal(job["progress"])
+    if tasks:
+        share = Decimal(tasks["succeeded"]) / tasks["count"]
     return JobRow(
         job,
         status_of(job),
         why or machine,
         strip,
-        "" if share is None else words.percent(job["progress"]),
+        "" if share is None else words.percent(str(share)),
         svg.NOTHING if share is None else curves.draw_meter([("work", share)], "1", ""),
-        f"{work} of work" + ("" if estimate is None else f", {words.duration(estimate)} estimated"),
+        work,
         words.per_hour(burn) if burn is not None and Decimal(burn) else "-",
         words.money(spent_of(job)),
         "no budget is set" if job["budget"] is None else f"of {words.money(job['budget'])}",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from autopilot.clock import ManualClock
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.lease import Lease
 from autopilot.domain.reasons import Reason
@@ -52,6 +53,15 @@ def the_job(**changes: Any) -> Job:
         **changes,
     )
     return replace(job, spec=spec)
+
+
+def test_an_array_s_end_tells_of_its_tasks() -> None:
+    array = the_job(array=ArraySpec(5))
+    fields = {"succeeded": 3, "failed": 1, "cancelled": 1, "count": 5, "spent": Decimal("1.25")}
+    for kind in (each for each in KINDS if each.name in ("job_failed", "job_succeeded")):
+        title, text = kind.says(facts_of(kind, array, **fields))
+        assert "train" in title
+        assert "Of 5 tasks 3 succeeded, 1 failed and 1 were cancelled, for $1.25 together." in text
 
 
 def facts_of(kind: NoticeKind, job: Job | None = None, lease: Lease | None = None, **fields: Any) -> Facts:

@@ -14,13 +14,18 @@ from web_ledger import JOB, LIMITS, NOW, a_reader, fill
 
 from autopilot.api.ledger_view import LedgerReader, LedgerView
 from autopilot.clock import ManualClock
+from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import LeaseState
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleStatus
 from autopilot.store.memory.store import MemoryStore
 from autopilot.web import job_page, money_page, now_page
 from autopilot.web.site import PageSite
+from autopilot.web.source import READER
 from tests.contract.store_schedules import a_schedule
+from tests.store_records import a_job, a_lease, an_entry
 
 D = Decimal
 
@@ -204,3 +209,33 @@ async def test_a_ledger_that_is_ahead_of_the_clock_is_read_as_of_its_newest_even
 def _dollars(cell: str) -> Decimal:
     assert re.fullmatch(r"-?\$[\d,]+\.\d+", cell), cell
     return D(cell.replace("$", "").replace(",", ""))
+
+
+async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
+    store = MemoryStore()
+    array = a_job("array-000001", name="sweep", status=JobStatus.RUNNING, reason=Reason.TASKS_OPEN)
+    spec = replace(array.spec, array=ArraySpec(5, parallel=2, max_failures=3), budget=D(4))
+    stands = ((0, JobStatus.SUCCEEDED), (1, JobStatus.FAILED), (2, JobStatus.RUNNING))
+    async with store.transaction() as work:
+        await work.jobs.save(replace(array, spec=spec))
+        for task, status in stands:
+            job_id = f"task-{task}"
+            lease = a_lease(f"of-{task}", job_id, state=LeaseState.GONE, instance_id=str(task))
+            more = {"status": status, "array_id": array.id, "task": task, "leases": (lease,)}
+            await work.jobs.save(a_job(job_id, name=f"sweep/{task}", **more))
+            await work.ledger.post([an_entry(f"e-{task}", f"0.{task + 1}", lease=lease)])
+    async with (await a_reader(store)).view() as view:
+        page = await job_page.build(view, array.id, {})
+        now = await now_page.build(view)
+    assert [(line.number, line.status.word, line.cost) for line in page.tasks] == [
+        (0, "succeeded", "$0.10"), (1, "failed", "$0.20"), (2, "running", "$0.30"),
+    ]  # fmt: skip
+    assert [(each.title, each.number) for each in page.figures[:4]] == [
+        ("Tasks done", "1"), ("At work", "1"), ("Failed or cancelled", "1"), ("Spent", "$0.60"),
+    ]  # fmt: skip
+    (row,) = [row for row in now.open if row.job["name"].startswith("sweep")]
+    assert (row.job["name"], row.done, row.work) == ("sweep", "20\u00a0%", "1/5 done, 1 running, 1 failed")
+    given = {"page": page, "log": (), "done": "", "chosen": ""}
+    read = PageReader(PageSite().render("job.html", "/jobs/array-000001", READER, **given))
+    assert "/jobs/task-1" in read.links
+    assert "Machines it had" not in read.text
