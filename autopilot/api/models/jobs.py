@@ -15,6 +15,8 @@ from autopilot.domain.job import JobStatus
 from autopilot.domain.outlook import LEAST_PROBABILITY
 
 MOST_EVENTS = 10**12
+LONGEST_JOB_FILE = 256 * 1024
+"""Characters: it is read while everybody waits."""
 MOST_OF_SET = 50
 """Job files of one submit: each is planned before the answer."""
 
@@ -31,7 +33,7 @@ class SentCode(Asked):
 
 
 class SubmitBody(Asked):
-    toml: str
+    toml: str = Field(max_length=LONGEST_JOB_FILE)
     """The job file."""
     source: str = ""
     """Its name, for messages."""
@@ -50,7 +52,7 @@ class SubmitBody(Asked):
 class SetPart(Asked):
     """One job file of a set; its keys are those of a submit."""
 
-    toml: str
+    toml: str = Field(max_length=LONGEST_JOB_FILE)
     source: str = ""
     code: SentCode | None = None
     table: str | None = Field(default=None, max_length=MOST_TABLE_BYTES)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from autopilot.api.models.base import Answer, Asked, Instant, Money, Query, Share
-from autopilot.api.models.jobs import SentCode
+from autopilot.api.models.jobs import LONGEST_JOB_FILE, SentCode
 from autopilot.api.models.plans import Plan
 from autopilot.domain.cadence import Overlap
 from autopilot.domain.job import JobStatus
@@ -14,7 +16,7 @@ from autopilot.domain.schedule import ScheduleStatus
 class ScheduleBody(Asked):
     """A job file with ``[schedule]``."""
 
-    toml: str
+    toml: str = Field(max_length=LONGEST_JOB_FILE)
     source: str = ""
     """Its name, for messages."""
     dry_run: bool = False
