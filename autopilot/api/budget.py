@@ -43,6 +43,7 @@ async def budget(
         "jobs": [
             _job(job, moment) | {"launches": _job_launches(launches.get(job.id, NO_LAUNCHES), limits)}
             for job in moment.jobs
+            if job.array_id is None  # what tasks cost and hold is their array's
             if owner in (None, job.owner)
         ],
         "tokens": await _read_tokens(uow, moment, owner, users),
@@ -183,15 +184,16 @@ def _account(
 
 def _job(job: Job, moment: Moment) -> render.Json:
     total = moment.money_of(job)
-    burn = burning(job.leases)
-    remaining = job.remaining_work
+    outstanding = moment.of_whole(job)
+    burn = burning(each.lease for each in outstanding)
+    remaining = None if job.is_array else job.remaining_work
     forecast = None if remaining is None or not burn else total.posted + total.accrued + accrue(burn, remaining)
     return {
         "id": job.id,
         "name": job.spec.name,
         "status": job.status,
         **_against(job.spec.budget, total, burn, None),
-        "held_for": _purposes(moment.of_job(job.id)),
+        "held_for": _purposes(outstanding),
         "max_rate": render.plain(job.spec.max_rate),
         "burn": render.plain(burn),
         "forecast": render.plain(forecast),

@@ -75,12 +75,17 @@ class Moment:
     def of_job(self, job_id: str) -> Sequence[Outstanding]:
         return self._by_job.get(job_id, ())
 
+    def of_whole(self, job: Job) -> Sequence[Outstanding]:
+        """Of an array: of all its tasks together that are open, or of which a machine is not over."""
+        if not job.is_array:
+            return self.of_job(job.id)
+        return [row for task in self.jobs if task.array_id == job.id for row in self.of_job(task.id)]
+
     def money_of(self, job: Job) -> Money:
         """Of an array: of all its tasks together."""
         if not job.is_array:
             return money(job.spent, self.of_job(job.id))
-        tasks = [task for task in self.jobs if task.array_id == job.id]
-        live = [row for task in tasks for row in self.of_job(task.id) if not row.lease.is_over]
+        live = [row for row in self.of_whole(job) if not row.lease.is_over]
         sums = self.sums.get(job.id, NOTHING)
         of_live = money(sums.posted, live)
         return of_live._replace(held=of_live.held + sums.held)

@@ -14,11 +14,14 @@ from engine_world import JOB, LIMITS, World, a_world
 from interrupted_store import Killed, Moment
 from test_engine_kills import Wrapper
 
+from autopilot.api.budget import budget as read_budget
 from autopilot.api.models.jobs import ListQuery
+from autopilot.api.outstanding import read_moment
 from autopilot.api.submissions import Sent
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.money import ZERO
+from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 
 D = Decimal
@@ -172,6 +175,12 @@ async def test_tasks_are_listed_stopped_and_cancelled_by_their_numbers(world: Wo
     listed = (await world.jobs.overview(ListQuery()))["jobs"]
     assert [(job["name"], job["tasks"]["unbegun"]) for job in listed] == [("train", 17)]
     assert len((await world.jobs.overview(ListQuery(tasks=True)))["jobs"]) == 4
+    async with world.store.snapshot() as uow:
+        moment = await read_moment(uow, world.clock.now(), Params())
+        (row,) = (await read_budget(uow, moment, LIMITS, {}, None, ()))["jobs"]
+    rates = [task.main.burn_upper for task in await tasks_of(world) if task.main is not None]
+    assert ZERO < D(row["burn"]) <= sum(rates, ZERO)
+    assert row["held_for"]["safe_stop"]
     page = await world.jobs.overview(ListQuery(array="train", limit=2))
     assert ([job["task"] for job in page["jobs"]], page["next"]) == ([0, 1], "1")
     page = await world.jobs.overview(ListQuery(array="train", after="1"))
