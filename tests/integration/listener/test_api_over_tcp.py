@@ -166,7 +166,7 @@ async def test_code_goes_to_the_listener_s_disk_and_from_there_to_the_store(remo
 
 async def test_a_small_body_is_bounded_and_a_replay_is_answered_as_before(remote: Remote) -> None:
     token = await remote.token()
-    status, body = await remote.ask("POST", "/v1/jobs", token, data=b"x" * (300 << 10))
+    status, body = await remote.ask("POST", "/v1/jobs", token, data=b"x" * 2_000_000)
     assert (status, body["reason"]) == (413, "too_large")
     key = {"Idempotency-Key": "one"}
     first = await remote.ask("POST", "/v1/jobs", token, json={"toml": GOOD}, headers=key)
