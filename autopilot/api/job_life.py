@@ -31,6 +31,8 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
     leases = await uow.leases.list_by_job(job.id)
     rows = report(await uow.reports.sum_spend(job_id=job.id), "job", now=now)
     spend = rows[0] if rows else None
+    of_array = None if spend is None else spend.on_demand  # the machines are its tasks'
+    equivalent = of_array if job.is_array else render.on_demand_equivalent(leases, now)
     posted = await uow.ledger.sum_by_day([lease.id for lease in leases])
     forecasts = await uow.forecasts.of_jobs([job.id]) if job.status in GOES_ON else {}
     return {
@@ -50,7 +52,7 @@ async def read_life(uow: UnitOfWork, job: Job, moment: Moment) -> render.Json:
         "spend": {
             "posted": render.plain(ZERO if spend is None else spend.posted),
             **{column: render.plain(getattr(spend, column, ZERO)) for column in COLUMNS},
-            "on_demand_equivalent": render.plain(render.on_demand_equivalent(leases, now)),
+            "on_demand_equivalent": render.plain(equivalent),
         },
         "forecast": render.forecast(forecasts.get(job.id)),
     }

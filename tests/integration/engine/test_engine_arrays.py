@@ -103,6 +103,7 @@ async def test_each_task_runs_once_with_its_own_values_and_no_more_at_once_than_
         of_tasks = [await uow.jobs.find(task.id) for task in tasks]
     assert D(shown["job"]["posted"]) == sum((task.spent for task in of_tasks if task is not None), ZERO) > 0
     assert D(shown["spend"]["posted"]) == D(shown["job"]["posted"])
+    assert D(shown["spend"]["on_demand_equivalent"]) > 0, "of the tasks' machines"
 
 
 async def test_rows_of_a_table_are_tasks_and_what_fails_ends_nothing_else(world: World) -> None:
