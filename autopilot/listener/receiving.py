@@ -1,4 +1,4 @@
-"""Where uploads go until the daemon has them: a directory on the disk, and how many may come at once."""
+"""Where uploads go until the daemon has them, a directory on the disk; and how many large bodies may come at once."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ class Receiving:
         """
         path = self._place.receiving / new_name()
         try:
-            with self._count(login):
+            with self.count(login):
                 yield path.name, *await self._receive(request, path)
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
     @contextlib.contextmanager
-    def _count(self, login: KnownLogin) -> Iterator[None]:
+    def count(self, login: KnownLogin) -> Iterator[None]:
+        """For as long as a large body of the login is here, on the disk or in memory. Raises ``TooMany``."""
         if self._under_way[login.key] >= UPLOADS_OF_A_LOGIN:
             raise TooMany(f"{UPLOADS_OF_A_LOGIN} uploads of this {login.kind}")
         if self._under_way.total() >= UPLOADS_AT_ONCE:

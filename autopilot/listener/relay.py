@@ -7,6 +7,7 @@ there, with its hash, before the daemon hears of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -21,7 +22,9 @@ from autopilot.listener.gate import LOGIN
 from autopilot.listener.receiving import Full, Receiving
 
 BODY_WITHIN_S = 60.0
-"""For a whole body of the small kind."""
+"""For a whole body that goes to no disk."""
+LARGE_BYTES = 256_000
+"""A longer body is large: a job file with the table of an array."""
 DAEMON_CALLS = 256
 """At once."""
 _ASKED = ("Accept", "Content-Type", "Idempotency-Key", "Last-Event-ID")
@@ -49,7 +52,11 @@ class Relay:
             yield
 
     async def call(self, request: web.Request) -> web.StreamResponse:
-        """For calls whose body is small."""
+        """For calls whose body is read whole: memory holds it, so few large ones are here at once, uploads included."""
+        with self._receiving.count(request[LOGIN]) if _is_large(request) else contextlib.nullcontext():
+            return await self._call(request)
+
+    async def _call(self, request: web.Request) -> web.StreamResponse:
         try:
             async with asyncio.timeout(BODY_WITHIN_S):
                 body = await request.read()
@@ -95,6 +102,11 @@ class Relay:
                     request.transport.close()  # an answer that was cut off looks like one
                 return answer
         return problem(503, "daemon_unavailable", "the daemon does not answer", "it may be restarting: try again")
+
+
+def _is_large(request: web.Request) -> bool:
+    """It may turn out to be, where it does not say how long it is."""
+    return request.can_read_body and (request.content_length is None or request.content_length > LARGE_BYTES)
 
 
 def _too_slow() -> web.Response:

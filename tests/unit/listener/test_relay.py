@@ -216,6 +216,27 @@ async def test_a_token_sends_a_few_uploads_at_once_and_a_full_disk_is_said(monke
         assert (status, body["reason"]) == (507, "disk_full")
 
 
+async def test_few_large_bodies_are_held_at_once_and_small_ones_are_not_counted() -> None:
+    async with a_world() as world:
+        world.inner.may_answer.clear()
+        large = b"x" * (relay.LARGE_BYTES + 1)
+        most = receiving.UPLOADS_OF_A_LOGIN
+        calls = [asyncio.create_task(world.ask("POST", "/v1/jobs", data=large)) for _ in range(most)]
+        await until(lambda: world.inner.at_once == most)
+
+        async def of_unknown_length() -> AsyncIterator[bytes]:
+            yield b"x"
+
+        for data in (large, of_unknown_length()):
+            status, body = await world.ask("POST", "/v1/jobs", data=data)
+            assert (status, body["reason"]) == (429, "too_many_requests")
+        calls += [asyncio.create_task(world.ask("POST", "/v1/jobs", data=b"x" * relay.LARGE_BYTES))]
+        await until(lambda: world.inner.at_once == most + 1)
+        world.inner.may_answer.set()
+        assert {status for status, _ in await asyncio.gather(*calls)} == {200}
+        assert (await world.ask("POST", "/v1/jobs", data=large))[0] == 200
+
+
 def test_what_is_told_of_tokens_counts_at_once_and_a_broken_file_lets_nobody_in(tmp_path: Path) -> None:
     place = MailboxPlace(tmp_path)
     known = KnownTokens(place.tokens_path)
