@@ -62,6 +62,8 @@ def submit(
     elif "schedule" in body:
         plan.show(client, body)
         print("", *schedules.tell(body), sep="\n")
+        if wait:
+            print("there is no job to wait for yet: the first is made when it is due")
     else:
         plan.show(client, body)
         print("" if jobs else "\nnothing was submitted (dry run)")

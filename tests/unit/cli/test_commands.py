@@ -211,11 +211,13 @@ def test_submit_of_a_file_with_a_schedule_makes_one(daemon: Daemon, capsys: Capt
     out = " ".join(printed(capsys, "submit", str(file)).split())
     assert "scheduled nightly (01KDZ3V8XQ7M2N4P6R8T0V1W2X); due 2026-01-02 02:00 Europe/Berlin" in out
     assert "(2026-01-02 01:00 UTC) autopilot schedules end nightly ends it" in out
+    assert "no job to wait for yet" not in out
+    assert "no job to wait for yet" in printed(capsys, "submit", str(file), "--wait")
     daemon.answers["POST /v1/schedules"] = (200, made | {"schedule": None})
     assert "nothing was submitted (dry run); due" in printed(capsys, "submit", str(file), "--dry-run")
     assert "(dry run); due 2026-01-02 02:00 Europe/Berlin" in printed(capsys, "plan", str(file))
     asked = [body for what, _, body in daemon.requests if what == "POST /v1/schedules"]
-    assert [each["dry_run"] for each in asked] == [False, True, True]
+    assert [each["dry_run"] for each in asked] == [False, False, True, True]
 
 
 def test_schedules_are_listed_and_moved(daemon: Daemon, capsys: Capture) -> None:
