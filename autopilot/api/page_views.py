@@ -33,14 +33,17 @@ async def read_now(
     credits: Mapping[str, Decimal | None],
     owner: int | None = None,
 ) -> render.Json:
-    """``jobs``: open ones and the newest that are over; ``schedules`` that have not ended; ``burns`` of open jobs, $/h
-    by id; ``account`` as in a budget and ``month``, its spend: null for an ``owner``, whose jobs alone are told of.
+    """``jobs``: open ones and the newest that are over; ``tasks`` of arrays that have machines, without their figures;
+    ``schedules`` that have not ended; ``burns`` of open jobs, $/h by id; ``account`` as in a budget and ``month``, its
+    spend: null for an ``owner``, whose jobs alone are told of.
     """
     still = [job for job in moment.jobs if owner in (None, job.owner) and job.array_id is None]
     over = await uow.jobs.list_newest(limit=OVER_SHOWN, owner=owner, is_over=True)
+    at_work = [job for job in moment.jobs if owner in (None, job.owner) and job.array_id is not None and job.leases]
     month = {"by": "month", "month": f"{utc_day(moment.now):%Y-%m}"}
     return {
         "jobs": [render_job(job, moment) for job in {job.id: job for job in (*still, *over)}.values()],
+        "tasks": [{"id": job.id, "name": job.spec.name, "array_id": job.array_id} for job in at_work],
         "schedules": [await render_schedule(uow, each, moment.now) for each in await list_live(uow, owner)],
         "burns": {job.id: render.plain(burning(_leases_of(job, moment))) for job in still},
         "account": await read_account(uow, moment, limits, credits) if owner is None else None,

@@ -32,6 +32,9 @@ from autopilot.web.svg import Axis
 
 STRIPS = 60
 """Jobs whose last hours are drawn: those that come first."""
+TASKS_DRAWN = 40
+"""Tasks of arrays whose machines are drawn and listed beside those: machines of 100 jobs can be asked for at once."""
+NO_MACHINES: Row = {"leases": [], "events": [], "spans": {}}
 FINISHED_SHOWN = 100
 FAILED_LATELY = timedelta(hours=12)
 NAMED_IN_BANNER = 6
@@ -132,12 +135,16 @@ async def build(source: PageSource) -> NowPage:
     axis = Axis(now - window, now)
     account = body["account"]
     figures = _list_own_figures(still) if account is None else _list_figures(account, body["month"])
-    drawn = await source.read_machines([job["id"] for job in still[:STRIPS]])
+    tasks = body["tasks"][:TASKS_DRAWN]
+    drawn = await source.read_machines([job["id"] for job in (*still[:STRIPS], *tasks)])
     rows, machines = [], []
     for job in still:
-        found = read_machines(drawn[job["id"]], now) if job["id"] in drawn else []
-        rows.append(_job_row(job, body["burns"].get(job["id"]), draw_strip(found, axis) if found else svg.NOTHING, now))
-        machines += [_machine_row(each, job) for each in found if each.lease["gone_at"] is None]
+        # Of an array the machines are those of its tasks.
+        owners = [job, *(task for task in tasks if task["array_id"] == job["id"])]
+        found = [(each, life) for each in owners for life in read_machines(drawn.get(each["id"], NO_MACHINES), now)]
+        strip = draw_strip([life for _, life in found], axis) if found else svg.NOTHING
+        rows.append(_job_row(job, body["burns"].get(job["id"]), strip, now))
+        machines += [_machine_row(life, each) for each, life in found if life.lease["gone_at"] is None]
     return NowPage(
         now,
         source.newest_at,

@@ -16,12 +16,13 @@ from autopilot.api.ledger_view import LedgerReader, LedgerView
 from autopilot.clock import ManualClock
 from autopilot.domain.array import ArraySpec
 from autopilot.domain.cadence import Cadence
+from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import JobStatus
-from autopilot.domain.lease import LeaseState
+from autopilot.domain.lease import LeaseState, Span
 from autopilot.domain.reasons import Reason
 from autopilot.domain.schedule import ScheduleStatus
 from autopilot.store.memory.store import MemoryStore
-from autopilot.web import job_page, money_page, now_page
+from autopilot.web import job_page, money_page, now_page, svg
 from autopilot.web.site import PageSite
 from autopilot.web.source import READER
 from tests.contract.store_schedules import a_schedule
@@ -220,7 +221,10 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
         await work.jobs.save(replace(array, spec=spec))
         for task, status in stands:
             job_id = f"task-{task}"
-            lease = a_lease(f"of-{task}", job_id, state=LeaseState.GONE, instance_id=str(task))
+            is_at_work = status is JobStatus.RUNNING
+            running = Span(InstanceStatus.RUNNING, D("0.3"), D("0.003"), NOW - timedelta(hours=1))
+            state, spans = (LeaseState.ACTIVE, (running,)) if is_at_work else (LeaseState.GONE, ())
+            lease = a_lease(f"of-{task}", job_id, state=state, instance_id=str(task), spans=spans)
             more = {"status": status, "array_id": array.id, "task": task, "leases": (lease,)}
             await work.jobs.save(a_job(job_id, name=f"sweep/{task}", **more))
             await work.ledger.post([an_entry(f"e-{task}", f"0.{task + 1}", lease=lease)])
@@ -233,7 +237,10 @@ async def test_an_array_shows_its_tasks_in_place_of_machines() -> None:
     assert [(each.title, each.number) for each in page.figures[:4]] == [
         ("Tasks done", "1"), ("At work", "1"), ("Failed or cancelled", "1"), ("Spent", "$0.60"),
     ]  # fmt: skip
+    of_tasks = [(each.job["name"], each.machine.lease["id"]) for each in now.machines if "/" in each.job["name"]]
+    assert of_tasks == [("sweep/2", "of-2")]
     (row,) = [row for row in now.open if row.job["name"].startswith("sweep")]
+    assert row.strip != svg.NOTHING, "its last hours are those of its tasks' machines"
     assert (row.job["name"], row.done, row.work) == ("sweep", "20\u00a0%", "1/5 done, 1 running, 1 failed")
     given = {"page": page, "log": (), "done": "", "chosen": ""}
     read = PageReader(PageSite().render("job.html", "/jobs/array-000001", READER, **given))
