@@ -26,7 +26,7 @@ from autopilot.domain.job import Job, JobSpec, JobStatus
 from autopilot.domain.market import Market
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
-from autopilot.engine.event_log import EventLog
+from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.purses import with_tasks
 from autopilot.policy.array_measures import like_a_task, machines_of, measure_task
 from autopilot.policy.arrays import Course, course_of
@@ -80,15 +80,21 @@ class Arrays:
             tasks = [each for each in event_logs if each.job.array_id == array.job.id and not each.is_broken]
             tasks = [each for each in tasks if not each.job.status.is_final]
             stands = counts[array.job.id]
-            if not self._goes_on(array, tasks, stands, now):
+            goes_on = False
+            with contain(array):
+                goes_on = self._goes_on(array, tasks, stands, now)
+                if goes_on:
+                    more, chosen = self._choose(array.job, tasks, stands, exposure, market_of, now)
+            if array.is_broken or not goes_on:
                 continue
-            more, chosen = self._choose(array.job, tasks, stands, exposure, market_of, now)
             if room is not None:
                 more = min(more, max(room - stands.waiting, 0))
             queued = [each for each in tasks if _is_queued(each.job)][:more]
             for each in queued:
                 each.apply(e.StatusSet(JobStatus.PENDING, Reason.RETRIED, now))
             opened = await self._open(uow, array, more - len(queued), chosen, now)
+            if array.is_broken:
+                continue
             await self._tell(uow, array, chosen.width, stands, now)
             is_unpaid = chosen.width.bound is Bound.BUDGET or any(_is_unpaid(each.job) for each in tasks)
             if is_unpaid and not (opened or queued or stands.active):
@@ -168,12 +174,17 @@ class Arrays:
             return []
         taken = set(await uow.jobs.list_task_numbers(job.id))
         numbers = [task for task in range(spec.count) if task not in taken][:more]
-        rows = _rows_of(await uow.jobs.find_table(job.id) or "") if spec.source else None
+        table = await uow.jobs.find_table(job.id) if spec.source else None
         unbegun = spec.count - len(taken)
         due = job.spec.deadline
         if due is not None:
             due = due_of_task(unbegun, chosen.width.tasks, chosen.measure, due, now)
-        made = [task_of(job, number, rows, due, self._ids.new(), now) for number in numbers]
+        made: list[Job] = []
+        with contain(array):
+            rows = _rows_of(table or "") if spec.source else None
+            made = [task_of(job, number, rows, due, self._ids.new(), now) for number in numbers]
+        if array.is_broken:
+            return []
         await uow.jobs.save_all(made)
         await uow.events.add(begin_record(each, now) for each in made)
         if job.status is JobStatus.PENDING:

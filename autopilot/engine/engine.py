@@ -10,8 +10,7 @@ again at the market by its label.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -43,7 +42,7 @@ from autopilot.engine.checkpoint_retention import CheckpointRetention
 from autopilot.engine.code_retention import CodeRetention
 from autopilot.engine.conditions import ConditionLog
 from autopilot.engine.drift import DriftLog
-from autopilot.engine.event_log import EventLog
+from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
 from autopilot.engine.history import History, Retention
 from autopilot.engine.lost_bids import LostBids
@@ -321,7 +320,7 @@ class Engine:
             held = sum((await uow.ledger.sum_held()).values(), ZERO)
             for event_log in event_logs:
                 self.unrecorded_cancels.apply(event_log, now)
-                with _contain(event_log):
+                with contain(event_log):
                     self._evolve(event_log, readings, mail, now)
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
@@ -438,7 +437,7 @@ class Engine:
         }
         market = replace(market, avoid=market.avoid | taken, allowance=room, made_room=job.id in self._with_room)
         allowed: tuple[Action, ...] = ()
-        with _contain(event_log):
+        with contain(event_log):
             market = replace(market, outlook=self.outlooks.of(job, market, now))
             decision, certified = await self._choose(uow, job, market, now)
             wanted = tuple(a for a in decision.actions if getattr(a, "lease_id", None) not in self.calls.busy)
@@ -551,17 +550,7 @@ class Engine:
 
 def _end_outlived(event_log: EventLog, now: datetime) -> None:
     """The absolute lifetime holds whatever the policy says, and for a job that cannot be decided upon as well."""
-    with _contain(event_log):
+    with contain(event_log):
         for lease in event_log.job.leases:
             if lease.is_wanted and lease.orders.role is not Role.LEAVE and now >= lease.not_after:
                 event_log.apply(e.ReleaseRequested(lease.id, Reason.EXPIRING, now))
-
-
-@contextmanager
-def _contain(event_log: EventLog) -> Iterator[None]:
-    """One job's trouble is that job's alone: its changes of this tick are dropped, the others go on."""
-    try:
-        yield
-    except Exception:
-        log.exception("job.tick_failed", job=event_log.job.id)
-        event_log.give_up()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+
+import structlog
 
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AgentState
@@ -23,6 +26,8 @@ from autopilot.ports.store import EventRecord
 Fields = tuple[tuple[str, Number], ...]
 Words = tuple[str, Fields]
 """An event's name in the log, and its fields."""
+
+log = structlog.get_logger(__name__)
 
 
 class EventLog:
@@ -78,6 +83,16 @@ class EventLog:
         if named is not None:
             lease_id = new.id if new else None
             self.records.append(EventRecord(at, named[0], self.job.id, lease_id, named[1]))
+
+
+@contextmanager
+def contain(event_log: EventLog) -> Iterator[None]:
+    """One job's trouble is that job's alone: its changes of this tick are dropped, the others go on."""
+    try:
+        yield
+    except Exception:
+        log.exception("job.tick_failed", job=event_log.job.id)
+        event_log.give_up()
 
 
 def _list_changes(old: JobSpec, new: JobSpec) -> Iterator[Fields]:

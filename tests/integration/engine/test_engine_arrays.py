@@ -121,6 +121,18 @@ async def test_rows_of_a_table_are_tasks_and_what_fails_ends_nothing_else(world:
     assert job.reason is Reason.COMPLETED, "two of three suffice for 0.6"
 
 
+async def test_an_array_that_cannot_go_on_stops_no_other(world: World) -> None:
+    await submit(world, an_array('from = "p.csv"'), table="LR\n0.1\n0.2\n")
+    async with world.store.transaction() as uow:
+        await uow.jobs.save(replace(await world.job(), id="without-its-table"))
+    await until_ended(world, JobStatus.SUCCEEDED)
+    async with world.store.snapshot() as uow:
+        broken = await uow.jobs.find("without-its-table")
+        assert broken is not None
+        assert broken.status is JobStatus.PENDING
+        assert await uow.jobs.list_tasks(broken.id, limit=9) == ()
+
+
 async def test_too_many_failures_end_it_and_retry_begins_them_anew(world: World) -> None:
     world.agents.exit_code = 1
     await submit(world, an_array("count = 6", "parallel = 2", "max_failures = 2", more="[retry]\nmax_attempts = 1\n"))
