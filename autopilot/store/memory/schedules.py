@@ -30,7 +30,7 @@ class MemorySchedules(MemoryRepository):
         return tuple(reversed(self._list(owner)))[:limit]
 
     async def list_by_ids(self, ids: Collection[str]) -> tuple[Schedule, ...]:
-        return tuple(filter(None, map(self._access.read().schedules.get, ids)))
+        return tuple(filter(None, map(self._access.read().schedules.get, dict.fromkeys(ids))))
 
     def _list(self, owner: int | None) -> list[Schedule]:
         """Oldest first."""
