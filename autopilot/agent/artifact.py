@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
@@ -18,11 +19,16 @@ _OLDEST = (1980, 1, 1, 0, 0, 0)
 
 @cache
 def agent_source() -> bytes:
-    """The file's bytes. Stored, not compressed: compressors differ from one Python to the next."""
+    """The file's bytes."""
     shipped = resources.files("autopilot.agent.shipped")
     modules = {entry.name: entry.read_bytes() for entry in shipped.iterdir() if entry.name.endswith(".py")}
     files = {"__main__.py": _START.encode()} | {f"{PACKAGE}/{name}": modules[name] for name in sorted(modules)}
     files |= {f"{HELPER}/autopilot/__init__.py": b"", f"{HELPER}/autopilot/checkpoint.py": _helper()}
+    return zip_files(files)
+
+
+def zip_files(files: Mapping[str, bytes]) -> bytes:
+    """A zip file that holds these, in their order. Stored: compressors differ from one Python to the next."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, content in files.items():

@@ -15,6 +15,17 @@ class CapacityType(StrEnum):
     ON_DEMAND = "on_demand"
 
 
+class DeadMan(StrEnum):
+    """What a machine can do about its bill when nobody renews its permit."""
+
+    DESTROYS = "destroys"
+    """It destroys itself: nothing goes on billing."""
+    POWERS_OFF = "powers_off"
+    """It switches itself off: compute stops billing, its disk does not."""
+    NONE = "none"
+    """Nothing that it can do ends the bill."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a market can do. Policy reads these, never a market's name."""
@@ -35,11 +46,27 @@ class Capabilities:
     """Nobody has said yet whether spot is to be had."""
     spot_note: str = ""
     """What was found out about spot, in words for people, where a market's spot comes and goes."""
+    boots_vm: bool = False
+    """It starts our user data on an operating system; container runtime, image and container are ours to bring up.
+    False: it starts our text in the job's image."""
+    rebid_needs_stop: bool = False
+    """A running machine must be stopped before its bid is changed, and started after."""
+    resumes_by_itself: bool = True
+    """An outbid machine that was not destroyed comes back when its bid wins again. False: it waits for a start."""
+    notice_s: int = 0
+    """Market seconds from the notice that it is to be taken away until it stops; 0: none is promised."""
+    notice_may_be_withdrawn: bool = False
+    """A notice says what may happen, not what will: the machine goes on if its bid wins again in time."""
+    can_stop: bool = True
+    """A machine can be stopped by us and keep its disk."""
+    has_bills: bool = True
+    """The market says what it billed. False: what the ledger holds is never confirmed by a bill."""
+    dead_man: DeadMan = DeadMan.DESTROYS
 
     @property
     def resumes_where_it_was(self) -> bool:
         """An outbid machine comes back by itself, and with its disk."""
-        return self.pauses_when_outbid and self.keeps_disk_when_stopped
+        return self.pauses_when_outbid and self.keeps_disk_when_stopped and self.resumes_by_itself
 
     @property
     def may_have_spot(self) -> bool:
@@ -77,6 +104,9 @@ class Offer:
     disk_gb: Decimal
     location: str
     ends_at: datetime | None
+    clearing_price: Decimal | None = None
+    """What spot machines of this kind pay now ($/h), where that is neither their bid nor the floor; None: the market
+    does not tell it apart."""
 
     @property
     def key(self) -> tuple[str, str, int]:

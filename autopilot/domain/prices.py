@@ -12,9 +12,9 @@ PRICES_EVERY = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class PriceObservation:
-    """What an offer cost at one moment, or over one hour: then ``floor`` and ``on_demand_price`` are means over its
-    ``samples``, ``floor_low`` and ``floor_high`` the extremes, and the rest is as last seen. All prices are for the
-    whole machine's chunk; None: the market does not say.
+    """What an offer cost at one moment, or over one hour. Over an hour ``floor``, ``on_demand_price`` and
+    ``clearing_price`` are means over its ``samples``, ``floor_low`` and ``floor_high`` the extremes, and the rest is as
+    last seen. All prices are for the whole machine's chunk; None: the market does not say.
     """
 
     provider: str
@@ -41,6 +41,8 @@ class PriceObservation:
     floor_low: Decimal | None = None
     floor_high: Decimal | None = None
     samples: int = 1
+    clearing_price: Decimal | None = None
+    """$/h that spot machines paid, where the market tells that apart from the floor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,9 @@ class Calls:
             now = self._clock.now()
             await self._record(lease, e.LeaseAbandoned(lease.id, Reason.USER_CANCELLED, now))
             return
+        provider = self._providers[lease.provider]
+        boots_vm = provider.capabilities.boots_vm
+        prepare_start = self._bootstrap.host_script if boots_vm else self._bootstrap.onstart
         request = CreateRequest(
             label=lease.label,
             offer_id=lease.offer_id,
@@ -137,13 +140,13 @@ class Calls:
             image=spec.image,
             disk_gb=lease.disk_gb,
             env={SSH_KEY_VARIABLE: spec.ssh_key} if spec.ssh_key else {},
-            onstart=self._bootstrap.onstart(lease.job_id, lease.id),
+            onstart=prepare_start(lease.job_id, lease.id),
             login=pull_with.login,
             login_id=pull_with.login_id,
             public_port=SSH_PORT if spec.ssh_key or lease.reason is Reason.CERTIFYING else None,
             ends_by=lease.not_after + LIFETIME_GRACE,
         )
-        outcome = await self._providers[lease.provider].create(request)
+        outcome = await provider.create(request)
         now = self._clock.now()
         hide = partial(self._logins.hide, spec)
         match outcome:

@@ -146,4 +146,5 @@ def observation(offer: Offer, now: datetime) -> PriceObservation:
         reliability=offer.reliability,
         verified=offer.verified,
         ends_at=offer.ends_at,
+        clearing_price=offer.clearing_price,
     )

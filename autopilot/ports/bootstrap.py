@@ -9,3 +9,10 @@ class Bootstrap(Protocol):
     def onstart(self, job_id: str, lease_id: str) -> str:
         """The start command for the lease's instance: fetches the pinned agent and gives it its orders' URL."""
         ...
+
+    def host_script(self, job_id: str, lease_id: str) -> str:
+        """The user data of a market that boots virtual machines: a shell script, at most 4,096 characters.
+
+        It brings up what runs the job's image with the start command of ``onstart`` in it. No secret is in it.
+        """
+        ...

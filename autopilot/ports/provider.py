@@ -87,6 +87,7 @@ class CreateRequest:
     disk_gb: Decimal
     env: Mapping[str, str]
     onstart: str
+    """What the machine runs first: the start command, or the user data where the market ``boots_vm``."""
     login: RegistryLogin | None = None
     """To pull the image with, for a market that keeps no logins."""
     login_id: str | None = None

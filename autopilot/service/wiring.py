@@ -43,6 +43,8 @@ from autopilot.engine.certification import CertifyRules
 from autopilot.engine.engine import Engine, EngineConfig
 from autopilot.engine.history import Retention
 from autopilot.engine.registry_logins import RegistryAccess
+from autopilot.host.artifact import host_key, host_sha256, host_source
+from autopilot.host.user_data import user_data
 from autopilot.ids import UlidIds
 from autopilot.mailbox.keys import orders_key
 from autopilot.mailbox.orders import ORDERS_URL_VALID_FOR
@@ -292,25 +294,32 @@ def engine_config(settings: Settings, own_id: str, rules: CertifyRules) -> Engin
 
 
 class AgentBootstrap:
-    """Start commands that fetch the pinned agent from the blob store. URLs live as long as the store can sign."""
+    """Texts that fetch the pinned agent or host program. Their URLs live as long as the store can sign."""
 
-    def __init__(self, blobs: BlobStore, key: str, speed: float) -> None:
+    def __init__(self, blobs: BlobStore, speed: float) -> None:
         self._blobs = blobs
-        self._key = key
         self._speed = speed
 
     @classmethod
     async def prepare(cls, blobs: BlobStore, speed: float = 1) -> AgentBootstrap:
-        """Puts this version's agent where machines can fetch it. ``speed``: of the clock by which they are to go."""
-        key = agent_key()
-        if await blobs.size(key) is None:
-            await blobs.put(key, agent_source())
-        return cls(blobs, key, speed)
+        """Puts this version's programs where machines can fetch them. ``speed``: of the clock they go by."""
+        for key, source in ((agent_key(), agent_source()), (host_key(), host_source())):
+            if await blobs.size(key) is None:
+                await blobs.put(key, source)
+        return cls(blobs, speed)
 
     def onstart(self, job_id: str, lease_id: str) -> str:
         return onstart(
-            self._blobs.sign_get(self._key, ORDERS_URL_VALID_FOR),
+            self._blobs.sign_get(agent_key(), ORDERS_URL_VALID_FOR),
             agent_sha256(),
+            self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
+            self._speed,
+        )
+
+    def host_script(self, job_id: str, lease_id: str) -> str:
+        return user_data(
+            self._blobs.sign_get(host_key(), ORDERS_URL_VALID_FOR),
+            host_sha256(),
             self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
             self._speed,
         )

@@ -38,6 +38,7 @@ def _put_together(hour: datetime, group: Sequence[PriceObservation]) -> PriceObs
         on_demand_price=_mean([(each.on_demand_price, each.samples) for each in group]),
         floor_low=min(lows, default=None),
         floor_high=max(highs, default=None),
+        clearing_price=_mean([(each.clearing_price, each.samples) for each in group]),
         samples=sum(each.samples for each in group),
     )
 

@@ -48,6 +48,9 @@ class OrdersBootstrap:
     def onstart(self, job_id: str, lease_id: str) -> str:
         return f"agent {self._blobs.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR)}"
 
+    def host_script(self, job_id: str, lease_id: str) -> str:
+        return self.onstart(job_id, lease_id)
+
 
 class NumberedIds:
     """Ids in the order of their making, over all daemons of a run."""
