@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Job
-from autopilot.domain.ledger import BILL_TYPES, LeaseBooks, LedgerEntry
+from autopilot.domain.ledger import LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO
 from autopilot.ports.store import OwnerTotals, Totals
 from autopilot.store.memory.access import MemoryRepository
@@ -30,18 +30,9 @@ class MemoryLedger(MemoryRepository):
     async def sum_corrections(
         self, since: datetime, *, job_id: str | None = None, from_day: date | None = None
     ) -> Decimal:
-        bills = (entry for entry in self._entries(job_id) if entry.type in BILL_TYPES)
-        late = (entry for entry in bills if entry.posted_at >= since)
+        bills = self._access.read().bill_entries.values()
+        late = (each for each in bills if each.posted_at >= since and job_id in (None, each.job_id))
         return sum((entry.amount for entry in late if from_day is None or entry.day >= from_day), ZERO)
-
-    def _entries(self, job_id: str | None) -> Iterable[LedgerEntry]:
-        """Of that job; None: all."""
-        tables = self._access.read()
-        if job_id is None:
-            return tables.entries.values()
-        lease_ids = tables.leases_by_job.get(job_id) or ()
-        ids = (id_ for lease_id in lease_ids for id_ in tables.entries_by_lease.get(lease_id) or ())
-        return filter(None, map(tables.entries.get, ids))
 
     async def sum_by_day(self, lease_ids: Sequence[str]) -> Mapping[str, Mapping[tuple[CostKind, date], Decimal]]:
         tables = self._access.read()

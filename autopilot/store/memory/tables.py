@@ -15,7 +15,7 @@ from autopilot.domain.instance import CostKind
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.job_forecast import JobForecast
 from autopilot.domain.lease import OVER, Lease, LeaseState, Slot
-from autopilot.domain.ledger import SPEND_TYPES, InvoiceLine, LeaseBooks, LedgerEntry
+from autopilot.domain.ledger import BILL_TYPES, SPEND_TYPES, InvoiceLine, LeaseBooks, LedgerEntry
 from autopilot.domain.money import ZERO, to_nano
 from autopilot.domain.prices import PriceObservation
 from autopilot.domain.readings import MachineReading
@@ -78,6 +78,7 @@ class MemoryTables:
         self.bids_by_lease: Rows[str, tuple[str, ...]] = rows("bids_by_lease")
         self.checkpoints_by_job: Rows[str, tuple[tuple[str, int], ...]] = rows("checkpoints_by_job")
         self.entries_by_lease: Rows[str, tuple[str, ...]] = rows("entries_by_lease")
+        self.bill_entries: Rows[str, LedgerEntry] = rows("bill_entries")
         self.posted: Rows[str, Mapping[tuple[CostKind, date], Decimal]] = rows("posted")
         self.books: Rows[str, LeaseBooks] = rows("books")
         self.lines_by_lease: Rows[str, tuple[str, ...]] = rows("lines_by_lease")
@@ -156,6 +157,8 @@ class MemoryTables:
             return False
         to_nano(entry.amount)
         self.entries.put(entry.id, entry)
+        if entry.type in BILL_TYPES:
+            self.bill_entries.put(entry.id, entry)
         _move(self.entries_by_lease, entry.id, None, entry.lease_id)
         self.books.put(entry.lease_id, (self.books.get(entry.lease_id) or LeaseBooks()).with_entry(entry))
         if entry.type in SPEND_TYPES:
