@@ -9,6 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from autopilot.domain.after import ENDS, After
 from autopilot.domain.errors import UserError
+from autopilot.domain.inputs import LeftInput, left_inputs, may_hold
 from autopilot.domain.job import Job
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
@@ -50,27 +51,47 @@ def tell_waits(job: Job) -> list[str]:
 
 
 async def _with_ids(uow: UnitOfWork, job: Job, submitted: Sequence[Job]) -> Job:
-    found: list[After] = []
-    for after in job.spec.after:
-        job_id = await _find(uow, job, after.job, submitted)
-        if job_id in [other.job for other in found]:
-            raise UserError(f"job {job.spec.name}: after names one job twice, as {after.job!r} too", hint="keep one")
-        found.append(replace(after, job=job_id))
-    return replace(job, spec=replace(job.spec, after=tuple(found)))
+    found: dict[str, Job] = {}
+    after: list[After] = []
+    for each in job.spec.after:
+        other = found[each.job] = await _find(uow, job, each.job, submitted)
+        if other.id in [known.job for known in after]:
+            raise UserError(f"job {job.spec.name}: after names one job twice, as {each.job!r} too", hint="keep one")
+        after.append(replace(each, job=other.id))
+    inputs = dict(job.spec.inputs)
+    for left in left_inputs(job.spec.inputs):
+        _refuse_never_left(job, left, found[left.job])
+        inputs[left.path] = replace(left, job=found[left.job].id).place
+    return replace(job, spec=replace(job.spec, after=tuple(after), inputs=tuple(inputs.items())))
 
 
-async def _find(uow: UnitOfWork, job: Job, reference: str, submitted: Sequence[Job]) -> str:
+def _refuse_never_left(job: Job, left: LeftInput, other: Job) -> None:
+    name, outputs = other.spec.name, other.spec.outputs
+    if other.spec.array is not None:
+        raise UserError(
+            f"job {job.spec.name}: inputs.{left.path}: {name} is an array, and each of its tasks leaves its own",
+            hint="let a job of one task gather what they leave in a bucket of yours",
+        )
+    if not may_hold(outputs, left.left_at):
+        kept = "keeps nothing: it has no [outputs]" if not outputs else f"keeps {', '.join(outputs)}"
+        raise UserError(
+            f"job {job.spec.name}: inputs.{left.path}: {name} leaves nothing at {left.left_at!r}; it {kept}",
+            hint=f"name a path in [outputs] of {name}",
+        )
+
+
+async def _find(uow: UnitOfWork, job: Job, reference: str, submitted: Sequence[Job]) -> Job:
     beside = [each for each in submitted if each.spec.name == reference]
     if len(beside) > 1:
         hint = "give them different names"
         raise UserError(f"job {job.spec.name}: after {reference!r}: several of these jobs have that name", hint=hint)
     if beside:
-        return beside[0].id
+        return beside[0]
     found = await uow.jobs.find(reference, owner=job.owner)
     if found is None:
         hint = "name a job of yours by id or name, or submit both at once: autopilot submit FIRST.toml THEN.toml"
         raise UserError(f"job {job.spec.name}: after {reference!r}: you have no such job", hint=hint)
-    return found.id
+    return found
 
 
 def _refuse_cycles(jobs: Sequence[Job]) -> None:
@@ -96,7 +117,7 @@ def _begin_or_wait(job: Job, known: dict[str, JobTitle], now: datetime) -> Resol
             hint="submit that one again, or take it out of after",
         )
     event_log = EventLog(waiting)
-    event = judge(waiting, known, now)
+    event = judge(waiting, known, now)  # whether a job has left what another takes, a tick looks up in the store
     if event is not None:
         event_log.apply(event)
     return Resolved(event_log.job, event_log.records)

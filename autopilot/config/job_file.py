@@ -9,21 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any
 
 from autopilot.config.array_section import read_array
+from autopilot.config.inputs_section import read_after, read_inputs
 from autopilot.config.job_keys import (
     AS_CLUSTER,
     AS_CODE,
     ENV,
-    INPUTS,
     JOB_KEYS,
     NOT_YET_SUPPORTED,
     OWN_KEYS,
     SECRETS,
     SECTIONS,
+    SENDS_FILES,
     TOP,
     Fallback,
     Key,
@@ -34,19 +34,15 @@ from autopilot.config.job_keys import (
 from autopilot.config.schedule_section import read_schedule
 from autopilot.config.secret_files import check_name
 from autopilot.config.toml_document import KeyPath, TomlDocument, nearest, read_toml
-from autopilot.config.values import size_gb
 from autopilot.config.values import text as read_text
 from autopilot.domain.code import CodeSpec
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import JobSpec, SpotPolicy
-from autopilot.domain.money import ZERO
 from autopilot.domain.registry import Registry, server_of
 from autopilot.domain.time import show_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_PREFIX = "AUTOPILOT_"
-SENDS_FILES = '[code] sends files of yours along: path = "." is the directory of the job file'
-
 
 ONE_MACHINE = "a job has one machine: hosts on these markets are behind NAT and cannot reach one another"
 INSTEAD_OF_NODES = (
@@ -72,14 +68,16 @@ def parse_job(text: str, *, source: str, now: datetime) -> JobSpec:
         if name in dict(fields["env"]):
             raise UserError(f"{document.place((SECRETS, name))}: {name} is in [env] as well", hint="keep one of them")
     fields["registry"] = _registry(document, read)
-    fields["inputs"], fields["inputs_gb"] = _read_inputs(document)
+    fields["inputs"], fields["inputs_gb"] = read_inputs(document)
+    fields["after"] = read_after(document, read, fields["inputs"])
     fields["code"] = _read_code(document, read)
     fields["array"] = read_array(document, read, fields["env"], fields["secrets"])
     fields["stall_fails"] = read.get(("work", "on_stall")) is OnStall.FAIL
     fields["as_root"] = read.get(("run_as",)) is RunAs.ROOT
     fields["interval_is_fixed"] = ("checkpoint", "interval") in read
     fields["schedule"] = read_schedule(document, read, now)
-    fields["deadline"], fields["due_within"] = _deadline(document, read, now)
+    counts_later = bool(fields["after"]) or ("schedule", "cron") in read
+    fields["deadline"], fields["due_within"] = _deadline(document, read, now, counts_later)
     fields["fall_back"] = (
         read.get(("deadline", "fallback"), Fallback.DEADLINE) is Fallback.DEADLINE and policy is not SpotPolicy.SPOT
     )
@@ -196,34 +194,6 @@ def _registry(document: TomlDocument, read: Mapping[KeyPath, Any]) -> Registry |
     return Registry(server, read["registry", "user"], read["registry", "password"])
 
 
-def _read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], Decimal]:
-    """(path, address) of each, and the size of those that state one."""
-    inputs, total_gb = [], ZERO
-    for path, raw in document.values.get(INPUTS, {}).items():
-        place = f"{document.place((INPUTS, path))}: inputs.{path}"
-        if "\0" in path or path.startswith(("/", "~")) or {"..", ".", ""} & set(path.split("/")):
-            raise UserError(f"{place}: not a file beneath the work directory", hint='write it as "data/train.bin"')
-        url = raw
-        if isinstance(raw, dict):
-            if not raw.keys() <= {"url", "size"}:
-                raise UserError(
-                    f"{place}: has url and size, and nothing else", hint='{ url = "https://…", size = "9GB" }'
-                )
-            url = raw.get("url")
-            try:
-                total_gb += size_gb(raw["size"]) if "size" in raw else ZERO
-            except ValueError as error:
-                raise UserError(f"{place}.size: {error}") from None
-        if not isinstance(url, str) or not re.fullmatch(r"https?://[^\s]+", url):
-            raise UserError(f"{place}: must be an http or https address", hint=SENDS_FILES)
-        inputs.append((path, url))
-    for path, _ in inputs:
-        if any(other.startswith(path + "/") for other, _ in inputs):
-            place = f"{document.place((INPUTS, path))}: inputs.{path}"
-            raise UserError(f"{place}: is a file here, and the directory of another input", hint="rename one of them")
-    return tuple(inputs), total_gb
-
-
 def _read_code(document: TomlDocument, read: Mapping[KeyPath, Any]) -> CodeSpec | None:
     if "code" not in document.values:
         return None
@@ -235,9 +205,9 @@ FURTHEST_DEADLINE = timedelta(days=366)
 
 
 def _deadline(
-    document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime
+    document: TomlDocument, read: Mapping[KeyPath, Any], now: datetime, counts_later: bool
 ) -> tuple[datetime | None, timedelta | None]:
-    """The instant, or for a job that waits for others the time from their end."""
+    """The instant, or for a job that waits for others, or is fired later, the time from then."""
     at: datetime | None = read.get(("deadline", "at"))
     within: timedelta | None = read.get(("deadline", "within"))
     if at is not None and within is not None:
@@ -266,7 +236,6 @@ def _deadline(
             f"{document.place(('deadline', key))}: the deadline is too far away",
             hint=f"set one within {FURTHEST_DEADLINE.days} days, or leave [deadline] out",
         )
-    counts_later = ("after",) in read or ("schedule", "cron") in read
     return (None, left) if at is None and counts_later else (now + left, None)
 
 

@@ -17,6 +17,7 @@ from autopilot.domain.job import SpotPolicy, Trust
 
 TOP = ""
 ENV, SECRETS, INPUTS = "env", "secrets", "inputs"
+SENDS_FILES = '[code] sends files of yours along: path = "." is the directory of the job file'
 OWN_KEYS = (ENV, SECRETS, INPUTS)
 """The sections whose keys are the user's own: variables, variables, paths."""
 

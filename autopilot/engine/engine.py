@@ -51,7 +51,7 @@ from autopilot.engine.maintenance import Maintenance
 from autopilot.engine.observe import Reading, Watch
 from autopilot.engine.orphans import Orphans
 from autopilot.engine.outlook import Outlooks
-from autopilot.engine.predecessors import judge_waiting
+from autopilot.engine.predecessors import judge_waiting, look_for_outputs
 from autopilot.engine.purses import read_array_purses, read_purses
 from autopilot.engine.reconcile import failed_starts, lease_events, refused_pulls
 from autopilot.engine.regained import Regained
@@ -192,9 +192,10 @@ class Engine:
             leases = [lease for job in self._known_jobs for lease in job.leases] + list(orphans)
             readings = await self._read_markets(leases)
             mail = await self._read_mail(self._known_jobs)
+            left = await look_for_outputs(self._blobs, self._known_jobs)
             offers = await self._read_offers(self._known_jobs)
             watched = await self._watching.read(tuple(self.watches.values()), offers)
-            jobs, outbox, orphans = await self._commit(readings, mail, offers, watched)
+            jobs, outbox, orphans = await self._commit(readings, mail, left, offers, watched)
         except Exception:
             # Whatever is wrong, what is to be destroyed bills until it is.
             self._destroy_due(self.unrecorded_cancels.let_go(self._known_jobs, self._clock.now()), ())
@@ -306,6 +307,7 @@ class Engine:
         self,
         readings: Mapping[str, Reading],
         mail: Mapping[str, Mail],
+        left: Mapping[str, bool],
         offers: Mapping[OfferQuery, tuple[Offer, ...]],
         watched: Mapping[OfferQuery, tuple[Offer, ...]],
     ) -> tuple[tuple[Job, ...], _Outbox, tuple[Lease, ...]]:
@@ -325,7 +327,7 @@ class Engine:
                 newest = event_log.job.checkpoint
                 if newest is not None and newest is not event_log.original.checkpoint:
                     await uow.checkpoints.add(newest)
-            await judge_waiting(uow, event_logs, now)
+            await judge_waiting(uow, event_logs, now, left)
             self._lost_bids.forget_won(lease for event_log in event_logs for lease in event_log.job.leases)
             orphans = await self._orphans.pass_over(uow, readings, event_logs, self.calls.busy, now)
             exposure = await self._accrue(uow, event_logs, orphans, held, now)

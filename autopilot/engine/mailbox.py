@@ -14,6 +14,7 @@ import structlog
 from autopilot.domain import events as e
 from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.errors import UserError
+from autopilot.domain.inputs import fetched_inputs, left_inputs
 from autopilot.domain.job import Checkpoint, Job
 from autopilot.domain.lease import Lease, Role
 from autopilot.domain.money import BYTES_PER_GB
@@ -21,10 +22,17 @@ from autopilot.engine.checkpoint_retention import FEWEST_KEPT, Doubt
 from autopilot.engine.claims import Claims, within_budget
 from autopilot.engine.execs import Execs
 from autopilot.engine.log_intake import LogIntake
-from autopilot.mailbox.checkpoints import contents, keep_verified, kept_manifest, verified_manifest, verified_outputs
+from autopilot.mailbox.checkpoints import (
+    contents,
+    keep_verified,
+    kept_manifest,
+    kept_outputs,
+    verified_manifest,
+    verified_outputs,
+)
 from autopilot.mailbox.keys import exit_key, heartbeat_key, lease_prefix, manifest_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import Orders, Work
-from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
 from autopilot.mailbox.wire import RUN_AGAIN
@@ -89,6 +97,7 @@ class Mailbox:
         self._written: dict[str, tuple[object, ...]] = {}
         self._heartbeats: dict[str, Heartbeat] = {}
         self._manifests: dict[str, tuple[tuple[str, int], Manifest]] = {}
+        self._left_for: dict[str, tuple[LeftRef, ...]] = {}
         self._newest_of: dict[str, tuple[Job, Lease]] = {}
         self._writing: dict[str, asyncio.Lock] = {}
         self.execs = Execs(blobs, self._write, self._claims.add)
@@ -182,7 +191,8 @@ class Mailbox:
             return
         restorable = await self._restorable(job)
         grant = await self._grant(job, lease, restorable)
-        orders = replace(self._orders(job, lease, heartbeat, restorable, grant), exec=exec_order)
+        left = await self._left(job)
+        orders = replace(self._orders(job, lease, heartbeat, restorable, grant, left), exec=exec_order)
         await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
         self._written[lease.id] = face
         self._job_of[lease.id] = job.id
@@ -204,6 +214,7 @@ class Mailbox:
         heartbeat: Heartbeat | None,
         restore: CheckpointRef | None,
         grant: Grant | None,
+        left: Sequence[LeftRef],
     ) -> Orders:
         interval = self._interval(job, lease, heartbeat)
         # One create may have made two machines. Until it is known which one is ours, none of them may begin.
@@ -223,6 +234,7 @@ class Mailbox:
             heartbeat=heartbeat,
             code=job.code,
             grant=grant,
+            left=left,
         )
 
     def _interval(self, job: Job, lease: Lease, heartbeat: Heartbeat | None) -> timedelta:
@@ -254,7 +266,7 @@ class Mailbox:
             progress=spec.progress,
             stall_s=0 if spec.stall_after is None else round(spec.stall_after.total_seconds()),
             stall_fails=spec.stall_fails,
-            inputs=dict(spec.inputs),
+            inputs=fetched_inputs(spec.inputs),
             outputs=spec.outputs,
             as_root=spec.as_root,
         )
@@ -272,6 +284,21 @@ class Mailbox:
             raise BlobUnavailable(f"the manifest of the newest checkpoint of {job.id} is missing")
         key = verified_key(job.id, newest.lease_id, newest.number)
         return CheckpointRef(newest.lease_id, newest.number, key, manifest.part_keys(job.id, newest.lease_id))
+
+    async def _left(self, job: Job) -> tuple[LeftRef, ...]:
+        """What it takes of jobs that have ended before it began, by the daemon's own copies of their manifests.
+
+        Raises ``BlobUnavailable`` when one cannot be read.
+        """
+        if job.id not in self._left_for:
+            found = []
+            for wanted in left_inputs(job.spec.inputs):
+                manifest = await kept_outputs(self._blobs, wanted.job)
+                if manifest is None:
+                    raise BlobUnavailable(f"the outputs of {wanted.job}, which {job.id} takes, are missing")
+                found.append(LeftRef(wanted, manifest.number, manifest.part_keys(wanted.job, "")))
+            self._left_for[job.id] = tuple(found)
+        return self._left_for[job.id]
 
     async def _kept_manifest(self, checkpoint: Checkpoint) -> Manifest | None:
         name = checkpoint.lease_id, checkpoint.number
@@ -316,6 +343,8 @@ class Mailbox:
             self._withdrawn.add((self._job_of.pop(lease_id), lease_id))
         for job_id in self._manifests.keys() - job_ids:
             del self._manifests[job_id]
+        for job_id in self._left_for.keys() - job_ids:
+            del self._left_for[job_id]
         by_lease: tuple[dict[str, Any], ...] = (self._probed, self._written, self._heartbeats)
         for kept in (*by_lease, self._newest_of, self._writing):
             for lease_id in kept.keys() - lease_ids:
@@ -409,8 +438,9 @@ def _cannot_restore(heartbeat: Heartbeat) -> bool:
 def _wishes(heartbeat: Heartbeat) -> tuple[object, ...]:
     """What in a heartbeat calls for other orders."""
     parts = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part, heartbeat.state
+    left = heartbeat.left, heartbeat.left_part
     measured = heartbeat.save_s, heartbeat.upload_s
-    return heartbeat.boot, heartbeat.next_log, heartbeat.next_checkpoint, *parts, *measured
+    return heartbeat.boot, heartbeat.next_log, heartbeat.next_checkpoint, *parts, *left, *measured
 
 
 def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) -> Iterator[e.Event]:

@@ -52,6 +52,22 @@ class RestoreUrls:
 
 
 @dataclass(frozen=True)
+class LeftUrls:
+    """Where the outputs of ``job``'s run ``number`` can be read: their manifest, and parts from ``first_part`` on.
+
+    What they hold at ``left_at`` is to lie at ``path``, which is beneath ``workdir``, before anything runs.
+    """
+
+    path: str
+    left_at: str
+    job: str
+    number: int
+    manifest_url: str
+    first_part: int
+    part_urls: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CodeUrls:
     """Where the job's copy of code can be read: part 0, the index that has this size and hash, and those after it."""
 
@@ -126,6 +142,8 @@ class Orders:
     """Keys for parts beneath ``jobs/<job>``: those of ``blobs.Grant``, and ``place``, which is that prefix."""
     exec: ExecOrder | None = None
     """Only for agents that say ``wire.EXEC``."""
+    left: tuple[LeftUrls, ...] = ()
+    """Agents of older versions do not know it; jobs that they were rented for take nothing of others."""
 
     def to_json(self) -> bytes:
         return dump(self)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import NamedTuple
 
 from autopilot.domain.agent_state import AT_WORK, AgentState
 from autopilot.domain.code import NO_CODE, JobCode
+from autopilot.domain.inputs import LeftInput
 from autopilot.mailbox.keys import (
     code_key,
     exit_key,
@@ -17,9 +19,20 @@ from autopilot.mailbox.keys import (
     orders_key,
     outputs_prefix,
     part_key,
+    verified_outputs_key,
 )
 from autopilot.mailbox.logs import LOG_CHUNK_BYTES
-from autopilot.mailbox.order_shapes import CheckpointUrls, CodeUrls, LogUrl, Orders, PutUrls, RestoreUrls, Role, Work
+from autopilot.mailbox.order_shapes import (
+    CheckpointUrls,
+    CodeUrls,
+    LeftUrls,
+    LogUrl,
+    Orders,
+    PutUrls,
+    RestoreUrls,
+    Role,
+    Work,
+)
 from autopilot.mailbox.report_shapes import Heartbeat
 from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.ports.blobs import BlobStore, Grant
@@ -52,6 +65,14 @@ class CheckpointRef(NamedTuple):
     part_keys: tuple[str, ...]
 
 
+class LeftRef(NamedTuple):
+    """What a job takes of another one: the verified outputs of that one's run ``number``, and their parts' blobs."""
+
+    wanted: LeftInput
+    number: int
+    part_keys: tuple[str, ...]
+
+
 def build_orders(
     store: BlobStore,
     *,
@@ -68,6 +89,7 @@ def build_orders(
     heartbeat: Heartbeat | None,
     code: JobCode = NO_CODE,
     grant: Grant | None = None,
+    left: Sequence[LeftRef] = (),
 ) -> Orders:
     """Orders for the lease's agent, ready to be put at ``orders_key``.
 
@@ -76,7 +98,10 @@ def build_orders(
     """
     boot, next_log, next_checkpoint = 1, 0, 0
     next_part, parts_wanted, restore_part, restore_wanted = 0, 0, 0, PARTS_IN_WINDOW
+    left_at, left_part, left_wanted = 0, 0, PARTS_IN_WINDOW
     if heartbeat is not None:
+        left_at, left_part = heartbeat.left, heartbeat.left_part
+        left_wanted = 0 if heartbeat.state in RESTORED else PARTS_IN_WINDOW
         boot, next_log, next_checkpoint = heartbeat.boot, heartbeat.next_log, heartbeat.next_checkpoint
         next_part, parts_wanted, restore_part = heartbeat.next_part, heartbeat.parts_wanted, heartbeat.restore_part
         restore_wanted = 0 if heartbeat.state in RESTORED else PARTS_IN_WINDOW
@@ -109,6 +134,12 @@ def build_orders(
         parts = tuple(get(key) for key in window)
         return RestoreUrls(ref.lease_id, ref.number, get(ref.manifest_key), restore_part, parts)
 
+    def left_urls(number: int, ref: LeftRef) -> LeftUrls:
+        first, wanted = (left_part, left_wanted) if number == left_at else (0, PARTS_AT_ONCE)
+        parts = tuple(get(key) for key in ref.part_keys[first : first + max(wanted, PARTS_AT_ONCE)])
+        path, job, place = ref.wanted.path, ref.wanted.job, ref.wanted.left_at
+        return LeftUrls(path, place, job, ref.number, get(verified_outputs_key(job)), first, parts)
+
     def code_urls() -> CodeUrls:
         count = min(code.part_count + 1, max(restore_wanted, PARTS_AT_ONCE) + 1)
         urls = tuple(get(code_key(code.copy_id, i)) for i in range(count))
@@ -137,5 +168,6 @@ def build_orders(
         ),
         next_orders_url=store.sign_get(orders_key(job_id, lease_id), ORDERS_URL_VALID_FOR),
         code=code_urls() if code.sha256 else None,
+        left=tuple(left_urls(number, ref) for number, ref in enumerate(left)),
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
     )

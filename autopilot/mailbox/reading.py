@@ -78,6 +78,8 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         parts_wanted=_whole(body.get("parts_wanted", 0), maximum=MAX_PARTS),
         restore_part=_whole(body.get("restore_part", 0), maximum=MAX_PARTS),
         restore_failed=failed,
+        left=_whole(body.get("left", 0), maximum=MAX_PARTS),
+        left_part=_whole(body.get("left_part", 0), maximum=MAX_PARTS),
         next_log=_whole(body.get("next_log_n", 0)),
         bytes_sent=_whole(body.get("bytes_sent", 0)),
         can=_abilities(body.get("can")),

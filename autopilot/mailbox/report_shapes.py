@@ -54,6 +54,10 @@ class Heartbeat:
     restore_part: int = 0
     restore_failed: bool = False
     """What it was to restore was not what its manifest says."""
+    left: int = 0
+    """Which of the things that other jobs have left it fetches, counted from 0."""
+    left_part: int = 0
+    """The lowest part of that which it still needs."""
     next_log: int = 0
     bytes_sent: int = 0
     can: tuple[str, ...] = ()

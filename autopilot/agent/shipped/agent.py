@@ -328,6 +328,8 @@ class Agent:
         work = self.machine.orders["work"]
         for path, url in work["inputs"].items():
             fetch_input(url, self.beneath(work["workdir"], path))
+        for number, slot in enumerate(self.machine.orders.get("left") or ()):
+            self.keeper.fetch_left(number, slot, self.beneath(work["workdir"], slot["path"]))
 
     def outputs(self) -> None:
         assert self.machine.orders is not None

@@ -19,6 +19,7 @@ from .transfer import Transfer
 from .tree import Corrupt, lay_out, remove
 from .web import BLOCK_BYTES, Web
 
+OUTPUT_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/out/\d{1,9}/part-\d{1,6}")
 KEY = re.compile(r"part-\d{1,6}|[A-Za-z0-9_][A-Za-z0-9._-]*/ckpt/\d{1,9}/part-\d{1,6}")
 
 
@@ -92,6 +93,8 @@ class Parts:
 class Download(Parts):
     """Brings the checkpoint that the orders name into the snapshots."""
 
+    key = KEY
+
     def __init__(self, web: Web, snapshots: Snapshots, stored: Stored, transfer: Transfer) -> None:
         scratch = os.path.join(snapshots.directory, "fetching")
         super().__init__(web, transfer, scratch, scratch + ".done")  # no .json: it is no record of a snapshot
@@ -102,7 +105,7 @@ class Download(Parts):
         """Whether all of it was fetched, and checked, just now: not if it or a newer one is here, nor where an earlier
         try had brought some of it, in which a crash of the host may have left holes. Raises ``Corrupt``, ``OSError``.
         """
-        meta, parts = read_manifest(self.web.get(restore["manifest_url"]), restore["lease"])
+        meta, parts = read_manifest(self.web.get(restore["manifest_url"]), restore["lease"], self.key)
         self.stored.close(restore["lease"], meta["n"], [[*content(part), *part["stored"]] for part in parts])
         self.keys = {i: part["stored"].key for i, part in enumerate(parts)}
         here = self.snapshots.newest_first()
@@ -155,7 +158,7 @@ class Download(Parts):
             raise Corrupt("a part of it is not what its manifest says")
 
 
-def read_manifest(data: bytes, lease: str) -> tuple[Record, list[Record]]:
+def read_manifest(data: bytes, lease: str, key: re.Pattern[str] = KEY) -> tuple[Record, list[Record]]:
     """(what it says of the checkpoint, its parts with keys as seen from the job). Raises ``Corrupt``."""
     try:
         body = json.loads(data)
@@ -164,7 +167,7 @@ def read_manifest(data: bytes, lease: str) -> tuple[Record, list[Record]]:
         numbers = [meta["run_epoch"], meta["n"]]
         numbers += [size for part in parts for size in (part["size"], part["stored"].size)]
         whole = all(type(number) is int and number >= 0 for number in numbers) and parts
-        if not whole or not all(KEY.fullmatch(part["stored"].key) for part in parts):
+        if not whole or not all(key.fullmatch(part["stored"].key) for part in parts):
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Corrupt("its manifest cannot be read") from error

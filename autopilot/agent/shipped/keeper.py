@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .download import Download
+from .left import fetch_left
 from .log import Log
 from .memory import Memory
 from .sigv4 import presign
@@ -37,15 +38,18 @@ class Keeper:
         self.ask: Callable[[], None] = lambda: None  # makes the next heartbeat and look at the orders come at once
         self.uploading: Transfer | None = None
         self.downloading: Transfer | None = None
+        self.fetching: tuple[int, Transfer] | None = None  # of what other jobs have left: which, counted from 0
 
     def wants(self) -> dict[str, Any]:
         """For the heartbeat: the parts for which URLs are needed next, and whether what is to be restored is harmed."""
-        up, down = self.uploading, self.downloading
+        up, down, (left, fetching) = self.uploading, self.downloading, self.fetching or (0, None)
         return {
             "next_part": up.next_part() if up else 0,
             "parts_wanted": up.parts_wanted() if up else 0,
             "restore_part": down.next_part() if down else 0,
             "restore_failed": self.damaged > 0,
+            "left": left,
+            "left_part": fetching.next_part() if fetching else 0,
         }
 
     def abandon(self) -> None:
@@ -204,6 +208,25 @@ class Keeper:
             self.damaged += 1
             raise
         return ""
+
+    def fetch_left(self, number: int, wanted: dict[str, Any], path: str) -> None:
+        """What another job has left, put where this one looks for it; nothing where that is already.
+
+        Raises ``Corrupt``, ``OSError``.
+        """
+
+        def slot() -> Any:  # the newest: the URLs that it begins with may end before it does
+            orders = self.orders()
+            known = (orders.get("left") or ()) if orders else ()
+            same = known[number] if number < len(known) else None
+            return same if same and (same["job"], same["n"]) == (wanted["job"], wanted["n"]) else None
+
+        transfer = Transfer(slot, self.ask, self.speed)
+        self.fetching = number, transfer
+        try:
+            fetch_left(self.web, transfer, self.snapshots.directory + "-left", wanted, path)
+        finally:
+            self.fetching = None
 
     # -- what the newest orders say
 

@@ -312,6 +312,8 @@ class Machine:
     def _asks_for(self, step: str) -> bool:
         if not self.orders:
             return False
+        if step == "inputs" and self.orders.get("left"):
+            return True
         return bool(self.orders.get("code") if step == "code" else self.orders["work"].get(step))
 
     def _is_restored(self) -> bool:

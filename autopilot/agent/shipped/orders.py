@@ -34,6 +34,9 @@ def parse_orders(data: bytes) -> dict[str, Any] | None:
         if code:
             numbers += [code["size"], code["first_part"]]
             texts += [code["sha256"], *code["part_urls"]]
+        for slot in orders.get("left") or ():  # nor this
+            numbers += [slot["n"], slot["first_part"]]
+            texts += [slot["path"], slot["left_at"], slot["job"], slot["manifest_url"], *slot["part_urls"]]
         asked = orders.get("exec")
         if asked:
             numbers += [asked["timeout_s"], asked["issued_at"]]

@@ -24,7 +24,7 @@ from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import exit_key, heartbeat_key, orders_key, verified_key
 from autopilot.mailbox.order_shapes import ExecOrder, Role, Work
-from autopilot.mailbox.orders import CheckpointRef, build_orders
+from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
 from autopilot.ports.blobs import BlobStore
@@ -70,6 +70,7 @@ class Lease:
     checkpoint_interval_s: int = 20
     restore: CheckpointRef | None = None
     code: JobCode = NO_CODE
+    left: tuple[LeftRef, ...] = ()
     exec: ExecOrder | None = None
     renewing: bool = True
 
@@ -90,6 +91,7 @@ class Lease:
             restore=self.restore,
             heartbeat=heartbeat,
             code=self.code,
+            left=self.left,
         )
         orders = dataclasses.replace(orders, exec=self.exec)
         await self.store.put(orders_key(JOB, self.lease_id), orders.to_json())

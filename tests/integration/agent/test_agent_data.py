@@ -6,13 +6,17 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from agent_world import JOB, Host, World, eventually
+from agent_world import JOB, Host, Lease, World, eventually
 from aiohttp import web
 
 from autopilot.agent.unpack import AgentUnpacker, unpack
+from autopilot.domain.agent_state import AgentState
+from autopilot.domain.inputs import LeftInput
 from autopilot.mailbox.checkpoints import kept_outputs, verified_outputs
 from autopilot.mailbox.keys import verified_outputs_key
 from autopilot.mailbox.order_shapes import Work
+from autopilot.mailbox.orders import LeftRef
+from autopilot.mailbox.report_shapes import Heartbeat, Manifest
 
 
 async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world: World, tmp_path: Path) -> None:
@@ -54,6 +58,68 @@ async def test_inputs_are_there_before_anything_runs_and_outputs_are_kept(world:
     assert found == ["log.txt", "out/deep/copy", "out/size"]
     assert (root / "out/deep/copy").read_bytes() == data
     assert (root / "out/size").read_text().strip() == str(len(data))
+
+
+async def leave(world: World, run: str, *outputs: str) -> Manifest:
+    """What a job leaves that runs so."""
+    lease = await world.lease("a", Work(run=run, outputs=outputs))
+    world.host(lease).start()
+    assert (await eventually(lease.exit, "exit", 40)).exit_code == 0
+    manifest = await verified_outputs(world.store, AgentUnpacker(), JOB, "a", 1)
+    assert manifest is not None
+    return manifest
+
+
+def taken(manifest: Manifest, path: str, left_at: str) -> LeftRef:
+    return LeftRef(LeftInput(path, JOB, left_at), manifest.number, manifest.part_keys(JOB, ""))
+
+
+async def test_a_job_begins_with_what_another_one_left(world: World) -> None:
+    left = await leave(
+        world,
+        "mkdir -p out/deep && echo model > out/deep/model && ln -s deep/model out/link"
+        " && echo 1 > a.txt && echo 2 > b.txt && head -c 20000000 /dev/urandom > out/big"
+        " && sha256sum < out/big > big.sum",
+        *("out", "*.txt", "big.sum"),
+    )
+    check = (
+        "cat before/deep/model before/link && cat second.txt && sha256sum < before/big | cmp - sum/of-big"
+        " && ls -A > out/names && ls -A before >> out/names"
+    )
+    then = await world.lease(
+        "b",
+        Work(setup="mkdir -p out && test -e before/big", run=check, outputs=("out",)),
+        left=(taken(left, "before", "out"), taken(left, "second.txt", "b.txt"), taken(left, "sum/of-big", "big.sum")),
+    )
+    host = world.host(then)
+    host.start()
+    assert (await eventually(then.exit, "exit", 60)).exit_code == 0
+    names = next(host.root.rglob("out/names")).read_text().split()
+    assert names == ["before", "out", "second.txt", "sum", "big", "deep", "link"], "and nothing that is only on its way"
+    assert not [path for path in host.root.rglob("*-left/*")], "what it was put together from is gone"
+
+
+async def test_a_job_does_not_begin_where_nothing_was_left(world: World) -> None:
+    left = await leave(world, "mkdir out && echo whole > out/one", "out")
+    then = await world.lease("b", Work(run="echo begun"), left=(taken(left, "data", "out/other"),))
+    world.host(then).start()
+    beat = await eventually(lambda: says(then, "has left nothing at out/other"), "trouble", 40)
+    assert beat.state is AgentState.SETTING_UP
+    assert await then.exit() is None
+
+
+async def test_harmed_parts_of_what_was_left_are_not_used(world: World) -> None:
+    left = await leave(world, "echo whole > out", "out")
+    await world.store.put(f"jobs/{JOB}/a/out/1/part-1", b"harmed")
+    then = await world.lease("b", Work(run="echo begun"), left=(taken(left, "data", "out"),))
+    world.host(then).start()
+    await eventually(lambda: says(then, "Corrupt"), "trouble", 40)
+    assert await then.exit() is None
+
+
+async def says(lease: Lease, words: str) -> Heartbeat | None:
+    beat = await lease.heartbeat()
+    return beat if beat and words in beat.error else None
 
 
 async def test_a_failed_run_leaves_no_outputs(world: World) -> None:

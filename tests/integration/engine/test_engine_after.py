@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -17,6 +18,8 @@ from autopilot.api.submissions import Sent
 from autopilot.domain.errors import UserError
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
+from autopilot.mailbox.keys import orders_key, verified_outputs_key
+from autopilot.mailbox.report_shapes import Manifest, Part
 
 
 def named(name: str, *lines: str) -> str:
@@ -26,7 +29,16 @@ def named(name: str, *lines: str) -> str:
 FIRST = named("first")
 THEN = named("then", 'after = ["first"]')
 LAST = named("last", 'after = ["then"]')
+ARRAY = "[array]\ncount = 2\n"
 CLEAN = named("clean", 'after = [{ job = "first", on = "fail" }]')
+
+
+def keeping(*paths: str) -> str:
+    return FIRST + f"[outputs]\npaths = {list(paths)}\n"
+
+
+def taking(left_at: str) -> str:
+    return named("taker") + f'[inputs]\ndata = "job:first/{left_at}"\n'
 
 
 async def submit(world: World, *texts: str, **more: Any) -> dict[str, str]:
@@ -142,6 +154,9 @@ async def test_a_job_that_waits_can_be_changed_parked_and_cancelled(world: World
         ((FIRST, FIRST.replace("10m", "20m"), THEN), "several of these jobs have that name"),
         ((FIRST, FIRST), "1.toml says the same as 0.toml"),
         ((FIRST, THEN.replace("RTX 4090", "RTX 9999")), "RTX 9999"),
+        ((FIRST, taking("out")), "first leaves nothing at 'out'; it keeps nothing: it has no [outputs]"),
+        ((keeping("out", "*.txt"), taking("other/x")), "it keeps out, *.txt"),
+        ((keeping("out") + ARRAY, taking("out")), "first is an array, and each of its tasks leaves its own"),
     ],
 )
 async def test_a_set_that_cannot_be_is_refused_as_a_whole(world: World, texts: tuple[str, ...], message: str) -> None:
@@ -158,6 +173,34 @@ async def test_others_jobs_are_no_predecessors(world: World) -> None:
     await submit(world, FIRST)
     with pytest.raises(UserError, match="you have no such job"):
         await submit(world, THEN, owner=1001)
+
+
+@pytest.mark.parametrize("has_left", [True, False])
+async def test_what_is_taken_must_be_there_before_anything_is_rented(world: World, has_left: bool) -> None:
+    world.agents.total_steps = 20
+    await world.tick()
+    ids = await submit(world, keeping("out"), taking("out/model"))
+    world.job_id = ids["first"]
+    if has_left:
+        manifest = Manifest(1, 1, (Part("a/out/1/part-0", 3, "0" * 64), Part("a/out/1/part-1", 3, "1" * 64)))
+        await world.blobs.put(verified_outputs_key(ids["first"]), manifest.to_json())
+    await world.until(lambda job: job.status.is_final, "the first has ended")
+    await world.tick(3)
+    taker = await find(world, ids["taker"])
+    if not has_left:
+        assert (taker.status, taker.reason) == (JobStatus.FAILED, Reason.DEPENDENCY_FAILED)
+        assert await leases_of(world, taker.id) == 0
+        return
+    assert taker.predecessors_ended_at is not None
+    world.job_id = taker.id
+    await world.until_running()
+    (lease,) = (await world.job()).leases
+    orders = json.loads(await world.blobs.get(orders_key(taker.id, lease.id)) or b"")
+    (left,) = orders["left"]
+    assert (left["path"], left["left_at"], left["job"], orders["work"]["inputs"]) == (
+        "data", "out/model", ids["first"], {},
+    )  # fmt: skip
+    await world.jobs.cancel(taker.id)
 
 
 async def test_after_jobs_that_are_over(world: World) -> None:

@@ -206,6 +206,16 @@ def test_a_deadline_within_a_span_counts_from_the_end_of_predecessors() -> None:
     assert (spec.deadline, spec.due_within) == (NOW + timedelta(days=1), None)
 
 
+def test_what_a_job_takes_of_another_one_is_waited_for() -> None:
+    lines = '"data" = "job:prepare/./out/"\nwords = { url = "job:prepare/vocab.txt", size = "2GB" }\n"x" = "job:b/y"'
+    spec = parse(with_line("inputs", lines) + '[deadline]\nwithin = "6h"\n[work]\nestimate = "1h"\n')
+    assert spec.inputs == (("data", "job:prepare/out"), ("words", "job:prepare/vocab.txt"), ("x", "job:b/y"))
+    assert spec.after == (After("prepare"), After("b"))
+    assert (spec.inputs_gb, spec.due_within, spec.deadline) == (2, timedelta(hours=6), None)
+    spec = parse('after = ["c", "b"]\n' + with_line("inputs", '"x" = "job:b/y"'))
+    assert spec.after == (After("c"), After("b")), "what it says already is not said twice"
+
+
 def with_line(section: str, line: str) -> str:
     return f"{SMALLEST}\n[{section}]\n{line}\n" if section != "resources" else f"{SMALLEST}{line}\n"
 
@@ -265,6 +275,19 @@ def with_line(section: str, line: str) -> str:
             "job.toml:9: inputs.data: is a file here, and the directory of another input",
         ),
         (with_line("inputs", '"x" = "ftp://h/x"'), "must be an http or https address"),
+        (with_line("inputs", '"x" = "job:prepare"'), "inputs.x: 'job:prepare' names nothing that a job leaves"),
+        (with_line("inputs", '"x" = "job:prepare/../y"'), "names nothing that a job leaves"),
+        (with_line("inputs", '"x" = "job:prepare/*.txt"'), "names nothing that a job leaves"),
+        (with_line("inputs", '"x" = "job:/out"'), "inputs.x: "),
+        (with_line("inputs", '"x[1]" = "job:prepare/out"'), "lies at one path, not at a pattern"),
+        (
+            'after = [{ job = "prepare", on = "any" }]\n' + with_line("inputs", '"x" = "job:prepare/out"'),
+            "inputs.x: prepare leaves something only when it succeeds",
+        ),
+        (
+            with_line("inputs", '"x" = "job:prepare/out"\n[schedule]\ncron = "0 2 * * *"'),
+            "inputs.x: the firings of a schedule cannot take what another job leaves",
+        ),
         (with_line("inputs", '"x" = { url = "https://h/x", bytes = 1 }'), "has url and size"),
         (with_line("inputs", '"x" = { url = "https://h/x", size = 3 }'), "inputs.x.size: not a size"),
         (with_line("inputs", '"x" = { url = "https://h/x", size = "2TB" }'), "do not hold inputs"),
@@ -289,7 +312,7 @@ def with_line(section: str, line: str) -> str:
         (with_line("file_mounts", '"/data" = "./data"'), "[code] sends files of yours along"),
         ('upload = "."\n' + SMALLEST, 'unknown key "upload" ([code] sends files of yours along'),
         ('workdir = "."\n' + SMALLEST, "([code] brings your directory there), not '.'"),
-        (with_line("inputs", '"x" = "./data/x"'), "http or https address ([code] sends files of yours along"),
+        (with_line("inputs", '"x" = "./data/x"'), 'leaves, like "job:prepare/out" ([code] sends files of yours along'),
         (with_line("inputs", '"x" = { url = "data/x", size = "5MB" }'), "[code] sends files of yours along"),
         # missing
         ("", "name is missing"),

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain import events as e
 from autopilot.domain.after import After, On
 from autopilot.domain.job import Job, JobStatus
 from autopilot.domain.reasons import Reason
 from autopilot.engine.event_log import EventLog
-from autopilot.engine.predecessors import judge, judge_waiting
+from autopilot.engine.predecessors import judge, judge_waiting, look_for_outputs
+from autopilot.mailbox.keys import verified_outputs_key
+from autopilot.mailbox.report_shapes import Manifest, Part
+from autopilot.ports.blobs import BlobUnavailable
 from autopilot.ports.store.jobs import JobTitle
 from autopilot.store.memory.store import MemoryStore
 from tests.builders import START, a_spec
@@ -21,6 +27,7 @@ from tests.builders import a_job as a_built_job
 
 LATER = START + timedelta(hours=3)
 NOW = START + timedelta(hours=5)
+MANIFEST = Manifest(1, 1, (Part("a/out/1/part-0", 3, "0" * 64),)).to_json()
 
 
 def a_job(name: str, *after: After, **changes: Any) -> Job:
@@ -81,6 +88,29 @@ def test_one_that_is_open_holds_it_up_and_one_that_went_wrong_ends_it_at_once() 
     failed = judge(job, {"a": title(JobStatus.PARKED), "b": title(JobStatus.FAILED)}, NOW)
     assert isinstance(failed, e.StatusSet)
     assert dict(failed.numbers) == {"job": "prepare", "ended": JobStatus.FAILED}
+
+
+def test_a_job_begins_once_the_store_is_known_to_have_what_it_takes() -> None:
+    job = a_job("train", After("prepare"), spec={"inputs": (("data", "job:prepare/out"), ("x", "https://h/x"))})
+    known = {"prepare": title(JobStatus.SUCCEEDED)}
+    assert judge(job, known, NOW) is None, "nobody has looked"
+    assert isinstance(judge(job, known, NOW, {"prepare": True}), e.PredecessorsEnded)
+    failed = judge(job, known, NOW, {"prepare": False})
+    assert isinstance(failed, e.StatusSet)
+    assert (failed.status, failed.reason) == (JobStatus.FAILED, Reason.DEPENDENCY_FAILED)
+    assert dict(failed.numbers) == {"job": "prepare", "ended": "over without outputs"}
+    assert judge(job, {"prepare": title(JobStatus.RUNNING)}, NOW, {"prepare": True}) is None
+
+
+async def test_the_store_is_asked_for_what_those_that_wait_take_of_jobs_that_are_over(tmp_path: Path) -> None:
+    blobs = LocalBlobStore(tmp_path, b"k" * 32, "http://127.0.0.1:1")
+    await blobs.put(verified_outputs_key("left"), MANIFEST)
+    taking = {"spec": {"inputs": tuple((name, f"job:{name}/out") for name in ("left", "bare", "open"))}}
+    waits = a_job("train", *map(After, ("left", "bare", "open")), **taking)
+    begun = replace(a_job("begun", spec={"inputs": (("x", "job:other/out"),)}), reason=Reason.SUBMITTED)
+    assert await look_for_outputs(blobs, [waits, begun, a_job("open")]) == {"left": True, "bare": False}
+    with patch.object(blobs, "get", side_effect=BlobUnavailable("cut off")):
+        assert await look_for_outputs(blobs, [waits]) == {}
 
 
 async def judged(*jobs: Job, ended: tuple[Job, ...] = ()) -> dict[str, EventLog]:

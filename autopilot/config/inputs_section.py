@@ -1,0 +1,89 @@
+"""The section ``[inputs]``: addresses, and what other jobs leave."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from autopilot.config import values
+from autopilot.config.job_keys import INPUTS, SENDS_FILES
+from autopilot.config.toml_document import KeyPath, TomlDocument
+from autopilot.domain.after import MOST_AFTER, After, On
+from autopilot.domain.errors import UserError
+from autopilot.domain.inputs import OF_A_JOB, LeftInput, left_inputs
+from autopilot.domain.money import ZERO
+
+
+def read_inputs(document: TomlDocument) -> tuple[tuple[tuple[str, str], ...], Decimal]:
+    """(path, place) of each, and the size in GB of those that state one. Raises ``UserError``."""
+    inputs, total_gb = [], ZERO
+    for path, raw in document.values.get(INPUTS, {}).items():
+        place = f"{document.place((INPUTS, path))}: inputs.{path}"
+        if "\0" in path or path.startswith(("/", "~")) or {"..", ".", ""} & set(path.split("/")):
+            raise UserError(f"{place}: not a file beneath the work directory", hint='write it as "data/train.bin"')
+        url = raw
+        if isinstance(raw, dict):
+            if not raw.keys() <= {"url", "size"}:
+                raise UserError(
+                    f"{place}: has url and size, and nothing else", hint='{ url = "https://…", size = "9GB" }'
+                )
+            url = raw.get("url")
+            try:
+                total_gb += values.size_gb(raw["size"]) if "size" in raw else ZERO
+            except ValueError as error:
+                raise UserError(f"{place}.size: {error}") from None
+        if isinstance(url, str) and url.startswith(OF_A_JOB):
+            if any(sign in path for sign in "*?["):
+                raise UserError(f"{place}: what a job leaves lies at one path, not at a pattern", hint="name one path")
+            url = _left_place(place, url)
+        elif not isinstance(url, str) or not re.fullmatch(r"https?://[^\s]+", url):
+            raise UserError(
+                f'{place}: must be an http or https address, or what another job leaves, like "job:prepare/out"',
+                hint=SENDS_FILES,
+            )
+        inputs.append((path, url))
+    for path, _ in inputs:
+        if any(other.startswith(path + "/") for other, _ in inputs):
+            place = f"{document.place((INPUTS, path))}: inputs.{path}"
+            raise UserError(f"{place}: is a file here, and the directory of another input", hint="rename one of them")
+    return tuple(inputs), total_gb
+
+
+def _left_place(place: str, raw: str) -> str:
+    """``job:NAME/PATH`` with its path in its shortest form."""
+    name, _, path = raw.removeprefix(OF_A_JOB).partition("/")
+    steps = [step for step in path.split("/") if step not in ("", ".")]
+    if not steps or ".." in steps or "\0" in path or any(sign in path for sign in "*?["):
+        raise UserError(
+            f"{place}: {raw!r} names nothing that a job leaves",
+            hint='write the job and one path of its [outputs], like "job:prepare/out"',
+        )
+    try:
+        return LeftInput("", values.job_name(name), "/".join(steps)).place
+    except ValueError as error:
+        raise UserError(f"{place}: {error}") from None
+
+
+def read_after(
+    document: TomlDocument, read: Mapping[KeyPath, Any], inputs: tuple[tuple[str, str], ...]
+) -> tuple[After, ...]:
+    """What the job file says, and the jobs that leave something for this one. Raises ``UserError``."""
+    after: tuple[After, ...] = read.get(("after",), ())
+    ends = {each.job: each.on for each in after}
+    for left in left_inputs(inputs):
+        place = f"{document.place((INPUTS, left.path))}: inputs.{left.path}"
+        if ("schedule", "cron") in read:
+            raise UserError(
+                f"{place}: the firings of a schedule cannot take what another job leaves",
+                hint="write it to a bucket of yours, and read it there",
+            )
+        if ends.setdefault(left.job, On.OK) is not On.OK:
+            raise UserError(
+                f"{place}: {left.job} leaves something only when it succeeds, and after waits for another end of it",
+                hint=f'write after = ["{left.job}"], or leave it out: the input says it',
+            )
+    if len(ends) > MOST_AFTER:
+        raise UserError(f"a job waits for {MOST_AFTER} others at most, with those of [inputs] not for {len(ends)}")
+    return tuple(After(job, on) for job, on in ends.items())
