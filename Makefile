@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1)')
 
-.PHONY: help demo test lint check pythons sim mutants calibrate bench docs pictures page-pictures release previous lock clean
+.PHONY: help demo test lint check pythons sim mutants calibrate bids bench docs pictures page-pictures release previous lock clean
 
 help:    ## show this
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -48,6 +48,9 @@ mutants: $(READY)    ## break the code of money and checkpoints, one place at a 
 
 calibrate: $(READY)    ## plan jobs, play them as live, and hold what was said against what came: SHARD=3/8, then REPORT=1
 	$(BIN)/python -m tools.calibration $(if $(REPORT),--report,--shard $(SHARD)) $(ARGS)
+
+bids: $(READY)    ## play every bid suite at hand as live against simple rules: SHARD=3/8, then REPORT=1
+	$(BIN)/python -m tools.bids $(if $(REPORT),--report,--shard $(SHARD)) $(ARGS)
 
 bench: $(READY)    ## measure what docs/explanation/performance.md states
 	$(BIN)/python benchmarks/run.py

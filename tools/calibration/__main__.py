@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m tools.calibration", description=tools.calibration.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--shard", type=_shard, default=(1, 1), metavar="K/N", help="the K-th of N shares")
+    parser.add_argument("--shard", type=share_of, default=(1, 1), metavar="K/N", help="the K-th of N shares")
     parser.add_argument("--minutes", type=float, default=20.0, help="how long a shard may take (default: 20)")
     parser.add_argument("--only", choices=(MADE_UP, FIRST_JOB, RECORDS), help="one kind of market")
     parser.add_argument("--traces", type=Path, default=TRACES, help="where recorded markets are, if any")
@@ -98,7 +98,8 @@ def _report(results: Path) -> int:
     return 0
 
 
-def _shard(text: str) -> tuple[int, int]:
+def share_of(text: str) -> tuple[int, int]:
+    """(K, N) of "K/N"."""
     number, of = (int(part) for part in text.split("/"))
     if not 1 <= number <= of:
         raise argparse.ArgumentTypeError(f"{text}: the first is 1/{of}, the last {of}/{of}")

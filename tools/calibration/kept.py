@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,9 +27,9 @@ class Kept:
     trial: Trial
 
 
-def code_of(root: Path = ROOT) -> str:
-    """A hash of the sources by which is forecast and played."""
-    named = [root / path for path in _WHAT_COUNTS]
+def code_of(root: Path = ROOT, paths: Sequence[str] = _WHAT_COUNTS) -> str:
+    """A hash of the sources on which results depend: by which is forecast and played, if no others are named."""
+    named = [root / path for path in paths]
     files = sorted(file for each in named for file in ([each] if each.is_file() else each.rglob("*.py")))
     whole = hashlib.sha256()
     for file in files:

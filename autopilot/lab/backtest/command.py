@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Flag = Parameter(negative="")
 Place = Literal["processes", "ray"]
-Kind = Literal["vast", "three-machines"]
+Kind = Literal["vast", "three-machines", "calm", "stormy", "trending"]
 LONGEST = timedelta(days=3660)
 """Further back than any ledger reaches."""
 
@@ -70,7 +70,8 @@ def backtest(
     suite
         A suite file of kind "availability" or "bids".
     synthetic
-        In place of a suite: a market made up by a seed, vast (30 machines that come and go) or three-machines.
+        In place of a suite: a market made up by a seed: vast (30 machines that come and go),
+        three-machines, or 3 to 12 machines whose weather is calm, stormy for days, or trending.
     seed
         The first seed of --synthetic.
     seeds

@@ -21,6 +21,7 @@ OF_CHOICES = ("move_margin", "wait_margin", "wait_slack_h", "wait_margin_shown",
 DEADLINES: Mapping[Kind, tuple[float, ...]] = {
     "vast": (1.1, 1.25, 1.5, 2.0, 3.0),
     "three-machines": (26 / 24, 1.25, 40 / 24),
+    **dict.fromkeys(("calm", "stormy", "trending"), (1.1, 1.25, 1.5, 2.0)),
 }
 PAYS: Mapping[Kind, tuple[Pays, ...]] = {"vast": ("bid",), "three-machines": ("bid", "clearing")}
 Grid = Mapping[str, Sequence[float]]

@@ -2,7 +2,8 @@
 
 ``vast``: hosts with overlapping chunks that come and go, rivals with bids, on-demand renters who outrank any bid,
 on-demand 1.7 times the usual floor, floors seen late and partly. ``three-machines``: a few machines, always listed,
-whose floors are calm for days and then are not, under an on-demand price that is ten times as high.
+whose floors are calm for days and then are not, under an on-demand price that is ten times as high. ``calm``,
+``stormy`` and ``trending``: markets of 3 to 12 machines that share a weather which lasts (``weather``).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Literal, NamedTuple
 
 from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidRun, BidSuite, Listing, Pays
 from autopilot.lab.backtest.tasks import DAY, MIGRATE_S, RESUME_S, TICK_S, TICKS_PER_H, Task
+from autopilot.lab.backtest.weather import WEATHERS, weather_floors
 
-Kind = Literal["vast", "three-machines"]
+Kind = Literal["vast", "three-machines", "calm", "stormy", "trending"]
 WARM_UP_H = 240.0
 """Recorded before the first run starts."""
 
@@ -40,7 +42,7 @@ def synthetic_suite(
     deadlines_s = [round(stretch * task.work_s, 3) for stretch in stretches] or task.deadlines_s
     hours = WARM_UP_H + starts * apart_h + max(deadlines_s) / HOUR_S + 1
     ticks = int(hours * TICKS_PER_H) + 2
-    floors, listing, on_demand_price = (_vast if kind == "vast" else _three_machines)(rng, ticks)
+    floors, listing, on_demand_price = _market(kind, rng, ticks)
     config = BidConfig(
         tick_s=TICK_S,
         on_demand_price=on_demand_price,
@@ -63,6 +65,13 @@ class _Market(NamedTuple):
     floors: tuple[array[float], ...]
     listing: Listing | None
     on_demand_price: float
+
+
+def _market(kind: Kind, rng: random.Random, ticks: int) -> _Market:
+    if kind in WEATHERS:
+        floors, on_demand_price = weather_floors(kind, rng, ticks)
+        return _Market(floors, None, on_demand_price)
+    return _vast(rng, ticks) if kind == "vast" else _three_machines(rng, ticks)
 
 
 # --- vast ------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def vast() -> BidSuite:
     return synthetic_suite("vast", 1, starts=2)
 
 
-@pytest.mark.parametrize("kind", ["vast", "three-machines"])
+@pytest.mark.parametrize("kind", ["vast", "three-machines", "calm", "stormy", "trending"])
 def test_a_seed_makes_one_suite(kind: Kind) -> None:
     one, same, other = (synthetic_suite(kind, seed, starts=1) for seed in (3, 3, 4))
     assert one == same
@@ -103,3 +103,28 @@ def test_the_auction_finishes_in_time_for_less_than_on_demand(kind: Kind) -> Non
         outcome = play(suite, run, lambda config, job: start_on_bids(config, job, {}), Conditions())  # type: ignore[arg-type]
         assert outcome.status == "finished"
         assert outcome.cost < 3.5 * suite.config.on_demand_price
+
+
+def test_storms_last_for_days_and_are_dear_everywhere() -> None:
+    longest: dict[Kind, float] = {"calm": 0.0, "stormy": 0.0}
+    for kind in longest:
+        for seed in range(6):
+            suite = synthetic_suite(kind, seed, starts=6)
+            cheapest = [min(floors) for floors in zip(*suite.floors, strict=True)]
+            dear = 1.15 * sorted(cheapest)[len(cheapest) // 10]
+            spell = 0
+            for floor in cheapest:
+                spell = spell + 1 if floor > dear else 0
+                longest[kind] = max(longest[kind], spell / 12)
+    assert longest["calm"] < 6
+    assert longest["stormy"] > 24
+
+
+def test_prices_that_trend_do_not_come_back_within_the_day() -> None:
+    moved: dict[Kind, float] = {"calm": 0.0, "trending": 0.0}
+    for kind in moved:
+        rows = [synthetic_suite(kind, seed, starts=6).floors[0] for seed in range(6)]
+        lows = [[min(row[day * 288 : day * 288 + 288]) for day in range(len(row) // 288)] for row in rows]
+        moved[kind] = max(max(each) / min(each) for each in lows)
+    assert moved["calm"] < 1.05
+    assert moved["trending"] > 1.4
