@@ -70,8 +70,7 @@ def backtest(
     suite
         A suite file of kind "availability" or "bids".
     synthetic
-        In place of a suite: a market made up by a seed: vast (30 machines that come and go),
-        three-machines, or 3 to 12 machines whose weather is calm, stormy for days, or trending.
+        In place of a suite: a market made up by a seed: vast (30 machines), three-machines, calm, stormy or trending.
     seed
         The first seed of --synthetic.
     seeds
