@@ -21,6 +21,16 @@ def exit_key(job_id: str, lease_id: str) -> str:
     return f"{lease_prefix(job_id, lease_id)}/exit.json"
 
 
+def host_key(job_id: str, lease_id: str) -> str:
+    """Where a virtual machine says how far its boot has come."""
+    return f"{lease_prefix(job_id, lease_id)}/host.json"
+
+
+def registry_login_key(job_id: str, lease_id: str) -> str:
+    """Where a virtual machine finds the login to pull its image with, for as long as it needs that."""
+    return f"{lease_prefix(job_id, lease_id)}/registry.json"
+
+
 def exec_key(job_id: str, lease_id: str, call_id: str) -> str:
     """Where the machine answers one command of the user's."""
     return f"{lease_prefix(job_id, lease_id)}/exec/{call_id}"

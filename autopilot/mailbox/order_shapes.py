@@ -121,6 +121,28 @@ class ExecOrder:
 
 
 @dataclass(frozen=True)
+class HostPlan:
+    """What a virtual machine is to bring up before its agent can read the rest of the orders."""
+
+    container: str
+    """Its name: another lease's container has another one."""
+    image: str
+    start: str
+    """The start command, run by ``/bin/sh`` in the image."""
+    num_gpus: int
+    report_url: str
+    """Takes ``HostReport`` by PUT."""
+    needs_login: bool = False
+    """The image is given out to a login only."""
+    login_url: str = ""
+    """Where the login is to be had; empty until the machine has said that it wants it."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """For the agent, beside what the image and the start command set. No secret is in it."""
+    boot_s: int = 1200
+    """Market seconds until the container must run."""
+
+
+@dataclass(frozen=True)
 class Orders:
     """What the agent shall do now. A higher ``seq`` than it has seen renews its permit for ``permit_ttl_s``."""
 
@@ -144,6 +166,8 @@ class Orders:
     """Only for agents that say ``wire.EXEC``."""
     left: tuple[LeftUrls, ...] = ()
     """Agents of older versions do not know it; jobs that they were rented for take nothing of others."""
+    host: HostPlan | None = None
+    """Only where the market boots virtual machines; for the host program, not for the agent."""
 
     def to_json(self) -> bytes:
         return dump(self)

@@ -25,6 +25,7 @@ from autopilot.mailbox.logs import LOG_CHUNK_BYTES
 from autopilot.mailbox.order_shapes import (
     CheckpointUrls,
     CodeUrls,
+    HostPlan,
     LeftUrls,
     LogUrl,
     Orders,
@@ -90,6 +91,7 @@ def build_orders(
     code: JobCode = NO_CODE,
     grant: Grant | None = None,
     left: Sequence[LeftRef] = (),
+    host: HostPlan | None = None,
 ) -> Orders:
     """Orders for the lease's agent, ready to be put at ``orders_key``.
 
@@ -170,4 +172,5 @@ def build_orders(
         code=code_urls() if code.sha256 else None,
         left=tuple(left_urls(number, ref) for number, ref in enumerate(left)),
         grant=None if grant is None else {"place": f"jobs/{job_id}", **asdict(grant)},
+        host=host,
     )

@@ -14,7 +14,18 @@ from typing import Any, TypeVar
 
 from autopilot.domain.agent_state import AgentState
 from autopilot.domain.readings import Gpu, Readings
-from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, Part, SshLogin
+from autopilot.mailbox.report_shapes import (
+    HOST_FAULTS,
+    HOST_STATES,
+    TAKE_AWAYS,
+    ExitRecord,
+    Heartbeat,
+    HostReport,
+    Manifest,
+    Part,
+    SshLogin,
+    TakeAway,
+)
 from autopilot.mailbox.wire import ABILITIES, MAX_GPUS, MAX_OBJECT_BYTES, MAX_PART_NUMBER, MAX_PARTS, MAX_TEXT, VERSION
 
 _MAX_SECONDS = 10 * 366 * 86_400
@@ -42,6 +53,10 @@ def parse_exit(data: bytes) -> ExitRecord | None:
 
 def parse_manifest(data: bytes) -> Manifest | None:
     return _parse(data, _manifest)
+
+
+def parse_host_report(data: bytes) -> HostReport | None:
+    return _parse(data, _host_report)
 
 
 def _parse(data: bytes, read: Callable[[Mapping[str, Any]], T]) -> T | None:
@@ -86,7 +101,16 @@ def _heartbeat(body: Mapping[str, Any]) -> Heartbeat:
         error=_text(body.get("error", "")),
         readings=_readings(body.get("readings")),
         ssh=_login(body.get("ssh")),
+        notice=_take_away(body.get("notice")),
     )
+
+
+def _take_away(body: object) -> TakeAway | None:
+    """One that cannot be read is none: the machine works all the same."""
+    if not isinstance(body, dict):
+        return None
+    kind, ends_at = body.get("kind"), body.get("ends_at")
+    return TakeAway(kind, _text(ends_at)[:40]) if kind in TAKE_AWAYS and isinstance(ends_at, str) else None
 
 
 def _readings(body: object) -> Readings | None:
@@ -140,6 +164,20 @@ def _gpu(body: object) -> Gpu:
 def _abilities(body: object) -> tuple[str, ...]:
     """Those that are known here: older agents say nothing, newer ones may say more."""
     return tuple(known for known in ABILITIES if known in body) if isinstance(body, list) else ()
+
+
+def _host_report(body: Mapping[str, Any]) -> HostReport:
+    state, fault, wants_login = body.get("state"), body.get("fault", ""), body.get("wants_login", False)
+    if state not in HOST_STATES or fault not in ("", *HOST_FAULTS) or not isinstance(wants_login, bool):
+        raise ValueError("unknown state")
+    return HostReport(
+        boot=_whole(body.get("boot"), minimum=1),
+        seq=_whole(body.get("seq")),
+        state=state,
+        fault=fault,
+        detail=_text(body.get("detail", "")),
+        wants_login=wants_login,
+    )
 
 
 def _exit_record(body: Mapping[str, Any]) -> ExitRecord:

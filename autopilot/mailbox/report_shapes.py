@@ -25,6 +25,19 @@ class SshLogin:
     fault: str = ""
 
 
+TAKE_AWAYS = ("preempt", "relocate", "rebalance", "stop")
+
+
+@dataclass(frozen=True)
+class TakeAway:
+    """A notice of the market's, as the machine has it: it may yet be withdrawn."""
+
+    kind: str
+    """Of ``TAKE_AWAYS``."""
+    ends_at: str
+    """In the host's words."""
+
+
 @dataclass(frozen=True)
 class Heartbeat:
     """What the agent says of itself: claims. ``boot`` counts from 1; (``boot``, ``seq``) only rises.
@@ -67,6 +80,41 @@ class Heartbeat:
     """None: an agent of an older version, or one that has read nothing yet."""
     ssh: SshLogin | None = None
     """None: an agent of an older version, no key in its orders, or a server that does not run yet."""
+    notice: TakeAway | None = None
+    """None: nobody means to take the machine away, or its market gives no notice."""
+
+    def to_json(self) -> bytes:
+        return dump(self)
+
+
+HOST_STATES = ("preparing", "pulling", "starting", "running", "stopping", "failed")
+HOST_FAULTS = (
+    "no_docker",
+    "no_gpu",
+    "registry_denied",
+    "image_missing",
+    "disk_full",
+    "pull_failed",
+    "boot_too_slow",
+    "container_refused",
+    "container_exit",
+)
+"""Why a virtual machine could not bring its container up, or keep it."""
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What the host program of a virtual machine says of it: claims. (``boot``, ``seq``) only rises."""
+
+    boot: int
+    seq: int
+    state: str
+    """Of ``HOST_STATES``."""
+    fault: str = ""
+    """Of ``HOST_FAULTS``; empty where nothing is wrong."""
+    detail: str = ""
+    """For people."""
+    wants_login: bool = False
 
     def to_json(self) -> bytes:
         return dump(self)

@@ -22,7 +22,7 @@ from .job_user import JobUser
 from .keeper import Keeper
 from .log import Log
 from .machine import Machine
-from .markets import MARKET_KEYS, ask_market, instance_id, market_of
+from .markets import WITHHELD, ask_market, instance_id, market_of
 from .memory import Memory
 from .orders import parse_orders
 from .progress import Progress
@@ -30,6 +30,7 @@ from .readings import Readings, Stillness
 from .room import Room
 from .ssh import Ssh
 from .states import ABILITIES
+from .surroundings import WISH, Notice
 from .transfer import Abandoned, Transfer, step_aside
 from .web import Web
 
@@ -73,7 +74,8 @@ class Agent:
         self.wake = threading.Event()
         self.keeper.ask = self.wake.set
         self.beats = 0
-        if market_of(os.environ) is None:
+        self.notice = Notice(os.environ)
+        if market_of(os.environ) is None and not os.environ.get(WISH):
             self.log.trouble("key", "there is no machine id with its key here: this machine cannot destroy itself")
 
     def now(self) -> float:
@@ -116,6 +118,7 @@ class Agent:
         code = self.child.poll()
         if code is not None:
             self.finish(code)
+        self.look_at_notice()
         self.look_at_job()
         command = self.machine.decide(self.now())
         may_enter = self.machine.may_exec(self.now())
@@ -135,6 +138,18 @@ class Agent:
             except RuntimeError as error:  # the job has used up what there is of threads
                 self.events.put(("done", command, str(error)))
         return command
+
+    def look_at_notice(self) -> None:
+        """Said in the next heartbeat, which goes at once: there may be a minute left."""
+        if not self.notice.look():
+            return
+        told = self.notice.report()
+        self.log.say(f"notice: {told['kind']} at {told['ends_at']}" if told else "the notice is withdrawn")
+        if self.notice.is_hard:
+            self.machine.quit(self.now(), self.notice.grace_s)
+        elif told:
+            self.machine.take_notice(self.now())
+        self.wake.set()
 
     def look_at_job(self) -> None:
         """What it says by files, and what is asked of it that way."""
@@ -186,7 +201,8 @@ class Agent:
         elif event[0] == "busy":
             self.machine.take_sign_of_life(now)
         elif event[0] == "quit":
-            self.machine.quit(now)
+            self.look_at_notice()
+            self.machine.quit(now, self.notice.grace_s)
 
     def remember(self) -> None:
         try:
@@ -240,7 +256,7 @@ class Agent:
 
     def surroundings(self, command: str, work: dict[str, Any]) -> tuple[dict[str, str], int | None]:
         """The job's environment, and the user that its command gets if it gets one of its own. Raises ``OSError``."""
-        env = {name: value for name, value in os.environ.items() if name not in MARKET_KEYS}
+        env = {name: value for name, value in os.environ.items() if name not in WITHHELD}
         env.update({"PYTHONUNBUFFERED": "1", **self.room.variables(), **work["env"]})
         helper = [self.room.helper, env.get("PYTHONPATH")]
         ours = {
@@ -410,6 +426,7 @@ class Agent:
             "readings": {**self.readings.at(self.now()), "still_s": self.still_s()},
             "can": ABILITIES,
             "ssh": self.ssh.report(),
+            "notice": self.notice.report(),
             "error": self.log.error(),
         }
         self.web.put(machine.orders["put_urls"]["heartbeat"], json.dumps(body).encode())

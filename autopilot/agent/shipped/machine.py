@@ -43,6 +43,7 @@ BOOT_GRACE_S = 120.0  # to fetch newer orders after a sleep that outlasted the p
 SAVE_BOUND_S = 90.0  # from the end of the permit to the self-destroy, whose answer may take half a minute more
 TERM_GRACE_S = 60.0
 RETRY_FIRST_S, RETRY_MOST_S = 5.0, 300.0
+QUIT_S = 4.0  # real: hosts end what runs ten seconds after they asked for it
 PREPARE_TRIES = 10  # some twenty minutes: what has failed so often on a machine that is heard does not pass by itself
 REPEAT_S = 60.0  # a destroy that was accepted is asked for again: we are still here
 GOODBYES = ("destroy", "stop")  # they need not wait for another task
@@ -65,6 +66,8 @@ class Machine:
         self.seq = int(memory["orders_seq"])
         self.permit_until = now + self._left_of_permit(memory, now)
         self.life = Life()
+        self.quit_s = QUIT_S * second
+        self.is_noticed_late = False
         self.process = Process()
         self.disk = UNSAVED if memory["dirty"] else EMPTY
         self.upload = Upload()
@@ -170,9 +173,16 @@ class Machine:
             if task in ("code", "inputs", "restore"):
                 self._fail_in_vain(task)
 
-    def quit(self, now: float) -> None:
-        """The agent itself was told to end."""
+    def quit(self, now: float, grace_s: float = 0.0) -> None:
+        """The agent itself was told to end. ``grace_s``: what it has for that, where somebody says."""
+        if self.life.state in (SERVING, EXPIRED):
+            self.quit_s = max(grace_s, QUIT_S * self.second)
         self.life = self.life.move("quit", now)
+
+    def take_notice(self, now: float) -> None:
+        """The machine may be taken away soon, or not: the work is saved now and goes on."""
+        self.checkpoint_at = min(self.checkpoint_at, now)
+        self.is_noticed_late = "checkpoint" in self.tasks  # what is under way holds no more than was there before
 
     # -- what to do
 
@@ -262,9 +272,9 @@ class Machine:
         return self._begin("stop" if self.is_dirty and not is_fenced else "destroy", now)
 
     def _quit(self, now: float) -> str | None:
-        is_over = now >= self.life.since + 4 * self.second
+        is_over = now >= self.life.since + self.quit_s
         if self.process.kind and not is_over:
-            return self._stop_process(now, 2 * self.second)
+            return self._stop_process(now, self.quit_s / 2)
         return "quit" if is_over or self._is_fenced() or not self.is_dirty else self._begin("checkpoint", now)
 
     # -- by its role
@@ -401,7 +411,8 @@ class Machine:
         elif task == "prefetch":
             self.prefetched = about
         elif task == "checkpoint":
-            self.checkpoint_at = now + self._interval()
+            self.checkpoint_at = now if self.is_noticed_late else now + self._interval()
+            self.is_noticed_late = False
         event = "save" if task == "checkpoint" and self.upload.is_final else task
         self.disk = move(DISK, self.disk, event)
         self.result = move(RESULT, self.result, event)

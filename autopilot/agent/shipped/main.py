@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .agent import Agent
+from .surroundings import read_env_file
 
 
 def main() -> int:
@@ -12,6 +14,7 @@ def main() -> int:
         sys.stderr.write("usage: agent.pyz ORDERS_URL\n")
         return 2
     try:
+        read_env_file(os.environ)
         agent = Agent(sys.argv[1])
     except BlockingIOError:
         sys.stderr.write("autopilot: an agent already runs on this disk\n")

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .log import Log
+from .surroundings import ENV_FILE, WISH, write_wish
 from .web import MAX_OBJECT_BYTES, WHOLE_TIMEOUT_S, BadStatus, Web
 
 MARKET_KEYS = ("CONTAINER_API_KEY", "RUNPOD_API_KEY")
+WITHHELD = (*MARKET_KEYS, ENV_FILE, WISH)
+"""Variables that are not the job's."""
 PUBLIC_PORT = 70022
 """Above the last port that there is: both markets then give one that is the same inside and outside, and name it."""
 
@@ -57,6 +60,8 @@ def public_address(env: Mapping[str, str]) -> tuple[str, int] | None:
 def ask_market(wish: str, env: Mapping[str, str], web: Web, log: Log) -> None:
     """Ask in each way until one is answered with a yes. Raises ``OSError``, ``ValueError``."""
     market = market_of(env)
+    if market is None and write_wish(env, wish):  # the host acts: a virtual machine has no key in its container
+        return
     if market is None:
         raise OSError("no machine id with its key")
     *others, last = market(wish, env)

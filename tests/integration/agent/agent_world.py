@@ -23,7 +23,7 @@ from autopilot.blobs.local import LocalBlobStore
 from autopilot.domain.code import NO_CODE, JobCode
 from autopilot.mailbox.checkpoints import keep_verified, verified_manifest
 from autopilot.mailbox.keys import exit_key, heartbeat_key, orders_key, verified_key
-from autopilot.mailbox.order_shapes import ExecOrder, Role, Work
+from autopilot.mailbox.order_shapes import ExecOrder, HostPlan, Role, Work
 from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
@@ -72,6 +72,8 @@ class Lease:
     code: JobCode = NO_CODE
     left: tuple[LeftRef, ...] = ()
     exec: ExecOrder | None = None
+    host: HostPlan | None = None
+    """Of a virtual machine."""
     renewing: bool = True
 
     async def write_orders(self) -> None:
@@ -92,6 +94,7 @@ class Lease:
             heartbeat=heartbeat,
             code=self.code,
             left=self.left,
+            host=self.host,
         )
         orders = dataclasses.replace(orders, exec=self.exec)
         await self.store.put(orders_key(JOB, self.lease_id), orders.to_json())

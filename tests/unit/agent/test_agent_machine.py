@@ -448,6 +448,40 @@ def test_told_to_terminate_it_saves_if_it_can_and_quits_in_time() -> None:
     assert m.decide(14) == "quit"
 
 
+def test_told_how_long_it_has_it_saves_for_so_long() -> None:
+    m = running()
+    m.quit(10, 44)
+    assert m.decide(10) == "term"
+    assert m.decide(31.9) is None
+    assert m.decide(32) == "kill"
+    m.quit(33, 5)
+    m.end_process(-9, 33, "")
+    assert m.decide(33) == "checkpoint"
+    assert m.decide(53.9) is None, "the first word counts"
+    assert m.decide(54) == "quit"
+
+
+def test_a_notice_that_may_be_withdrawn_is_answered_by_one_checkpoint() -> None:
+    m = running()
+    m.take_notice(5)
+    assert m.is_due(5)
+    assert m.decide(5) == "checkpoint"
+    m.finish_task("checkpoint", True, 8)
+    assert m.decide(8) is None
+    assert not m.is_due(9)
+
+
+def test_a_checkpoint_that_was_under_way_is_no_answer_to_a_notice() -> None:
+    m = running()
+    m.take_notice(5)
+    assert m.decide(5) == "checkpoint"
+    m.take_notice(6)
+    m.finish_task("checkpoint", True, 8)
+    assert m.decide(8) == "checkpoint"
+    m.finish_task("checkpoint", True, 9)
+    assert m.decide(9) is None
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.sampled_from(["wait", "run", "save_and_stop", "leave"])), max_size=30)
 )
