@@ -18,8 +18,8 @@ from autopilot.agent.bootstrap import onstart
 from autopilot.host.artifact import host_key, host_sha256
 from autopilot.host.user_data import user_data
 from autopilot.lab.sandbox.private_images import PrivateImage
+from autopilot.lab.sandbox.vm.config import VmConfig
 from autopilot.lab.sandbox.vm.machines import VirtualMachines
-from autopilot.lab.sandbox.vm.terms import VmTerms
 from autopilot.mailbox.keys import host_key as report_key
 from autopilot.mailbox.keys import orders_key, registry_login_key
 from autopilot.mailbox.order_shapes import HostPlan, Work
@@ -50,7 +50,7 @@ class Vm:
         orders_url = store.sign_get(orders_key(JOB, self.lease.lease_id), DAY)
         text = user_data(host_url, sha256 or host_sha256(), orders_url, self.speed)
         self.boots += 1
-        self.machines.start(KEY, self.boots, VmTerms(text, 2, self.speed, private, faults))
+        self.machines.start(KEY, self.boots, VmConfig(text, 2, self.speed, private, faults))
 
     async def until_off(self, what: str) -> None:
         def is_off() -> bool:

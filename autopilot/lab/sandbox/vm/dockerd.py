@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from autopilot.lab.sandbox.boxes import image_directory
 from autopilot.lab.sandbox.private_images import Login, refusal
-from autopilot.lab.sandbox.vm.terms import VmTerms
+from autopilot.lab.sandbox.vm.config import VmConfig
 
 SOCKET = "docker.sock"
 _SUPERVISOR = Path(__file__).parents[1] / "supervisor.py"
@@ -112,8 +112,8 @@ class Container:
 
 
 class Daemon:
-    def __init__(self, terms_path: Path, root: Path) -> None:
-        self.terms_path, self.home = terms_path, root / "var/lib/docker"
+    def __init__(self, config_path: Path, root: Path) -> None:
+        self.config_path, self.home = config_path, root / "var/lib/docker"
         self.lock = threading.Lock()
         self.containers: dict[str, Container] = {}
         self.was_unavailable = False
@@ -124,9 +124,9 @@ class Daemon:
             self.containers[path.parent.name] = container
 
     @property
-    def terms(self) -> VmTerms:
+    def config(self) -> VmConfig:
         """As they are now: a fault may come at any time."""
-        return VmTerms.read(self.terms_path)
+        return VmConfig.read(self.config_path)
 
     def images(self) -> set[str]:
         path = self.home / "images.json"
@@ -134,13 +134,13 @@ class Daemon:
 
     def pull(self, image: str, auth: str | None) -> Iterator[dict[str, Any]]:
         """Lines of progress. Raises ``Refused``."""
-        terms = self.terms
-        fault = terms.faults.get("pull")
+        config = self.config
+        fault = config.faults.get("pull")
         login = None
         if auth:
             said = json.loads(base64.urlsafe_b64decode(auth))
             login = Login(said["username"], said["password"], said["serveraddress"])
-        if (no := refusal(terms.private, image, login)) is not None:
+        if (no := refusal(config.private, image, login)) is not None:
             raise Refused(500, no.strip())
         if fault == "missing":
             raise Refused(404, f"manifest for {image} not found: manifest unknown: manifest unknown")
@@ -184,7 +184,7 @@ class Daemon:
             container.note(Running=False, ExitCode=0)
 
     def start(self, name: str) -> None:
-        if self.terms.faults.get("start") == "refuse":
+        if self.config.faults.get("start") == "refuse":
             raise Refused(500, 'could not select device driver "nvidia" with capabilities: [[gpu]]')
         with self.lock:
             self.find(name).start()
@@ -204,7 +204,7 @@ class Daemon:
 
     def stop_all(self) -> None:
         stops = [
-            threading.Thread(target=each.stop, args=(_STOP_S / self.terms.speed,)) for each in self.containers.values()
+            threading.Thread(target=each.stop, args=(_STOP_S / self.config.speed,)) for each in self.containers.values()
         ]
         for stop in stops:
             stop.start()
@@ -266,7 +266,7 @@ class Handler(BaseHTTPRequestHandler):
                 daemon.start(name)
                 self.reply(204, None)
             case "POST", ["containers", name, "stop"]:
-                daemon.find(name).stop(float(query["t"]) / daemon.terms.speed)
+                daemon.find(name).stop(float(query["t"]) / daemon.config.speed)
                 self.reply(204, None)
             case "GET", ["containers", name, "logs"]:
                 self.reply_bytes(200, daemon.find(name).words(int(query["tail"])))
@@ -306,8 +306,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> int:
-    terms_path, root, socket = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-    daemon = Daemon(terms_path, root)
+    config_path, root, socket = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    daemon = Daemon(config_path, root)
     handler = type("BoundHandler", (Handler,), {"daemon": daemon})
     server = socketserver.ThreadingUnixStreamServer(socket, handler)
     server.daemon_threads = True

@@ -20,8 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from autopilot.lab.sandbox.vm.config import VmConfig
 from autopilot.lab.sandbox.vm.dockerd import SOCKET
-from autopilot.lab.sandbox.vm.terms import VmTerms
 from autopilot.lab.sandbox.vm.units import Unit, enable, list_enabled
 
 _SHIM = Path(__file__).with_name("shims.py")
@@ -30,10 +30,10 @@ _DOCKER_GRACE_S = 10.0
 
 
 class Init:
-    def __init__(self, terms_path: Path, root: Path, short: Path) -> None:
+    def __init__(self, config_path: Path, root: Path, short: Path) -> None:
         """``short``: a directory whose path leaves room for the name of a socket."""
-        self.terms_path, self.root, self.short = terms_path, root, short
-        self.terms = VmTerms.read(terms_path)
+        self.config_path, self.root, self.short = config_path, root, short
+        self.config = VmConfig.read(config_path)
         self.units: dict[str, Unit] = {}
         self.docker: subprocess.Popen[bytes] | None = None
         self.events: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -42,7 +42,7 @@ class Init:
         self.env = {
             "PATH": f"{short / 'bin'}:{os.environ['PATH']}",
             "AUTOPILOT_ROOT": str(root),
-            "AUTOPILOT_SANDBOX_VM": str(terms_path),
+            "AUTOPILOT_SANDBOX_VM": str(config_path),
             "AUTOPILOT_SANDBOX_INIT": str(short / "init.sock"),
             "DOCKER_HOST": f"unix://{short / SOCKET}",
             "HOME": str(root / "root"),
@@ -77,10 +77,10 @@ class Init:
         path.chmod(0o755)
 
     def has_docker(self) -> bool:
-        return self.terms.faults.get("docker") != "absent" or (self.root / "usr/docker-was-installed").exists()
+        return self.config.faults.get("docker") != "absent" or (self.root / "usr/docker-was-installed").exists()
 
     def boot(self) -> None:
-        if self.terms.faults.get("docker", "active") == "active" or (self.root / "etc/docker-is-enabled").exists():
+        if self.config.faults.get("docker", "active") == "active" or (self.root / "etc/docker-is-enabled").exists():
             self.start_docker()
         done = self.root / "var/lib/cloud/user-data-was-run"
         if done.exists():
@@ -89,7 +89,7 @@ class Init:
             return
         done.touch()
         script = self.root / "var/lib/cloud/user-data"
-        script.write_text(self.terms.user_data)
+        script.write_text(self.config.user_data)
         script.chmod(0o700)
         with suppress(OSError):  # one without a first line that names a program is not run
             subprocess.run([str(script)], env=self.env, stdin=subprocess.DEVNULL, cwd=self.root, check=False)
@@ -135,7 +135,7 @@ class Init:
                 return 5
             unit = self.units.get(name)
             if unit is None or not unit.is_active:
-                unit = self.units[name] = Unit(path, self.env, self.terms.speed)
+                unit = self.units[name] = Unit(path, self.env, self.config.speed)
                 unit.start()
             return 0
 
@@ -144,7 +144,7 @@ class Init:
             if self.docker is None:
                 socket = self.short / SOCKET
                 socket.unlink(missing_ok=True)
-                command = [sys.executable, "-m", "autopilot.lab.sandbox.vm.dockerd", str(self.terms_path)]
+                command = [sys.executable, "-m", "autopilot.lab.sandbox.vm.dockerd", str(self.config_path)]
                 env = {**self.env, "PATH": os.environ["PATH"]}
                 self.docker = subprocess.Popen([*command, str(self.root), str(socket)], env=env, start_new_session=True)
                 while not socket.exists() and self.docker.poll() is None:
@@ -156,7 +156,7 @@ class Init:
             if self.docker is not None:
                 self.docker.terminate()
                 with suppress(subprocess.TimeoutExpired):
-                    self.docker.wait(_DOCKER_GRACE_S / self.terms.speed + 5)
+                    self.docker.wait(_DOCKER_GRACE_S / self.config.speed + 5)
                 self.docker.kill()
                 self.docker.wait()
                 self.docker = None

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autopilot.lab.sandbox.boxes import Boxes, Ended, Launch
-from autopilot.lab.sandbox.vm.terms import VmTerms
+from autopilot.lab.sandbox.vm.config import VmConfig
 
 SIGNAL = "opt/mithril/MITHRIL_SIGNAL.yml"
 
 
 class VirtualMachines:
-    """``<directory>/<key>``: the disk of a machine, its terms and its console. See ``boxes.py``.
+    """``<directory>/<key>``: the disk of a machine, its config and its console. See ``boxes.py``.
 
     The first start of a key boots the user data. A later one boots the same disk: the user data is not run again.
     """
@@ -32,10 +32,10 @@ class VirtualMachines:
         self._short = Path(tempfile.mkdtemp(prefix="ap-vm-"))
         """For sockets, whose paths must be short."""
 
-    def start(self, key: str, boot: int, terms: VmTerms) -> None:
-        self._terms_path(key).parent.mkdir(parents=True, exist_ok=True)
-        terms.write(self._terms_path(key))
-        words = [str(self._terms_path(key)), str(self._short_of(key))]
+    def start(self, key: str, boot: int, config: VmConfig) -> None:
+        self._config_path(key).parent.mkdir(parents=True, exist_ok=True)
+        config.write(self._config_path(key))
+        words = [str(self._config_path(key)), str(self._short_of(key))]
         command = [sys.executable, "-m", "autopilot.lab.sandbox.vm.init", *words]
         self._boxes.start(key, boot, Launch(image="", command=command, env={}))
 
@@ -53,13 +53,13 @@ class VirtualMachines:
         self._boxes.wipe(key)
 
     def set_fault(self, key: str, name: str, what: str) -> None:
-        """See ``VmTerms.faults``."""
-        terms = VmTerms.read(self._terms_path(key))
-        replace(terms, faults={**terms.faults, name: what}).write(self._terms_path(key))
+        """See ``VmConfig.faults``."""
+        config = VmConfig.read(self._config_path(key))
+        replace(config, faults={**config.faults, name: what}).write(self._config_path(key))
 
     def give_notice(self, key: str, instance_status: str, bid_status: str, in_s: float) -> None:
         """Write the market's file: it ends in so many market seconds, by the machine's own clock."""
-        speed = VmTerms.read(self._terms_path(key)).speed
+        speed = VmConfig.read(self._config_path(key)).speed
         ends_at = datetime.fromtimestamp(time.time() + in_s / speed, UTC).isoformat(timespec="milliseconds")
         text = f"instance_status: {instance_status}\nbid_status: {bid_status}\nend_time: {ends_at}\n"
         path = self.root(key) / SIGNAL
@@ -103,5 +103,5 @@ class VirtualMachines:
     def _short_of(self, key: str) -> Path:
         return self._short / hashlib.sha256(key.encode()).hexdigest()[:12]
 
-    def _terms_path(self, key: str) -> Path:
+    def _config_path(self, key: str) -> Path:
         return self._directory / key / "vm.json"

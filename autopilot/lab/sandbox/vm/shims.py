@@ -16,13 +16,13 @@ import time
 def main() -> int:
     name, *words = sys.argv[1:]
     with open(os.environ["AUTOPILOT_SANDBOX_VM"]) as file:
-        terms = json.load(file)
+        config = json.load(file)
     if name == "nvidia-smi":
-        for number in range(int(terms["faults"].get("gpus", terms["num_gpus"]))):
+        for number in range(int(config["faults"].get("gpus", config["num_gpus"]))):
             print(f"GPU {number}: sandbox (UUID: GPU-{number})")
         return 0
     if name == "apt-get":
-        return install(words, terms["faults"].get("apt", "ok"))
+        return install(words, config["faults"].get("apt", "ok"))
     if name in ("systemctl", "poweroff"):
         return ask([name, *words])
     return 0

@@ -12,7 +12,7 @@ from autopilot.lab.sandbox.private_images import PrivateImage
 
 
 @dataclass(frozen=True)
-class VmTerms:
+class VmConfig:
     user_data: str
     num_gpus: int = 1
     speed: float = 1
@@ -30,6 +30,6 @@ class VmTerms:
         os.replace(scratch, path)
 
     @classmethod
-    def read(cls, path: Path) -> VmTerms:
+    def read(cls, path: Path) -> VmConfig:
         body = json.loads(path.read_text())
         return cls(**{**body, "private": tuple(PrivateImage(**each) for each in body["private"])})
