@@ -34,13 +34,13 @@ _STOP_S = 10.0
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+", re.ASCII)
 
 
-class Refused(Exception):
+class DockerRefused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-class Container:
+class VmContainer:
     def __init__(self, directory: Path, config: dict[str, Any]) -> None:
         self.directory, self.config = directory, config
         self.process: subprocess.Popen[bytes] | None = None
@@ -111,14 +111,14 @@ class Container:
         self.ended.set()
 
 
-class Daemon:
+class ContainerDaemon:
     def __init__(self, config_path: Path, root: Path) -> None:
         self.config_path, self.home = config_path, root / "var/lib/docker"
         self.lock = threading.Lock()
-        self.containers: dict[str, Container] = {}
+        self.containers: dict[str, VmContainer] = {}
         self.was_unavailable = False
         for path in sorted((self.home / "containers").glob("*/config.v2.json")):
-            container = Container(path.parent, json.loads(path.read_text()))
+            container = VmContainer(path.parent, json.loads(path.read_text()))
             if container.config["State"]["Running"]:
                 container.note(Running=False, ExitCode=137)
             self.containers[path.parent.name] = container
@@ -133,7 +133,7 @@ class Daemon:
         return set(json.loads(path.read_text())) if path.exists() else set()
 
     def pull(self, image: str, auth: str | None) -> Iterator[dict[str, Any]]:
-        """Lines of progress. Raises ``Refused``."""
+        """Lines of progress. Raises ``DockerRefused``."""
         config = self.config
         fault = config.faults.get("pull")
         login = None
@@ -141,12 +141,12 @@ class Daemon:
             said = json.loads(base64.urlsafe_b64decode(auth))
             login = Login(said["username"], said["password"], said["serveraddress"])
         if (no := refusal(config.private, image, login)) is not None:
-            raise Refused(500, no.strip())
+            raise DockerRefused(500, no.strip())
         if fault == "missing":
-            raise Refused(404, f"manifest for {image} not found: manifest unknown: manifest unknown")
+            raise DockerRefused(404, f"manifest for {image} not found: manifest unknown: manifest unknown")
         if fault == "unavailable" and not self.was_unavailable:
             self.was_unavailable = True
-            raise Refused(500, "received unexpected HTTP status: 503 Service Unavailable")
+            raise DockerRefused(500, "received unexpected HTTP status: 503 Service Unavailable")
         for done in (0, 50, 100):
             yield {"status": "Downloading", "id": "layer", "progressDetail": {"current": done, "total": 100}}
             if fault == "hang":
@@ -160,13 +160,13 @@ class Daemon:
 
     def create(self, name: str, body: dict[str, Any]) -> None:
         if not _NAME.fullmatch(name):
-            raise Refused(400, f"Invalid container name ({name})")
+            raise DockerRefused(400, f"Invalid container name ({name})")
         image = body["Image"] if ":" in body["Image"].rpartition("/")[2] else body["Image"] + ":latest"
         with self.lock:
             if name in self.containers:
-                raise Refused(409, f'Conflict. The container name "/{name}" is already in use')
+                raise DockerRefused(409, f'Conflict. The container name "/{name}" is already in use')
             if image not in self.images():
-                raise Refused(404, f"No such image: {body['Image']}")
+                raise DockerRefused(404, f"No such image: {body['Image']}")
             directory = self.home / "containers" / name
             root = directory / "root"
             root.mkdir(parents=True)
@@ -180,20 +180,20 @@ class Daemon:
                 mounted = root / inside.lstrip("/")
                 mounted.parent.mkdir(parents=True, exist_ok=True)
                 mounted.symlink_to(outside, target_is_directory=True)
-            container = self.containers[name] = Container(directory, {**body, "Name": name})
+            container = self.containers[name] = VmContainer(directory, {**body, "Name": name})
             container.note(Running=False, ExitCode=0)
 
     def start(self, name: str) -> None:
         if self.config.faults.get("start") == "refuse":
-            raise Refused(500, 'could not select device driver "nvidia" with capabilities: [[gpu]]')
+            raise DockerRefused(500, 'could not select device driver "nvidia" with capabilities: [[gpu]]')
         with self.lock:
             self.find(name).start()
 
-    def find(self, name: str) -> Container:
+    def find(self, name: str) -> VmContainer:
         try:
             return self.containers[name]
         except KeyError:
-            raise Refused(404, f"No such container: {name}") from None
+            raise DockerRefused(404, f"No such container: {name}") from None
 
     def remove(self, name: str) -> None:
         container = self.find(name)
@@ -214,7 +214,7 @@ class Daemon:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    daemon: Daemon
+    daemon: ContainerDaemon
 
     def log_message(self, *_: object) -> None:
         """No log of its own."""
@@ -238,7 +238,7 @@ class Handler(BaseHTTPRequestHandler):
         words = [unquote(part) for part in url.path.strip("/").split("/")]
         try:
             self.act(method, words, query, body)
-        except Refused as no:
+        except DockerRefused as no:
             self.reply(no.status, {"message": str(no)})
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
@@ -274,7 +274,7 @@ class Handler(BaseHTTPRequestHandler):
                 daemon.remove(name)
                 self.reply(204, None)
             case _:
-                raise Refused(404, "page not found")
+                raise DockerRefused(404, "page not found")
 
     def pull(self, image: str) -> None:
         lines = self.daemon.pull(image, self.headers.get("X-Registry-Auth"))
@@ -307,7 +307,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> int:
     config_path, root, socket = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-    daemon = Daemon(config_path, root)
+    daemon = ContainerDaemon(config_path, root)
     handler = type("BoundHandler", (Handler,), {"daemon": daemon})
     server = socketserver.ThreadingUnixStreamServer(socket, handler)
     server.daemon_threads = True
