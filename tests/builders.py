@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from autopilot.domain import events as e
 from autopilot.domain.actions import Action
@@ -23,6 +23,7 @@ from autopilot.domain.offer import Capabilities, CapacityType, Offer
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.actions import action_events
+from autopilot.engine.hosts import Hosts
 from autopilot.engine.observe import Reading
 from autopilot.policy.decide import decide
 from autopilot.policy.guard import Exposure, Limits, guard
@@ -306,3 +307,9 @@ def _check_lease(lease: Lease) -> None:
     if lease.state in (LeaseState.ACTIVE, LeaseState.PAUSED, LeaseState.DESTROY_REQUESTED):
         assert lease.spans, f"{lease.state} bills nothing"
         assert lease.spans[-1].ended_at is None, f"{lease.state} bills nothing"
+
+
+def no_hosts() -> Hosts:
+    """Where no market boots virtual machines, nothing else is asked for."""
+    nothing = cast(Any, None)
+    return Hosts({}, nothing, nothing, nothing, Params())

@@ -217,6 +217,13 @@ SENTENCES: Mapping[str, str | Callable[[Fields], str]] = {
     "lease.adopted": lambda fields: f"rented after a lost answer, as instance {text.plain(fields.get('instance_id'))}",
     "lease.refused": _tell_refused,
     "image.login_refused": _tell_login,
+    "lease.boot_failed": lambda fields: (
+        f"the machine did not come up: {text.words(fields.get('fault'))}, {text.plain(fields.get('message'))}"
+    ),
+    "lease.notice": lambda fields: (
+        f"the market gives notice ({text.words(fields.get('kind'))}, at {text.plain(fields.get('ends_at'))})"
+    ),
+    "lease.notice_withdrawn": "the notice is withdrawn: the machine stays",
     "lease.create_unknown": "the market's answer is lost; the list of machines will show whether it was rented",
     "lease.abandoned": lambda fields: f"nothing was rented{_because(fields)}",
     "lease.running": lambda fields: f"the machine runs at {text.per_hour(fields.get('bid'))}",

@@ -90,6 +90,26 @@ class ImageLoginRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class BootFailed:
+    """A virtual machine says that it could not bring its container up, or keep it. ``fault``: a word for why."""
+
+    lease_id: str
+    fault: str
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeChanged:
+    """The market means to take the machine away, or no more: ``kind`` is empty then. ``ends_at``: in its own words."""
+
+    lease_id: str
+    kind: str
+    ends_at: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseAbsent:
     """A complete list does not show the instance."""
 
@@ -317,6 +337,8 @@ Event = (
     | LeaseAbandoned
     | LeaseObserved
     | ImageLoginRefused
+    | BootFailed
+    | NoticeChanged
     | LeaseAbsent
     | LeaseGone
     | BidIntended

@@ -56,6 +56,8 @@ def evolve(job: Job, event: e.Event) -> Job:
         case e.ImageLoginRefused(at=at):
             if job.status.wants_capacity:
                 job = replace(job, status=JobStatus.PARKED, reason=Reason.IMAGE_LOGIN_REFUSED, parked_at=at)
+        case e.BootFailed() | e.NoticeChanged():
+            pass  # said, for people; what follows of it comes as events of its own
         case e.StatusSet(status, reason, at, _):
             parked_at = at if status is JobStatus.PARKED else None
             finished_at = at if status.is_final else None

@@ -45,6 +45,7 @@ from autopilot.engine.drift import DriftLog
 from autopilot.engine.event_log import EventLog, contain
 from autopilot.engine.firings import Firings
 from autopilot.engine.history import History, Retention
+from autopilot.engine.hosts import Hosts, take_failed_boots
 from autopilot.engine.lost_bids import LostBids
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.engine.maintenance import Maintenance
@@ -159,7 +160,8 @@ class Engine:
         )
         self._watching = Watching(config.watched)
         self.outlooks = Outlooks(store, PHASES, config.params, self._watching.kinds)
-        self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker)
+        hosts = Hosts(providers, bootstrap, blobs, self._logins, config.params)
+        self._mailbox = Mailbox(blobs, config.permit_ttl_s, self.outlooks.hazard_of, secret, unpacker, hosts)
         self.execs = self._mailbox.execs
         self.certification = Certification(config.certify, self.watches)
         self._arrays = Arrays(ids, config.params)
@@ -369,6 +371,7 @@ class Engine:
             if lease.id in mail and lease.is_wanted:
                 for event in mail_events(event_log.job, event_log.original, lease, mail[lease.id], now):
                     event_log.apply(event)
+        take_failed_boots(event_log, {name: each.host for name, each in mail.items()}, self._logins, self._avoid, now)
         for lease, words in refused_pulls(event_log.job, readings):
             spec = event_log.job.spec
             if not event_log.job.certifies:  # it wants to see this, and goes on

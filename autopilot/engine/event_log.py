@@ -299,6 +299,12 @@ _WORDS: Mapping[type[e.Event], Callable[[Any, Lease | None, Lease | None], Words
         "image.login_refused",
         (("server", event.server), ("secret", event.secret or None), ("message", event.message)),
     ),
+    e.BootFailed: lambda event, *_: ("lease.boot_failed", (("fault", event.fault), ("message", event.message))),
+    e.NoticeChanged: lambda event, *_: (
+        ("lease.notice", (("kind", event.kind), ("ends_at", event.ends_at)))
+        if event.kind
+        else ("lease.notice_withdrawn", ())
+    ),
     e.LeaseGone: lambda event, _, new: ("lease.gone", (("reason", new.reason if new else None),)),
     e.BidIntended: lambda event, old, _: ("bid.intended", (("bid", event.bid), ("from", old.bid if old else None))),
     e.BidChanged: lambda event, *_: ("bid.changed", (("bid", event.bid),)),

@@ -21,6 +21,7 @@ from autopilot.domain.money import BYTES_PER_GB
 from autopilot.engine.checkpoint_retention import FEWEST_KEPT, Doubt
 from autopilot.engine.claims import Claims, within_budget
 from autopilot.engine.execs import Execs
+from autopilot.engine.hosts import Hosts
 from autopilot.engine.log_intake import LogIntake
 from autopilot.mailbox.checkpoints import (
     contents,
@@ -30,11 +31,19 @@ from autopilot.mailbox.checkpoints import (
     verified_manifest,
     verified_outputs,
 )
-from autopilot.mailbox.keys import exit_key, heartbeat_key, lease_prefix, manifest_key, orders_key, verified_key
+from autopilot.mailbox.keys import (
+    exit_key,
+    heartbeat_key,
+    lease_prefix,
+    manifest_key,
+    orders_key,
+    registry_login_key,
+    verified_key,
+)
 from autopilot.mailbox.order_shapes import Orders, Work
 from autopilot.mailbox.orders import CheckpointRef, LeftRef, build_orders
 from autopilot.mailbox.reading import parse_exit, parse_heartbeat
-from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest, SshLogin
+from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, HostReport, Manifest, SshLogin, TakeAway
 from autopilot.mailbox.wire import RUN_AGAIN
 from autopilot.policy.checkpointing import checkpoint_interval
 from autopilot.ports.blobs import BlobStore, BlobUnavailable, Grant
@@ -54,6 +63,9 @@ BOOTS_AT_ONCE = 100
 """A claim of more restarts than this since the last heartbeat is not believed."""
 
 
+_WITH_SECRETS = (orders_key, registry_login_key)
+NO_NOTICE = TakeAway("", "")
+
 Probe = tuple[int | None, int | None]
 """When a look for checkpoints began: the newest that was claimed, and the run epoch whose exit was there."""
 
@@ -67,6 +79,10 @@ class Mail:
     checkpoint: Checkpoint | None = None
     most_bytes: int = 0
     """The store took no more than this from the machine."""
+    host: HostReport | None = None
+    """Only what is new."""
+    notice: TakeAway | None = None
+    """Only when it has changed; ``NO_NOTICE`` when it is withdrawn."""
 
 
 class Mailbox:
@@ -77,9 +93,11 @@ class Mailbox:
         hazard_of: Callable[[Lease], float],
         secret: Callable[[str], str],
         unpacker: Unpacker,
+        hosts: Hosts,
     ) -> None:
         """``hazard_of``: preemptions per hour to be expected of a lease; ``secret``: the value of the user's secret of
         that name, or ``UserError``; ``unpacker``: reads checkpoints as machines do."""
+        self._hosts = hosts
         self._hazard_of = hazard_of
         self._secret = secret
         self._unpacker = unpacker
@@ -106,13 +124,17 @@ class Mailbox:
         """Everything new from the lease's agent. A store that cannot be asked means: nothing new."""
         if lease.instance_id is None or not lease.is_wanted:
             return Mail()
-        most_bytes = 0
+        most_bytes, notice = 0, None
         try:
+            host = await self._hosts.read(job, lease)
             heartbeat = parse_heartbeat(await self._blobs.get(heartbeat_key(job.id, lease.id)) or b"")
             exit_record = parse_exit(await self._blobs.get(exit_key(job.id, lease.id)) or b"")
             if heartbeat is not None:
                 next_log = await self._logs.take_in(job.id, lease.id, heartbeat.boot, heartbeat.next_log)
+                before = self._heartbeats.get(lease.id)
                 self._heartbeats[lease.id] = heartbeat = replace(heartbeat, next_log=next_log)
+                if heartbeat.notice != (before.notice if before else None):
+                    notice = heartbeat.notice or NO_NOTICE
                 most_bytes = await self._claims.most_bytes(job.id, lease, heartbeat)
             if exit_record is not None and exit_record.run_epoch != lease.orders.run_epoch:
                 exit_record = None
@@ -125,7 +147,7 @@ class Mailbox:
         except BlobUnavailable as problem:
             log.warning("mailbox.unavailable", lease=lease.id, reason=str(problem))
             return Mail()
-        return Mail(heartbeat, exit_record, checkpoint, most_bytes)
+        return Mail(heartbeat, exit_record, checkpoint, most_bytes, host, notice)
 
     async def admit(self, jobs: Sequence[Job]) -> None:
         """Only leases that are not over may write, and only so much; the orders of the others are deleted.
@@ -144,13 +166,13 @@ class Mailbox:
                 await self._blobs.admit(open_leases)
                 self._admitted = open_leases
             if self._withdrawn:
-                await self._blobs.delete([orders_key(*each) for each in self._withdrawn])
+                await self._blobs.delete([key(*each) for each in self._withdrawn for key in _WITH_SECRETS])
                 self._withdrawn.clear()
         except BlobUnavailable as problem:
             log.warning("admission.unwritten", reason=str(problem))
 
     def withdraw(self, leases: Iterable[Lease]) -> None:
-        """Of those that are over the orders, which hold secrets, are deleted soon."""
+        """Of those that are over, what holds secrets is deleted soon: orders, and a registry's login."""
         self._withdrawn |= {(lease.job_id, lease.id) for lease in leases if lease.is_over and lease.job_id}
 
     async def write_orders(self, job: Job, lease: Lease) -> None:
@@ -186,13 +208,16 @@ class Mailbox:
             restore and (restore.lease_id, restore.number),
             heartbeat and _wishes(heartbeat),
             exec_order and exec_order.id,
+            self._hosts.face(lease.id),
         )
         if self._written.get(lease.id) == face:
             return
         restorable = await self._restorable(job)
         grant = await self._grant(job, lease, restorable)
         left = await self._left(job)
-        orders = replace(self._orders(job, lease, heartbeat, restorable, grant, left), exec=exec_order)
+        host = await self._hosts.plan(job, lease)
+        orders = self._orders(job, lease, heartbeat, restorable, grant, left)
+        orders = replace(orders, exec=exec_order, host=host)
         await self._blobs.put(orders_key(job.id, lease.id), orders.to_json())
         self._written[lease.id] = face
         self._job_of[lease.id] = job.id
@@ -338,6 +363,7 @@ class Mailbox:
         """Drop what is kept for leases and jobs other than these."""
         self._logs.forget(lease_ids)
         self._claims.forget(lease_ids)
+        self._hosts.forget(lease_ids)
         self.execs.forget(lease_ids)
         for lease_id in self._job_of.keys() - lease_ids:
             self._withdrawn.add((self._job_of.pop(lease_id), lease_id))
@@ -467,6 +493,8 @@ def mail_events(job: Job, before: Job, lease: Lease, mail: Mail, now: datetime) 
             most_bytes=within_budget(job, before, lease, mail.most_bytes),
             readings=beat.readings,
         )
+    if mail.notice is not None:
+        yield e.NoticeChanged(lease.id, mail.notice.kind, mail.notice.ends_at, now)
     if mail.checkpoint is not None:
         yield e.CheckpointVerified(mail.checkpoint, now)
     if mail.exit is not None and lease.agent.exit_code is None:

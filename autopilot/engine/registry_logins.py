@@ -68,7 +68,7 @@ class Logins:
         """Raises ``UserError`` when the password is not there, or is kept for another server."""
         if spec.registry is None:
             return Done(PullWith())
-        login = self._read(spec)
+        login = self.read(spec)
         kept = self._providers[provider].kept_logins
         if kept is None:
             return Done(PullWith(login=login))
@@ -80,11 +80,12 @@ class Logins:
         if spec.registry is None:
             return message
         try:
-            return message.replace(self._read(spec).password, "[password]")
+            return message.replace(self.read(spec).password, "[password]")
         except UserError:
             return message
 
-    def _read(self, spec: JobSpec) -> RegistryLogin:
+    def read(self, spec: JobSpec) -> RegistryLogin:
+        """Of a job that has one. Raises ``UserError`` when the password is not there, or is kept for another server."""
         assert spec.registry is not None, "asked for only where there is one"
         registry = spec.registry
         if registry == NO_LOGIN:
@@ -153,7 +154,7 @@ class Logins:
         return not ours.keys() - needed
 
     def _name(self, spec: JobSpec) -> str:
-        return self._read(spec).name(self._install_id, self._access.key)
+        return self.read(spec).name(self._install_id, self._access.key)
 
     async def _read_note(self, provider: str) -> Mapping[str, str | None]:
         async with self._store.snapshot() as uow:

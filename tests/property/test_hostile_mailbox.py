@@ -33,7 +33,7 @@ from autopilot.mailbox.wire import MAX_OBJECT_BYTES
 from autopilot.policy.decide import decide
 from autopilot.ports.blobs import MAX_READ_BYTES
 from autopilot.store.memory.store import MemoryStore
-from tests.builders import a_job, a_lease, a_market, a_spec, at
+from tests.builders import a_job, a_lease, a_market, a_spec, at, no_hosts
 
 NASTY = st.one_of(
     st.none(),
@@ -177,7 +177,7 @@ def test_whatever_a_machine_writes(
 
 async def story(root: Path, heartbeats: list[bytes], exits: bytes | None, written: list[bytes]) -> None:
     blobs = Watched(root)
-    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "", AgentUnpacker())
+    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "", AgentUnpacker(), no_hosts())
     job = a_running_job()
     lease = job.leases[0]
     await blobs.put(part_key(job.id, lease.id, 0, 0), b"abc")
@@ -195,7 +195,7 @@ async def story(root: Path, heartbeats: list[bytes], exits: bytes | None, writte
 async def test_a_claimed_checkpoint_larger_than_the_disk_is_not_even_read(tmp_path: Path) -> None:
     blobs, job = Watched(tmp_path), a_running_job()
     lease = job.leases[0]
-    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "", AgentUnpacker())
+    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, lambda name: "", AgentUnpacker(), no_hosts())
     part = part_key(job.id, lease.id, 0, 0)
     path = tmp_path / part
     path.parent.mkdir(parents=True)

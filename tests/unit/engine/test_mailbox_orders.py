@@ -22,7 +22,7 @@ from autopilot.mailbox.checkpoints import keep_verified
 from autopilot.mailbox.keys import heartbeat_key, manifest_key, orders_key, part_key
 from autopilot.mailbox.report_shapes import Heartbeat, Manifest, Part
 from autopilot.ports.blobs import BlobUnavailable
-from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec
+from tests.builders import START, a_checkpoint, a_job, a_lease, a_spec, no_hosts
 from tests.checkpoint_data import a_part, an_index
 
 SECRETS = {"hf": "sentinel-token"}
@@ -42,7 +42,7 @@ def blobs(tmp_path: Path) -> LocalBlobStore:
 
 @pytest.fixture
 def mailbox(blobs: LocalBlobStore) -> Mailbox:
-    return Mailbox(blobs, 900, lambda lease: 0.5, secret, AgentUnpacker())
+    return Mailbox(blobs, 900, lambda lease: 0.5, secret, AgentUnpacker(), no_hosts())
 
 
 async def orders(mailbox: Mailbox, blobs: LocalBlobStore, job: Job, beat: Heartbeat = BEAT) -> dict[str, Any] | None:
@@ -72,7 +72,7 @@ class SlowBlobs(LocalBlobStore):
 async def test_orders_that_are_slow_to_write_never_replace_newer_ones(tmp_path: Path) -> None:
     """A command that goes out between two ticks is written with what the tick before it has committed."""
     blobs = SlowBlobs(tmp_path)
-    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, secret, AgentUnpacker())
+    mailbox = Mailbox(blobs, 900, lambda lease: 0.5, secret, AgentUnpacker(), no_hosts())
     older, newer = a_job(a_lease(permit_seq=1)), a_job(a_lease(permit_seq=2, role=Role.SAVE_AND_STOP))
     first = asyncio.create_task(mailbox.write_orders(older, older.leases[0]))
     await blobs.is_put.wait()

@@ -15,7 +15,7 @@ from autopilot.engine import mailbox as module
 from autopilot.engine.mailbox import Mail, Mailbox, mail_events
 from autopilot.mailbox.keys import exit_key, heartbeat_key, manifest_key, part_key
 from autopilot.mailbox.report_shapes import ExitRecord, Heartbeat, Manifest
-from tests.builders import START, a_job, a_lease
+from tests.builders import START, a_job, a_lease, no_hosts
 from tests.checkpoint_data import a_part, an_index
 
 
@@ -37,7 +37,7 @@ async def test_an_exit_waits_for_a_look_that_began_after_it(tmp_path: Path, monk
     job = a_job(lease, run_epoch=1)
     beat = Heartbeat(boot=1, seq=1, run_epoch=1, orders_seq_seen=1, state="running", last_checkpoint=0)
     await store.put(heartbeat_key(job.id, lease.id), beat.to_json())
-    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker())
+    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker(), no_hosts())
 
     assert (await mailbox.read(job, lease, START)).exit is None, "a look is under way"
     await store.put(exit_key(job.id, lease.id), ExitRecord(run_epoch=1, exit_code=0).to_json())
@@ -53,7 +53,7 @@ async def test_no_look_at_the_end_of_the_first_run_counts_for_the_second(tmp_pat
     store = LocalBlobStore(tmp_path, b"k" * 32, "http://store")
     first, second = a_lease(run_epoch=1), a_lease(run_epoch=2)
     await store.put(exit_key("job-1", first.id), ExitRecord(run_epoch=1, exit_code=1).to_json())
-    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker())
+    mailbox = Mailbox(store, 900, lambda held: 0.5, lambda name: "", AgentUnpacker(), no_hosts())
     assert (await mailbox.read(a_job(first), first, START)).exit is not None
     await _put_checkpoint(store, "job-1", second.id, number=0, run_epoch=2)
     await store.put(exit_key("job-1", second.id), ExitRecord(run_epoch=2, exit_code=0).to_json())

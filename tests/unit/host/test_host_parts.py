@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -162,3 +163,9 @@ def test_docker_is_where_its_variable_says() -> None:
     assert Places({"DOCKER_HOST": "unix:///short/docker.sock"}).docker_socket == "/short/docker.sock"
     assert Places({"DOCKER_HOST": "tcp://127.0.0.1:2375"}).docker_socket == "/run/docker.sock"
     assert Places({"AUTOPILOT_ROOT": "/box/"}).docker_socket == "/box/run/docker.sock"
+
+
+def test_every_fault_is_explained() -> None:
+    guide = (Path(__file__).parents[3] / "docs/explanation/virtual-machines.md").read_text()
+    section = guide.partition("## Faults")[2].partition("## When")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == HOST_FAULTS

@@ -1,0 +1,132 @@
+"""The daemon's side of virtual machines: the plan in their orders, the login while they want it, what they report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import structlog
+
+from autopilot.domain import events as e
+from autopilot.domain.job import Job
+from autopilot.domain.lease import Lease
+from autopilot.domain.params import Params
+from autopilot.domain.reasons import Reason
+from autopilot.engine.calls import AVOID_AFTER_RELEASE, Avoid
+from autopilot.engine.event_log import EventLog
+from autopilot.engine.registry_logins import Logins, login_refused
+from autopilot.mailbox.keys import host_key, registry_login_key
+from autopilot.mailbox.order_shapes import HostPlan
+from autopilot.mailbox.orders import URL_VALID_FOR
+from autopilot.mailbox.reading import parse_host_report
+from autopilot.mailbox.report_shapes import HostReport
+from autopilot.mailbox.wire import MAX_OBJECT_BYTES, SSH_KEY_VARIABLE
+from autopilot.ports.blobs import BlobStore
+from autopilot.ports.bootstrap import Bootstrap
+from autopilot.ports.provider import Provider
+
+log = structlog.get_logger(__name__)
+
+LOGIN_VALID_FOR = timedelta(minutes=30)
+"""Of the URL under which a machine reads the login. The login itself is deleted as soon as the image is there."""
+BOOT_SHARE = 0.8
+"""Of the time that a machine may load: within it the machine itself says what is wrong, before it is given up."""
+
+
+class Hosts:
+    def __init__(
+        self, providers: Mapping[str, Provider], bootstrap: Bootstrap, blobs: BlobStore, logins: Logins, params: Params
+    ) -> None:
+        self._providers = providers
+        self._bootstrap = bootstrap
+        self._blobs = blobs
+        self._logins = logins
+        self._boot_s = round(params.loading.timeout_s * BOOT_SHARE)
+        self._reports: dict[str, HostReport] = {}
+        self._lent: dict[str, str] = {}
+        """By lease, the login that lies in the store."""
+
+    def boots(self, lease: Lease) -> bool:
+        """Whether it is a virtual machine."""
+        provider = self._providers.get(lease.provider)
+        return provider is not None and provider.capabilities.boots_vm
+
+    async def read(self, job: Job, lease: Lease) -> HostReport | None:
+        """What the machine has said that is new. Raises ``BlobUnavailable``."""
+        if not self.boots(lease):
+            return None
+        report = parse_host_report(await self._blobs.get(host_key(job.id, lease.id)) or b"")
+        before = self._reports.get(lease.id)
+        if report is None or (before and (report.boot, report.seq) <= (before.boot, before.seq)):
+            return None
+        self._reports[lease.id] = report
+        log.info("host.reported", lease=lease.id, boot=report.boot, state=report.state, fault=report.fault)
+        return report
+
+    def face(self, lease_id: str) -> bool:
+        """What in a report calls for other orders: that the machine wants the login."""
+        report = self._reports.get(lease_id)
+        return report is not None and report.wants_login
+
+    async def plan(self, job: Job, lease: Lease) -> HostPlan | None:
+        """None for a machine that the market starts in the job's image. Raises ``BlobUnavailable``, ``UserError``."""
+        if not self.boots(lease):
+            return None
+        spec = job.spec
+        return HostPlan(
+            container=f"ap-{lease.id}",
+            image=spec.image,
+            start=self._bootstrap.onstart(job.id, lease.id),
+            num_gpus=lease.num_gpus,
+            report_url=self._blobs.sign_put(host_key(job.id, lease.id), URL_VALID_FOR, MAX_OBJECT_BYTES),
+            needs_login=spec.registry is not None,
+            login_url=await self._lend(job, lease),
+            env={SSH_KEY_VARIABLE: spec.ssh_key} if spec.ssh_key else {},
+            boot_s=self._boot_s,
+        )
+
+    async def _lend(self, job: Job, lease: Lease) -> str:
+        """Put the login where the machine can read it while it asks for it, and take it away when it does no more."""
+        key = registry_login_key(job.id, lease.id)
+        if job.spec.registry is None or not lease.is_wanted or not self.face(lease.id):
+            if self._lent.pop(lease.id, None):
+                await self._blobs.delete([key])
+            return ""
+        if lease.id not in self._lent:
+            login = self._logins.read(job.spec)
+            words = {"username": login.user, "password": login.password, "serveraddress": login.server}
+            self._lent[lease.id] = key
+            await self._blobs.put(key, json.dumps(words).encode())
+        return self._blobs.sign_get(key, LOGIN_VALID_FOR)
+
+    def forget(self, lease_ids: frozenset[str]) -> None:
+        for kept in (self._reports, self._lent):
+            for lease_id in kept.keys() - lease_ids:
+                del kept[lease_id]
+
+
+def take_failed_boots(
+    event_log: EventLog, reports: Mapping[str, HostReport | None], logins: Logins, avoid: Avoid, now: datetime
+) -> None:
+    """Virtual machines that have just said that they could not bring their container up, or keep it.
+
+    One on which no agent was ever heard is given up: like any machine that does not come up, or, where the registry
+    did not give out the image, like any whose image is not to be had.
+    """
+    job = event_log.job
+    for lease in job.leases:
+        report = reports.get(lease.id)
+        if report is None or report.state != "failed" or not lease.is_wanted:
+            continue
+        message = logins.hide(job.spec, report.detail)
+        event_log.apply(e.BootFailed(lease.id, report.fault, message, now))
+        if lease.agent.boot > 0:
+            continue
+        is_denied = report.fault == "registry_denied"
+        if is_denied and not job.certifies:
+            event_log.apply(login_refused(job.spec, lease, message, now))
+        if not is_denied:
+            avoid.add(lease, now, AVOID_AFTER_RELEASE[Reason.STUCK_LOADING])
+        reason = Reason.IMAGE_LOGIN_REFUSED if is_denied else Reason.STUCK_LOADING
+        event_log.apply(e.ReleaseRequested(lease.id, reason, now))

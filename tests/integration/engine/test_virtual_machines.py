@@ -1,0 +1,164 @@
+"""A market that boots virtual machines: what the engine sends, lends and believes. The machine's own part is played by
+the objects that it would write; ``tests/integration/agent/test_vm_*`` boots real ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_private_images import LOGIN, PASSWORD, Place, a_place
+
+from autopilot.api.submissions import Sent
+from autopilot.domain.job import JobStatus
+from autopilot.domain.lease import Lease, LeaseState
+from autopilot.domain.reasons import Reason
+from autopilot.host.user_data import MAX_USER_DATA_CHARS
+from autopilot.mailbox.keys import heartbeat_key, host_key, orders_key, registry_login_key
+from autopilot.mailbox.report_shapes import HostReport
+
+JOB = """
+name = "train"
+image = "ghcr.io/me/other:1"
+run = "python train.py"
+[resources]
+gpu = "4090"
+[work]
+estimate = "10m"
+"""
+
+
+class Machine:
+    """The newest of the job's."""
+
+    def __init__(self, place: Place, job_id: str) -> None:
+        self.place, self.job_id, self.lease_id, self.seq = place, job_id, "", 0
+
+    async def lease(self) -> Lease:
+        return (await self.place.job(self.job_id)).leases[-1]
+
+    async def orders(self) -> Any:
+        data = await self.blobs.get(orders_key(self.job_id, self.lease_id))
+        return None if data is None else json.loads(data)
+
+    async def login(self) -> bytes | None:
+        data: bytes | None = await self.blobs.get(registry_login_key(self.job_id, self.lease_id))
+        return data
+
+    async def report(self, state: str, fault: str = "", detail: str = "", *, wants_login: bool = False) -> None:
+        self.seq += 1
+        report = HostReport(1, self.seq, state, fault, detail, wants_login)
+        await self.blobs.put(host_key(self.job_id, self.lease_id), report.to_json())
+
+    @property
+    def blobs(self) -> Any:
+        return self.place.engine._blobs
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with a_place("vastai", tmp_path) as made:
+        provider: Any = made.engine.watches["vastai"].provider
+        provider.capabilities = replace(provider.capabilities, boots_vm=True)
+        yield made
+
+
+async def a_machine(place: Place, login: str = LOGIN) -> Machine:
+    sent = [Sent(JOB + login, "job.toml")]
+    made = await place.jobs.submissions.submit(sent, itemgetter(0), dry_run=False, owner=1000, again=True)
+    machine = Machine(place, str(made["job"]["id"]))
+    await place.tick(2)
+    lease = await machine.lease()
+    assert lease.state is LeaseState.ACTIVE
+    machine.lease_id = lease.id
+    return machine
+
+
+async def test_it_gets_user_data_without_a_secret_and_a_plan_in_its_orders(place: Place) -> None:
+    machine = await a_machine(place)
+    (contract,) = place.sandbox.market.live()
+    text = contract.order.onstart or ""
+    assert text.startswith("#!/bin/sh\n")
+    assert len(text) <= MAX_USER_DATA_CHARS
+    assert PASSWORD not in text
+    assert dict(contract.order.env) == {}
+    lease, plan = await machine.lease(), (await machine.orders())["host"]
+    assert (plan["container"], plan["image"]) == (f"ap-{lease.id}", "ghcr.io/me/other:1")
+    assert plan["start"].startswith("d=${AUTOPILOT_ROOT:-}")
+    assert (plan["needs_login"], plan["login_url"], plan["num_gpus"]) == (True, "", 1)
+    assert plan["env"] == {}
+    assert plan["boot_s"] < place.engine.config.params.loading.timeout_s
+
+
+async def test_the_login_lies_in_the_store_only_while_the_machine_wants_it(place: Place) -> None:
+    machine = await a_machine(place)
+    assert await machine.login() is None
+    await machine.report("pulling", wants_login=True)
+    await place.tick(2)
+    assert json.loads(await machine.login() or b"") == {
+        "username": "me",
+        "password": PASSWORD,
+        "serveraddress": "ghcr.io",
+    }
+    assert "registry.json" in (await machine.orders())["host"]["login_url"]
+    await machine.report("running")
+    await place.tick(2)
+    assert await machine.login() is None
+    assert (await machine.orders())["host"]["login_url"] == ""
+    await machine.report("pulling", wants_login=True)  # after a reboot on which the image was gone
+    await place.tick(2)
+    assert await machine.login() is not None
+    await place.jobs.cancel(machine.job_id)
+    await place.tick(4)
+    assert await machine.login() is None, "of a machine that is over nothing is left"
+    assert await machine.orders() is None
+
+
+async def test_a_registry_that_refuses_parks_the_job_with_its_words(place: Place) -> None:
+    machine = await a_machine(place)
+    await machine.report("failed", "registry_denied", f"denied: denied for {PASSWORD}")
+    await place.tick(4)
+    job = await place.job(machine.job_id)
+    assert (job.status, job.reason) == (JobStatus.PARKED, Reason.IMAGE_LOGIN_REFUSED)
+    said = {event.name: dict(event.fields) for event in await place.events(machine.job_id)}
+    assert said["image.login_refused"]["message"] == "denied: denied for [password]"
+    assert said["lease.boot_failed"] == {"fault": "registry_denied", "message": "denied: denied for [password]"}
+    assert place.rented() == 0
+    assert job.launches == 1
+
+
+@pytest.mark.parametrize("fault", ["no_gpu", "container_exit"])
+async def test_a_machine_that_cannot_boot_is_given_up_and_another_rented(place: Place, fault: str) -> None:
+    machine = await a_machine(place, "")
+    first = await machine.lease()
+    await machine.report("failed", fault, "nvidia-smi shows 0 GPUs of 1")
+    await place.tick(6)
+    job = await place.job(machine.job_id)
+    assert job.launches == 2
+    assert job.leases[-1].machine_id != first.machine_id
+    released = [event for event in await place.events(machine.job_id) if event.name == "lease.release_requested"]
+    assert [dict(event.fields)["reason"] for event in released] == ["stuck_loading"]
+
+
+async def test_once_an_agent_spoke_a_failure_is_told_and_decided_like_any_other(place: Place) -> None:
+    machine = await a_machine(place, "")
+    lease = await machine.lease()
+    beat = {
+        **{"v": 1, "boot": 1, "seq": 1, "run_epoch": 1, "orders_seq_seen": 1, "state": "running"},
+        "notice": {"kind": "preempt", "ends_at": "2026-11-26T12:00:00Z"},
+    }
+    await machine.blobs.put(heartbeat_key(machine.job_id, lease.id), json.dumps(beat).encode())
+    await place.tick(2)
+    gone = beat | {"seq": 2, "notice": None}
+    await machine.blobs.put(heartbeat_key(machine.job_id, lease.id), json.dumps(gone).encode())
+    await machine.report("failed", "container_exit", "code 137")
+    await place.tick(3)
+    job = await place.job(machine.job_id)
+    assert job.leases[-1].is_wanted
+    said = [event.name for event in await place.events(machine.job_id)]
+    assert [said.count(name) for name in ("lease.notice", "lease.notice_withdrawn", "lease.boot_failed")] == [1, 1, 1]
+    assert "lease.release_requested" not in said
