@@ -100,8 +100,10 @@ class Auctions:
             return True
         return learnt.floors is not None
 
-    def has_learnt_for(self, job: Job) -> bool:
-        """Whether floors are learnt for which the job has asked for no table yet."""
+    def wants_asking(self, job: Job) -> bool:
+        """Whether the job has asked for nothing, or floors are learnt for which it has asked for no table yet."""
+        if job.id not in self._asked:
+            return True
         learnt = self._learnt_for(job)
         return learnt is not None and learnt.floors is not None and not self._tables.knows(job.id)
 

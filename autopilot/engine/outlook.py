@@ -62,7 +62,8 @@ class Outlooks:
         belief = self._update_belief(job, market, now)
         since = self._shaped_at.get(job.id)
         may_wait = self._may_wait(job, now)
-        if since is None or now - since >= SHAPE_EVERY or (may_wait and self._auctions.has_learnt_for(job)):
+        # A job may come while the markets are being searched: what it could not ask for then, it asks for next.
+        if since is None or now - since >= SHAPE_EVERY or (may_wait and self._auctions.wants_asking(job)):
             self._shaped_at[job.id] = now
             self._shape(job, replace(market, outlook=outlook), now)
         return replace(

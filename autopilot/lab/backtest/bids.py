@@ -22,11 +22,13 @@ class BidView:
     """What a policy sees in a tick. One object a run, overwritten each tick: keep numbers, not the view."""
 
     __slots__ = (
-        "_first", "_floors", "_hosts", "_ran", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "pending_s",
-        "progress", "running", "safe_left_s", "spent", "tick", "ticks_left", "work_left_s",
+        "_first", "_floors", "_hosts", "_ran", "_seen", "_truth", "bid", "floors", "is_set_up", "machine", "now_s",
+        "pending_s", "progress", "running", "safe_left_s", "spent", "tick", "ticks_left", "work_left_s",
     )  # fmt: skip
 
     tick: int
+    now_s: float
+    """From the run's start: the beginning of the tick, or later in it where it is looked at again."""
     ticks_left: int
     """Whole ticks until the deadline, this one included; negative after it."""
     work_left_s: float
@@ -95,6 +97,11 @@ class BidView:
                 if host == self._hosts[held]:
                     shown[machine] = inf
 
+    def show_outbid(self, held: int) -> None:
+        """In the midst of the tick: the floor that the held machine has just lost to."""
+        self.floors = [*self.floors]
+        self.floors[held] = self._truth[held][self._seen]
+
 
 BidChooser = Callable[[BidView], Choice | Spot]
 BeginRun = Callable[[BidConfig, BidRun, Sequence["array[float]"], Outcome], "BidRunState"]
@@ -129,7 +136,7 @@ def play_bids(
     tick = 0
     for tick in range(ticks):
         view.show(max(run.start + tick + 1 - perturbation.lag_ticks, 1), state.machine, runs=state.running is SPOT)
-        view.tick = tick
+        view.tick, view.now_s = tick, tick * config.tick_s
         view.ticks_left = ticks_to_deadline - tick
         state.tell(view, job)
         began = perf_counter()
@@ -143,6 +150,17 @@ def play_bids(
         if choice is ON_DEMAND and state.running is not ON_DEMAND and tick in refused:
             choice = state.stay()
         before = state.take(choice, run.start + tick)
+        late_s = state.look_again_s(before)
+        if late_s is not None:
+            assert state.machine is not None
+            view.show(run.start + tick + 1, state.machine)
+            view.show_outbid(state.machine)
+            view.now_s += late_s
+            state.tell(view, job)
+            began = perf_counter()
+            choice = choose(view)
+            deciding_s += perf_counter() - began
+            before = state.take(state.stay() if choice is PARK else choice, run.start + tick, late_s)
         if state.running is NONE:
             continue
         state.go_on(before)
@@ -205,22 +223,31 @@ class BidRunState:
         view.spent = self._outcome.cost
         view.progress = self.done_s / self._work_s if job.reports_progress else None
 
+    def look_again_s(self, before: Choice) -> float | None:
+        """How late in the tick the policy sees that its machine was just outbid, and may answer; None: with the next.
+
+        ``before``: what ran before the tick's answer was carried out.
+        """
+        return None
+
     def stay(self) -> Choice | Spot:
         """A refused move leaves what ran where it was."""
         return NONE if self.machine is None else Spot(self.machine, self.bid)
 
-    def take(self, choice: Choice | Spot, at: int) -> Choice:
-        """Carry the answer out at that tick of the traces. Returns what ran before it on the machine that is held now.
+    def take(self, choice: Choice | Spot, at: int, late_s: float = 0.0) -> Choice:
+        """Carry the answer out at that tick of the traces, so late in it.
+
+        Returns what ran before it on the machine that is held now.
 
         Raises ValueError for an answer that the model does not know.
         """
         before = self.running
         if isinstance(choice, Spot):
-            return self._bid(choice, at)
+            return self._bid(choice, at, late_s)
         if choice is ON_DEMAND:
             if before is not ON_DEMAND:
                 self._outcome.migrations += before is not NONE
-                self.pending_s = self._start_s(at)
+                self.pending_s = self._start_s(at, late_s)
             self.billed_rate = self._config.on_demand_price
             self.running, self.machine, self.bid, self.is_set_up = ON_DEMAND, None, 0.0, False
         elif choice is KEEP and self.machine is not None:
@@ -231,11 +258,15 @@ class BidRunState:
             raise ValueError(f"not an answer on a bid suite now: {choice}")
         return before
 
-    def _start_s(self, at: int) -> float:
-        """How long a machine takes to start that is rented in that tick of the traces."""
-        return self._config.migrate_s
+    def _start_s(self, at: int, late_s: float) -> float:
+        """How long a machine takes to start that is rented so late in that tick of the traces; from its beginning."""
+        return late_s + self._config.migrate_s
 
-    def _bid(self, choice: Spot, at: int) -> Choice:
+    def _resume_s(self, late_s: float) -> float:
+        """How long a paused machine takes to run again."""
+        return late_s + self._config.resume_s
+
+    def _bid(self, choice: Spot, at: int, late_s: float) -> Choice:
         before = self.running
         if choice.machine != self.machine:
             self._outcome.migrations += before is not NONE
@@ -244,7 +275,7 @@ class BidRunState:
         floors = self._floors[choice.machine]
         if choice.bid >= floors[at + 1]:
             if before is not SPOT:
-                self.pending_s = self._config.resume_s if self.is_set_up else self._start_s(at)
+                self.pending_s = self._resume_s(late_s) if self.is_set_up else self._start_s(at, late_s)
             self.running, self.is_set_up = SPOT, True
             self.billed_rate = choice.bid if self._bills_at_bid else floors[at + 1]
         else:
@@ -265,12 +296,16 @@ class BidRunState:
         self.pending_s -= served_s
         self.done_s += tick_s - served_s
         self.safe_s = self.done_s // self._config.checkpoint_s * self._config.checkpoint_s
-        lost = self.billed_rate * served_s / HOUR_S
-        outcome.lost += lost
+        outcome.lost += self._billed_of_start_s(served_s) * self.billed_rate / HOUR_S
+        worked = self.billed_rate * (tick_s - served_s) / HOUR_S
         if self.running is SPOT:
-            outcome.spot += self.billed_rate * self._tick_h - lost
+            outcome.spot += worked
         else:
-            outcome.on_demand += self.billed_rate * self._tick_h - lost
+            outcome.on_demand += worked
+
+    def _billed_of_start_s(self, served_s: float) -> float:
+        """So many of these seconds of set-up or resume time are billed."""
+        return served_s
 
     def _pause(self) -> None:
         """A pause loses the work since the last checkpoint; a planned move saves it first."""

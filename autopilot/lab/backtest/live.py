@@ -20,6 +20,13 @@ SEARCHES_APART = (1, 1, 2, 3)
 LOADING_MEDIAN_S, LOADING_SPREAD = 480.0, 0.6
 """Of a log-normal, whose mean is that of the suites' migrate_s: ten minutes."""
 SHORTEST_LOADING_S, LONGEST_LOADING_S = 120.0, 1500.0
+PREPARING_S = 24.0
+"""Of loading and of resuming: the machine is up, its agent reads its orders and fetches what was saved. From here on
+the GPU is billed."""
+SEES_OUTBID_S = 30.0
+"""From an outbid to the answer to it: a look at the market every 15 s, the calls, and the market's own time."""
+RELEASED_S = 60.0
+"""From the end of the work to that of the bill: the agent's report, the next look, the destroy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""A run as it is live: machines load for as long as they do, and a move makes the new machine ready beside the old."""
+"""A run as it is live: machines load for as long as they do, and bill once they are up; an outbid is seen within the
+tick; a move makes the new machine ready beside the old.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,11 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from autopilot.lab.backtest.bids import ON_DEMAND, SPOT, BidRunState
+from autopilot.lab.backtest.bids import KEEP, ON_DEMAND, SPOT, BidRunState
 from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.live import Live
+from autopilot.lab.backtest.live import PREPARING_S, RELEASED_S, SEES_OUTBID_S, Live
 from autopilot.lab.backtest.outcome import Outcome
-from autopilot.lab.backtest.suite import BidConfig, BidRun
+from autopilot.lab.backtest.suite import HOUR_S, BidConfig, BidRun
 
 
 @dataclass(slots=True)
@@ -23,7 +25,7 @@ class _NewMachine:
 
 
 class LiveRunState(BidRunState):
-    __slots__ = ("_block", "_live", "_new")
+    __slots__ = ("_block", "_live", "_new", "_unbilled_s")
 
     def __init__(
         self, config: BidConfig, run: BidRun, floors: Sequence[array[float]], outcome: Outcome, live: Live
@@ -31,26 +33,44 @@ class LiveRunState(BidRunState):
         super().__init__(config, run, floors, outcome)
         self._live, self._block = live, run.block
         self._new: _NewMachine | None = None
+        self._unbilled_s = 0.0
+        """Of the time that is pending: the machine loads."""
 
     @property
     def is_moving(self) -> bool:
         """A move goes on by itself: nothing is asked until it is done or has failed."""
         return self._new is not None
 
-    def take(self, choice: Choice | Spot, at: int) -> Choice:
+    def look_again_s(self, before: Choice) -> float | None:
+        if before is not SPOT or self.running is not KEEP:
+            return None
+        self._pause()
+        return SEES_OUTBID_S
+
+    def take(self, choice: Choice | Spot, at: int, late_s: float = 0.0) -> Choice:
         if self._new is None and self._is_move(choice):
             self._outcome.migrations += 1
-            self._new = _NewMachine(choice, self._start_s(at))
+            self._new = _NewMachine(choice, self._live.loading_s(self._block, at))
         if self._new is None:
-            return super().take(choice, at)
+            return super().take(choice, at, late_s)
         return self._move_on(self._new, at)
 
     def go_on(self, before: Choice) -> None:
         super().go_on(before)
+        if self.is_done:
+            self._release()
         new = self._new
         if new is not None and new.left_s <= 0:
             # The old machine has saved, the new one fetches that.
             self._promote(new, self._config.resume_s)
+
+    def _release(self) -> None:
+        """What the last tick has beyond the end of the work is not billed."""
+        unbilled_s = max(self.done_s - self._work_s - RELEASED_S, 0.0)
+        if self.running is SPOT:
+            self._outcome.spot -= self.billed_rate * unbilled_s / HOUR_S
+        else:
+            self._outcome.on_demand -= self.billed_rate * unbilled_s / HOUR_S
 
     def _is_move(self, choice: Choice | Spot) -> bool:
         if self.running not in (SPOT, ON_DEMAND):
@@ -59,8 +79,20 @@ class LiveRunState(BidRunState):
             return choice.machine != self.machine
         return choice is ON_DEMAND and self.running is SPOT
 
-    def _start_s(self, at: int) -> float:
-        return self._live.loading_s(self._block, at)
+    def _start_s(self, at: int, late_s: float) -> float:
+        return self._load(self._live.loading_s(self._block, at), late_s)
+
+    def _resume_s(self, late_s: float) -> float:
+        return self._load(self._config.resume_s, late_s)
+
+    def _load(self, takes_s: float, late_s: float) -> float:
+        self._unbilled_s = late_s + max(takes_s - PREPARING_S, 0.0)
+        return late_s + takes_s
+
+    def _billed_of_start_s(self, served_s: float) -> float:
+        unbilled_s = min(self._unbilled_s, served_s)
+        self._unbilled_s -= unbilled_s
+        return served_s - unbilled_s
 
     def _move_on(self, new: _NewMachine, at: int) -> Choice:
         """One tick with both machines. Whichever is outbid is given up."""
@@ -70,10 +102,10 @@ class LiveRunState(BidRunState):
             return super().take(Spot(self.machine, self.bid) if self.machine is not None else ON_DEMAND, at)
         if not old_runs:
             self._pause()
-            self._promote(new, new.left_s)
+            self._promote(new, new.left_s, loads_s=new.left_s - PREPARING_S)
             return SPOT
-        billed_rate = self._price_of(new.choice, at)
-        self._outcome.lost += billed_rate * self._tick_h
+        up_s = min(max(self._config.tick_s - new.left_s + PREPARING_S, 0.0), self._config.tick_s)
+        self._outcome.lost += self._price_of(new.choice, at) * up_s / HOUR_S
         self._outcome.storage += self._storage
         new.left_s -= self._config.tick_s
         return self.running
@@ -90,9 +122,10 @@ class LiveRunState(BidRunState):
             return self._config.on_demand_price
         return choice.bid if self._bills_at_bid else self._floors[choice.machine][at + 1]
 
-    def _promote(self, new: _NewMachine, pending_s: float) -> None:
+    def _promote(self, new: _NewMachine, pending_s: float, *, loads_s: float = 0.0) -> None:
+        """``loads_s``: of what is pending, at first."""
         self._new = None
-        self.pending_s = pending_s
+        self.pending_s, self._unbilled_s = pending_s, max(loads_s, 0.0)
         if isinstance(new.choice, Spot):
             self.running, self.machine, self.bid, self.is_set_up = SPOT, new.choice.machine, new.choice.bid, True
             self.billed_rate = new.choice.bid

@@ -96,7 +96,7 @@ class BidMapping:
         )
 
     def choose(self, view: BidView) -> Choice | SpotAt:
-        now = ORIGIN + self._tick * view.tick
+        now = ORIGIN + timedelta(seconds=view.now_s)
         session = self._session
         held = self._update_held(view, now)
         if held is not None:

@@ -49,6 +49,8 @@ class LiveMapping(BidMapping):
         super().__init__(config, job, given)
         self._phases = phases
         self._belief: Belief = ()
+        self._believed_s = 0.0
+        """From the run's start: when the belief was brought up to date."""
         self._shape_of_availability: Shape | None = None
         self._floors: FloorOutlook | None = None
         self._learn_at = 0
@@ -59,9 +61,7 @@ class LiveMapping(BidMapping):
         config, own = self._config, Params()
         return replace(
             own,
-            timing=Timing(
-                tick_lag_s=config.tick_s, setup_s=config.migrate_s, boot_s=config.migrate_s, resume_s=config.resume_s
-            ),
+            timing=Timing(own.timing.tick_lag_s, config.migrate_s, config.migrate_s, config.resume_s),
             traffic=TrafficSizes(image_gb=ZERO, upload_gb=ZERO),
             bids=replace(own.bids, unit=BID_UNIT, least=BID_UNIT),
         )
@@ -94,9 +94,10 @@ class LiveMapping(BidMapping):
         spec, params = self._session.job.spec, self._session.params
         is_on = view.running is Choice.SPOT or any(first_bid(spec, each, params) is not None for each in fitting)
         if self._belief:
-            self._belief = next_belief(self._phases, self._belief, self._config.tick_s, is_on)
+            self._belief = next_belief(self._phases, self._belief, view.now_s - self._believed_s, is_on)
         else:
             self._belief = first_belief(self._phases, is_on)
+        self._believed_s = view.now_s
 
     def _update_auction(self, view: BidView, candidates: list[Candidate], market: Market, now: datetime) -> None:
         job, params, tick_s = self._session.job, self._session.params, self._config.tick_s

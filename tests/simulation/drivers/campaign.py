@@ -41,12 +41,12 @@ def prepare() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def with_fixed_hashes(arguments: list[str]) -> int | None:
-    """Run this program anew with the hash seed that replays need; None when it has it."""
+def with_fixed_hashes(arguments: list[str], program: str = "tests.simulation") -> int | None:
+    """Run ``program`` anew with the hash seed that replays need; None when it has it."""
     if os.environ.get("PYTHONHASHSEED") == HASH_SEED:
         return None
     environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
-    return subprocess.run([sys.executable, "-m", "tests.simulation", *arguments], env=environment).returncode
+    return subprocess.run([sys.executable, "-m", program, *arguments], env=environment).returncode
 
 
 @dataclass(slots=True)

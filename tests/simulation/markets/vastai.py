@@ -180,14 +180,14 @@ class Vastai:
         for gpu in self.market.free_gpus(host):
             if echo is not None and gpu == echo.gpu and now_s < echo.ends_s:
                 self.ground.faults.counts["E12"] += 1
-                rows.append(_offer(host, gpu, echo.bid, is_bid))
+                rows.append(offer_row(host, gpu, echo.bid, is_bid))
                 continue
             if isinstance(shown, Decimal):
                 host.told_floors.append((now_s, shown))
-            rows.append(_offer(host, gpu, shown, is_bid))
+            rows.append(offer_row(host, gpu, shown, is_bid))
         if is_bid:
             ours = [box for box in self.market.boxes.values() if box.is_echoed and box.host is host]
-            rows += [_offer(host, box.gpu, box.rate, is_bid) for box in ours if box.state is not State.STOPPED]
+            rows += [offer_row(host, box.gpu, box.rate, is_bid) for box in ours if box.state is not State.STOPPED]
         return rows
 
     def _charges(self, asked: Request) -> Raw:
@@ -304,7 +304,7 @@ class Vastai:
         return raw(200, {"success": True})
 
 
-def _offer(host: Host, gpu: int, shown: Decimal | float, is_bid: bool) -> Json:
+def offer_row(host: Host, gpu: int, shown: Decimal | float, is_bid: bool) -> Json:
     return {
         **recorded.OFFER,
         "id": (FIRST_OFFER + gpu) * 1_000_000 + int(host.machine_id),

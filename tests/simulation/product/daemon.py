@@ -108,12 +108,15 @@ class Daemon:
             for name, provider in self._markets_by_name.items()
         }
 
-    async def _run(self) -> None:
-        """As the service does: a tick at a time, also after one that failed."""
+    def _config(self) -> EngineConfig:
         ground = self.ground
-        config = EngineConfig(
+        return EngineConfig(
             INSTALL_ID, ground.scenario.limits, Params(), ground.permit_ttl_s, settle_delay=timedelta(minutes=10)
         )
+
+    async def _run(self) -> None:
+        """As the service does: a tick at a time, also after one that failed."""
+        config = self._config()
         bootstrap = OrdersBootstrap(self._blobs)
         engine = Engine(
             config,

@@ -72,6 +72,7 @@ def run(
     keep_story: bool = False,
     arrange: Callable[[World], None] | None = None,
     play: Callable[[Play], Coroutine[Any, Any, None]] | None = None,
+    make_world: Callable[[int, Scenario, VirtualLoop, Faults], World] = World,
 ) -> Result:
     """``off``: rows of the catalogue that stay silent. ``bug``: planted for this run.
 
@@ -90,7 +91,7 @@ def run(
         bursts=scenario.bursts,
     )
     loop.is_offloaded_done = lambda: False
-    world = World(seed, scenario, loop, faults)
+    world = make_world(seed, scenario, loop, faults)
     world.story = [] if keep_story else None
     if arrange is not None:
         arrange(world)

@@ -35,18 +35,8 @@ class World(Ground):
         self.make_daemon: Callable[..., Daemon] = Daemon
         """With a daemon's parameters."""
         self.doomed |= {job_id for job_id in scenario.jobs if faults.hits("E15")}
-        vastai, runpod = draw_hosts(self.rng("hosts"))
-        for host in vastai:
-            if faults.hits("E10"):
-                host.room = faults.rng("E10").randint(2, 8)
-        self.markets = {
-            "vastai": SimulatedMarket(self, "vastai", vastai, self.rng("vastai"), self._boot_agent),
-            "runpod": SimulatedMarket(self, "runpod", runpod, self.rng("runpod"), self._boot_agent),
-        }
-        self._answerers: dict[str, Vastai | Runpod] = {
-            "vastai": Vastai(self.markets["vastai"]),
-            "runpod": Runpod(self.markets["runpod"]),
-        }
+        self._answerers = self._open_markets()
+        self.markets = {name: answerer.market for name, answerer in self._answerers.items()}
         self._agent_connections = {name: self._connect(name, by_agent=True) for name in self.markets}
         # One of the daemon's own says who may write; a bucket takes whatever a valid URL allows.
         self.objects = Objects(loop, keeps_gate=any(faults.strength[row] for row in ("J6", "J7")))
@@ -54,6 +44,17 @@ class World(Ground):
         if scenario.tokens:
             self.committed["tokens"] = {token.number: token for token in scenario.tokens}
         self.check = Invariants(self, self.markets, self.objects)
+
+    def _open_markets(self) -> dict[str, Vastai | Runpod]:
+        """Both, with hosts that are drawn."""
+        vastai, runpod = draw_hosts(self.rng("hosts"))
+        for host in vastai:
+            if self.faults.hits("E10"):
+                host.room = self.faults.rng("E10").randint(2, 8)
+        return {
+            "vastai": Vastai(SimulatedMarket(self, "vastai", vastai, self.rng("vastai"), self._boot_agent)),
+            "runpod": Runpod(SimulatedMarket(self, "runpod", runpod, self.rng("runpod"), self._boot_agent)),
+        }
 
     def _connect(self, provider: str, *, by_agent: bool = False) -> Connection:
         rng = self._agent_rng if by_agent else self._network_rng

@@ -13,7 +13,7 @@ from small_suites import bid_body, random_bid_body
 from autopilot.cli.main import run
 from autopilot.lab.backtest.bids import BidChooser, BidView
 from autopilot.lab.backtest.choices import Choice, Spot
-from autopilot.lab.backtest.live import Live, as_searched
+from autopilot.lab.backtest.live import PREPARING_S, RELEASED_S, SEES_OUTBID_S, Live, as_searched
 from autopilot.lab.backtest.map_live import LiveMapping
 from autopilot.lab.backtest.outcome import Outcome
 from autopilot.lab.backtest.play import Conditions, estimated_job, play
@@ -113,8 +113,9 @@ def test_a_move_makes_the_new_machine_ready_while_the_old_one_works() -> None:
     assert outcome.pauses == 0
     # All that the work waits for: the first machine's loading, and fetching what the old one saved.
     assert len(seen) == pytest.approx((3 * 3600 + first_s + 120) / 300, abs=1)
-    both = (first_b - 12) / 12
-    assert outcome.lost == pytest.approx(2.0 * (first_s / 3600 + both + 120 / 3600))
+    # A machine that loads is not billed: the first one and the new one are from when they are up.
+    up_s = (first_b - 12) * 300 - LIVE.loading_s("100", 112) + PREPARING_S
+    assert outcome.lost == pytest.approx(2.0 * (PREPARING_S + up_s + 120) / 3600)
 
 
 def test_a_new_machine_that_is_outbid_while_it_loads_is_dropped() -> None:
@@ -139,6 +140,31 @@ def test_an_old_machine_that_is_lost_makes_way_for_the_new_one_at_once() -> None
     assert outcome.pauses == 1
     assert {machine for tick, _, machine in seen if tick > 13} == {1}
     assert outcome.status == "finished"
+
+
+def test_an_outbid_is_answered_within_its_tick_and_resuming_is_hardly_billed() -> None:
+    floors = {"a": [1.0] * 125 + [1.2] * 275, "b": [3.0] * 400}
+    suite = suite_of(floors, runs=[[100, 3, 6, "bid"]])
+    asked: list[tuple[int, float, float]] = []
+
+    def choose(view: BidView) -> Choice | Spot:
+        if view.running is Choice.KEEP:
+            asked.append((view.tick, view.now_s, view.floors[0]))
+            return Spot(0, 1.2)
+        return Spot(0, max(view.bid, 1.1))
+
+    outcome, _ = played(suite, choose)
+    assert asked == [(24, 24 * 300 + SEES_OUTBID_S, 1.2)], "in the tick itself, with the floor that won"
+    assert outcome.pauses == 1
+    assert outcome.status == "finished"
+    # Its answer, loading and resuming cost time alone, but for the seconds in which a machine is up and prepares.
+    first_s = LIVE.loading_s("100", 100)
+    at_first_s, thrown_back_s = divmod(24 * 300 - first_s, 600)
+    at_first_s *= 600
+    assert outcome.lost == pytest.approx((1.1 * PREPARING_S + 1.2 * PREPARING_S + 1.1 * thrown_back_s) / 3600)
+    done_s = outcome.decisions * 300 - first_s - thrown_back_s - SEES_OUTBID_S - 120
+    after_end_s = min(done_s - 3 * 3600, RELEASED_S)
+    assert outcome.spot == pytest.approx((1.1 * at_first_s + 1.2 * (3 * 3600 - at_first_s + after_end_s)) / 3600)
 
 
 def mapped(suite: BidSuite, live: Live) -> tuple[Outcome, list[tuple[float, bool]]]:

@@ -1,0 +1,54 @@
+"""The world of one start: the suite's market alone, no faults, and a daemon that has recorded what went before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pydantic import SecretStr
+
+from autopilot.domain.job import GpuChoice
+from autopilot.engine.engine import EngineConfig
+from autopilot.ports.provider import Provider
+from autopilot.providers.vastai.adapter import VastaiProvider
+from autopilot.providers.vastai.client import VastaiClient
+from autopilot.providers.vastai.config import VastaiSettings
+from tests.simulation.ground.faults import Faults
+from tests.simulation.ground.scenario import GPU, Scenario
+from tests.simulation.markets.network import Connection, VastaiTransport
+from tests.simulation.markets.runpod import Runpod
+from tests.simulation.markets.vastai import Vastai
+from tests.simulation.product.daemon import SENTINEL_KEY, Daemon
+from tests.simulation.runs.world import World
+from tests.simulation.suites.market import SuiteMarket, SuiteVastai
+from tests.simulation.suites.start import Start
+from tests.simulation.virtual.loop import VirtualLoop
+
+
+class SuiteDaemon(Daemon):
+    ground: SuiteWorld
+
+    def _adapters(self, connections: dict[str, Connection]) -> dict[str, Provider]:  # type: ignore[override]
+        client = VastaiClient(VastaiTransport(connections["vastai"]), self.clock)
+        return {"vastai": VastaiProvider(VastaiSettings(api_key=SecretStr(SENTINEL_KEY)), client, self.clock)}
+
+    def _config(self) -> EngineConfig:
+        start = self.ground.start
+        # What was recorded before a first job, was watched.
+        watched = (GpuChoice(GPU),) if start.live.recorded_h else ()
+        return replace(super()._config(), params=start.params(), watched=watched)
+
+
+class SuiteWorld(World):
+    def __init__(self, start: Start, seed: int, scenario: Scenario, loop: VirtualLoop, faults: Faults) -> None:
+        self.start = start
+        super().__init__(seed, scenario, loop, faults)
+        self.make_daemon = SuiteDaemon
+        # Tables are made at once, in virtual time.
+        loop.is_offloaded_done = lambda: True
+        self.committed["prices"] = {
+            (seen.provider, seen.machine_id, seen.num_gpus, seen.observed_at): seen for seen in start.recorded()
+        }
+
+    def _open_markets(self) -> dict[str, Vastai | Runpod]:
+        market = SuiteMarket(self, self.start, self.rng("vastai"), self._boot_agent)
+        return {"vastai": SuiteVastai(market)}
