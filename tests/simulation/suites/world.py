@@ -23,6 +23,11 @@ from tests.simulation.suites.market import SuiteMarket, SuiteVastai
 from tests.simulation.suites.start import Start
 from tests.simulation.virtual.loop import VirtualLoop
 
+UNDISTURBED_S = 60.0
+"""Searches are no younger than that."""
+IDLE_S = 600.0
+"""A job without a machine is watched closely for so long."""
+
 
 class SuiteDaemon(Daemon):
     ground: SuiteWorld
@@ -30,6 +35,13 @@ class SuiteDaemon(Daemon):
     def _adapters(self, connections: dict[str, Connection]) -> dict[str, Provider]:  # type: ignore[override]
         client = VastaiClient(VastaiTransport(connections["vastai"]), self.clock)
         return {"vastai": VastaiProvider(VastaiSettings(api_key=SecretStr(SENTINEL_KEY)), client, self.clock)}
+
+    async def _rest(self, for_s: float) -> None:
+        """The daemon looks every tick. Looks that can find nothing new are left out, but for one a minute."""
+        await super()._rest(for_s)
+        until_s = self.ground.now_s + UNDISTURBED_S - self.ground.scenario.tick_s
+        while self.ground.is_undisturbed and self.ground.now_s < until_s:
+            await super()._rest(self.ground.scenario.tick_s)
 
     def _config(self) -> EngineConfig:
         start = self.ground.start
@@ -41,6 +53,7 @@ class SuiteDaemon(Daemon):
 class SuiteWorld(World):
     def __init__(self, start: Start, seed: int, scenario: Scenario, loop: VirtualLoop, faults: Faults) -> None:
         self.start = start
+        self._idle_since_s = 0.0
         super().__init__(seed, scenario, loop, faults)
         self.make_daemon = SuiteDaemon
         # Tables are made at once, in virtual time.
@@ -48,6 +61,16 @@ class SuiteWorld(World):
         self.committed["prices"] = {
             (seen.provider, seen.machine_id, seen.num_gpus, seen.observed_at): seen for seen in start.recorded()
         }
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """The job's one machine works, or it has waited without one for a while."""
+        boxes = list(self.boxes())
+        if boxes:
+            self._idle_since_s = self.now_s
+        agents = [box.agent for box in boxes]
+        is_idle = not boxes and self.now_s - self._idle_since_s >= IDLE_S
+        return is_idle or (len(agents) == 1 and agents[0] is not None and agents[0].is_at_work)
 
     def _open_markets(self) -> dict[str, Vastai | Runpod]:
         market = SuiteMarket(self, self.start, self.rng("vastai"), self._boot_agent)
