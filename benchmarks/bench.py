@@ -49,10 +49,18 @@ gpu = "{gpu}:1"
 estimate = "30m"
 
 [budget]
-total = "$25.00"
+total = "${total}.00"
 
 [checkpoint]
 path = "ckpt"
+"""
+ARRAY = """
+[deadline]
+within = "{within}h"
+
+[array]
+count = {tasks}
+parallel = {running}
 """
 
 
@@ -63,6 +71,8 @@ class Size:
     running: int = JOBS
     queued: int = 0
     kinds: int = 1
+    tasks: int = 0
+    """Of as many arrays as there are kinds, ``running`` of them at once; 0: jobs without tasks."""
 
     @property
     def limits(self) -> Limits:
@@ -136,7 +146,7 @@ class Bench:
     async def settle_down(self) -> None:
         """Submit the jobs one by one, then tick until all run; raises ``RuntimeError`` when that takes too long."""
         ids = UlidIds(self.clock)
-        for number in range(self.size.running):
+        for number in range(self.size.kinds if self.size.tasks else self.size.running):
             await self._submit(ids.new(), number)
             await self.tick()
             await self.report_as_agents()
@@ -146,7 +156,7 @@ class Bench:
         for _ in range(SETTLING_TICKS):
             await self.tick()
             await self.report_as_agents()
-            by_status = Counter(job.status for job in await self.open_jobs())
+            by_status = Counter(job.status for job in await self.open_jobs() if not job.is_array)
             if by_status[JobStatus.RUNNING] == self.size.running:
                 return
             await self.clock.sleep(15)
@@ -155,9 +165,13 @@ class Bench:
 
     async def _submit(self, job_id: str, number: int) -> None:
         now = self.clock.now()
-        spec = parse_job(
-            JOB.format(number=number, gpu=fleet.GPUS[number % self.size.kinds]), source="benchmark", now=now
-        )
+        size = self.size
+        text = JOB.format(number=number, gpu=fleet.GPUS[number % size.kinds], total=25 * max(1, size.tasks))
+        if size.tasks:
+            within = 6 * size.tasks // size.running  # tenths of an hour, of which five are work: each place is needed
+            one = {"tasks": size.tasks // size.kinds, "running": size.running // size.kinds}
+            text += ARRAY.format(**one, within=within / 10)
+        spec = parse_job(text, source="benchmark", now=now)
         async with self.store.transaction() as work:
             await work.jobs.save(Job(job_id, spec, JobStatus.PENDING, Reason.SUBMITTED, now))
 

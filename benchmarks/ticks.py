@@ -16,11 +16,13 @@ TICK_S = 15.0
 
 
 MANY = Size(running=50, queued=950, kinds=10)
+TASKS = Size(running=50, kinds=10, tasks=1_000)
+"""Ten arrays, one for each kind."""
 
 
 async def measure(root: Path) -> list[Figure]:
     found = []
-    for size in (Size(), MANY):
+    for size in (Size(), MANY, TASKS):
         with tempfile.TemporaryDirectory(dir=root) as own:
             found += await _measure(Path(own), size)
     return found
@@ -39,9 +41,12 @@ async def _measure(root: Path, size: Size) -> list[Figure]:
             commit_began, commit_s = under_test.store.writes[0]
             observing.append(commit_began - began)
             committing.append(commit_s)
-    waiting = f" and {size.queued} that wait" if size.queued else ""
+    waiting = f", and {size.queued} that wait" if size.queued else ""
+    running = f"{size.running} running jobs{waiting}"
+    if size.tasks:
+        running = f"{size.kinds} arrays of {size.tasks:,} tasks in all, {size.running} of them running"
     return [
-        milliseconds(f"one tick, {size.kinds * fleet.MACHINES} offers × {size.running} running jobs{waiting}", whole),
+        milliseconds(f"one tick, {size.kinds * fleet.MACHINES} offers × {running}", whole),
         milliseconds("… of it: reading market, mailboxes and offers", observing),
         milliseconds("… of it: the transaction (evolve, accrue, decide, guard, commit)", committing),
     ]
