@@ -14,19 +14,21 @@ from autopilot.domain.instance import InstanceStatus
 from autopilot.domain.job import Job
 from autopilot.domain.lease import Lease
 from autopilot.domain.market import Market
+from autopilot.domain.offer import CapacityType
 from autopilot.domain.outlook import Belief, Lives, LivesKey, Outlook, PhaseModel, Shape
 from autopilot.domain.params import Params
 from autopilot.domain.reasons import Reason
 from autopilot.engine.auctions import Auctions
 from autopilot.engine.tables import Tables
-from autopilot.policy.eligibility import eligible
+from autopilot.policy.eligibility import Eligibility
 from autopilot.ports.store import Store
 from autopilot.pricing.availability.phases import first_belief, next_belief
 from autopilot.pricing.availability.shape import shape_of, still_serves
 from autopilot.pricing.availability.value import MOST_TABLES, cost_to_go
 from autopilot.pricing.hazard import hazard
 from autopilot.pricing.rule.bidding import first_bid
-from autopilot.pricing.rule.cost import price_candidates
+from autopilot.pricing.rule.cost import Candidate
+from autopilot.pricing.rule.ranking import rank
 
 LIVES_FROM = timedelta(days=60)
 LIVES_EVERY = timedelta(minutes=15)
@@ -132,18 +134,32 @@ class Outlooks:
         main = job.main
         if main is not None and main.is_spot and main.observed.running_since is not None:
             return True
-        for offer in eligible(job, market, now, self._params):
-            has_spot = market.providers[offer.provider].capabilities.spot
-            if has_spot and first_bid(job.spec, offer, self._params) is not None:
-                return True
-        return False
+        check = Eligibility(job, market, now, self._params)
+        has_spot = {name for name, view in market.providers.items() if view.capabilities.spot}
+        return any(  # mostly one of the first
+            offer.provider in has_spot and check.holds(offer) and first_bid(job.spec, offer, self._params) is not None
+            for offer in market.offers
+        )
 
     def _shape(self, job: Job, market: Market, now: datetime) -> None:
-        found = price_candidates(job, market, eligible(job, market, now, self._params), self._params)
+        found = best_of_each(job, market, now, self._params)
         self._auctions.shape(job, found, market, now)
         wanted = shape_of(job, found, market.outlook, now, self._phases, self._params)
         if wanted is not None:
             self._tables.want(job.id, wanted)
+
+
+def best_of_each(job: Job, market: Market, now: datetime, params: Params) -> list[Candidate]:
+    """The cheapest to the end of each market and capacity type, in order. Tables are made for these: no others need be
+    priced."""
+    found = []
+    names = {offer.provider for offer in market.offers}
+    for name in names:
+        offers = market.offers if len(names) == 1 else tuple(each for each in market.offers if each.provider == name)
+        alone = replace(market, offers=offers)
+        ranked = rank(job, alone, Eligibility(job, alone, now, params).holds, params)
+        found += [best for kind in CapacityType if (best := ranked.best(kind)) is not None]
+    return sorted(found, key=lambda candidate: candidate.sort_key)
 
 
 def lives_of(leases: Iterable[Lease], now: datetime) -> dict[LivesKey, Lives]:

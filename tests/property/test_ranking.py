@@ -14,6 +14,7 @@ from autopilot.domain.market import Market, ProviderView
 from autopilot.domain.offer import CapacityType, Offer
 from autopilot.domain.outlook import Lives, Outlook
 from autopilot.domain.params import Params
+from autopilot.engine.outlook import best_of_each
 from autopilot.policy.decide import decide
 from autopilot.policy.eligibility import Eligibility
 from autopilot.pricing.rule import ranking
@@ -115,6 +116,21 @@ def test_a_lazy_ranking_is_the_exact_one(seed: int) -> None:
     assert list(lazy) == exact, "gone through again"
     cheap = lazy.where(lambda candidate: candidate.bid < D("0.4"))
     assert list(cheap) == [candidate for candidate in exact if candidate.bid < D("0.4")]
+
+
+@pytest.mark.usefixtures("always_lazy")
+@pytest.mark.parametrize("seed", range(200, 220))
+def test_what_tables_are_made_for_is_the_same_by_the_exact_path(seed: int) -> None:
+    rng = Random(seed)
+    market, job = a_market_of(rng, rng.choice((6, 40, 150))), a_job_of(rng)
+    exact = price_candidates(job, market, filter(Eligibility(job, market, START, P).holds, market.offers), P)
+    best = best_of_each(job, market, START, P)
+    for kind in CapacityType:
+        of_kind = [candidate for candidate in exact if candidate.capacity_type is kind]
+        found = [candidate for candidate in best if candidate.capacity_type is kind]
+        assert found[:1] == of_kind[:1]
+        assert {each.offer.provider for each in found} == {each.offer.provider for each in of_kind}
+        assert found == sorted(found, key=lambda candidate: candidate.sort_key)
 
 
 @pytest.mark.parametrize("seed", range(100, 130))
