@@ -12,6 +12,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from autopilot.api.key_hint import OPTIONS
 from autopilot.cli import meeting_place
 from autopilot.cli.exits import CommandError, Exit
 from autopilot.config import paths
@@ -22,7 +23,7 @@ from autopilot.domain.errors import UserError
 
 Flag = Parameter(negative="")
 
-MARKETS = {"vastai": "vast.ai", "runpod": "RunPod"}
+MARKETS = {"vastai": "vast.ai", "runpod": "RunPod", "mithril": "Mithril"}
 """Name → title."""
 
 
@@ -32,6 +33,7 @@ def init(
     force: Annotated[bool, Flag] = False,
     vast_key_file: Path | None = None,
     runpod_key_file: Path | None = None,
+    mithril_key_file: Path | None = None,
     day: str | None = None,
     month: str | None = None,
     bucket: str | None = None,
@@ -55,6 +57,8 @@ def init(
         Take the vast.ai key from this file and ask nothing.
     runpod_key_file
         The same for RunPod.
+    mithril_key_file
+        The same for Mithril.
     day
         The most that may be spent in a day, like 20.
     month
@@ -76,7 +80,7 @@ def init(
     }
     values = {place: _check_amount(place, value) for place, value in wish.items() if value is not None}
     bucket_key = None if bucket_key_file is None else read_private(bucket_key_file)
-    files = {"vastai": vast_key_file, "runpod": runpod_key_file}
+    files = {"vastai": vast_key_file, "runpod": runpod_key_file, "mithril": mithril_key_file}
     given = {market: read_key(path) for market, path in files.items() if path is not None}
     directory = paths.system_config_dir() if system else paths.user_config_dir()
     try:
@@ -162,7 +166,7 @@ def _store_key(directory: Path, market: str, key: str | None, force: bool) -> No
         print(f"kept {path}")
         return
     if key is None:
-        print(f"no {MARKETS[market]} key stored; later: autopilot init, with --vast-key-file or --runpod-key-file FILE")
+        print(f"no {MARKETS[market]} key stored; later: autopilot init {OPTIONS[market]} FILE")
         return
     print(f"wrote {store_key(directory, market, key)}")
 

@@ -48,7 +48,7 @@ from autopilot.domain.errors import UserError
 from autopilot.domain.job import GpuChoice
 from autopilot.policy.budget import PERMIT_LEAST_S
 
-REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net")
+REAL_DOMAINS = ("vast.ai", "runpod.io", "runpod.ai", "runpod.net", "mithril.ai")
 """Markets that take real money. Any other host is somebody's emulator."""
 
 PAPER_PREFIX = "paper-"

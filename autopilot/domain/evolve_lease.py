@@ -136,7 +136,7 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
     else:
         observed_at = lease.observed_at
         lease = _bill_unobserved(lease, observed_at, at)
-        computes_at = instance.bid if status is InstanceStatus.RUNNING else ZERO
+        computes_at = instance.computes_at if status is InstanceStatus.RUNNING else ZERO
         # It may have begun right after the last observation: between two the dearer one counts.
         lease = _bill_at_least(lease, observed_at, computes_at)
     observed = replace(
@@ -153,7 +153,7 @@ def _bill_as_observed(lease: Lease, instance: Instance, at: datetime) -> Lease:
         observed=observed,
         storage_rate=instance.storage_rate,
         host_id=instance.host_id or lease.host_id,
-    ).bill_as(status, instance.bid, instance.storage_rate, billed_from)
+    ).bill_as(status, instance.computes_at, instance.storage_rate, billed_from)
 
 
 def _pause(lease: Lease, instance: Instance, at: datetime, out_of_credit: bool) -> Lease:
@@ -245,10 +245,18 @@ def _fail_start(lease: Lease, event: e.StartFailed) -> Lease:
 
 
 def _with_bid(lease: Lease, bid: Decimal, at: datetime) -> Lease:
+    billed_rate = _price_at(lease, bid)
     lease = replace(lease, bid=bid)
     if lease.observed.running_since is None:
         return lease
-    return lease.bill_as(lease.observed.status, bid, lease.storage_rate, at)
+    return lease.bill_as(lease.observed.status, billed_rate, lease.storage_rate, at)
+
+
+def _price_at(lease: Lease, bid: Decimal) -> Decimal:
+    """$/h that the machine costs at another bid: where it costs less than the one that it has, its price is not ours
+    to make, and stays until the market shows another."""
+    price = lease.spans[-1].billed_rate if lease.spans else lease.bid
+    return min(price, bid) if price < lease.bid else bid
 
 
 # --- the end

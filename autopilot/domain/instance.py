@@ -53,12 +53,19 @@ class Instance:
 
     floor_shown: Decimal | None = None
     """$/h: what the newest search shows as the floor of the GPUs that it holds. None: it shows none."""
+    price: Decimal | None = None
+    """$/h: what it is charged while it runs, where that is not its bid. None: it is its bid, or cannot be told now."""
 
     @property
     def bills(self) -> Decimal:
         """$/h at this moment: the GPUs while it runs, and the disk wherever its host answers."""
         storage = ZERO if self.status is InstanceStatus.OFFLINE else self.storage_rate
-        return storage + (self.bid if self.status is InstanceStatus.RUNNING else ZERO)
+        return storage + (self.computes_at if self.status is InstanceStatus.RUNNING else ZERO)
+
+    @property
+    def computes_at(self) -> Decimal:
+        """$/h of compute while it runs: never more than its bid."""
+        return self.bid if self.price is None else min(self.price, self.bid)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from autopilot.ports.clock import Clock
 from autopilot.ports.provider import MarketUnknown
 
 A = TypeVar("A")
+B = TypeVar("B")
 
 READ_TRIES = 3
 FIRST_BACKOFF_S = 1.0
@@ -39,12 +40,12 @@ class Reply:
 
 async def read_repeatedly(
     ask: Callable[[], Awaitable[A]],
-    judge: Callable[[A], Mapping[str, Any]],
+    judge: Callable[[A], B],
     pause_s: Callable[[A, MarketUnknown], float | None],
     clock: Clock,
     tries: int = READ_TRIES,
-) -> Mapping[str, Any]:
-    """The first answer that ``judge`` accepts. A read that timed out is not asked again.
+) -> B:
+    """What ``judge`` makes of the first answer that it accepts. A read that timed out is not asked again.
 
     ``ask`` raises ``NoReply``, and ``judge`` ``MarketUnknown``. ``pause_s``: the shortest pause in market seconds
     before the next try, None where another try is of no use. Raises ``MarketUnknown``.

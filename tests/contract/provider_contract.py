@@ -157,7 +157,8 @@ class ProviderContract:
             return
         paused = await seen(harness, instance_id, InstanceStatus.STOPPED)
         assert paused.label == LABEL
-        assert paused.storage_rate > 0 or not harness.provider.capabilities.keeps_disk_when_stopped
+        is_free = all(offer.storage_price == 0 for offer in await harness.provider.offers(harness.query))
+        assert paused.storage_rate > 0 or is_free or not harness.provider.capabilities.keeps_disk_when_stopped
 
     async def test_a_raised_bid_brings_it_back(self, harness: Harness) -> None:
         needs_spot(harness)
@@ -205,7 +206,14 @@ class ProviderContract:
 
     # -- money
 
+    async def test_a_market_without_bills_says_so(self, harness: Harness, clock: QuickClock) -> None:
+        needs(not harness.provider.capabilities.has_bills, "it bills")
+        today = utc_day(clock.now())
+        with pytest.raises(MarketUnknown):
+            await harness.provider.charges(today, today)
+
     async def test_the_charges_add_up_to_the_books(self, harness: Harness, clock: QuickClock) -> None:
+        needs(harness.provider.capabilities.has_bills, "it has no bills")
         since = utc_day(clock.now())
         instance_id = await running(harness)
         await harness.advance(LONG_ENOUGH_S)

@@ -12,6 +12,7 @@ from autopilot.ports.provider import Provider
 from autopilot.service.leadership import FencedProvider
 from autopilot.store.memory.store import MemoryStore
 from tests.contract.harness import Harness, QuickClock
+from tests.contract.mithril_harness import mithril_harness
 from tests.contract.provider_contract import ProviderContract
 from tests.contract.runpod_harness import runpod_harness
 from tests.contract.vastai_harness import vastai_harness
@@ -33,6 +34,14 @@ class TestFencedRunpod(ProviderContract):
     @pytest.fixture
     async def harness(self, tmp_path: Path, clock: QuickClock) -> AsyncIterator[Harness]:
         async with runpod_harness(tmp_path, clock, CapacityType.SPOT) as made:
+            made.provider = fenced(made.provider)
+            yield made
+
+
+class TestFencedMithril(ProviderContract):
+    @pytest.fixture
+    async def harness(self, tmp_path: Path, clock: QuickClock) -> AsyncIterator[Harness]:
+        async with mithril_harness(tmp_path, clock) as made:
             made.provider = fenced(made.provider)
             yield made
 

@@ -45,6 +45,7 @@ def _run(options: argparse.Namespace, state_dir: Path) -> int:
         runpod_balance=options.runpod_balance,
         runpod_mode=options.runpod_mode,
         runpod_billing_lag_s=options.runpod_billing_lag,
+        mithril_keys=tuple(options.mithril_api_key or ("mithril-sandbox-key",)),
     )
     clock: Clock = SystemClock() if options.speed == 1 else ScaledClock(_origin(state_dir), options.speed)
     try:
@@ -92,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--credit", type=Decimal, default=Decimal(100), help="dollars at vast.ai")
     parser.add_argument("--api-key", action="append", help="accepted key; may be repeated (default: sandbox-key)")
     parser.add_argument("--runpod-api-key", action="append", help="the same for RunPod (default: runpod-sandbox-key)")
+    parser.add_argument(
+        "--mithril-api-key", action="append", help="the same for Mithril (default: mithril-sandbox-key)"
+    )
     parser.add_argument("--runpod-balance", type=Decimal, default=Decimal(100), help="dollars at RunPod")
     parser.add_argument("--runpod-billing-lag", type=float, default=3600.0, help="market seconds that billing lags")
     parser.add_argument("--runpod-mode", choices=list(Mode), default=Mode.NORMAL, help="what RunPod offers on spot")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from autopilot.lab.sandbox.market.lifecycle import Timings
 from autopilot.lab.sandbox.market.machines import MachineSpec
+from autopilot.lab.sandbox.mithril.pools import AuctionPoolSpec
+from autopilot.lab.sandbox.mithril.provider import MithrilConfig
 from autopilot.lab.sandbox.private_images import PrivateImage
 from autopilot.lab.sandbox.runpod.exchange import ExchangeConfig, Mode
 from autopilot.lab.sandbox.runpod.machines import MachineSpec as PodMachineSpec
@@ -24,7 +26,7 @@ class SandboxConfig:
     state_dir: Path
     seed: int = 1
     private_images: tuple[PrivateImage, ...] = ()
-    """What neither market pulls without the right login."""
+    """What neither vast.ai nor RunPod pulls without the right login."""
     host: str = "127.0.0.1"
     port: int = 0
     api_keys: tuple[str, ...] = ("sandbox-key",)
@@ -66,6 +68,15 @@ class SandboxConfig:
     runpod_resume_s: float = 15.0
     """From resuming a pod until its container runs again."""
 
+    mithril_keys: tuple[str, ...] = ("mithril-sandbox-key",)
+    mithril_pools: tuple[AuctionPoolSpec, ...] | None = None
+    mithril_start_s: float = 60.0
+    """From winning until a new machine runs."""
+    mithril_page_rows: int = 100
+    """The most that one page of a list holds."""
+    mithril_list_lag_s: float = 0.0
+    """How late the list of machines learns of a new one."""
+
     @property
     def timings(self) -> Timings:
         return Timings(
@@ -93,4 +104,16 @@ class SandboxConfig:
             pull_s=self.runpod_pull_s,
             resume_s=self.runpod_resume_s,
             network_volumes=self.runpod_network_volumes,
+        )
+
+    @property
+    def mithril(self) -> MithrilConfig:
+        return MithrilConfig(
+            keys=self.mithril_keys,
+            seed=self.seed,
+            pools=self.mithril_pools,
+            churn=self.churn,
+            start_s=self.mithril_start_s,
+            page_rows=self.mithril_page_rows,
+            list_lag_s=self.mithril_list_lag_s,
         )

@@ -1,6 +1,7 @@
-"""The sandbox: two markets, their HTTP server and their instances, on any of the three clocks.
+"""The sandbox: its markets, their HTTP server and their instances, on any of the three clocks.
 
-vast.ai is under ``/api``, RunPod under ``/graphql``, ``/v2``, ``/v1`` and ``/hapi``, their controls under ``/_emu``.
+vast.ai is under ``/api``, RunPod under ``/graphql``, ``/v2``, ``/v1`` and ``/hapi``, Mithril under ``/v2``, their
+controls under ``/_emu``.
 On a clock that is set by hand the markets move when they are asked something; otherwise also by themselves, so that
 processes are started and killed in time. Either way every event happens at its exact instant.
 """
@@ -29,6 +30,8 @@ from autopilot.lab.sandbox.faults import Faults
 from autopilot.lab.sandbox.market.instances import Contract
 from autopilot.lab.sandbox.market.lifecycle import NoContainers, Timings
 from autopilot.lab.sandbox.market.market import SandboxMarket
+from autopilot.lab.sandbox.mithril.market import MithrilMarket
+from autopilot.lab.sandbox.mithril.provider import MithrilSandbox
 from autopilot.lab.sandbox.processes import LocalContainers
 from autopilot.lab.sandbox.runpod.market import PodMarket
 from autopilot.lab.sandbox.runpod.pods import Pod
@@ -78,6 +81,10 @@ class Sandbox:
     def runpod(self) -> PodMarket:
         return self._runpod.market
 
+    @property
+    def mithril(self) -> MithrilMarket:
+        return self._mithril.market
+
     def pod_environment(self, pod: Pod) -> dict[str, str]:
         """What RunPod's half sets in a pod."""
         return self._runpod.environment(pod)
@@ -116,9 +123,13 @@ class Sandbox:
         self._runpod = RunpodSandbox(
             config.runpod, self, now, self.clock.speed, config.state_dir if config.real_processes else None
         )
+        self._mithril = MithrilSandbox(
+            config.mithril, self, now, self.clock.speed, config.state_dir if config.real_processes else None
+        )
         app = web.Application()
         self._api.add_routes(app)
         self._runpod.add_routes(app)
+        self._mithril.add_routes(app)
         Control(self._market, self.clock, self, faults, self._api).add_routes(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await self._runner.setup()
@@ -132,7 +143,7 @@ class Sandbox:
                 f"cannot listen on {config.host}:{config.port}: {reason}", hint="choose another port"
             ) from None
         self._url = f"http://{config.host}:{self._runner.addresses[0][1]}"
-        self._site.base_url = self._runpod.base_url = self._url
+        self._site.base_url = self._runpod.base_url = self._mithril.base_url = self._url
         if not isinstance(self.clock, ManualClock):
             self._ticking = asyncio.create_task(self._tick())
 
@@ -146,11 +157,13 @@ class Sandbox:
         if self._runner is not None:
             self._api.stop()
             self._runpod.stop()
+            self._mithril.stop()
             await self._runner.cleanup()
             self._runner = None
             if isinstance(self._containers, LocalContainers):
                 await self._containers.close()
             await self._runpod.close()
+            await self._mithril.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -162,18 +175,20 @@ class Sandbox:
             for ended in self._containers.exits():
                 self._market.container_exited(ended.instance_id, ended.boot, ended.code)
         self._runpod.synchronise(now)
+        self._mithril.synchronise(now)
         return now
 
     async def settle(self) -> None:
         if isinstance(self._containers, LocalContainers):
             await self._containers.settle()
         await self._runpod.settle()
+        await self._mithril.settle()
 
     async def _tick(self) -> None:
         while True:
             self.synchronise()
             wait_s = _TICK_S
-            for agenda in (self._market.agenda, self._runpod.market.agenda):
+            for agenda in (self._market.agenda, self._runpod.market.agenda, self._mithril.market.agenda):
                 due = agenda.next_due()
                 if due is not None:
                     wait_s = min(wait_s, max((due - self.clock.now()).total_seconds() / self.clock.speed, 0.001))

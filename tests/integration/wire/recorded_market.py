@@ -1,4 +1,4 @@
-"""Both markets as they were recorded, served over a real socket to the real SDKs: one body for each kind of answer."""
+"""The markets as recorded, served over a real socket to the real clients: one body for each kind of answer."""
 
 from __future__ import annotations
 
@@ -108,6 +108,27 @@ def runpod_rest() -> dict[str, Any]:
         "GET /v2/catalog/gpus": {"gpus": [kind]},
         "GET /v2/billing/pods": recorded("runpod/rest_v2/billing_pods"),
         "POST /v2/pods": pod,
+    }
+
+
+BID = "bid_Ab3dEf6hIj9kLm2n"
+
+
+def mithril() -> dict[str, Any]:
+    """Not recorded, but written after its documents."""
+    bid = recorded("mithril/bid_allocated")
+    return {
+        f"GET /v2/spot/bids/{BID}": bid,
+        "GET /v2/spot/bids?": recorded("mithril/bids_page"),
+        "GET /v2/instances": recorded("mithril/instances_page"),
+        "GET /v2/instance-types": recorded("mithril/instance_types"),
+        "GET /v2/spot/availability": recorded("mithril/availability"),
+        "GET /v2/pricing/current": recorded("mithril/pricing_current"),
+        "GET /v2/projects": recorded("mithril/projects"),
+        "GET /v2/ssh-keys": recorded("mithril/ssh_keys"),
+        "POST /v2/spot/bids": bid,
+        "PATCH /v2/spot/bids": bid | {"limit_price": "$0.30"},
+        "DELETE /v2/spot/bids": {},
     }
 
 

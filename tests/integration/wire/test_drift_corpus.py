@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from recorded_market import INSTANCE, POD, RecordedMarket, recorded_market, runpod, runpod_rest, vastai
+from recorded_market import BID, INSTANCE, POD, RecordedMarket, mithril, recorded_market, runpod, runpod_rest, vastai
 
 from autopilot.clock import ScaledClock
 from autopilot.domain.drift import Drift
@@ -28,6 +28,8 @@ from autopilot.engine.invoices import reconcile
 from autopilot.ports.provider import CreateRequest, Done, KeptLogin, MarketUnknown, Plugin, Provider, Refused, Unknown
 from autopilot.providers.drift.comparison import compare
 from autopilot.providers.drift.shape import LIST, NULL, NUMBER, OBJECT, TEXT, AnswerShape, Field
+from autopilot.providers.mithril import plugin as mithril_plugin
+from autopilot.providers.mithril import shapes as mithril_shapes
 from autopilot.providers.runpod import plugin as runpod_plugin
 from autopilot.providers.runpod import shapes as runpod_shapes
 from autopilot.providers.vastai import plugin as vastai_plugin
@@ -36,7 +38,7 @@ from tests.builders import a_lease, at
 
 DAY = dt.date(2026, 1, 1)
 QUERY = OfferQuery(
-    gpus=(("RTX 4090", 1), ("RTX A4000", 1)),
+    gpus=(("RTX 4090", 1), ("RTX A4000", 1), ("H100", 8)),
     min_vram_gb=Decimal(0),
     disk_gb=Decimal(20),
     verified_only=False,
@@ -75,6 +77,7 @@ PLUGINS: dict[str, tuple[Plugin, Callable[[], dict[str, Any]]]] = {
     "vastai": (vastai_plugin, vastai),
     "runpod": (runpod_plugin, runpod),
     "runpod over REST": (runpod_plugin, runpod_rest),
+    "mithril": (mithril_plugin, mithril),
 }
 
 
@@ -107,7 +110,7 @@ def one(instance_id: str) -> Ask:
     return lambda provider: provider.instance(instance_id)
 
 
-V, R = vastai_shapes, runpod_shapes
+V, R, M = vastai_shapes, runpod_shapes, mithril_shapes
 REST_ID = "7h9k2m4n6p"
 POOL = "NVIDIA RTX A4000/COMMUNITY/1"
 _NOTICES = replace(V.INBOX.fields["notifications"], inside=V.OUTBID_NOTICE)
@@ -139,6 +142,11 @@ ANSWERS = [
         "runpod over REST", "POST /v2/pods", R.REST_POD, rent("NVIDIA RTX A4000/COMMUNITY/1", CapacityType.ON_DEMAND)
     ),
     Answer("runpod over REST", "GET /v2/catalog/gpus?include", R.REST_PRICES, offers),
+    Answer("mithril", "GET /v2/spot/bids?", M.BIDS, instances),
+    Answer("mithril", "GET /v2/instances", M.INSTANCES, instances),
+    Answer("mithril", f"GET /v2/spot/bids/{BID}", M.BID, one(BID)),
+    Answer("mithril", "GET /v2/pricing/current", M.PRICES, offers),
+    Answer("mithril", "POST /v2/spot/bids", M.BID, rent("us-central5-a/it_h100x8")),
 ]
 
 

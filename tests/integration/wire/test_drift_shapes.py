@@ -11,7 +11,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from recorded_market import INSTANCE, POD, RecordedMarket, recorded_market, runpod, runpod_rest, vastai
+from recorded_market import (
+    BID,
+    INSTANCE,
+    POD,
+    RecordedMarket,
+    mithril,
+    recorded,
+    recorded_market,
+    runpod,
+    runpod_rest,
+    vastai,
+)
 
 from autopilot.clock import ScaledClock
 from autopilot.domain.offer import CapacityType, OfferQuery
@@ -19,13 +30,15 @@ from autopilot.ports.provider import CreateRequest, MarketUnknown, Provider
 from autopilot.providers import values
 from autopilot.providers.drift.counter import DriftCounter
 from autopilot.providers.drift.shape import LIST, AnswerShape
+from autopilot.providers.mithril import plugin as mithril_plugin
+from autopilot.providers.mithril import shapes as mithril_shapes
 from autopilot.providers.runpod import plugin as runpod_plugin
 from autopilot.providers.runpod import shapes as runpod_shapes
 from autopilot.providers.vastai import plugin as vastai_plugin
 from autopilot.providers.vastai import shapes as vastai_shapes
 
 DAY = dt.date(2026, 11, 19)
-GPUS = (("RTX 4090", 1), ("RTX A4000", 1))
+GPUS = (("RTX 4090", 1), ("RTX A4000", 1), ("H100", 8))
 QUERY = OfferQuery(gpus=GPUS, min_vram_gb=Decimal(0), disk_gb=Decimal(20), verified_only=False, datacenter_only=False)
 
 
@@ -184,6 +197,12 @@ RUNS: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (REST, {}),
     ],
 }
+MITHRIL = (mithril_plugin, BID, "us-central5-a/it_h100x8")
+RUNS["mithril"] = [
+    (MITHRIL, mithril()),
+    (MITHRIL, {}),
+    (MITHRIL, mithril() | {"POST /v2/spot/bids": recorded("mithril/error_422")}),
+]
 PARTS = {"INBOX": "notifications[]."}
 """Rows that are compared one by one, each with a shape of its own."""
 
@@ -199,7 +218,9 @@ async def run(plugin: Any, instance_id: str, offer_id: str, bodies: dict[str, An
         return market
 
 
-@pytest.mark.parametrize(("market", "module"), [("vastai", vastai_shapes), ("runpod", runpod_shapes)])
+@pytest.mark.parametrize(
+    ("market", "module"), [("vastai", vastai_shapes), ("runpod", runpod_shapes), ("mithril", mithril_shapes)]
+)
 async def test_every_field_that_is_read_is_marked_so_and_no_other(
     market: str, module: ModuleType, reads: Reads
 ) -> None:

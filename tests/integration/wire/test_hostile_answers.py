@@ -1,4 +1,4 @@
-"""Recorded answers of both markets, spoilt, over real sockets to the real SDKs: never a fault, never a bad value.
+"""Recorded answers of the markets, spoilt, over real sockets to the real clients: never a fault, never a bad value.
 
 Whatever a market answers, a read gives sane values or says that the market is unknown, and a change gives one of its
 three outcomes; an adapter that has seen any of it goes on working.
@@ -11,7 +11,7 @@ import copy
 import datetime as dt
 import json
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from autopilot.domain.instance import Account, Charge, Instance
 from autopilot.domain.money import to_nano
 from autopilot.domain.offer import CapacityType, Offer, OfferQuery
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
+from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin as runpod
 from autopilot.providers.vastai import plugin as vastai
 
@@ -33,7 +34,7 @@ ASSETS = Path(__file__).parents[2] / "assets"
 KEY = "sentinel-account-key"
 DAY = dt.date(2026, 1, 1)
 QUERY = OfferQuery(
-    gpus=(("RTX 4090", 1), ("NVIDIA GeForce RTX 4090", 1)),
+    gpus=(("RTX 4090", 1), ("NVIDIA GeForce RTX 4090", 1), ("H100", 8)),
     min_vram_gb=Decimal(0),
     disk_gb=Decimal(20),
     verified_only=False,
@@ -42,6 +43,7 @@ QUERY = OfferQuery(
 MARKETS: dict[str, tuple[Plugin, str, str]] = {
     "vastai": (vastai, "47848147", "1234"),
     "runpod": (runpod, "abc123xyz", "NVIDIA GeForce RTX 4090:1:COMMUNITY"),
+    "mithril": (mithril, "bid_Ab3dEf6hIj9kLm2n", "us-central5-a/it_h100x8"),
 }
 
 
@@ -152,6 +154,7 @@ async def ask_everything(provider: Provider, instance_id: str, offer_id: str) ->
     )
     for change in (
         provider.create(request),
+        provider.create(replace(request, capacity_type=CapacityType.SPOT)),
         provider.change_bid(instance_id, Decimal("0.3")),
         provider.start(instance_id),
         provider.stop(instance_id),

@@ -35,6 +35,7 @@ from hostile_server import (
 from autopilot.clock import ScaledClock
 from autopilot.domain.offer import CapacityType
 from autopilot.ports.provider import CreateRequest, Done, MarketUnknown, Plugin, Provider, Refused, Unknown
+from autopilot.providers.mithril import plugin as mithril
 from autopilot.providers.runpod import plugin as runpod
 from autopilot.providers.vastai import plugin as vastai
 
@@ -42,7 +43,11 @@ KEY = "sentinel-account-key"
 TIMEOUT_S = 0.15
 LONGEST_S = 4.0
 """For one call: an SDK's import, and at most three exchanges."""
-MARKETS = {"vastai": (vastai, "77", "1234"), "runpod": (runpod, "abc123xyz", "NVIDIA GeForce RTX 4090:1:COMMUNITY")}
+MARKETS = {
+    "vastai": (vastai, "77", "1234"),
+    "runpod": (runpod, "abc123xyz", "NVIDIA GeForce RTX 4090:1:COMMUNITY"),
+    "mithril": (mithril, "bid_1", "us-central5-a/it_h100x8"),
+}
 
 ACTS = [dripping_body, hundred_megabytes, gzip_bomb]
 MORE_ACTS = [dripping_head, half_an_answer, dripping_chunks, silence, deep_json, huge_number]
@@ -82,7 +87,7 @@ def a_request(market: str) -> CreateRequest:
         label="ap1.abcdefgh.01KDVDNRY4R11887CN5CG1S8J6",
         offer_id=MARKETS[market][2],
         machine_id="1",
-        capacity_type=CapacityType.ON_DEMAND,
+        capacity_type=CapacityType.SPOT if market == "mithril" else CapacityType.ON_DEMAND,
         bid=Decimal("0.4"),
         image="some/image:1",
         disk_gb=Decimal(20),

@@ -15,10 +15,15 @@ from autopilot.config.owners import OwnerSettings
 from autopilot.config.paths import packaged_config
 from autopilot.config.proxy import ProxyOthersSettings, ProxySettings, ProxyUserSettings
 from autopilot.config.settings import ProviderSettings, Settings, load_settings
+from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.runpod.config import RunpodSettings
 from autopilot.providers.vastai.config import VastaiSettings
 
-MARKETS: dict[str, type[BaseModel]] = {"vastai": VastaiSettings, "runpod": RunpodSettings}
+MARKETS: dict[str, type[BaseModel]] = {
+    "vastai": VastaiSettings,
+    "runpod": RunpodSettings,
+    "mithril": MithrilSettings,
+}
 TABLES: dict[str, type[BaseModel]] = {
     "owners.alice": OwnerSettings,
     "http.proxy.users.alice": ProxyUserSettings,

@@ -10,6 +10,10 @@ import pytest
 
 from autopilot.certify.claims import CLAIMS, claims_of
 from autopilot.domain import gpu_names
+from autopilot.domain.evolve_lease import UNOBSERVED_LASTS
+from autopilot.providers.mithril import pacing as mithril_pacing
+from autopilot.providers.mithril.client import MOST_PAGES
+from autopilot.providers.mithril.config import MithrilSettings
 from autopilot.providers.runpod import create, mapping, pacing, spot
 from autopilot.providers.runpod.config import RunpodSettings
 from tools.references import with_claims
@@ -51,6 +55,24 @@ def test_runpod_s_page_states_the_numbers() -> None:
         assert sentence in RUNPOD
     assert seconds[pacing.Family.CREATE] == seconds[pacing.Family.GRAPHQL_CHANGE]
     assert seconds[pacing.Family.REST_CHANGE] == seconds[pacing.Family.REST_READ]
+
+
+MITHRIL = (PAGES / "mithril.md").read_text()
+
+
+def test_mithril_s_own_settings_and_their_defaults_are_shown() -> None:
+    shown = re.findall(r"^\| `(\w+)` \| (?:`(.+?)` )?\| ", MITHRIL.split("## Settings")[1], re.MULTILINE)
+    own = {name: field.default for name, field in MithrilSettings.model_fields.items()}
+    assert dict(shown) == {name: f"{own[name]}" for name in own if name not in ("base_url", "api_key")}
+
+
+def test_mithril_s_page_states_the_numbers() -> None:
+    seconds, families = mithril_pacing.INTERVAL_S, mithril_pacing.Family
+    changes, creates = seconds[families.CHANGE], seconds[families.CREATE]
+    assert f"Reads are {seconds[families.LIST]:g} s apart, changes {changes:g} s, creates {creates:g} s" in MITHRIL
+    assert seconds[families.LIST] == seconds[families.PRICE]
+    assert f"page by page, up to {MOST_PAGES} pages" in MITHRIL
+    assert f"for more than {UNOBSERVED_LASTS.seconds} s, the limit is booked" in MITHRIL
 
 
 def test_what_is_told_about_spot_is_what_the_probe_says() -> None:

@@ -18,6 +18,7 @@ from autopilot.domain.reasons import Reason
 from autopilot.engine import event_log, firings, invoices, predecessors
 from autopilot.lab.sandbox.__main__ import _parser
 from autopilot.lab.sandbox.faults import FAMILIES, KINDS
+from autopilot.lab.sandbox.mithril import injected_faults as mithril_faults
 from autopilot.lab.sandbox.runpod import injected_faults
 from autopilot.lab.sandbox.runpod.exchange import Mode
 from autopilot.lab.sandbox.server import Sandbox, SandboxConfig
@@ -120,6 +121,12 @@ def test_every_fault_of_the_sandbox_is_documented() -> None:
     assert sorted(first_cells("sandbox.md", "Faults")) == sorted(KINDS)
     text = (REFERENCE / "sandbox.md").read_text()
     assert all(f"`{family}`" in text for family in FAMILIES)
+
+
+def test_every_fault_of_mithril_is_documented() -> None:
+    assert sorted(first_cells("sandbox.md", "Faults of Mithril")) == sorted(mithril_faults.KINDS)
+    text = (REFERENCE / "sandbox.md").read_text()
+    assert all(f"`{family}`" in text for family in mithril_faults.FAMILIES)
 
 
 def test_every_fault_of_runpod_is_documented() -> None:

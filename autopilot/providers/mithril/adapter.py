@@ -1,0 +1,333 @@
+"""The Mithril market behind the engine's ``Provider`` protocol. A bid is our instance, for as long as it is open."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable
+from datetime import date
+from decimal import Decimal
+from typing import Any, TypeVar
+
+from autopilot.domain.drift import Drift
+from autopilot.domain.instance import Account, Charge, Instance
+from autopilot.domain.offer import Capabilities, DeadMan, Offer, OfferQuery
+from autopilot.domain.remark import Remark, RemarkKind
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import Created, CreateRequest, Done, MarketUnknown, RefusalCode, Refused, Unknown
+from autopilot.providers.mithril import mapping, outcomes, shapes, wire
+from autopilot.providers.mithril.client import PAGE_ROWS, MithrilClient
+from autopilot.providers.mithril.config import MithrilSettings
+from autopilot.providers.mithril.create import (
+    IDEMPOTENCY_HEADER,
+    BidRequest,
+    bid_body,
+    bid_request,
+    difference,
+    limit_text,
+)
+from autopilot.providers.mithril.outcomes import Outcome
+from autopilot.providers.mithril.pacing import Family
+from autopilot.providers.mithril.reply import Answer, Fault
+from autopilot.providers.mithril.search import OfferSearch
+from autopilot.providers.reading import NoReply
+
+T = TypeVar("T")
+
+BIDS, INSTANCES = "/v2/spot/bids", "/v2/instances"
+NO_BILL = "this market has no bill that a program can read"
+
+
+class MithrilProvider:
+    name = mapping.PROVIDER
+    capabilities = Capabilities(
+        spot=True,
+        on_demand=False,
+        can_rebid=True,
+        pauses_when_outbid=True,
+        keeps_disk_when_stopped=True,
+        reports_floor=True,
+        bills_at_bid=False,
+        is_pooled=True,
+        notice_s=300,
+        notice_may_be_withdrawn=True,
+        has_bills=False,
+        dead_man=DeadMan.NONE,
+    )
+    kept_logins = None
+
+    def __init__(self, settings: MithrilSettings, client: MithrilClient, clock: Clock) -> None:
+        self._settings = settings
+        self._client = client
+        self._clock = clock
+        self._search = OfferSearch(settings, client, clock)
+        self._project = settings.project
+        self._ssh_key = settings.ssh_key
+        self._alive: set[str] = set()
+        """Bids that must be in the next list unless a read of their own says that they are gone."""
+        self._open_since: dict[str, float] = {}
+        """When a bid that has won nothing yet was first seen so, by the market's clock that does not go back."""
+        # What is asked for names no account: the key stands for it, so that another one is another account.
+        self._account_id = hashlib.sha256(settings.api_key.get_secret_value().encode()).hexdigest()
+        self._creating: set[asyncio.Task[Done[Created] | Refused | Unknown]] = set()
+
+    # -- reading
+
+    async def instances(self) -> tuple[Instance, ...]:
+        expected = frozenset(self._alive)
+        # Machines first: the bid that one belongs to is older, so that it must be among the bids.
+        machines = await self._machines()
+        rows = await self._client.rows(Family.LIST, BIDS, shapes.BIDS, await self._of_project())
+        bids = tuple(_readable(wire.bid_row, row) for row in rows)
+        known = {bid.bid_id for bid in bids}
+        if len(known) != len(bids):
+            raise MarketUnknown("the list names a bid twice")
+        await self._confirm_lost({each.bid_id for each in machines if mapping.is_on(each)} - known - {""})
+        listed = [found for bid in bids if (found := await self._instance_of(bid, machines)) is not None]
+        alive = {each.instance_id for each in listed}
+        await self._confirm_lost(expected - alive)
+        self._alive = (self._alive - expected) | alive
+        self._open_since = {bid_id: at for bid_id, at in self._open_since.items() if bid_id in self._alive}
+        return tuple(listed)
+
+    async def _confirm_lost(self, missing: Iterable[str]) -> None:
+        """A list may lag behind: what was there a minute ago and is not in it now is asked for by itself."""
+        for bid_id in sorted(missing):
+            if await self.instance(bid_id) is not None:
+                raise MarketUnknown(f"the list is stale: it lacks bid {bid_id}, which exists")
+
+    async def instance(self, instance_id: str) -> Instance | None:
+        bid = await self._bid(instance_id)
+        return None if bid is None else await self._instance_of(bid, await self._machines())
+
+    async def _bid(self, bid_id: str) -> wire.BidRow | None:
+        """None only where the market says that there is none. Raises ``MarketUnknown``."""
+        if wire.check_id(bid_id) is None:
+            raise MarketUnknown(f"not a bid id of this market: {bid_id!r}")
+        try:
+            body = await self._client.get(Family.LIST, f"{BIDS}/{bid_id}", shapes.BID)
+        except MarketUnknown as error:
+            if error.code is RefusalCode.NOT_FOUND:
+                return None
+            raise
+        row = _readable(wire.bid_row, body)
+        if row.bid_id != bid_id:
+            raise MarketUnknown(f"asked for bid {bid_id}, got {row.bid_id}")
+        return row
+
+    async def _machines(self) -> tuple[wire.InstanceRow, ...]:
+        rows = await self._client.rows(Family.LIST, INSTANCES, shapes.INSTANCES, await self._of_project())
+        return tuple(_readable(wire.instance_row, row) for row in rows)
+
+    async def _of_project(self) -> dict[str, str]:
+        return {"project": await self._the_project(), "limit": str(PAGE_ROWS)}
+
+    async def _instance_of(self, bid: wire.BidRow, machines: Iterable[wire.InstanceRow]) -> Instance | None:
+        machine = mapping.current(bid, machines)
+        if mapping.is_over(bid, machine):
+            return None
+        kind = await self._search.kind(bid.type_id)
+        prices = await self._search.prices(bid.region, bid.type_id)
+        return mapping.instance(bid, machine, kind, prices, is_waiting=self._is_waiting(bid, machine))
+
+    def _is_waiting(self, bid: wire.BidRow, machine: wire.InstanceRow | None) -> bool:
+        """Whether a bid that has won nothing yet may still do so soon: an auction or two have not been held since."""
+        if bid.status != "Open" or machine is not None or bid.instance_ids:
+            self._open_since.pop(bid.bid_id, None)
+            return True
+        now = self._clock.monotonic()
+        return now - self._open_since.setdefault(bid.bid_id, now) < self._settings.open_patience_s
+
+    async def offers(self, query: OfferQuery) -> tuple[Offer, ...]:
+        return await self._search.offers(query)
+
+    async def gpu_names(self) -> tuple[str, ...]:
+        return await self._search.gpu_names()
+
+    async def account(self) -> Account:
+        """There is no balance: a card is charged when the month is over, or a threshold is passed. Raises
+        ``MarketUnknown`` where the key, or the project that is set, is not good."""
+        projects = await self._ids("/v2/projects", {})
+        if self._project and self._project not in projects:
+            raise MarketUnknown(f"the key cannot see project {self._project}", RefusalCode.NO_RIGHTS)
+        return Account(credit=None, account_id=self._account_id)
+
+    async def charges(self, since: date, until: date) -> tuple[Charge, ...]:
+        raise MarketUnknown(NO_BILL)
+
+    async def _the_project(self) -> str:
+        """Raises ``MarketUnknown``."""
+        if not self._project:
+            found = await self._ids("/v2/projects", {})
+            if len(found) != 1:
+                raise MarketUnknown(
+                    f"the key can see {len(found)} projects: name one in [providers.mithril] project",
+                    RefusalCode.NO_RIGHTS,
+                )
+            self._project = found[0]
+        return self._project
+
+    async def _the_ssh_key(self) -> str:
+        """Raises ``MarketUnknown``."""
+        if not self._ssh_key:
+            found = await self._ids("/v2/ssh-keys", {"project": await self._the_project()})
+            if not found:
+                raise MarketUnknown(
+                    "the project has no SSH key, and makes no machine without one: add one at app.mithril.ai",
+                    RefusalCode.NO_RIGHTS,
+                )
+            self._ssh_key = found[0]
+        return self._ssh_key
+
+    async def _ids(self, path: str, wish: dict[str, str]) -> list[str]:
+        rows = await self._client.rows(Family.ACCOUNT, path, shapes.NAMED, wish)
+        return [found for row in rows if (found := wire.bid_id(row)) is not None]
+
+    # -- changing
+
+    async def create(self, request: CreateRequest) -> Done[Created] | Refused | Unknown:
+        """Done means that the bid is made: it may wait for its machine. Cancelling this while it waits for its turn
+        sends nothing; after that the request runs to its end."""
+        try:
+            wanted = bid_request(request)
+        except ValueError as error:
+            return Refused(RefusalCode.INVALID, str(error))
+        if wanted.limit <= 0:
+            return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+        try:
+            body = bid_body(wanted, await self._the_project(), await self._the_ssh_key())
+        except MarketUnknown as error:
+            # Nothing was sent that could have made anything.
+            return Refused(error.code or RefusalCode.RATE_LIMITED, str(error))
+        async with self._client.lane(Family.CREATE):
+            sending = asyncio.create_task(self._create(wanted, body))
+            self._creating.add(sending)
+            sending.add_done_callback(self._creating.discard)
+            return await asyncio.shield(sending)
+
+    async def _create(self, wanted: BidRequest, body: dict[str, Any]) -> Done[Created] | Refused | Unknown:
+        headers = {IDEMPOTENCY_HEADER: wanted.name}
+        try:
+            answer = await self._client.send(Family.CREATE, "POST", BIDS, shapes.BID, body=body, headers=headers)
+        except NoReply as error:
+            return Unknown(str(error))
+        fault = answer.fault
+        if fault is Fault.NAME_TAKEN:
+            return await self._look_up(wanted, answer)
+        if fault is not None:
+            self._note_words(answer, fault)
+            return outcomes.judge_refusal(answer, fault)
+        return self._judge_made(answer.body, wanted)
+
+    async def _look_up(self, wanted: BidRequest, answer: Answer) -> Done[Created] | Refused | Unknown:
+        """The name is unique to one create: a bid that has it is what an earlier attempt made."""
+        try:
+            wish = {**await self._of_project(), "name": wanted.name}
+            rows = await self._client.rows(Family.LIST, BIDS, shapes.BIDS, wish)
+            bids = [_readable(wire.bid_row, row) for row in rows]
+        except MarketUnknown as error:
+            return Unknown(f"{answer.summary}, and the list cannot be read: {error}")
+        alive = [bid for bid in bids if bid.name == wanted.name and not mapping.is_over(bid, None)]
+        if len(alive) != 1:
+            return Unknown(f"{answer.summary}, and {len(alive)} open bids have it")
+        return self._judge(alive[0], wanted)
+
+    def _judge_made(self, body: object, wanted: BidRequest) -> Done[Created] | Refused | Unknown:
+        try:
+            made = wire.bid_row(body)
+        except wire.UnreadableRow as error:
+            return Unknown(f"the bid was made, and {error}", wire.bid_id(body))
+        return self._judge(made, wanted)
+
+    def _judge(self, made: wire.BidRow, wanted: BidRequest) -> Done[Created] | Refused:
+        self._alive.add(made.bid_id)
+        differing = difference(made, wanted)
+        if differing is not None:
+            return Refused(RefusalCode.WRONG_TERMS, differing, made.bid_id)
+        return Done(Created(made.bid_id))
+
+    async def change_bid(self, instance_id: str, bid: Decimal) -> Done[Decimal] | Refused | Unknown:
+        """Live: a machine that runs goes on running. The answer shows the limit that holds from now on."""
+        limit = mapping.limit_for(bid)
+        if limit <= 0:
+            return Refused(RefusalCode.BID_TOO_LOW, "a limit is a cent at least")
+        answer = await self._patch(instance_id, {"limit_price": limit_text(limit)})
+        if not isinstance(answer, Answer):
+            return answer
+        try:
+            holds = wire.bid_row(answer.body).limit
+        except wire.UnreadableRow as error:
+            return Unknown(f"the limit was changed, and {error}")
+        if holds != limit:
+            return Unknown(f"asked for a limit of ${limit}/h, and ${holds}/h holds")
+        return Done(limit)
+
+    async def start(self, instance_id: str) -> Outcome:
+        return await self._pause(instance_id, is_paused=False)
+
+    async def stop(self, instance_id: str) -> Outcome:
+        return await self._pause(instance_id, is_paused=True)
+
+    async def _pause(self, instance_id: str, *, is_paused: bool) -> Outcome:
+        """A pause that is not verified would bill on: the answer must show it."""
+        answer = await self._patch(instance_id, {"paused": is_paused})
+        if not isinstance(answer, Answer):
+            return answer
+        try:
+            bid = wire.bid_row(answer.body)
+        except wire.UnreadableRow as error:
+            return Unknown(f"the bid was changed, and {error}")
+        if (bid.status == "Paused") != is_paused:
+            return Unknown(f"asked for a bid that is {'' if is_paused else 'not '}paused, and it is {bid.status}")
+        return Done(None)
+
+    async def _patch(self, instance_id: str, body: dict[str, Any]) -> Answer | Refused | Unknown:
+        if wire.check_id(instance_id) is None:
+            return Refused(RefusalCode.INVALID, f"not a bid id of this market: {instance_id!r}")
+        try:
+            answer = await self._client.change("PATCH", f"{BIDS}/{instance_id}", shapes.BID, body)
+        except NoReply as error:
+            return Unknown(str(error))
+        fault = answer.fault
+        if fault is None:
+            return answer
+        self._note_words(answer, fault)
+        return outcomes.judge_refusal(answer, fault)
+
+    async def destroy(self, instance_id: str) -> Outcome:
+        """Ends the bid, too: one that is left open rents again by itself."""
+        if wire.check_id(instance_id) is None:
+            return Refused(RefusalCode.INVALID, f"not a bid id of this market: {instance_id!r}")
+        try:
+            answer = await self._client.change("DELETE", f"{BIDS}/{instance_id}", shapes.ENDED)
+        except NoReply as error:
+            return Unknown(str(error))
+        outcome = outcomes.judge_destroy(answer)
+        if isinstance(outcome, Done):
+            self._alive.discard(instance_id)
+        return outcome
+
+    def _note_words(self, answer: Answer, fault: Fault) -> None:
+        """A plain "no" that has no code of its own."""
+        if fault is Fault.INVALID:
+            self._client.remarks.add(RemarkKind.UNKNOWN_WORDS, answer.summary)
+
+    def drifts(self) -> tuple[Drift, ...]:
+        return self._client.drift.drifts()
+
+    def remarks(self) -> tuple[Remark, ...]:
+        return self._client.remarks.list()
+
+    async def close(self) -> None:
+        """Lets a create that is under way finish."""
+        if self._creating:
+            await asyncio.wait(set(self._creating))
+        await self._client.close()
+
+
+def _readable(read: Callable[[object], T], raw: object) -> T:
+    """Raises ``MarketUnknown``."""
+    try:
+        return read(raw)
+    except wire.UnreadableRow as error:
+        raise MarketUnknown(str(error)) from error

@@ -1,0 +1,138 @@
+"""Requests to the market: paced, reads repeated, lists read to their end, changes sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from autopilot.ports.clock import Clock
+from autopilot.ports.provider import MarketUnknown, RefusalCode
+from autopilot.providers import values
+from autopilot.providers.drift.comparison import MOST_ROWS
+from autopilot.providers.drift.counter import DriftCounter
+from autopilot.providers.drift.shape import AnswerShape
+from autopilot.providers.mithril import mapping, outcomes, shapes, wire
+from autopilot.providers.mithril.pacing import INTERVAL_S, Family, lanes
+from autopilot.providers.mithril.reply import Answer, Fault, understand
+from autopilot.providers.mithril.transport import Transport
+from autopilot.providers.pacing import Lane
+from autopilot.providers.reading import (
+    FIRST_BACKOFF_S,
+    LONGEST_BACKOFF_S,
+    LONGEST_HOLD_S,
+    READ_TRIES,
+    read_repeatedly,
+)
+from autopilot.providers.remarks import RemarkLog
+
+PAGE_ROWS = 100
+"""Asked for; more than that may come."""
+MOST_PAGES = 50
+"""A list that goes on beyond is not believed. Bids that have ended stay listed, for nobody knows how long."""
+MOST_PAGE_ROWS = 1000
+"""More rows than that on one page is no page."""
+LONGEST_CURSOR = 1024
+CURSOR = "next_cursor"
+CATALOGUES = (shapes.TYPE, shapes.AUCTION, shapes.NAMED)
+CATALOGUE_NAMES = ("data", "instance_types", "auctions", "availability")
+"""Under which a list may stand that others have seen bare."""
+
+
+class MithrilClient:
+    def __init__(self, transport: Transport, clock: Clock) -> None:
+        self.drift = DriftCounter(mapping.PROVIDER, clock)
+        self.remarks = RemarkLog(clock)
+        self._transport = transport
+        self._clock = clock
+        self._lanes = lanes(clock)
+
+    def lane(self, family: Family) -> Lane:
+        return self._lanes[family]
+
+    async def get(
+        self, family: Family, path: str, shape: AnswerShape, parameters: Mapping[str, str] | None = None
+    ) -> Any:
+        """Body of a read. ``shape``: of it, or of each row where it is a bare list. Raises ``MarketUnknown``."""
+
+        async def ask() -> Answer:
+            async with self.lane(family):
+                return await self.send(family, "GET", path, shape, parameters=parameters)
+
+        return (await read_repeatedly(ask, outcomes.read, _pause_s, self._clock, READ_TRIES)).body
+
+    async def rows(
+        self,
+        family: Family,
+        path: str,
+        shape: AnswerShape,
+        parameters: Mapping[str, str] | None = None,
+        names: tuple[str, ...] = ("data",),
+    ) -> list[Any]:
+        """All rows of a list, page by page; each page is one of them bare, or under one of ``names``.
+
+        Raises ``MarketUnknown``: also for a list that does not end.
+        """
+        found: list[Any] = []
+        seen: set[str] = set()
+        wish = dict(parameters or {})
+        for _ in range(MOST_PAGES):
+            body = await self.get(family, path, shape, wish)
+            rows = wire.rows(body, *names)
+            if rows is None or len(rows) > MOST_PAGE_ROWS:
+                raise MarketUnknown(f"{path}: the answer holds no list")
+            found += rows
+            cursor = values.mapping(body).get(CURSOR)
+            if cursor is None or cursor == "":
+                return found
+            if not isinstance(cursor, str) or len(cursor) > LONGEST_CURSOR:
+                raise MarketUnknown(f"{path}: the list goes on, in a way that is not known")
+            if cursor in seen:
+                raise MarketUnknown(f"{path}: the list goes in a circle")
+            seen.add(cursor)
+            wish[CURSOR] = cursor
+        raise MarketUnknown(f"{path}: the list has more than {MOST_PAGES} pages")
+
+    async def change(self, method: str, path: str, shape: AnswerShape, body: Mapping[str, Any] | None = None) -> Answer:
+        """One attempt, in its turn. Raises ``NoReply``."""
+        async with self.lane(Family.CHANGE):
+            return await self.send(Family.CHANGE, method, path, shape, body=body)
+
+    async def send(
+        self,
+        family: Family,
+        method: str,
+        path: str,
+        shape: AnswerShape,
+        *,
+        parameters: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One attempt without waiting for a turn: the caller is in the lane. Raises ``NoReply``."""
+        reply = await self._transport.send(method, path, parameters=parameters, body=body, headers=headers)
+        answer = understand(reply)
+        fault = answer.fault
+        if answer.status == 429:
+            self.lane(family).hold(min(answer.retry_after_s or INTERVAL_S[family], LONGEST_HOLD_S))
+        if answer.is_json and answer.status < 500 and answer.status != 204:
+            self._compare(shape if fault is None else shapes.REFUSAL, answer.body)
+        if fault is not None:
+            self.remarks.add_refusal(outcomes.CODES.get(fault), answer.summary)
+        return answer
+
+    def _compare(self, shape: AnswerShape, body: Any) -> None:
+        """A catalogue has the shape of its rows, for it may be a bare list."""
+        rows = wire.rows(body, *CATALOGUE_NAMES) if shape in CATALOGUES else None
+        for row in (body,) if rows is None else rows[:MOST_ROWS]:
+            self.drift.look(shape, row)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def _pause_s(answer: Answer, error: MarketUnknown) -> float | None:
+    """After a gateway's hiccup, a torn body, or a limit that lifts within seconds."""
+    asked_s = answer.retry_after_s or FIRST_BACKOFF_S
+    limited = error.code is RefusalCode.RATE_LIMITED
+    passes_soon = asked_s <= LONGEST_BACKOFF_S if limited else answer.fault is Fault.TRANSIENT
+    return asked_s if passes_soon else None

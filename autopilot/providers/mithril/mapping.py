@@ -1,0 +1,179 @@
+"""Records of the wire → the domain's values. Pure.
+
+Mithril sells no single machines: a kind of machine in a region is a *pool*, and a bid stands for the machine that it
+wins, loses and wins again. So a pool is our machine, and a bid our instance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import ROUND_FLOOR, Decimal
+
+from autopilot.domain import gpu_names
+from autopilot.domain.instance import Instance, InstanceStatus
+from autopilot.domain.money import CENT, ZERO
+from autopilot.domain.offer import CapacityType, Offer
+from autopilot.providers.mithril.wire import BidRow, InstanceRow, PriceRow, TypeRow
+
+PROVIDER = "mithril"
+HIGHEST_LIMIT = Decimal(1000)
+"""$/h of one machine."""
+DISK_PRICE = ZERO
+"""$/GB-month. What the boot disk costs while its machine is stopped is published nowhere."""
+UNRATED = Decimal(1)
+"""The market publishes no reliability."""
+UNSTATED_DISK_GB = Decimal(100)
+"""Of a kind of machine that does not say how large its local storage is."""
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+_STARTING = frozenset({"NEW", "CONFIRMED", "SCHEDULED", "INITIALIZING", "STARTING"})
+_ON = frozenset({"RUNNING", "RELOCATING", "PREEMPTING", "STOPPING"})
+"""It computes, and is billed."""
+_OFF = frozenset({"STOPPED", "PREEMPTED", "PAUSED"})
+_OVER = frozenset({"TERMINATED", "REPLACED"})
+_NOTICES = {
+    "PREEMPTING": "outbid: it is stopped within five minutes unless the bid wins again",
+    "RELOCATING": "it is moved to another host: stopped within five minutes, and started there",
+}
+_OFFER_ID = re.compile(r"([A-Za-z0-9-]{1,40})/([A-Za-z0-9_-]{1,64})")
+_COUNT = re.compile(r"\d{1,2}x", re.IGNORECASE)
+_SIZE = re.compile(r"-\d{1,3}gb", re.IGNORECASE)
+
+
+def pool_id(region: str, type_id: str) -> str:
+    return f"{region}/{type_id}"
+
+
+def pool_of_offer(identifier: str) -> tuple[str, str]:
+    """(region, kind of machine). Raises ``ValueError`` for what is no offer id of this market."""
+    match = _OFFER_ID.fullmatch(identifier)
+    if match is None:
+        raise ValueError(f"not an offer id of this market: {identifier!r}")
+    return match[1], match[2]
+
+
+def gpu_of(name: str) -> str:
+    """``H100 SXM`` for ``h100-80gb.sxm.8x``: the standard name where there is one."""
+    parts = [part for part in name.split(".") if not _COUNT.fullmatch(part)]
+    return gpu_names.standard(" ".join(_SIZE.sub("", part) for part in parts).upper())
+
+
+def limit_for(bid: Decimal) -> Decimal:
+    """The bid as the market takes it: whole cents, never more than was asked for."""
+    return min(bid.quantize(CENT, ROUND_FLOOR), HIGHEST_LIMIT)
+
+
+def floor(row: PriceRow) -> Decimal | None:
+    """$/h: the least limit that wins now. None: nobody can tell.
+
+    It is not the price: with no machine free a bid has to beat the lowest that has one. A bid between the two loses,
+    and raises what everybody pays.
+    """
+    if row.wins_now is not None:
+        return max(row.wins_now, row.minimum or ZERO)
+    price = max(row.minimum or ZERO, row.spot or ZERO)
+    least = price if row.available else row.lowest_allocated
+    return max(least + CENT, row.minimum or ZERO) if least else None
+
+
+def offer(kind: TypeRow, region: str, row: PriceRow, gpu: str) -> Offer | None:
+    """``gpu``: the name under which it was asked for. None where no bid is known to win."""
+    found = floor(row)
+    if found is None or found > HIGHEST_LIMIT:
+        return None
+    return Offer(
+        provider=PROVIDER,
+        offer_id=pool_id(region, kind.type_id),
+        machine_id=pool_id(region, kind.type_id),
+        host_id="",
+        gpu=gpu,
+        num_gpus=kind.num_gpus,
+        vram_gb=kind.memory_gb,
+        floor=found,
+        on_demand_price=None,
+        storage_price=DISK_PRICE,
+        upload_price=ZERO,
+        download_price=ZERO,
+        download_mbps=ZERO,
+        reliability=UNRATED,
+        verified=True,
+        datacenter=True,
+        disk_gb=kind.storage_gb or UNSTATED_DISK_GB,
+        location=region,
+        ends_at=None,
+        clearing_price=row.spot,
+    )
+
+
+def current(bid: BidRow, rows: Iterable[InstanceRow]) -> InstanceRow | None:
+    """The machine that the bid has now: of those that are not over the newest."""
+    alive = [row for row in rows if row.bid_id == bid.bid_id and row.status not in _OVER]
+    return max(alive, key=lambda row: (row.created_at or LONG_AGO, row.instance_id), default=None)
+
+
+def is_on(machine: InstanceRow) -> bool:
+    """Whether it computes, or is about to."""
+    return machine.status in _ON | _STARTING
+
+
+def is_over(bid: BidRow, machine: InstanceRow | None) -> bool:
+    """Whether nothing is left of it. A bid that has ended may have a machine that still stops, and is billed."""
+    return bid.status in ("Terminated", "Replaced") and not (machine is not None and is_on(machine))
+
+
+def status(bid: BidRow, machine: InstanceRow | None, *, is_waiting: bool) -> InstanceStatus:
+    """``is_waiting``: a new bid may still win its first machine soon."""
+    if machine is not None and machine.status in _ON:
+        return InstanceStatus.RUNNING
+    if bid.status == "Paused" or (machine is not None and machine.status == "ERROR"):
+        return InstanceStatus.STOPPED
+    if bid.status in ("Open", "Preempting"):
+        is_new = machine is None and not bid.instance_ids
+        starts = machine is not None and machine.status in _STARTING
+        return InstanceStatus.PROVISIONING if starts or (is_new and is_waiting) else InstanceStatus.STOPPED
+    # It has won: what it has was stopped and starts again, or is about to be listed.
+    return InstanceStatus.PROVISIONING
+
+
+def message(bid: BidRow, machine: InstanceRow | None) -> str:
+    if machine is not None and machine.status in _NOTICES:
+        return _NOTICES[machine.status]
+    if bid.status == "Open":
+        return "the bid waits to win" + (" again" if machine is not None or bid.instance_ids else "")
+    return f"bid {bid.status}" + (f", machine {machine.status}" if machine is not None else "")
+
+
+def instance(
+    bid: BidRow, machine: InstanceRow | None, kind: TypeRow | None, prices: PriceRow | None, *, is_waiting: bool
+) -> Instance:
+    """``kind`` None: the market does not list it any more. ``prices`` None: they cannot be read now."""
+    state = status(bid, machine, is_waiting=is_waiting)
+    limit = bid.limit * bid.quantity
+    return Instance(
+        provider=PROVIDER,
+        instance_id=bid.bid_id,
+        label=bid.name,
+        machine_id=pool_id(bid.region, bid.type_id),
+        host_id="",
+        capacity_type=CapacityType.SPOT,
+        status=state,
+        intended_running=bid.status in ("Open", "Allocated", "Preempting"),
+        bid=limit,
+        storage_rate=ZERO,
+        gpu=gpu_of(kind.name) if kind is not None else "",
+        num_gpus=kind.num_gpus * bid.quantity if kind is not None else 0,
+        ends_at=None,
+        message=message(bid, machine),
+        start_failed=machine is not None and machine.status == "ERROR",
+        price_to_win=_price_to_win(bid, prices) if state is InstanceStatus.STOPPED else None,
+        price=None if prices is None or prices.spot is None else min(prices.spot * bid.quantity, limit),
+    )
+
+
+def _price_to_win(bid: BidRow, prices: PriceRow | None) -> Decimal | None:
+    """Of a bid that waits: its own limit holds no machine, so that what is shown does not echo it."""
+    needed = floor(prices) if prices is not None and bid.status == "Open" else None
+    return None if needed is None else needed * bid.quantity

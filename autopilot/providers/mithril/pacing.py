@@ -1,0 +1,31 @@
+"""Keeps requests to the market apart, in market time. No limit is published: the lanes allow about 60 a minute."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from autopilot.ports.clock import Clock
+from autopilot.providers.pacing import Lane
+
+
+class Family(StrEnum):
+    CREATE = "create"
+    CHANGE = "change"
+    LIST = "list"
+    """Bids and instances."""
+    PRICE = "price"
+    """Kinds of machine, auctions and prices."""
+    ACCOUNT = "account"
+
+
+INTERVAL_S = {
+    Family.CREATE: 4.0,
+    Family.CHANGE: 2.0,
+    Family.LIST: 1.0,
+    Family.PRICE: 1.0,
+    Family.ACCOUNT: 2.0,
+}
+
+
+def lanes(clock: Clock) -> dict[Family, Lane]:
+    return {family: Lane(interval_s, clock) for family, interval_s in INTERVAL_S.items()}

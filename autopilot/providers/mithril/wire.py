@@ -1,0 +1,204 @@
+"""The market's JSON as frozen records. Prices that make no sense are left out; bids and instances must be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from autopilot.domain.money import CENT
+from autopilot.providers import values
+
+BID_STATUSES = frozenset({"Open", "Allocated", "Preempting", "Paused", "Terminated", "Replaced"})
+INSTANCE_STATUSES = frozenset(
+    {
+        "NEW", "CONFIRMED", "SCHEDULED", "INITIALIZING", "STARTING", "RUNNING", "STOPPING", "STOPPED", "TERMINATED",
+        "RELOCATING", "PREEMPTING", "PREEMPTED", "REPLACED", "PAUSED", "ERROR",
+    }
+)  # fmt: skip
+DEAREST_BID = Decimal(10_000)
+"""$/h of all machines of one bid."""
+MOST_INSTANCES = 100
+"""Of one bid, in its own list: one for each relocation, and one more."""
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_REGION = re.compile(r"[A-Za-z0-9-]{1,40}")
+
+
+class UnreadableRow(ValueError):
+    """A row lacks what must be known of it; it cannot be skipped without a false picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """A kind of machine in one region. ``name``: like ``h100-80gb.sxm.8x``."""
+
+    type_id: str
+    name: str
+    num_gpus: int
+    memory_gb: Decimal
+    """Per GPU."""
+    storage_gb: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuctionRow:
+    """A kind of machine in a region. Its prices are read apart, where more of them are told."""
+
+    type_id: str
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRow:
+    """$/h of one machine; None: not stated."""
+
+    spot: Decimal | None
+    minimum: Decimal | None
+    lowest_allocated: Decimal | None
+    wins_now: Decimal | None
+    """The limit that the market itself says would win."""
+    available: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BidRow:
+    """``status``: one of ``BID_STATUSES``."""
+
+    bid_id: str
+    name: str
+    status: str
+    limit: Decimal
+    """$/h of one machine."""
+    quantity: int
+    type_id: str
+    region: str
+    instance_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRow:
+    """``status``: one of ``INSTANCE_STATUSES``. ``bid_id`` empty: of a reservation."""
+
+    instance_id: str
+    bid_id: str
+    status: str
+    created_at: datetime | None
+
+
+def check_id(value: object) -> str | None:
+    return value if isinstance(value, str) and _ID.fullmatch(value) else None
+
+
+def _region(value: object) -> str | None:
+    return value if isinstance(value, str) and _REGION.fullmatch(value) else None
+
+
+def dollars(value: object) -> Decimal | None:
+    """``"$2.50"`` as 2.50."""
+    if not isinstance(value, str):
+        return None
+    return values.price(value.strip().removeprefix("$").replace(",", ""))
+
+
+def _cents(value: object) -> Decimal | None:
+    """Cents as dollars."""
+    read = values.number(value)
+    return None if read is None else values.price(read * CENT)
+
+
+def _positive(value: Decimal | None) -> Decimal | None:
+    return value if value else None
+
+
+def rows(body: object, *names: str) -> list[Any] | None:
+    """A list that is bare, or under one of these names in an object; None where there is none."""
+    if isinstance(body, list):
+        return body
+    found = values.mapping(body)
+    return next((found[name] for name in names if isinstance(found.get(name), list)), None)
+
+
+def type_row(raw: object) -> TypeRow | None:
+    """None for what is no machine with GPUs."""
+    row = values.mapping(raw)
+    type_id, name = check_id(row.get("fid")), values.text(row.get("name"))
+    count, memory_gb = values.integer(row.get("num_gpus")), values.number(row.get("gpu_memory_gb"))
+    if type_id is None or not name or not count or not 0 < count <= 64 or memory_gb is None or memory_gb <= 0:
+        return None
+    return TypeRow(type_id, name[:80], count, memory_gb, _positive(values.number(row.get("local_storage_gb"))))
+
+
+def auction_row(raw: object) -> AuctionRow | None:
+    row = values.mapping(raw)
+    type_id, region = check_id(row.get("instance_type")), _region(row.get("region"))
+    return None if type_id is None or region is None else AuctionRow(type_id, region)
+
+
+def price_row(raw: object) -> PriceRow:
+    row = values.mapping(raw)
+    return PriceRow(
+        spot=_positive(_cents(row.get("spot_price_cents"))),
+        minimum=_positive(_cents(row.get("minimum_price_cents"))),
+        lowest_allocated=_positive(_cents(row.get("lowest_allocated_bid_cents"))),
+        wins_now=_positive(_cents(row.get("dynamic_win_price_cents"))),
+        available=_count(row.get("available_capacity")),
+    )
+
+
+def _count(value: object) -> int | None:
+    read = values.integer(value)
+    return read if read is not None and 0 <= read < 10**6 else None
+
+
+def bid_row(raw: object) -> BidRow:
+    """Raises ``UnreadableRow`` when the id, status, limit, quantity or kind of machine is missing or unknown."""
+    row = values.mapping(raw)
+    bid_id, status, limit = check_id(row.get("fid")), values.text(row.get("status")), dollars(row.get("limit_price"))
+    quantity, type_id = _count(row.get("instance_quantity")), check_id(row.get("instance_type"))
+    region = _region(row.get("region"))
+    if bid_id is None or status not in BID_STATUSES or limit is None or not quantity:
+        raise UnreadableRow(f"bid {bid_id or '?'} lacks its fid, status, limit_price or instance_quantity")
+    if limit * quantity > DEAREST_BID:
+        raise UnreadableRow(f"bid {bid_id} is for {quantity} machines at ${limit}/h, which nobody pays")
+    if type_id is None or region is None:
+        raise UnreadableRow(f"bid {bid_id} lacks its instance_type or region")
+    return BidRow(
+        bid_id=bid_id,
+        name=values.label(row.get("name")),
+        status=status,
+        limit=limit,
+        quantity=quantity,
+        type_id=type_id,
+        region=region,
+        instance_ids=_instance_ids(bid_id, row),
+    )
+
+
+def _instance_ids(bid_id: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    stated = row.get("instances")
+    found = [check_id(each) for each in stated[:MOST_INSTANCES]] if isinstance(stated, list) else None
+    if found is None or any(each is None for each in found):
+        raise UnreadableRow(f"bid {bid_id} does not say which instances it has")
+    return tuple(each for each in found if each is not None)
+
+
+def instance_row(raw: object) -> InstanceRow:
+    """Raises ``UnreadableRow`` when the id, the status or whose it is is missing or unknown."""
+    row = values.mapping(raw)
+    instance_id, bid = check_id(row.get("fid")), row.get("bid")
+    status = values.text(row.get("status")).removeprefix("STATUS_")
+    if instance_id is None or status not in INSTANCE_STATUSES:
+        raise UnreadableRow(f"instance {instance_id or '?'} lacks its fid or status")
+    bid_id = "" if bid is None else check_id(bid)
+    if bid_id is None:
+        raise UnreadableRow(f"instance {instance_id} does not say which bid it is of")
+    return InstanceRow(instance_id, bid_id, status, values.timestamp(row.get("created_at")))
+
+
+def bid_id(raw: object) -> str | None:
+    """Of a bid as far as it was answered."""
+    return check_id(values.mapping(raw).get("fid"))
